@@ -1,0 +1,177 @@
+"""From the engine's requests to the handlers: the only line at which property values become typed models.
+
+Unknown values (a preview, before the box exists) make a model impossible. Then Check passes the inputs on as they
+are and Diff compares what is known.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from provider.session import Operation
+from provider.wire import UNKNOWN, Unknown, holds_unknown
+from sweep.errors import SweepstackError
+
+HANDLERS: Final[Mapping[str, str]] = {
+    "sweepstack:index:Identity": "provider.resources.identity:IdentityHandler",
+    "sweepstack:index:Volume": "provider.resources.volume:VolumeHandler",
+    "sweepstack:index:Box": "provider.resources.box:BoxHandler",
+    "sweepstack:index:Queue": "provider.resources.queue:QueueHandler",
+    "sweepstack:index:Gate": "provider.resources.gate:GateHandler",
+}
+_loaded: dict[str, Handler[Any, Any]] = {}
+
+
+def handler_for(token: str) -> Handler[Any, Any]:
+    """The handler of a resource type, imported on first use. Raises SweepstackError for an unknown type."""
+    if token not in HANDLERS:
+        raise SweepstackError(f"sweepstack has no resource type {token}; it has {', '.join(HANDLERS)}")
+    if token not in _loaded:
+        module, _, name = HANDLERS[token].partition(":")
+        _loaded[token] = getattr(importlib.import_module(module), name)()
+    return _loaded[token]
+
+
+def token_of(urn: str) -> str:
+    """The type of a resource, out of its URN; parents' types come before it, joined by `$`."""
+    return urn.split("::")[2].rsplit("$", 1)[-1]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What Diff answers."""
+
+    changed: tuple[str, ...]
+    replaces: tuple[str, ...]
+    delete_before_replace: bool
+
+
+def check(
+    op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any], news: dict[str, Any]
+) -> tuple[dict[str, Any], list[Failure]]:
+    """Completed inputs and the failures, all at once."""
+    handler = handler_for(token_of(op.urn))
+    unexpected = sorted(set(news) - set(handler.inputs_type.model_fields) - {"__defaults"})
+    if unexpected:
+        return news, [Failure(name, f"{handler.token} has no input of this name") for name in unexpected]
+    news = {key: value for key, value in news.items() if key != "__defaults"}
+    for carried in ("live",):
+        if carried in handler.inputs_type.model_fields and old_inputs.get(carried) is not None:
+            news[carried] = old_inputs[carried]
+    if holds_unknown(news):
+        if "clearance" in handler.inputs_type.model_fields:
+            news["clearance"] = old_inputs.get("clearance", "locked")
+        return news, []
+    try:
+        new = handler.inputs_type.model_validate(news)
+    except ValidationError as error:
+        return news, [Failure(_path(item["loc"]), item["msg"]) for item in error.errors()]
+    old = handler.state_type.model_validate({**old_inputs, **old_outputs, **old_inputs}) if old_outputs else None
+    checked: Checked[Any] = handler.check(op, old, new)
+    refused = _refusals(handler, old, checked.inputs)
+    return to_properties(checked.inputs), [*checked.failures, *refused]
+
+
+def _refusals(handler: Handler[Any, Any], old: Any, new: Any) -> list[Failure]:
+    if old is None:
+        return []
+    return [
+        Failure(name, f"may not change once {handler.token.rsplit(':', 1)[-1].lower()} exists; see docs/resources.md")
+        for name, decision in handler.changes(old, new).items()
+        if decision is Decision.REFUSE
+    ]
+
+
+def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any], news: dict[str, Any]) -> Difference:
+    """Which inputs differ, and whether that is a replace. Compares as is: an odd old state raises nothing."""
+    handler = handler_for(token_of(op.urn))
+    changed = [
+        name
+        for name, decision in handler.decisions.items()
+        if decision is not Decision.IGNORE and _differs(old_inputs.get(name), news.get(name))
+    ]
+    replaces = [name for name in changed if handler.decisions[name] is Decision.REPLACE]
+    return Difference(tuple(changed), tuple(replaces), handler.replaces_before_delete)
+
+
+def create(op: Operation, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Id and outputs. In a preview nothing is called: outputs are the inputs, the rest unknown."""
+    handler = handler_for(token_of(op.urn))
+    if op.preview:
+        later = {
+            name: UNKNOWN for name in handler.state_type.model_fields if name not in handler.inputs_type.model_fields
+        }
+        return "", {**inputs, **later}
+    identifier, state = handler.create(op, handler.inputs_type.model_validate(inputs))
+    return identifier, _outputs(state)
+
+
+def read(
+    op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]] | None:
+    """(inputs, outputs, reasons that it is unhealthy), or None when it is proved gone."""
+    handler = handler_for(token_of(op.urn))
+    if not inputs and not outputs:
+        raise SweepstackError(
+            f"{identifier} cannot be imported by its id alone. Next: `pulumi up --stack {op.stack}`, which finds what "
+            "this sweep rented by its tag and adopts it"
+        )
+    state = handler.state_type.model_validate({**outputs, **_known(inputs)})
+    seen: Seen[Any, Any] | Gone = handler.read(op, identifier, state)
+    if isinstance(seen, Gone):
+        return None
+    return to_properties(seen.inputs), _outputs(seen.state), seen.unhealthy
+
+
+def update(
+    op: Operation, identifier: str, old_inputs: dict[str, Any], old_outputs: dict[str, Any], news: dict[str, Any]
+) -> dict[str, Any]:
+    """The outputs after the change."""
+    handler = handler_for(token_of(op.urn))
+    if op.preview:
+        return {**old_outputs, **news}
+    old = handler.state_type.model_validate({**old_outputs, **_known(old_inputs)})
+    return _outputs(handler.update(op, identifier, old, handler.inputs_type.model_validate(news)))
+
+
+def delete(op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+    """Ends it or raises."""
+    handler = handler_for(token_of(op.urn))
+    handler.delete(op, identifier, handler.state_type.model_validate({**outputs, **_known(inputs)}))
+
+
+def to_properties(model: Any) -> dict[str, Any]:
+    """A model as JSON types; None is left out, as an input that was not given is."""
+    dumped: dict[str, Any] = model.model_dump(mode="json", exclude_none=True)
+    return dumped
+
+
+def _outputs(model: Any) -> dict[str, Any]:
+    """A state as outputs: without what Read saw, which would make every refresh look like a change."""
+    return {key: value for key, value in to_properties(model).items() if key != "live"}
+
+
+def _known(inputs: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in inputs.items() if not holds_unknown(value)}
+
+
+def _differs(before: Any, after: Any) -> bool:
+    return isinstance(after, Unknown) or holds_unknown(after) or _without_nulls(before) != _without_nulls(after)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location)

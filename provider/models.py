@@ -1,0 +1,170 @@
+"""Inputs and outputs of each resource: what the state remembers. A state extends its inputs.
+
+Closed and frozen, like all that we write. `live` is what Read saw; it comes back as an input, because the delete
+step of `pulumi destroy --preview-only --diff` prints inputs only, and it is never a reason for an update.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field
+
+from sweep.model import Approval, ArtifactSpec, BoxName, Cell, CellName, Digest, Record
+
+
+class Inputs(Record):
+    """What a program gives, or what Check makes of it."""
+
+
+class IdentityInputs(Inputs):
+    """`pull_to` as the person wrote it: the place is resolved once, at create."""
+
+    project: str
+    stack: str
+    pull_to: str
+
+
+class IdentityState(IdentityInputs):
+    """`identity` is the random name; `evidence` the URI that every other resource refers to."""
+
+    identity: str
+    evidence: str
+
+
+class VolumeInputs(Inputs):
+    """A tier that outlives the boxes that mount it."""
+
+    identity: str
+    evidence: str
+    adapter: str
+    name: str
+
+
+class VolumeState(VolumeInputs):
+    """`location` is for people; nothing is computed from it."""
+
+    native_id: str
+    location: str
+
+
+class TeardownFacts(Record):
+    """How the box ends, resolved from the profile once: the verb, and what it does to each tier."""
+
+    verb: Literal["destroy"]
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+
+
+class BoxInputs(Inputs):
+    """A box to rent. `clearance` is written by Check, `live` by Read; a program gives neither."""
+
+    identity: str
+    evidence: str
+    adapter: str
+    name: BoxName
+    resources: dict[str, Any] = Field(default_factory=dict)
+    price_per_hour: float | None = None
+    max_price: float | None = None
+    mounts: dict[str, str] = Field(default_factory=dict)
+    roster_digest: Digest
+    teardown: TeardownFacts
+    approval: Approval | None = None
+    clearance: str = "locked"
+    live: dict[str, Any] | None = None
+
+
+class BoxState(BoxInputs):
+    """What is known of the rented thing. `price_per_hour` is the platform's where it names one."""
+
+    native_id: str
+    account: str
+    generation: int
+    tag: str
+    phase: str
+    created_at: datetime | None = None
+
+
+class CellInput(Record):
+    """A cell on its way to a queue. Each parameter is JSON text, so that 20 and 20.0 stay what they are."""
+
+    name: CellName
+    params: dict[str, str]
+
+    def resolved(self) -> Cell:
+        """The cell with its parameters decoded."""
+        return Cell(name=self.name, params={key: json.loads(text) for key, text in self.params.items()})
+
+
+class MetricsInput(Record):
+    """Which file of a cell holds its curve."""
+
+    file: str
+    x: str
+    y: tuple[str, ...]
+
+
+class JobInput(Record):
+    """What a cell runs. `workdir` as the person wrote it; `code` the digest of the files that ship."""
+
+    run: str
+    workdir: str
+    include: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    slots: int = Field(default=1, ge=1)
+    code: Digest
+
+
+class QueueInputs(Inputs):
+    """The cells of one box, and the job that runs them."""
+
+    identity: str
+    evidence: str
+    stack: str
+    adapter: str
+    box: str
+    box_name: BoxName
+    account: str
+    generation: int
+    roster_digest: Digest
+    teardown: TeardownFacts
+    job: JobInput
+    cells: tuple[CellInput, ...]
+    elsewhere: tuple[str, ...] = ()
+    dropped: dict[str, str] = Field(default_factory=dict)
+    artifacts: tuple[ArtifactSpec, ...]
+    metrics: MetricsInput | None = None
+    approval: Approval | None = None
+
+
+class QueueState(QueueInputs):
+    """`launched_at`: when this queue was first given cells."""
+
+    launched_at: datetime
+
+
+class GateInputs(Inputs):
+    """What stands between a box and its end, for people to read. `box` is the native id and a replace key."""
+
+    identity: str
+    evidence: str
+    adapter: str
+    box: str
+    box_name: BoxName
+    account: str
+    generation: int
+    roster_digest: Digest
+    teardown: TeardownFacts
+    approval: Approval | None = None
+    clearance: str = "locked"
+    live: dict[str, Any] | None = None
+
+
+class GateState(GateInputs):
+    """A gate has nothing of its own to remember."""
+
+
+InputsT = TypeVar("InputsT", bound=Inputs)
+StateT = TypeVar("StateT", bound=Inputs)

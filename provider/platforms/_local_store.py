@@ -1,0 +1,214 @@
+"""The folder that the local platform keeps its boxes and volumes in, and whose it is.
+
+    <root>/registry.json    {schema, id, also_known_as}: founded once; with the host's name it is the account
+    <root>/registry.lock    flock: held while anything is made or marked
+    <root>/boxes/<id>/      a box; appears and disappears by rename
+    <root>/volumes/<id>/    a volume: volume.json, content/
+    <root>/staging/ trash/  what is on its way in or out; whoever holds the lock may empty them
+
+`boxes` and `volumes` are made before `registry.json`. So where the registry is there and `boxes` is readable, a box
+that is not in it does not exist; in every other case nobody knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from provider.platforms.base import Wait
+from sweep.canonical import fsync_directory, write_json_atomically
+from sweep.channel.base import host_identity
+from sweep.errors import PlatformError, Unreachable, WrongAccount
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+CLAIM = "uv run python -m provider.platforms.local --also"
+
+
+def default_root() -> Path:
+    """`$XDG_DATA_HOME/sweepstack/local`, by default below `~/.local/share`."""
+    data = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
+    return base / "sweepstack" / "local"
+
+
+def random_id() -> str:
+    """Ten random base-32 letters: 50 bits."""
+    return "".join(secrets.choice(ALPHABET) for _ in range(10))
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Whose folder this is. `also_known_as`: accounts that a person said it answers for too."""
+
+    id: str
+    also_known_as: tuple[str, ...] = ()
+
+    @property
+    def account(self) -> str:
+        """`<host>/<registry id>`: the host is part of it, since another host can't see this one's processes."""
+        return f"{host_identity()}/{self.id}"
+
+
+class LocalStore:
+    """See the module. Raises Unreachable for whatever keeps it from knowing, WrongAccount for a foreign account."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.boxes = root / "boxes"
+        self.volumes = root / "volumes"
+        self.staging = root / "staging"
+        self.trash = root / "trash"
+        self.registry_file = root / "registry.json"
+
+    def registry(self) -> Registry | None:
+        """None only where nothing was ever kept here."""
+        with answering(self.registry_file):
+            try:
+                data = self.registry_file.read_bytes()
+            except FileNotFoundError:
+                kept = [path for path in (self.boxes, self.volumes) if path.is_dir() and any(path.iterdir())]
+                if kept:
+                    raise Unreachable(
+                        f"{self.registry_file} is gone, and {kept[0]} is not empty: whose boxes these are is not known. "
+                        f"Put the file back, or, if this is the machine that rented them, name their account (it is in "
+                        f"the state, as `account`): `{CLAIM} ACCOUNT`"
+                    ) from None
+                return None
+        try:
+            return _parse_registry(data)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unreachable(
+                f"{self.registry_file} does not read ({error}): whose boxes these are is not known. Put the file back, "
+                f"or remove it and name the account of the boxes (in the state, as `account`): `{CLAIM} ACCOUNT`"
+            ) from error
+
+    def require(self, account: str) -> None:
+        """Returns when this is the folder of `account`; WrongAccount or Unreachable else. Reads only."""
+        registry = self.registry()
+        own = (
+            f"To go on here although the name differs, because this machine was renamed or its registry was lost: "
+            f"`{CLAIM} {account}`; what is not found here then counts as gone"
+        )
+        if registry is None and account.rpartition("/")[0] == host_identity():
+            raise Unreachable(
+                f"the registry of {account} is not at {self.registry_file}, so nothing is known of its boxes. "
+                f"Is XDG_DATA_HOME what it was when they were made? {own}"
+            )
+        if registry is None:
+            raise WrongAccount(
+                f"this belongs to {account}, and this machine is {host_identity()}, which has no boxes at {self.root}. "
+                f"Run the command on the machine that it belongs to. {own}"
+            )
+        if account != registry.account and account not in registry.also_known_as:
+            raise WrongAccount(
+                f"this belongs to {account}, and the account at hand is {registry.account} ({self.root}). "
+                f"Run the command on that machine, with that XDG_DATA_HOME. {own}"
+            )
+        with answering(self.boxes):
+            if not self.boxes.is_dir():
+                raise Unreachable(
+                    f"{self.boxes} is not there, so nothing is known of the boxes in it. Put it back; if they are "
+                    f"really gone, say so with `mkdir {self.boxes}`"
+                )
+
+    def found(self) -> Registry:
+        """The registry, made on the first use. Call it under the lock."""
+        registry = self.registry()
+        if registry is None:
+            for folder in (self.boxes, self.volumes):
+                folder.mkdir(exist_ok=True)
+            registry = Registry(random_id())
+            self._write(registry)
+        return registry
+
+    def answer_for(self, account: str) -> Registry:
+        """A person's word that this folder is that of `account`: recorded, also where the registry was lost."""
+        with self.locked(Wait(30)):
+            for folder in (self.boxes, self.volumes):
+                folder.mkdir(exist_ok=True)
+            known = Registry(random_id())
+            if self.registry_file.exists():
+                known = self.registry() or known
+            if account not in (known.account, *known.also_known_as):
+                known = Registry(known.id, (*known.also_known_as, account))
+            self._write(known)
+            return known
+
+    def _write(self, registry: Registry) -> None:
+        write_json_atomically(
+            self.registry_file, {"schema": 1, "id": registry.id, "also_known_as": list(registry.also_known_as)}
+        )
+
+    @contextlib.contextmanager
+    def locked(self, wait: Wait) -> Iterator[None]:
+        """Holds the lock, and empties what cut-off commands left half-made. Unreachable when it can't be had in time."""
+        with answering(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            holder = open(self.root / "registry.lock", "ab")  # noqa: SIM115 - closed below, after the caller's work
+        with holder:
+            why = wait.until(lambda: _try_lock(holder.fileno()), f"the lock {holder.name}, which another command holds")
+            if why:
+                raise Unreachable(f"{why}; nothing was made or ended")
+            with answering(self.root):
+                for folder in (self.staging, self.trash):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    folder.mkdir(exist_ok=True)
+            yield
+
+    def admit(self, staged: Path, folder: Path) -> None:
+        """Makes a staged tree appear, whole. It lasts through a power cut when this returns."""
+        for parent, _, _ in os.walk(staged):
+            fsync_directory(Path(parent))
+        os.rename(staged, folder)
+        fsync_directory(folder.parent)
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """A record of ours. Raises FileNotFoundError, or ValueError for what is damaged."""
+    try:
+        facts = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(facts, dict):
+        raise ValueError("not a JSON object")
+    return facts
+
+
+@contextlib.contextmanager
+def answering(path: Path) -> Iterator[None]:
+    """What the file system refuses is unknown, never absent."""
+    try:
+        yield
+    except OSError as error:
+        raise Unreachable(f"the local platform's folder {path} does not answer: {error}") from error
+
+
+def unsafe(what: str) -> PlatformError:
+    """The error for an id, tag or mount that can't be one of this platform's."""
+    return PlatformError(f"{what} is not one of the local platform's")
+
+
+def _parse_registry(data: bytes) -> Registry:
+    facts = json.loads(data)
+    identifier, also = facts["id"], facts.get("also_known_as", [])
+    if not isinstance(identifier, str) or not identifier or not all(isinstance(name, str) for name in also):
+        raise ValueError("no id in it")
+    return Registry(identifier, tuple(also))
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,189 @@
+"""What every platform's adapter must offer: the few verbs of renting, with honest answers.
+
+An adapter turns one API into these words and nothing else; it never opens a profile and never decides whether a box
+may end. Three rules hold for all of them, and `tests/conformance` runs them against each:
+
+- *gone* is said only when it is proved; whatever is not known is `Phase.UNKNOWN` or `Unreachable`;
+- a create that was cut off leaves nothing, or a box that `find_by_tag` finds;
+- a box of another account is never touched: `WrongAccount`, which names both.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from sweep.channel.base import Channel
+
+POLL_SECONDS = 0.1
+PROGRESS_SECONDS = 5.0
+
+
+class Phase(StrEnum):
+    """Where a box is in its life. Only `GONE` means that nothing of it is left and nothing bills."""
+
+    CREATING = "creating"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    ENDING = "ending"  # a destroy has begun and is not proved finished: the box still exists
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class BoxRequest:
+    """What to rent. `tag` is deterministic; `mounts`: box-relative path (`mnt/<name>`) → volume's native id.
+
+    `price_per_hour` in USD, where the platform has no price of its own; `resources` as in the stack config.
+    """
+
+    tag: str
+    name: str
+    price_per_hour: float | None = None
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BoxRecord:
+    """What a platform says about one box. `location` and `note` are for people; `note` says why a phase is unknown.
+
+    `created_at` is aware, UTC; None together with an empty `tag` where the platform can't tell any more.
+    """
+
+    native_id: str
+    tag: str
+    account: str
+    phase: Phase
+    price_per_hour: float | None
+    created_at: datetime | None
+    location: str
+    note: str = ""
+
+    def outputs(self) -> dict[str, Any]:
+        """The record as plain JSON values, as the engine's state keeps it (`location` and `note` are not kept)."""
+        return {
+            "native_id": self.native_id,
+            "tag": self.tag,
+            "account": self.account,
+            "phase": str(self.phase),
+            "price_per_hour": self.price_per_hour,
+            "created_at": self.created_at.isoformat().replace("+00:00", "Z") if self.created_at else None,
+        }
+
+
+@dataclass(frozen=True)
+class VolumeRecord:
+    """A durable volume. `created`: made by this very call. `location` is for people: host and path, or region."""
+
+    native_id: str
+    tag: str
+    name: str
+    location: str
+    created: bool = False
+
+
+def _silent(_line: str) -> None:
+    """Progress that nobody reads."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How long a verb may block (`deadline`, seconds from when it starts waiting), who hears of it, and who may cut it.
+
+    `cancelled` is set by whoever got the SIGINT or the engine's Cancel; a verb looks at it several times a second.
+    """
+
+    deadline: float = 600.0
+    progress: Callable[[str], None] = _silent
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def until(self, ready: Callable[[], bool], what: str) -> str:
+        """Blocks until `ready()`; returns "" then, else why waiting ended ("cancelled …", "… after 600 s").
+
+        Says `what` through `progress` every 5 s. Exceptions of `ready` pass through.
+        """
+        begin = time.monotonic()
+        said = begin
+        while True:
+            if ready():
+                return ""
+            now = time.monotonic()
+            if self.cancelled.is_set():
+                return f"cancelled while waiting for {what}"
+            if now - begin >= self.deadline:
+                return f"{what} did not happen within {self.deadline:g} s"
+            if now - said >= PROGRESS_SECONDS:
+                said = now
+                self.progress(f"waiting for {what}: {now - begin:.0f} s of at most {self.deadline:g} s")
+            self.cancelled.wait(min(POLL_SECONDS, max(0.0, begin + self.deadline - now)))
+
+
+class Platform(Protocol):
+    """One platform as one account sees it. Instances are cheap, hold no connection open, and may be used by threads.
+
+    Every method may raise `Unreachable`; those that name an `account` raise `WrongAccount` before anything else
+    when it is not the one at hand. None of them prints.
+    """
+
+    name: str
+
+    def account(self) -> str:
+        """The account at hand, as it is compared and shown. May make the account's local book-keeping on its very
+        first use, so it is for creates, not for previews. Free."""
+        ...
+
+    def find_by_tag(self, tag: str) -> BoxRecord | None:
+        """The box with this tag, in whatever phase; None only when it is proved that there is none. Reads only."""
+        ...
+
+    def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
+        """Rents a box and blocks until it is ready. Costs money. Atomic and idempotent by tag: a box that carries the
+        tag already is adopted, never doubled.
+
+        Raises StillCreating (it exists and bills; id, outputs and reasons travel along) on deadline, cancel or a late
+        failure; OutcomeUnknown when the answer was lost: `find_by_tag` before anything else; NotYetGone when the tag's
+        box is being destroyed; PlatformError when nothing was made.
+        """
+        ...
+
+    def get(self, native_id: str, account: str) -> BoxRecord:
+        """What is known of a box now. `GONE` only when proved; `UNKNOWN` with a `note` when it is there, or may be, and
+        can't be read. Reads only."""
+        ...
+
+    def destroy(self, native_id: str, account: str) -> None:
+        """Issues the verb that ends the box and its bill. Irreversible; idempotent; already gone is success. Blocks for
+        seconds; call it again after a crash. Volumes survive.
+
+        Raises NotYetGone with the reason when it is not proved finished: poll `get` until `GONE`, or call again.
+        """
+        ...
+
+    def list_tagged(self, prefix: str) -> list[BoxRecord]:
+        """Every box whose tag begins with `prefix`, and every box whose tag can't be read (tag ""). Reads only."""
+        ...
+
+    def ensure_volume(self, tag: str, name: str) -> VolumeRecord:
+        """The volume with this tag, made if it is proved absent. Idempotent. May cost money while it exists; no adapter
+        deletes one on its own."""
+        ...
+
+    def get_volume(self, native_id: str) -> VolumeRecord | None:
+        """The volume; None only when it is proved that there is none. WrongAccount when it is another account's."""
+        ...
+
+    def channel(self, native_id: str, account: str) -> Channel:
+        """A way to read, write and run on the box. Raises Unreachable when the box can't be reached or is gone."""
+        ...
+
+    def volume_channel(self, native_id: str, mount: str = "mnt/durable") -> Channel:
+        """A way to read and write a volume when its box is gone. The volume shows under `mount`, where a box has it, so
+        that code which reads a box's durable mount works unchanged; anything that runs raises PlatformError."""
+        ...

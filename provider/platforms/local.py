@@ -1,0 +1,442 @@
+"""The platform embedded in sweepstack: a box is a folder tree on this machine, with real processes.
+
+    <root>/boxes/local-<id>/box.json      facts, written once; renamed to ending.json when a destroy begins
+                            tag           the tag again, should box.json be damaged
+                            scratch/ data/ mnt/<name> -> a volume's content
+    <root>/volumes/volume-<registry>-<id>/volume.json content/
+
+A box appears by one rename and disappears by one, so a kill -9 at any moment leaves none, or one that its tag finds.
+
+Drills, for practising and for tests: `SWEEPSTACK_DRILL_BOOT_SECONDS=<n>` makes a new box take n seconds to get ready;
+`SWEEPSTACK_DRILL_CREATE=lose-answer` makes the box and loses the answer, `=fail-after-create` makes it and then fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from provider.platforms._local_store import LocalStore, answering, default_root, random_id, read_facts, unsafe
+from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
+from sweep import onbox
+from sweep.canonical import write_atomically, write_json_atomically
+from sweep.channel import processes
+from sweep.channel.base import host_identity
+from sweep.channel.local import LocalChannel
+from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, StillCreating, Unreachable, WrongAccount
+
+BOOT_DRILL = "SWEEPSTACK_DRILL_BOOT_SECONDS"
+CREATE_DRILL = "SWEEPSTACK_DRILL_CREATE"
+_CREATE_DRILLS = ("", "fail-after-create", "lose-answer")
+_BOX_ID = re.compile(r"local-[a-z2-7]{10}")
+_VOLUME_ID = re.compile(r"volume-([a-z2-7]{10})-[a-z2-7]{10}")
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
+_FACTS, _ENDING, _TAG_FILE, _VOLUME_FACTS = "box.json", "ending.json", "tag", "volume.json"
+_LOCK_SECONDS = 60.0
+
+
+def connect() -> LocalPlatform:
+    """The local platform of this user, at `$XDG_DATA_HOME/sweepstack/local`."""
+    return LocalPlatform(default_root())
+
+
+class LocalPlatform:
+    """See `provider.platforms.base.Platform`. `grace`: seconds between SIGTERM and SIGKILL when a box is destroyed."""
+
+    name = "local"
+
+    def __init__(self, root: Path, *, grace: float = 5.0) -> None:
+        self._store = LocalStore(root)
+        self._grace = grace
+
+    def account(self) -> str:
+        registry = self._store.registry()
+        if registry is None:
+            with self._store.locked(Wait(_LOCK_SECONDS)), answering(self._store.root):
+                registry = self._store.found()
+        return registry.account
+
+    def find_by_tag(self, tag: str) -> BoxRecord | None:
+        registry = self._store.registry()
+        if registry is None:
+            return None
+        found = [record for record in self._all(registry.account) if record.tag in (tag, "")]
+        unreadable = [record.location for record in found if not record.tag]
+        if unreadable:
+            raise Unreachable(f"whether there is a box {tag} is not known: {', '.join(unreadable)} can't be read")
+        if len(found) > 1:
+            raise Unreachable(f"several boxes carry the tag {tag}: {', '.join(record.location for record in found)}")
+        return found[0] if found else None
+
+    def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
+        boot_seconds, drill = _drills()
+        if not _TAG.fullmatch(request.tag):
+            raise unsafe(f"the tag {request.tag!r}")
+        with self._store.locked(wait):
+            with answering(self._store.root):
+                account = self._store.found().account
+            record = self.find_by_tag(request.tag)
+            made = record is None
+            if record is None:
+                if wait.cancelled.is_set():
+                    raise PlatformError(f"cancelled before {request.name} was made: nothing exists, nothing bills")
+                record = self._build(request, account, boot_seconds)
+            else:
+                self._must_fit(record, request)
+        wait.progress(f"{request.name}: {'made' if made else 'adopted'} {record.native_id} at {record.location}")
+        if made and drill == "lose-answer":
+            raise OutcomeUnknown(f"drill: the answer to the request for {request.tag} was lost")
+        if made and drill == "fail-after-create":
+            raise StillCreating(record.native_id, record.outputs(), [f"drill: {request.name} failed after it was made"])
+        return self._wait_until_ready(request, record, wait)
+
+    def get(self, native_id: str, account: str) -> BoxRecord:
+        self._store.require(account)
+        return self._look(native_id, account)
+
+    def destroy(self, native_id: str, account: str) -> None:
+        self._store.require(account)
+        box = self._box(native_id)
+        with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
+            if os.path.lexists(box):
+                _mark_ending(box)
+        processes.end_all(native_id, grace=self._grace)
+        if not os.path.lexists(box):
+            return
+        _refuse_mounted(box)
+        try:
+            _empty(box)
+        except OSError as error:
+            raise NotYetGone(
+                f"{native_id} is half removed: {error}. What is left lies in {box}; run it again"
+            ) from error
+        processes.end_all(native_id, grace=0)  # whatever was being started when we looked first
+        with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
+            with contextlib.suppress(FileNotFoundError):  # a second destroy was faster
+                os.rename(box, self._store.trash / f"{native_id}-{random_id()}")
+            _flush(self._store.boxes)
+            shutil.rmtree(self._store.trash, ignore_errors=True)
+
+    def list_tagged(self, prefix: str) -> list[BoxRecord]:
+        registry = self._store.registry()
+        if registry is None:
+            return []
+        return [record for record in self._all(registry.account) if not record.tag or record.tag.startswith(prefix)]
+
+    def ensure_volume(self, tag: str, name: str) -> VolumeRecord:
+        if not _TAG.fullmatch(tag):
+            raise unsafe(f"the tag {tag!r}")
+        with self._store.locked(Wait(_LOCK_SECONDS)), answering(self._store.root):
+            registry = self._store.found()
+            for folder in _named(self._store.volumes, _VOLUME_ID):
+                record = self._volume(folder)
+                if record.tag == tag:
+                    return record
+            native_id = f"volume-{registry.id}-{random_id()}"
+            staged = self._store.staging / native_id
+            (staged / "content").mkdir(parents=True)
+            facts = {"schema": 1, "native_id": native_id, "tag": tag, "name": name, "created_at": _now().isoformat()}
+            write_json_atomically(staged / _VOLUME_FACTS, facts)
+            self._store.admit(staged, self._store.volumes / native_id)
+            return VolumeRecord(native_id, tag, name, self._place(self._content(native_id)), created=True)
+
+    def get_volume(self, native_id: str) -> VolumeRecord | None:
+        match = _VOLUME_ID.fullmatch(native_id)
+        if not match:
+            raise unsafe(f"the volume id {native_id!r}")
+        registry = self._store.registry()
+        owners = {account.rpartition("/")[2] for account in (registry.also_known_as if registry else ())}
+        if registry is None or match[1] not in {registry.id, *owners}:
+            at_hand = registry.account if registry else f"{host_identity()}, which has none at {self._store.root}"
+            raise WrongAccount(f"{native_id} belongs to the registry {match[1]}, and the account at hand is {at_hand}")
+        with answering(self._store.volumes):
+            if not self._store.volumes.is_dir():
+                raise Unreachable(f"{self._store.volumes} is not there, so nothing is known of the volumes in it")
+            folder = self._store.volumes / native_id
+            return self._volume(folder) if os.path.lexists(folder) else None
+
+    def channel(self, native_id: str, account: str) -> LocalChannel:
+        self._store.require(account)
+        box = self._box(native_id)
+        with answering(box):
+            if not box.is_dir():
+                raise Unreachable(f"{native_id} can't be reached: its folder {box} is not there")
+            return LocalChannel(native_id, box, dict(self._mounts(box)), closed_by=box / _ENDING)
+
+    def volume_channel(self, native_id: str, mount: str = "mnt/durable") -> LocalChannel:
+        if self.get_volume(native_id) is None:
+            raise Unreachable(f"the volume {native_id} is not there any more")
+        return LocalChannel(native_id, None, {mount: self._content(native_id)})
+
+    def _box(self, native_id: str) -> Path:
+        if not _BOX_ID.fullmatch(native_id):
+            raise unsafe(f"the box id {native_id!r}")
+        return self._store.boxes / native_id
+
+    def _content(self, volume: str) -> Path:
+        return self._store.volumes / volume / "content"
+
+    def _place(self, path: Path) -> str:
+        return f"{host_identity()}:{path}"
+
+    def _all(self, account: str) -> list[BoxRecord]:
+        with answering(self._store.boxes):
+            if not self._store.boxes.is_dir():
+                raise Unreachable(f"{self._store.boxes} is not there, so nothing is known of the boxes in it")
+            records = [self._look(folder.name, account) for folder in _named(self._store.boxes, _BOX_ID)]
+        return [record for record in records if record.phase is not Phase.GONE]
+
+    def _look(self, native_id: str, account: str) -> BoxRecord:
+        """What the folder says; and where there is none, what the processes say."""
+        box = self._box(native_id)
+        with answering(box):
+            if not os.path.lexists(box):
+                return self._without_folder(native_id, account, box)
+            try:
+                # In this order: a destroy that begins between the two renames the first to the second.
+                facts, phase = _facts(box / _FACTS), Phase.RUNNING
+                if facts is None:
+                    facts, phase = _facts(box / _ENDING), Phase.ENDING
+                if facts is None:
+                    if not os.path.lexists(box):
+                        return self._without_folder(native_id, account, box)
+                    raise ValueError(f"{_FACTS} is not there")
+                if phase is Phase.RUNNING and _now() < _time(facts["ready_at"]):
+                    phase = Phase.CREATING
+                price = facts["price_per_hour"]
+                return BoxRecord(
+                    native_id,
+                    str(facts["tag"]),
+                    account,
+                    phase,
+                    None if price is None else float(price),
+                    _time(facts["created_at"]),
+                    self._place(box),
+                )
+            except (ValueError, KeyError, TypeError) as error:
+                ending = os.path.lexists(box / _ENDING)
+                note = f"its folder {box} is there, and what it says of itself can't be read: {error}"
+                phase = Phase.ENDING if ending else Phase.UNKNOWN
+                return BoxRecord(native_id, _spare_tag(box), account, phase, None, None, self._place(box), note)
+
+    def _without_folder(self, native_id: str, account: str, box: Path) -> BoxRecord:
+        alive = processes.of_box(native_id)
+        note = ""
+        if alive:
+            pids = ", ".join(str(process.pid) for process in alive)
+            note = f"its folder {box} is gone, and {len(alive)} of its processes still run ({pids}): destroy ends them"
+        phase = Phase.UNKNOWN if alive else Phase.GONE
+        return BoxRecord(native_id, "", account, phase, None, None, self._place(box), note)
+
+    def _build(self, request: BoxRequest, account: str, boot_seconds: float) -> BoxRecord:
+        native_id, now = f"local-{random_id()}", _now()
+        staged = self._store.staging / native_id
+        facts = {
+            "schema": 1,
+            "native_id": native_id,
+            "tag": request.tag,
+            "name": request.name,
+            "price_per_hour": request.price_per_hour,
+            "created_at": now.isoformat(),
+            "ready_at": (now + timedelta(seconds=boot_seconds)).isoformat(),
+            "mounts": dict(request.mounts),
+            "resources": dict(request.resources),
+        }
+        for mount, volume in request.mounts.items():
+            if not _MOUNT.fullmatch(mount):
+                raise unsafe(f"the mount {mount!r} (mnt/<name> is what a box has)")
+            if self.get_volume(volume) is None:
+                raise PlatformError(f"{request.name} was not made: its volume {volume} is not there any more")
+        with answering(staged):
+            for tier in ("scratch", "data", "mnt"):
+                (staged / tier).mkdir(parents=True)
+            for mount, volume in request.mounts.items():
+                os.symlink(f"../../../volumes/{volume}/content", staged / mount)
+            write_atomically(staged / _TAG_FILE, request.tag.encode())
+            write_json_atomically(staged / _FACTS, facts)
+            self._store.admit(staged, self._box(native_id))
+        return self._look(native_id, account)
+
+    def _must_fit(self, record: BoxRecord, request: BoxRequest) -> None:
+        """A box is adopted only by the request that it was made for."""
+        if record.phase is Phase.ENDING:
+            raise NotYetGone(
+                f"{record.native_id} carries the tag {request.tag} and is being destroyed: finish that first"
+            )
+        if record.phase is not Phase.UNKNOWN:
+            mounts = {mount: content.parent.name for mount, content in self._mounts(self._box(record.native_id))}
+            if mounts != dict(request.mounts):
+                raise PlatformError(
+                    f"{record.location} was made for {request.tag} with the mounts {mounts}, and {dict(request.mounts)} "
+                    f"is asked for now: it is not adopted, and no second box is made. Ask for the same mounts"
+                )
+
+    def _wait_until_ready(self, request: BoxRequest, record: BoxRecord, wait: Wait) -> BoxRecord:
+        seen = record
+
+        def settled() -> bool:
+            nonlocal seen
+            seen = self._look(record.native_id, record.account)
+            return seen.phase is not Phase.CREATING
+
+        try:
+            why = wait.until(settled, f"{request.name} ({record.native_id}) to be ready")
+        except PlatformError as error:  # the id must not be lost over this
+            raise StillCreating(record.native_id, record.outputs(), [str(error)]) from error
+        if seen.phase is Phase.GONE:
+            raise PlatformError(f"{record.native_id} was removed by someone while it was being made: nothing bills")
+        if why or seen.phase is not Phase.RUNNING:
+            reason = why or f"{request.name} is {seen.phase}, not running: {seen.note or 'it is being destroyed'}"
+            raise StillCreating(record.native_id, seen.outputs(), [reason])
+        return seen
+
+    def _mounts(self, box: Path) -> Iterator[tuple[str, Path]]:
+        """The links below `mnt/` that lead to a volume of ours, and nothing else."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            for link in sorted((box / "mnt").iterdir()):
+                if link.is_symlink():
+                    content = Path(os.path.normpath(link.parent / os.readlink(link)))
+                    volume = content.parent.name
+                    if _VOLUME_ID.fullmatch(volume) and content == Path(os.path.normpath(self._content(volume))):
+                        yield f"mnt/{link.name}", content
+
+    def _volume(self, folder: Path) -> VolumeRecord:
+        try:
+            facts = read_facts(folder / _VOLUME_FACTS)
+            record = VolumeRecord(folder.name, str(facts["tag"]), str(facts["name"]), self._place(folder / "content"))
+        except (OSError, ValueError, KeyError) as error:
+            raise Unreachable(f"the volume at {folder} can't be read ({error}): it is not known whose it is") from error
+        if not (folder / "content").is_dir():
+            raise Unreachable(f"the volume at {folder} has lost its content folder")
+        return record
+
+
+def _drills() -> tuple[float, str]:
+    boot, drill = os.environ.get(BOOT_DRILL, ""), os.environ.get(CREATE_DRILL, "")
+    if drill not in _CREATE_DRILLS:
+        raise PlatformError(f"{CREATE_DRILL}={drill!r} is no drill; there are: {', '.join(_CREATE_DRILLS[1:])}")
+    try:
+        return float(boot or 0), drill
+    except ValueError as error:
+        raise PlatformError(f"{BOOT_DRILL}={boot!r} is not a number of seconds") from error
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _time(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return moment
+
+
+def _facts(path: Path) -> dict[str, Any] | None:
+    try:
+        return read_facts(path)
+    except FileNotFoundError:
+        return None
+
+
+def _spare_tag(box: Path) -> str:
+    try:
+        tag = (box / _TAG_FILE).read_bytes().decode("ascii")
+    except (OSError, ValueError):
+        return ""
+    return tag if _TAG.fullmatch(tag) else ""
+
+
+def _named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _mark_ending(box: Path) -> None:
+    """From here on nothing is started on it. A rename, since a full disk must not keep a box from being ended."""
+    try:
+        os.rename(box / _FACTS, box / _ENDING)
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):
+            (box / _ENDING).touch()
+    except NotADirectoryError:
+        box.unlink()
+
+
+def _refuse_mounted(box: Path) -> None:
+    """What somebody mounted inside the box is not the box's to delete."""
+    with contextlib.suppress(FileNotFoundError):
+        inside = f"{box.resolve()}{os.sep}".encode()
+        for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+            point = line.split(b" ")[4].replace(b"\\040", b" ")
+            if point.startswith(inside):
+                raise NotYetGone(f"{os.fsdecode(point)} is mounted inside the box: `umount` it, then run this again")
+
+
+def _empty(box: Path) -> None:
+    """Removes all but what tells whose box it was, and the journal: should this be cut off, the box is still listed,
+    and the check that allowed it finds what it found before. Links are removed, never followed."""
+    kept = {box / name for name in (_FACTS, _ENDING, _TAG_FILE, onbox.JOURNAL)}
+    kept_parents = {parent for path in kept for parent in path.parents}
+    for parent, folders, files in os.walk(box, onerror=_raise):
+        here = Path(parent)
+        for name in list(folders):
+            path = here / name
+            if path.is_symlink():
+                folders.remove(name)
+                path.unlink()
+                continue
+            if path.stat().st_mode & 0o700 != 0o700:
+                path.chmod(0o700)
+            if path not in kept_parents:
+                folders.remove(name)
+                _remove_tree(path)
+        for name in files:
+            if here / name not in kept:
+                (here / name).unlink(missing_ok=True)
+
+
+def _remove_tree(folder: Path) -> None:
+    for parent, folders, _ in os.walk(folder, onerror=_raise):
+        for name in folders:
+            path = Path(parent, name)
+            if not path.is_symlink() and path.stat().st_mode & 0o700 != 0o700:
+                path.chmod(0o700)
+    shutil.rmtree(folder)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m provider.platforms.local --also ACCOUNT`: a person's word that this machine's boxes are that account's."""
+    if len(arguments) != 2 or arguments[0] != "--also" or "/" not in arguments[1]:
+        print("usage: python -m provider.platforms.local --also HOST/ID   (the box's `account` in the state)")
+        return 2
+    try:
+        registry = LocalStore(default_root()).answer_for(arguments[1])
+    except PlatformError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{registry.account} now answers for {arguments[1]}: run the command that sent you here again")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

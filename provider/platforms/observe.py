@@ -1,0 +1,46 @@
+"""What can be seen of a box just now, in the form that the teardown check takes. Never raises for an outage."""
+
+from __future__ import annotations
+
+from sweep.journal import Journal, parse_journal
+
+from provider.platforms.base import BoxRecord, Phase
+from provider.platforms.registry import load_platform
+from sweep import onbox
+from sweep.channel.base import Channel
+from sweep.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
+from sweep.teardown import Existence, Observation
+
+
+def observe(adapter: str, native_id: str, account: str) -> tuple[Observation, BoxRecord | None]:
+    """Asks the platform for the box, then the box for its journal. The record is None unless the box exists."""
+    try:
+        platform = load_platform(adapter)
+        record = platform.get(native_id, account)
+    except WrongAccount as error:
+        return Observation(Existence.UNKNOWN, account_problem=str(error)), None
+    except PlatformError as error:
+        return Observation(Existence.UNKNOWN, note=str(error)), None
+    if record.phase is Phase.GONE:
+        return Observation(Existence.GONE), None
+    if record.phase is Phase.UNKNOWN:
+        return Observation(Existence.UNKNOWN, note=record.note or f"{adapter} does not explain its state"), record
+    try:
+        channel = platform.channel(native_id, account)
+        journal = read_journal(channel)
+        alive = channel.lock_held(onbox.RUNNER_LOCK)
+    except (PlatformError, JournalDamaged, OSError) as error:
+        return Observation(Existence.EXISTS, note=str(error)), record
+    return Observation(Existence.EXISTS, journal=journal, runner_alive=alive), record
+
+
+def read_journal(channel: Channel) -> Journal:
+    """The box's journal; an empty one where none was ever begun. Raises JournalDamaged, Unreachable."""
+    try:
+        return parse_journal(channel.read(onbox.JOURNAL))
+    except FileNotFoundError:
+        # A queue that was given cells has a home. No home: nothing ran. A home without a journal: not started yet,
+        # unless cells were started, and then the launch record and the receipt speak against it.
+        return parse_journal(b"")
+    except OSError as error:
+        raise Unreachable(f"the journal could not be read: {error}") from error

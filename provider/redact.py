@@ -1,0 +1,37 @@
+"""Keeps keys out of logs: a filter for the root logger, so that nobody has to remember to call it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+
+_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIAL)", re.IGNORECASE)
+_SHAPES = re.compile(
+    r"(Bearer\s+)\S+|((?:api[_-]?key|token|secret|password)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,}]+", re.IGNORECASE
+)
+_SHORTEST = 8
+"""Values of fewer characters are not masked: they would mask ordinary words."""
+
+
+def redact(text: str) -> str:
+    """`text` with the values of credential-like environment variables and key-shaped assignments replaced."""
+    for name, value in os.environ.items():
+        if len(value) >= _SHORTEST and _NAMES.search(name):
+            text = text.replace(value, f"[{name}]")
+    return _SHAPES.sub(lambda match: f"{match.group(1) or match.group(2)}[redacted]", text)
+
+
+class RedactingFilter(logging.Filter):
+    """Redacts the rendered message of every record that passes."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = redact(record.getMessage()), ()
+        return True
+
+
+def install() -> None:
+    """Puts the filter on every handler of the root logger. Idempotent."""
+    for handler in logging.getLogger().handlers:
+        if not any(isinstance(present, RedactingFilter) for present in handler.filters):
+            handler.addFilter(RedactingFilter())

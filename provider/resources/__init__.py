@@ -1,0 +1,1 @@
+"""One handler a resource type."""

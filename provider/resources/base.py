@@ -1,0 +1,104 @@
+"""What a handler of one resource type answers to. All verbs are abstract: a default that echoes looks healthy."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, Generic
+
+from provider.models import InputsT, StateT
+from provider.session import Operation
+
+
+class Decision(Enum):
+    """What a changed input does."""
+
+    UPDATE = "update"
+    """In place."""
+    REPLACE = "replace"
+    """The old one is ended first, and so passes the same check as a destroy."""
+    REFUSE = "refuse"
+    """Never: Check says why and what to do instead."""
+    IGNORE = "ignore"
+    """Not the person's doing; no reason for anything."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A refused input. `property` is its name, or empty for the resource as a whole."""
+
+    property: str
+    reason: str
+
+
+@dataclass
+class Checked(Generic[InputsT]):
+    """Inputs as they go into the state, or why they don't."""
+
+    inputs: InputsT
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Gone:
+    """Read's answer when the platform proves that the thing is no more."""
+
+
+@dataclass(frozen=True)
+class Seen(Generic[InputsT, StateT]):
+    """Read's answer. `unhealthy`: reasons to show, and to be asked for an update next time."""
+
+    inputs: InputsT
+    state: StateT
+    unhealthy: tuple[str, ...] = ()
+
+
+class Handler(ABC, Generic[InputsT, StateT]):
+    """CRUD of one resource type.
+
+    `decisions` names every input field once; a test enumerates them. Any method may raise SweepstackError, whose
+    message the person reads. `create` and `update` raise StillCreating when the thing exists but is not ready: the
+    engine then remembers it and asks again.
+    """
+
+    token: ClassVar[str]
+    inputs_type: type[InputsT]
+    state_type: type[StateT]
+    decisions: ClassVar[dict[str, Decision]]
+    replaces_before_delete: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, op: Operation, old: StateT | None, new: InputsT) -> Checked[InputsT]:
+        """Completes and judges new inputs. Runs in every preview; not before a destroy. Changes nothing."""
+
+    @abstractmethod
+    def create(self, op: Operation, inputs: InputsT) -> tuple[str, StateT]:
+        """Makes the thing, or adopts the one that an earlier try made. Costs money for a box. Blocks until ready."""
+
+    @abstractmethod
+    def read(self, op: Operation, identifier: str, state: StateT) -> Seen[InputsT, StateT] | Gone:
+        """Looks. Never raises for an outage: unknown is `unhealthy`, so that other teardowns go on."""
+
+    @abstractmethod
+    def update(self, op: Operation, identifier: str, old: StateT, new: InputsT) -> StateT:
+        """Changes in place. With unchanged inputs it is a probe that finishes an unfinished create."""
+
+    @abstractmethod
+    def delete(self, op: Operation, identifier: str, state: StateT) -> None:
+        """Ends it, or raises. Returns only when it is proved gone, or kept on purpose. Idempotent."""
+
+    def changes(self, old: StateT, new: InputsT) -> dict[str, Decision]:
+        """The inputs that differ, with what each difference does; ignored ones left out."""
+        before = self.comparable(old)
+        after = self.comparable(new)
+        return {
+            name: decision
+            for name, decision in self.decisions.items()
+            if decision is not Decision.IGNORE and before.get(name) != after.get(name)
+        }
+
+    def comparable(self, value: InputsT | StateT) -> dict[str, Any]:
+        """The inputs of either side as plain JSON types."""
+        dumped = value.model_dump(mode="json")
+        return {name: dumped.get(name) for name in self.decisions}

@@ -1,0 +1,284 @@
+"""Box: one rented machine. The refusal that counts is in its delete."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from sweep.evidence.store import EvidenceStore
+
+from provider.models import BoxInputs, BoxState
+from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, Wait
+from provider.platforms.registry import load_platform
+from provider.resources import ending
+from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from provider.resources.identity import take_lease
+from provider.session import Operation
+from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, StillCreating, SweepstackError
+from sweep.model import Birth
+from sweep.onbox import box_tag
+from sweep.refusal import waiting_cost
+from sweep.teardown import Existence
+
+READY_SECONDS = 900.0
+GONE_SECONDS = 300.0
+POLL_SECONDS = 0.2
+
+
+class BoxHandler(Handler[BoxInputs, BoxState]):
+    """Rents by a deterministic tag, so that a create whose answer was lost is found again instead of repeated."""
+
+    token = "sweepstack:index:Box"
+    inputs_type = BoxInputs
+    state_type = BoxState
+    replaces_before_delete = True
+    decisions: ClassVar[dict[str, Decision]] = {
+        "identity": Decision.REFUSE,
+        "evidence": Decision.REFUSE,
+        "adapter": Decision.REPLACE,
+        "name": Decision.REPLACE,
+        "resources": Decision.REPLACE,
+        "price_per_hour": Decision.UPDATE,
+        "max_price": Decision.UPDATE,
+        "mounts": Decision.REPLACE,
+        "roster_digest": Decision.UPDATE,
+        "teardown": Decision.UPDATE,
+        "approval": Decision.IGNORE,  # what it amounts to is `clearance`
+        "clearance": Decision.UPDATE,
+        "live": Decision.IGNORE,
+    }
+
+    def check(self, op: Operation, old: BoxState | None, new: BoxInputs) -> Checked[BoxInputs]:
+        """Writes `clearance`. Refuses a change that would replace a locked box: a replace is a destroy."""
+        if old is None:
+            return Checked(new.model_copy(update={"clearance": "locked"}), self._over_price(new))
+        judgement = ending.judge(old, new.approval, full=False, roster_digest=new.roster_digest)
+        checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})
+        failures = self._over_price(new)
+        if not judgement.verdict.allowed:
+            why = "; ".join(judgement.verdict.reasons)
+            failures += [
+                Failure(
+                    name,
+                    f"changing it would replace box {old.name}, which is a destroy, and the box is locked ({why}). "
+                    f"Undo the change; or verify and approve first: sweepctl finish --stack {op.stack}",
+                )
+                for name, decision in self.changes(old, checked).items()
+                if decision is Decision.REPLACE
+            ]
+        return Checked(checked, failures)
+
+    def _over_price(self, new: BoxInputs) -> list[Failure]:
+        if new.max_price is None or new.price_per_hour is None or new.price_per_hour <= new.max_price:
+            return []
+        return [Failure("max_price", f"${new.price_per_hour}/h is above the ceiling of ${new.max_price}/h")]
+
+    def create(self, op: Operation, inputs: BoxInputs) -> tuple[str, BoxState]:
+        """Rents, or adopts what an earlier try rented. Costs money from the moment the platform agrees."""
+        store = EvidenceStore.open(inputs.evidence)
+        take_lease(store)
+        refuse_during_teardown(store, f"box {inputs.name}", op.stack)
+        platform = load_platform(inputs.adapter)
+        generation, existing = self._generation(op, store, platform, inputs)
+        tag = box_tag(inputs.identity, inputs.name, generation)
+        birth = Birth(
+            box=inputs.name,
+            generation=generation,
+            tag=tag,
+            platform=inputs.adapter,
+            account=platform.account(),
+            native_id=existing.native_id if existing else None,
+            price_per_hour=inputs.price_per_hour,
+            begun_at=datetime.now(UTC),
+            created_at=existing.created_at if existing else None,
+        )
+        store.write_birth(birth)
+        if existing is not None:
+            op.info(f"box {inputs.name}: {existing.native_id} carries this box's tag: adopted, nothing new is rented")
+        record = self._rent(op, platform, inputs, birth, store)
+        return record.native_id, self._state(inputs, record, generation, tag)
+
+    def _rent(
+        self, op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, store: EvidenceStore
+    ) -> BoxRecord:
+        request = BoxRequest(
+            tag=birth.tag,
+            name=inputs.name,
+            price_per_hour=inputs.price_per_hour,
+            mounts=inputs.mounts,
+            resources=inputs.resources,
+        )
+        wait = Wait(deadline=op.seconds(READY_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
+        try:
+            record = platform.create(request, wait=wait)
+        except OutcomeUnknown as error:
+            found = platform.find_by_tag(birth.tag)
+            if found is None:
+                raise SweepstackError(
+                    f"box {inputs.name}: {error}. The platform lists nothing under {birth.tag}, so nothing bills now. "
+                    f"Next: pulumi up --stack {op.stack}, which looks again before it rents"
+                ) from error
+            op.info(f"box {inputs.name}: the answer was lost; found {found.native_id} by its tag")
+            self._born(store, birth, found)
+            record = platform.create(request, wait=wait)
+        except StillCreating as error:
+            found = platform.find_by_tag(birth.tag)
+            if found is None:
+                raise
+            self._born(store, birth, found)
+            state = self._state(inputs, found, birth.generation, birth.tag)
+            price = "" if found.price_per_hour is None else f" It bills ${found.price_per_hour:.2f}/h."
+            reasons = [f"{reason}.{price} Next: pulumi up --stack {op.stack} (adopts it)" for reason in error.reasons]
+            raise StillCreating(found.native_id, state.model_dump(mode="json", exclude={"live"}), reasons) from error
+        self._born(store, birth, record)
+        return record
+
+    def _born(self, store: EvidenceStore, birth: Birth, record: BoxRecord) -> None:
+        known = {
+            "native_id": record.native_id,
+            "account": record.account,
+            "created_at": record.created_at,
+            "price_per_hour": record.price_per_hour,
+        }
+        store.write_birth(birth.model_copy(update=known))
+
+    def _generation(
+        self, op: Operation, store: EvidenceStore, platform: Platform, inputs: BoxInputs
+    ) -> tuple[int, BoxRecord | None]:
+        """The generation to create, and the box that already carries its tag. Closes the record of a vanished one."""
+        births = [birth for birth in store.births() if birth.box == inputs.name]
+        if not births:
+            return 1, None
+        last = max(births, key=lambda birth: birth.generation)
+        if last.ended_at is not None:
+            return last.generation + 1, None
+        if last.platform != inputs.adapter:
+            raise SweepstackError(
+                f"box {inputs.name} was rented on {last.platform} ({last.native_id or last.tag}) and has not ended; "
+                f"end it there before it is rented on {inputs.adapter}"
+            )
+        if last.native_id is None:
+            return last.generation, platform.find_by_tag(last.tag)
+        record = platform.get(last.native_id, last.account)
+        if record.phase is Phase.GONE:
+            store.write_birth(last.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "vanished"}))
+            op.warn(
+                f"box {inputs.name}: {last.native_id} is gone from {inputs.adapter}; generation {last.generation + 1} "
+                "takes over, verified and sealed cells are not run again"
+            )
+            return last.generation + 1, None
+        if record.phase is Phase.UNKNOWN:
+            raise SweepstackError(
+                f"box {inputs.name}: {last.native_id} may still run and bill; nothing new is rented ({record.note})"
+            )
+        return last.generation, record
+
+    def _state(self, inputs: BoxInputs, record: BoxRecord, generation: int, tag: str) -> BoxState:
+        known = inputs.model_dump() | {"price_per_hour": record.price_per_hour}
+        return BoxState(
+            **known,
+            native_id=record.native_id,
+            account=record.account,
+            generation=generation,
+            tag=tag,
+            phase=record.phase.value,
+            created_at=record.created_at,
+        )
+
+    def read(self, op: Operation, identifier: str, state: BoxState) -> Seen[BoxInputs, BoxState] | Gone:
+        judgement = ending.judge(state, state.approval, full=False)
+        if judgement.seen.existence is Existence.GONE:
+            op.warn(f"box {state.name} ({state.native_id}) is gone from {state.adapter}")
+            return Gone()
+        op.warn(ending.lock_line(judgement))
+        inputs = BoxInputs.model_validate(
+            state.model_dump(include=set(BoxInputs.model_fields)) | {"live": ending.live_facts(judgement)}
+        )
+        if judgement.record is None or judgement.record.phase is Phase.UNKNOWN:
+            problem = judgement.seen.account_problem or judgement.seen.note
+            cost = waiting_cost(judgement.facts)
+            return Seen(
+                inputs, state, (f"box {state.name} ({state.native_id}): UNKNOWN, {problem}; it may bill {cost}",)
+            )
+        now = state.model_copy(update={"phase": judgement.record.phase.value})
+        if judgement.record.phase is not Phase.RUNNING:
+            return Seen(inputs, now, (f"box {state.name} is {judgement.record.phase.value}, not ready",))
+        return Seen(inputs, now)
+
+    def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:
+        """Clears the box by a full check, and waits for one that was not ready. Restarts nothing."""
+        if new.clearance.startswith("cleared"):
+            op.progress("reading every file of the receipt again")
+            judgement = ending.judge(old, new.approval, full=True, roster_digest=new.roster_digest)
+            if not judgement.verdict.allowed:
+                raise SweepstackError(
+                    f"box {old.name} stays locked: {'; '.join(judgement.verdict.reasons)}. "
+                    f"Next: sweepctl verify --stack {op.stack}"
+                )
+        state = BoxState.model_validate(
+            {**old.model_dump(), **new.model_dump(), "price_per_hour": new.price_per_hour or old.price_per_hour}
+        )
+        return state.model_copy(update={"phase": self._until_ready(op, state).phase.value})
+
+    def _until_ready(self, op: Operation, state: BoxState) -> BoxRecord:
+        platform = load_platform(state.adapter)
+        deadline = time.monotonic() + op.seconds(READY_SECONDS)
+        while True:
+            record = platform.get(state.native_id, state.account)
+            if record.phase is not Phase.CREATING:
+                return record
+            if time.monotonic() > deadline or op.session.cancelled.wait(POLL_SECONDS):
+                outputs = state.model_dump(mode="json", exclude={"live"})
+                raise StillCreating(state.native_id, outputs, [f"box {state.name} is not ready yet"])
+            op.progress(f"waiting for {state.native_id} to be ready")
+
+    def delete(self, op: Operation, identifier: str, state: BoxState) -> None:
+        """The check, the verb, then proof: returns only when the platform proves that the native id is gone."""
+        judgement = ending.require_allowed(op, state)
+        facts, way = judgement.facts, judgement.verdict.way
+        if way == "gone":
+            ending.record_end(op, facts, "gone")
+            return
+        ending.begin_teardown(facts, state.approval)
+        if way == "abandoned":
+            ending.record_loss(op, judgement, state.adapter, state.mounts, "abandoned by a person")
+        platform = load_platform(state.adapter)
+        deadline = time.monotonic() + op.seconds(GONE_SECONDS)
+        problem = "the platform still lists it"
+        while time.monotonic() < deadline:
+            op.progress(f"{state.teardown.verb}: waiting for proof that {state.native_id} is gone")
+            try:
+                platform.destroy(state.native_id, state.account)
+                if platform.get(state.native_id, state.account).phase is Phase.GONE:
+                    break
+            except (NotYetGone, OutcomeUnknown) as error:
+                problem = str(error)
+            except PlatformError as error:
+                problem = str(error)
+                break
+            if op.session.cancelled.wait(POLL_SECONDS):
+                problem = "the wait was cancelled"
+                break
+        if platform.get(state.native_id, state.account).phase is not Phase.GONE:
+            raise NotYetGone(
+                f"box {state.name} ({state.native_id}): {state.teardown.verb} was asked for, but that it is gone is "
+                f"not proved: {problem}. May still bill {waiting_cost(facts)}. Next: pulumi destroy --stack {op.stack}"
+            )
+        ending.record_end(op, facts, way or "")
+        survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
+        op.info(f"box {state.name} is gone ({way}); {waiting_cost(facts).split('; ')[-1]}; survives: {survives}")
+
+
+def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:
+    """Nothing new while a teardown is open: an interrupted destroy must not rent again what is already gone."""
+    teardown = store.teardown()
+    if teardown is None:
+        return
+    ended = set(teardown.ended)
+    still = [native_id for native_id in teardown.native_ids if native_id not in ended]
+    raise SweepstackError(
+        f"{what}: a teardown has begun ({len(ended)} of {len(teardown.native_ids)} boxes ended, still there: "
+        f"{', '.join(still)}); nothing new is started. Next: pulumi destroy --stack {stack}, or, to go on with the "
+        f"sweep instead, sweepctl approve --stack {stack} --revoke"
+    )

@@ -1,0 +1,189 @@
+"""What Box, Queue and Gate share when something is to end: the facts, the judgement, the records around it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from sweep.evidence.store import EvidenceStore
+
+from provider.models import BoxState, GateState, QueueState
+from provider.platforms.base import BoxRecord
+from provider.platforms.observe import observe
+from provider.platforms.registry import load_platform
+from provider.session import Operation
+from sweep.errors import EvidenceError, PlatformError, TeardownRefused
+from sweep.model import SETTLED, Approval, Birth, Loss, Teardown
+from sweep.onbox import sealed_dir
+from sweep.refusal import refusal_text, waiting_cost
+from sweep.teardown import BoxFacts, Observation, Verdict, may_end
+
+_records = threading.Lock()
+"""The engine deletes boxes in parallel, and they share the teardown record."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The check's answer about one box, with what it was based on."""
+
+    facts: BoxFacts
+    seen: Observation
+    verdict: Verdict
+    record: BoxRecord | None
+
+
+def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
+    """The box behind any of its resources. Price and age come from the birth record where the state has none."""
+    name, native_id = (state.name, state.native_id) if isinstance(state, BoxState) else (state.box_name, state.box)
+    facts = BoxFacts(
+        identity=state.identity,
+        evidence=state.evidence,
+        name=name,
+        native_id=native_id,
+        account=state.account,
+        generation=state.generation,
+        verb=state.teardown.verb,
+        kills=state.teardown.kills,
+        keeps=state.teardown.keeps,
+        roster_digest=state.roster_digest,
+    )
+    if isinstance(state, BoxState):
+        return replace(facts, price_per_hour=state.price_per_hour, created_at=state.created_at)
+    birth = birth_of(facts)
+    return replace(facts, price_per_hour=birth.price_per_hour, created_at=birth.created_at) if birth else facts
+
+
+def birth_of(facts: BoxFacts) -> Birth | None:
+    """The box's birth record, or None where it can't be read."""
+    try:
+        return EvidenceStore.open(facts.evidence).birth(facts.name, facts.generation)
+    except EvidenceError:
+        return None
+
+
+def judge(
+    state: BoxState | QueueState | GateState, approval: Approval | None, *, full: bool, roster_digest: str | None = None
+) -> Judgement:
+    """Looks at the box and asks the check. `roster_digest`: that of new inputs, where it differs from the state's."""
+    facts = facts_of(state)
+    if roster_digest is not None:
+        facts = replace(facts, roster_digest=roster_digest)
+    seen, record = observe(state.adapter, facts.native_id, facts.account)
+    return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record)
+
+
+def clearance_of(judgement: Judgement, approval: Approval | None) -> str:
+    """The words for the diff. Without an approval for this box there is nothing to explain: just locked."""
+    if approval is None or not any(action.box == judgement.facts.name for action in approval.actions):
+        return "locked"
+    return judgement.verdict.headline
+
+
+def require_allowed(op: Operation, state: BoxState | QueueState | GateState) -> Judgement:
+    """The judgement, if it allows the end; else TeardownRefused with all that a person needs."""
+    judgement = judge(state, state.approval, full=True)
+    if not judgement.verdict.allowed:
+        raise TeardownRefused(refusal_text(judgement.facts, judgement.verdict, stack=op.stack))
+    if judgement.verdict.way == "gone":
+        record_loss(op, judgement, state.adapter, mounts_of(state), "its box is gone from the platform")
+    return judgement
+
+
+def mounts_of(state: BoxState | QueueState | GateState) -> Mapping[str, str]:
+    """The volumes of the box, known to the box alone."""
+    return state.mounts if isinstance(state, BoxState) else {}
+
+
+def begin_teardown(facts: BoxFacts, approval: Approval | None) -> None:
+    """Records that the approved boxes may finish, and that nothing new may start, until all of them have ended."""
+    if approval is None:
+        return
+    with _records, contextlib.suppress(EvidenceError):
+        store = EvidenceStore.open(facts.evidence)
+        open_one = store.teardown()
+        ids = {action.native_id for action in approval.actions} | set(open_one.native_ids if open_one else ())
+        store.write_teardown(
+            Teardown(
+                receipt=approval.receipt,
+                native_ids=tuple(sorted(ids)),
+                ended=open_one.ended if open_one else (),
+                begun_at=open_one.begun_at if open_one else datetime.now(UTC),
+            )
+        )
+
+
+def record_end(op: Operation, facts: BoxFacts, how: str) -> None:
+    """Closes the birth record, and the teardown when this was its last box."""
+    try:
+        with _records:
+            store = EvidenceStore.open(facts.evidence)
+            birth = store.birth(facts.name, facts.generation)
+            if birth is not None and birth.ended_at is None:
+                store.write_birth(birth.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": how}))
+            teardown = store.teardown()
+            if teardown is not None and facts.native_id in teardown.native_ids:
+                ended = tuple(sorted({*teardown.ended, facts.native_id}))
+                closed = set(ended) >= set(teardown.native_ids)
+                store.write_teardown(None if closed else teardown.model_copy(update={"ended": ended}))
+    except EvidenceError as error:
+        op.warn(f"box {facts.name} has ended, but its record could not be closed: {error}")
+
+
+def record_loss(
+    op: Operation, judgement: Judgement, adapter: str, mounts: Mapping[str, str], why: str
+) -> tuple[str, ...]:
+    """Writes down, and says loudly, which cells have no verified copy and no sealed one on a surviving volume."""
+    facts = judgement.facts
+    open_cells = [cell.name for cell in judgement.verdict.cells if cell.state not in SETTLED]
+    survivors = sealed_on_volumes(adapter, mounts.values(), facts.identity, open_cells)
+    lost = tuple(name for name in open_cells if name not in survivors)
+    if not lost:
+        return ()
+    with contextlib.suppress(EvidenceError), _records:
+        store = EvidenceStore.open(facts.evidence)
+        store.write_loss(Loss(box=facts.name, native_id=facts.native_id, cells=lost, why=why, at=datetime.now(UTC)))
+    op.warn(f"box {facts.name} ({facts.native_id}): {len(lost)} cells LOST, {why}: {', '.join(lost[:8])}")
+    return lost
+
+
+def sealed_on_volumes(adapter: str, volumes: Iterable[str], identity: str, cells: Iterable[str]) -> set[str]:
+    """Cells with a sealed copy on a volume that outlives the box."""
+    found = set()
+    for volume in volumes:
+        try:
+            channel = load_platform(adapter).volume_channel(volume)
+            found |= {cell for cell in cells if channel.size(f"{sealed_dir(identity, cell)}/manifest.json")}
+        except (PlatformError, OSError):
+            continue
+    return found
+
+
+def lock_line(judgement: Judgement) -> str:
+    """One line about the box: locked or cleared, cells, cost."""
+    verdict, facts = judgement.verdict, judgement.facts
+    word = "CLEARED" if verdict.allowed else "LOCKED"
+    settled = len(verdict.cells) - len(verdict.unsettled)
+    if judgement.seen.note:
+        return f"box {facts.name} {word}: {judgement.seen.note}; {waiting_cost(facts)}"
+    return f"box {facts.name} {word}: {settled} of {len(verdict.cells)} cells verified; {waiting_cost(facts)}"
+
+
+def live_facts(judgement: Judgement) -> dict[str, object]:
+    """What the delete step of `pulumi destroy --preview-only --diff` shows of the box."""
+    verdict, facts = judgement.verdict, judgement.facts
+    settled = len(verdict.cells) - len(verdict.unsettled)
+    age = (datetime.now(UTC) - facts.created_at).total_seconds() / 3600 if facts.created_at else None
+    return {
+        "verified": f"{settled} of {len(verdict.cells)} cells",
+        "not_safe": [f"{cell.name}: {cell.state}" for cell in verdict.unsettled],
+        "dies": list(facts.kills),
+        "survives": [*facts.keeps, facts.evidence],
+        "cost": waiting_cost(facts),
+        "age_hours": round(age, 2) if age is not None else None,
+        "state": "cleared" if verdict.allowed else "locked",
+        "because": verdict.way or "; ".join(verdict.reasons),
+        "seen": judgement.seen.note or judgement.seen.existence.value,
+    }

@@ -1,0 +1,114 @@
+"""Identity: the random name of a sweep, made once, before anything is rented, and the place of its evidence."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+
+from sweep.evidence.store import EvidenceStore
+
+from provider.backend import backend_name
+from provider.models import IdentityInputs, IdentityState
+from provider.platforms.base import Phase
+from provider.platforms.registry import load_platform
+from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from provider.session import Operation
+from sweep.errors import EvidenceError, PlatformError, SweepstackError, TeardownRefused
+from sweep.model import Birth, Lease
+
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
+"""No letters that are read as others."""
+
+
+class IdentityHandler(Handler[IdentityInputs, IdentityState]):
+    """Leaves nothing behind that bills: its delete refuses while the records name a box that may still run."""
+
+    token = "sweepstack:index:Identity"
+    inputs_type = IdentityInputs
+    state_type = IdentityState
+    decisions: ClassVar[dict[str, Decision]] = {
+        "project": Decision.REFUSE,
+        "stack": Decision.REFUSE,
+        "pull_to": Decision.REFUSE,
+    }
+
+    def check(self, op: Operation, old: IdentityState | None, new: IdentityInputs) -> Checked[IdentityInputs]:
+        if "://" in new.pull_to:
+            return Checked(new, [Failure("pull_to", "object storage comes with a later version; name a folder")])
+        return Checked(new)
+
+    def create(self, op: Operation, inputs: IdentityInputs) -> tuple[str, IdentityState]:
+        """A new name, or the one that the evidence already has: a sweep comes back to its own evidence."""
+        root = (op.session.project_root / Path(inputs.pull_to).expanduser()).resolve()
+        evidence = f"file://{socket.gethostname()}{root}"
+        marker = EvidenceStore.read_marker(evidence)
+        if marker and (marker.project, marker.stack) != (inputs.project, inputs.stack):
+            raise SweepstackError(
+                f"{root} holds the evidence of {marker.project}/{marker.stack}; give {inputs.stack} its own pull_to"
+            )
+        identity = marker.identity if marker else "".join(secrets.choice(ALPHABET) for _ in range(10))
+        store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)
+        take_lease(store)
+        if marker:
+            op.info(f"{root} holds this sweep's earlier evidence: what is verified there stays verified")
+        return identity, IdentityState(**inputs.model_dump(), identity=identity, evidence=evidence)
+
+    def read(self, op: Operation, identifier: str, state: IdentityState) -> Seen[IdentityInputs, IdentityState] | Gone:
+        try:
+            EvidenceStore.open(state.evidence)
+        except EvidenceError as error:
+            op.warn(f"{op.stack}: {error}")
+        return Seen(IdentityInputs(project=state.project, stack=state.stack, pull_to=state.pull_to), state)
+
+    def update(self, op: Operation, identifier: str, old: IdentityState, new: IdentityInputs) -> IdentityState:
+        return IdentityState(**new.model_dump(), identity=old.identity, evidence=old.evidence)
+
+    def delete(self, op: Operation, identifier: str, state: IdentityState) -> None:
+        try:
+            store = EvidenceStore.open(state.evidence)
+        except EvidenceError as error:
+            # The boxes' own deletes came first and were checked one by one; only the records are out of reach.
+            op.warn(f"{op.stack}: the records could not be closed: {error}")
+            return
+        living = [line for birth in store.births() if (line := may_still_bill(birth))]
+        if living:
+            raise TeardownRefused(
+                "REFUSED. The records name what this state does not:\n"
+                + "\n".join(living)
+                + f"\nnext  pulumi up --stack {op.stack}    (adopts it by its tag; then approve and destroy)"
+            )
+        store.write_teardown(None)
+        store.release_lease()
+        op.info(f"evidence stays at {state.evidence}")
+
+
+def may_still_bill(birth: Birth) -> str:
+    """One line when the box of this record is not proved gone; empty when it is. Looks up lost answers by tag."""
+    if birth.ended_at is not None:
+        return ""
+    try:
+        platform = load_platform(birth.platform)
+        if birth.native_id is None:
+            found = platform.find_by_tag(birth.tag)
+            return f"box {birth.box}: {found.native_id} was rented and its answer lost" if found else ""
+        if platform.get(birth.native_id, birth.account).phase is Phase.GONE:
+            return ""
+    except PlatformError as error:
+        return f"box {birth.box}: {birth.native_id or birth.tag} on {birth.platform} may still bill: {error}"
+    price = "" if birth.price_per_hour is None else f", ${birth.price_per_hour:.2f}/h"
+    return f"box {birth.box}: {birth.native_id} on {birth.platform} still exists{price}"
+
+
+def take_lease(store: EvidenceStore) -> None:
+    """Writes that this backend holds the identity. Raises when another one does: two states would rent twice."""
+    backend = backend_name()
+    held = store.lease()
+    if held is not None and held.backend != backend:
+        raise SweepstackError(
+            f"this sweep's evidence is held by the state in {held.backend} (since {held.taken_at:%Y-%m-%d %H:%M}); "
+            f"this state is in {backend}. Use that backend (PULUMI_BACKEND_URL), or another pull_to for a new sweep"
+        )
+    store.write_lease(Lease(backend=backend, host=socket.gethostname(), taken_at=datetime.now(UTC)))

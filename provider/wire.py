@@ -1,0 +1,88 @@
+"""Property values between the engine's protobuf structs and plain Python, and back.
+
+The engine marks values that a preview cannot know yet with a reserved string, and wraps secrets in a map with a
+reserved key. Both are defined by the Pulumi SDK (`pulumi/runtime/rpc.py`, `UNKNOWN` and `_special_sig_key`). Every
+number arrives as a double: whole ones become int here, and what must keep its exact form travels as JSON text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from google.protobuf import struct_pb2
+
+UNKNOWN_SENTINEL: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+SIGNATURE_KEY: Final = "4dabf18193072939515e22adb298388d"
+SECRET_SIGNATURE: Final = "1b47061264138c4ac30d75fd1eb44270"
+
+
+class Unknown:
+    """A value that a preview does not know yet."""
+
+    def __repr__(self) -> str:
+        return "<unknown>"
+
+
+UNKNOWN: Final = Unknown()
+
+
+def to_python(struct: struct_pb2.Struct) -> dict[str, Any]:
+    """A struct as plain dicts, lists, str, int, float, bool, None; `UNKNOWN` where a preview knows nothing."""
+    return {key: _value_to_python(value) for key, value in struct.fields.items()}
+
+
+def _value_to_python(value: struct_pb2.Value) -> Any:
+    kind = value.WhichOneof("kind")
+    if kind == "struct_value":
+        fields = value.struct_value.fields
+        if SIGNATURE_KEY in fields and fields[SIGNATURE_KEY].string_value == SECRET_SIGNATURE:
+            return _value_to_python(fields["value"])
+        return to_python(value.struct_value)
+    if kind == "list_value":
+        return [_value_to_python(item) for item in value.list_value.values]
+    if kind == "number_value":
+        number = value.number_value
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
+    if kind == "string_value":
+        return UNKNOWN if value.string_value == UNKNOWN_SENTINEL else value.string_value
+    if kind == "bool_value":
+        return value.bool_value
+    return None
+
+
+def to_struct(values: Mapping[str, Any]) -> struct_pb2.Struct:
+    """Plain Python as a struct; `UNKNOWN` becomes the engine's mark."""
+    struct = struct_pb2.Struct()
+    for key, value in values.items():
+        struct.fields[key].CopyFrom(_value_from_python(value))
+    return struct
+
+
+def _value_from_python(value: Any) -> struct_pb2.Value:
+    if value is None:
+        return struct_pb2.Value(null_value=struct_pb2.NULL_VALUE)
+    if isinstance(value, Unknown):
+        return struct_pb2.Value(string_value=UNKNOWN_SENTINEL)
+    if isinstance(value, bool):
+        return struct_pb2.Value(bool_value=value)
+    if isinstance(value, int | float):
+        return struct_pb2.Value(number_value=value)
+    if isinstance(value, str):
+        return struct_pb2.Value(string_value=value)
+    if isinstance(value, Mapping):
+        return struct_pb2.Value(struct_value=to_struct(value))
+    if isinstance(value, list | tuple):
+        return struct_pb2.Value(list_value=struct_pb2.ListValue(values=[_value_from_python(item) for item in value]))
+    raise TypeError(f"a {type(value).__name__} cannot travel to the engine")
+
+
+def holds_unknown(value: Any) -> bool:
+    """Whether a value, or anything inside it, is not known yet."""
+    if isinstance(value, Unknown):
+        return True
+    if isinstance(value, Mapping):
+        return any(holds_unknown(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(holds_unknown(item) for item in value)
+    return False

@@ -1,0 +1,143 @@
+"""What every way to a box must offer.
+
+Paths are box-relative POSIX paths (`data/sweep/journal.jsonl`, `mnt/durable/…`): never absolute, never with `..`, and
+a link may lead out of the box only where the platform itself made it (`mnt/<name>`).
+
+Errors: FileNotFoundError means that the box answered and the path is not there; Unreachable that the box did not
+answer, so nothing is known; PlatformError that the request itself is refused (an unsafe path, not a regular file).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal, Protocol
+
+from sweep.errors import PlatformError
+
+BOX_ID_VARIABLE = "SWEEPSTACK_BOX_ID"
+"""Set in the environment of everything that runs on a box, to the box's native id: ending a box finds it by this."""
+
+
+def host_identity() -> str:
+    """The name of this machine, as it is compared in accounts and evidence addresses."""
+    return socket.gethostname()
+
+
+@dataclass(frozen=True)
+class DirEntry:
+    """One name in a folder. `size` in bytes for files, 0 for all else. Links are named, never followed."""
+
+    name: str
+    kind: Literal["file", "dir", "link", "other"]
+    size: int
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a command ended; `returncode` is negative for a signal. It is no evidence of what the command did."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True)
+class BoxProcess:
+    """A live process of a box, by its environment or by descent. Zombies are not live."""
+
+    pid: int
+    argv: tuple[str, ...]
+
+
+def safe_parts(path: str) -> tuple[str, ...]:
+    """The components of a box-relative path. Raises PlatformError for absolute paths, `..`, NUL, or an empty path."""
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or "\0" in path:
+        raise PlatformError(f"{path!r} is not a path inside the box: relative, without '..', is what it must be")
+    return parts
+
+
+class Channel(Protocol):
+    """A way to one box. Calls block; none keeps a connection open between calls; threads may share one.
+
+    `native_id` is the box's. `python` is the absolute path of an interpreter on the box, for the runner.
+    """
+
+    native_id: str
+    python: str
+
+    def absolute(self, path: str) -> str:
+        """`path` as processes on the box see it. Does not look whether it exists."""
+        ...
+
+    def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        """At most `limit` bytes from `offset`. FileNotFoundError when the box answered and the file is not there."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Bytes of a regular file; None when the box answered and it is not there, or is not a regular file."""
+        ...
+
+    def listdir(self, path: str) -> list[DirEntry]:
+        """What is in a folder, by name. FileNotFoundError, NotADirectoryError."""
+        ...
+
+    def fetch(self, path: str, target: Path, progress: Callable[[int], None] | None = None) -> None:
+        """Copies a file of the box to the local `target`; always a copy, never a link; fsync at the end.
+
+        Resumable: what `target` holds already is taken for the beginning, unless it is longer than the source. It is
+        not compared: check the digest afterwards, and on a mismatch delete `target` and fetch again. `progress` gets
+        the bytes added since its last call, the resumed ones first. Raises Unreachable when the source shrinks or the
+        box is cut off on the way; `target` then holds a part.
+        """
+        ...
+
+    def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Writes a whole file atomically and fsyncs it; makes parent folders. Idempotent."""
+        ...
+
+    def append_locked(self, path: str, data: bytes, lock: str) -> None:
+        """Appends whole lines under an exclusive flock on `lock` and fsyncs. All of `data` is added, or nothing.
+
+        Makes the files and their parents. `data` must end in a newline. Repairs nothing: PlatformError when the file
+        ends in a torn line, with the command that cuts it off. Unreachable when the lock isn't free within 60 s.
+        """
+        ...
+
+    def put_tree(self, files: Iterable[tuple[str, Path, int]], dest: str) -> None:
+        """Ships local files as (path inside `dest`, local file, mode) into the new folder `dest`, all or nothing.
+
+        A `dest` that exists is complete, since it appears by rename: it is left as it is.
+        """
+        ...
+
+    def spawn(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], log: str) -> int:
+        """Starts a process that outlives us: own session, stdin empty, output appended to `log`. Returns its pid.
+
+        `env` is its whole environment, plus the box's id; nothing is inherited. Costs what the box costs.
+        """
+        ...
+
+    def lock_held(self, path: str) -> bool:
+        """Is somebody holding an exclusive flock on the file now? False when the file is not there.
+
+        Probing takes a shared lock for microseconds: whoever takes the lock must try for a second, not once.
+        """
+        ...
+
+    def run(self, argv: Sequence[str], *, timeout: float, stdin: bytes | None = None) -> Completed:
+        """Runs a command to its end, in the box's root, with a minimal environment. Raises Unreachable after `timeout`
+        seconds, when its process group has been killed."""
+        ...
+
+    def processes(self) -> list[BoxProcess]:
+        """Everything alive on the box that belongs to it, from wherever it was started."""
+        ...
+
+    def terminate(self, pid: int, *, grace: float = 5.0) -> None:
+        """Ends the process group of one of the box's processes: SIGTERM, up to `grace` seconds, SIGKILL. Idempotent; a
+        pid that is not the box's (any more) is left alone. Raises NotYetGone when it survives."""
+        ...

@@ -1,0 +1,255 @@
+"""The records that travel between the program, the provider, the box and the evidence.
+
+Shapes that we write are closed and frozen (`Record`). Digests are `sha256:<hex>` where a field is called
+`*_digest`, `receipt` or `manifest`; times are RFC 3339 in UTC; sizes are bytes; prices are USD per hour.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from sweep.canonical import digest_of
+
+SCHEMA = 1
+GENESIS = "0" * 64
+"""What the first journal entry names as its predecessor, and the head of an empty journal."""
+
+CellName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$")]
+BoxName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+CellState = Literal[
+    "pending",  # on the roster, not started
+    "running",  # started, its runner is alive
+    "failed",  # started and ended badly, or its runner died
+    "sealed",  # finished and sealed on its box; not verified here yet
+    "missing",  # sealed or expected, and there is no copy here
+    "damaged",  # there is a copy, and it is not what was sealed, or does not load
+    "unexpected",  # a copy of something that nobody asked for
+    "lost",  # its box is proved gone and no verified copy exists
+    "verified",
+    "waived",
+]
+SETTLED: frozenset[str] = frozenset({"verified", "waived"})
+"""The only states that let a box go."""
+
+
+class Record(BaseModel):
+    """A shape that sweepstack writes: closed, frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Cell(Record):
+    """One training run. `params` are resolved: base and axes merged."""
+
+    name: CellName
+    params: dict[str, Any]
+
+    @property
+    def config_digest(self) -> str:
+        """The identity of the cell: name and resolved parameters."""
+        return digest_of({"name": self.name, "params": self.params})
+
+
+class ArtifactSpec(Record):
+    """A file that a cell must leave behind, and how it is proved good.
+
+    `keys`: names that the file must hold. `finite`: NaN or infinity fails the cell, or is only reported.
+    `min_bytes`: smaller files fail; an empty file always fails.
+    """
+
+    path: str
+    load: Literal["torch", "safetensors", "json"]
+    keys: tuple[str, ...] = ()
+    finite: Literal["require", "report"] = "require"
+    min_bytes: int = 1
+
+
+class FileEntry(Record):
+    """One file of a sealed cell: path relative to the cell's folder, size in bytes, SHA-256 as bare hex."""
+
+    path: str
+    size: int = Field(ge=0)
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    role: Literal["artifact", "log", "metrics", "extra"]
+
+
+class Manifest(BaseModel):
+    """What a box says that a cell left behind when it was sealed. The runner writes it: unknown keys pass."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    schema_: int = Field(alias="schema")
+    identity: str
+    box: str
+    native_id: str
+    generation: int
+    cell: str
+    attempt: int
+    config_digest: Digest
+    params: dict[str, Any]
+    code: Digest
+    argv: list[str]
+    started_at: datetime
+    sealed_at: datetime
+    environment: dict[str, Any]
+    files: tuple[FileEntry, ...]
+
+
+class Waiver(Record):
+    """A person's word that a cell need not be verified."""
+
+    cell: str
+    reason: str = Field(min_length=1)
+
+
+class Action(Record):
+    """One verb on one box, by its native id: what an approval allows."""
+
+    verb: Literal["destroy"]
+    box: str
+    native_id: str
+
+
+class Abandonment(Record):
+    """A person's word that whatever is on a box may be lost."""
+
+    box: str
+    native_id: str
+    reason: str = Field(min_length=1)
+
+
+class Approval(Record):
+    """A person's word for one receipt and named actions; lives in the stack config under `approval`.
+
+    `receipt` is null only where nothing was launched on any named box, or all named boxes are abandoned.
+    """
+
+    receipt: Digest | None
+    actions: tuple[Action, ...]
+    waive: tuple[Waiver, ...] = ()
+    abandon: tuple[Abandonment, ...] = ()
+    waivers_digest: Digest
+    by: str
+    at: datetime
+    expires: datetime
+
+    @staticmethod
+    def digest_waivers(waive: tuple[Waiver, ...], abandon: tuple[Abandonment, ...]) -> str:
+        """The digest that `waivers_digest` must equal."""
+        return digest_of(
+            {
+                "waive": [w.model_dump() for w in sorted(waive, key=lambda w: w.cell)],
+                "abandon": [a.model_dump() for a in sorted(abandon, key=lambda a: (a.box, a.native_id))],
+            }
+        )
+
+
+class ReceiptFile(Record):
+    """A file as verifying found it. `verdict`: ok, or the reason in a few words."""
+
+    path: str
+    size: int
+    sha256: str
+    role: str
+    loader: str | None
+    verdict: str
+
+
+class ReceiptCell(Record):
+    """A cell as verifying found it; the box that sealed it, and the manifest's digest where there is one."""
+
+    name: str
+    config_digest: Digest
+    state: CellState
+    box: str | None
+    generation: int | None
+    attempt: int | None
+    manifest: Digest | None
+    files: tuple[ReceiptFile, ...]
+    reasons: tuple[str, ...]
+
+
+class ReceiptBox(Record):
+    """A box whose journal was read: head as bare hex, and the cells that its queue was given."""
+
+    box: str
+    native_id: str
+    generation: int
+    journal_head: str
+    cells: tuple[str, ...]
+
+
+class Receipt(Record):
+    """What verifying found. Content-addressed: neither a time nor a host is in it."""
+
+    schema_: Literal[1] = Field(alias="schema", default=1)
+    identity: str
+    stack: str
+    roster_digest: Digest
+    artifacts_digest: Digest
+    boxes: tuple[ReceiptBox, ...]
+    cells: tuple[ReceiptCell, ...]
+    verified: int
+    total: int
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Birth(Record):
+    """Written before a box is rented (without `native_id`), and again when its id is known."""
+
+    box: str
+    generation: int
+    tag: str
+    platform: str
+    account: str
+    native_id: str | None
+    price_per_hour: float | None
+    begun_at: datetime
+    created_at: datetime | None
+    ended_at: datetime | None = None
+    ended_how: str | None = None
+
+
+class Launch(Record):
+    """Written before a queue starts anything on a box: which cells that box's queue was given."""
+
+    box: str
+    generation: int
+    native_id: str
+    cells: dict[str, Digest]
+    """cell name → config digest"""
+    code: Digest
+    at: datetime
+
+
+class Teardown(Record):
+    """An open teardown: its boxes may finish after the approval has expired; nothing new is rented meanwhile."""
+
+    receipt: Digest | None
+    native_ids: tuple[str, ...]
+    ended: tuple[str, ...] = ()
+    begun_at: datetime
+
+
+class Loss(Record):
+    """Cells of a vanished or abandoned box that had no verified copy."""
+
+    box: str
+    native_id: str
+    cells: tuple[str, ...]
+    why: str
+    at: datetime
+
+
+class Lease(Record):
+    """Which backend's state holds this identity now."""
+
+    backend: str
+    host: str
+    taken_at: datetime

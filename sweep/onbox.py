@@ -1,0 +1,46 @@
+"""Where things lie on a box: box-relative POSIX paths that the runner, the channel and the provider agree on."""
+
+from __future__ import annotations
+
+HOME = "data/sweep"
+"""The runner's home, on the tier that dies with the box."""
+JOURNAL = f"{HOME}/journal.jsonl"
+QUEUE = f"{HOME}/queue.jsonl"
+QUEUE_LOCK = f"{HOME}/queue.lock"
+RUNNER_LOCK = f"{HOME}/runner.lock"
+RUNNER_PID = f"{HOME}/runner.pid"
+RUNNER_LOG = f"{HOME}/runner.log"
+SPEC = f"{HOME}/spec.json"
+PATROL = f"{HOME}/patrol.jsonl"
+DURABLE = "mnt/durable"
+"""The tier that outlives the box, as the box sees it."""
+
+
+def code_dir(code: str) -> str:
+    """Where the work dir of a code digest (`sha256:<hex>`) is shipped to."""
+    return f"{HOME}/code/{code.removeprefix('sha256:')}"
+
+
+def attempt_dir(cell: str, attempt: int) -> str:
+    """One attempt of one cell: `out/` is its write path, `log.txt` its output."""
+    return f"{HOME}/cells/{cell}/{attempt}"
+
+
+def sealed_dir(identity: str, cell: str) -> str:
+    """The sealed copy of a cell, relative to the durable volume's root."""
+    return f"{identity}/cells/{cell}"
+
+
+def tag_prefix(identity: str) -> str:
+    """What the tag of everything rented for a sweep begins with."""
+    return f"sweepstack-{identity}-"
+
+
+def box_tag(identity: str, box: str, generation: int) -> str:
+    """The tag sent with the request that rents a box; made from state alone, so a lost answer can be looked up."""
+    return f"{tag_prefix(identity)}{box}-g{generation}"
+
+
+def volume_tag(identity: str, name: str) -> str:
+    """The tag of a volume of the sweep."""
+    return f"{tag_prefix(identity)}volume-{name}"

@@ -1,0 +1,310 @@
+"""The one check that may end a box.
+
+Every path that ends a box, or wipes a tier of it, asks `may_end`: the provider's deletes, the provider's previews,
+`sweepctl status` and `sweepctl approve`. It reads the evidence and what the platform said; it trusts no flag in the
+engine's state. A box may end in one of five ways, and all need the right account:
+
+    cleared           an approval names this verb and native id, its receipt still holds, every cell is settled
+    gone              the platform proves that the native id no longer exists
+    nothing-launched  the birth record is there and no launch record: an approval without a receipt suffices
+    abandoned         a person said, by name and with a reason, that what is on it may be lost
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+from sweep.errors import EvidenceElsewhere, EvidenceError
+from sweep.evidence.store import EvidenceStore
+from sweep.model import GENESIS, SETTLED, Approval, Launch, Receipt, ReceiptCell
+
+if TYPE_CHECKING:
+    from sweep.journal import Journal
+
+Way = Literal["cleared", "gone", "nothing-launched", "abandoned"]
+
+
+class Existence(StrEnum):
+    """What the platform says about a native id. Unknown is never gone."""
+
+    EXISTS = "exists"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class BoxFacts:
+    """What the state remembers of a box: enough to end it weeks later from another machine."""
+
+    identity: str
+    evidence: str
+    name: str
+    native_id: str
+    account: str
+    generation: int
+    verb: str
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    roster_digest: str
+    price_per_hour: float | None = None
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was seen just now: the platform's answer, the box's journal, and whether its runner is alive.
+
+    `journal` is None when it could not be read; an empty journal says that nothing ever ran. `note` says what was in
+    the way of knowing. `account_problem` is set when the account at hand is not the box's.
+    """
+
+    existence: Existence
+    journal: Journal | None = None
+    runner_alive: bool | None = None
+    account_problem: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class CellLine:
+    """A cell of this box as a person should read it."""
+
+    name: str
+    state: str
+    reason: str = ""
+
+
+@dataclass
+class Verdict:
+    """May it end? If not, `reasons` say why; `cells` are this box's cells, `verified` and `total` the sweep's."""
+
+    allowed: bool = False
+    way: Way | None = None
+    reasons: list[str] = field(default_factory=list)
+    cells: list[CellLine] = field(default_factory=list)
+    verified: int = 0
+    total: int = 0
+    receipt: str | None = None
+
+    @property
+    def unsettled(self) -> list[CellLine]:
+        """The cells that keep the box locked."""
+        return [cell for cell in self.cells if cell.state not in SETTLED]
+
+    @property
+    def headline(self) -> str:
+        """Stable words for a diff: they change when the verdict changes, not while cells make progress."""
+        if self.allowed and self.way == "cleared":
+            return f"cleared by receipt {self.receipt}, {self.verified}/{self.total} verified"
+        if self.allowed and self.way == "abandoned":
+            return "cleared: abandoned, what is on it may be lost"
+        if self.allowed and self.way == "nothing-launched":
+            return "cleared: nothing was ever launched on it"
+        if self.allowed:
+            return "cleared: gone from the platform"
+        return f"locked ({self.reasons[0]})" if self.reasons else "locked"
+
+
+def may_end(
+    facts: BoxFacts, approval: Approval | None, seen: Observation, *, now: datetime | None = None, full: bool
+) -> Verdict:
+    """Decides whether `facts.verb` may be issued for the box, and why not.
+
+    `full` re-hashes every file of the receipt (used when clearing and deleting); otherwise size and mtime are compared.
+    Never raises for damaged or absent evidence: that is a reason to refuse. Reads files; costs no money.
+    """
+    now = now or datetime.now(UTC)
+    verdict = Verdict()
+    store = _open(facts, verdict)
+    launch = _launch(store, facts, verdict) if store else None
+    verdict.cells = cell_lines(store, launch, seen) if store else []
+    if seen.account_problem:
+        verdict.reasons.insert(0, seen.account_problem)
+        return verdict
+    if seen.existence is Existence.GONE:
+        verdict.allowed, verdict.way = True, "gone"
+        return verdict
+    if approval is None:
+        verdict.reasons.insert(0, "not approved")
+        return verdict
+    problems = approval_problems(facts, approval)
+    if problems:
+        verdict.reasons[:0] = problems
+        return verdict
+    expiry = expiry_problem(facts, approval, store, now)
+    if expiry:
+        verdict.reasons.insert(0, expiry)
+        return verdict
+    if any(a.box == facts.name and a.native_id == facts.native_id for a in approval.abandon):
+        verdict.allowed, verdict.way = True, "abandoned"
+        return verdict
+    if store is None or verdict.reasons:
+        return verdict
+    if launch is None:
+        return _nothing_launched(store, facts, seen, verdict)
+    problems = receipt_problems(store, facts, approval, launch, seen, full=full)
+    if problems:
+        verdict.reasons[:0] = problems
+        return verdict
+    assert approval.receipt is not None
+    receipt = store.receipt(approval.receipt)
+    reasons = {waiver.cell: waiver.reason for waiver in approval.waive}
+    verdict.allowed, verdict.way, verdict.receipt = True, "cleared", approval.receipt
+    verdict.verified, verdict.total = receipt.verified, receipt.total
+    verdict.cells = [
+        CellLine(line.name, "waived", reasons[line.name]) if line.name in reasons else line for line in verdict.cells
+    ]
+    return verdict
+
+
+def approval_problems(facts: BoxFacts, approval: Approval) -> list[str]:
+    """Why this approval is not for this box, verb and native id."""
+    expected = Approval.digest_waivers(approval.waive, approval.abandon)
+    if approval.waivers_digest != expected:
+        return ["the waivers of the approval were edited after it was given"]
+    for_box = [action for action in approval.actions if action.box == facts.name]
+    if not for_box:
+        return ["the approval does not name this box"]
+    if not any(action.native_id == facts.native_id for action in for_box):
+        return [f"the approval is for {for_box[0].native_id}, and this box is {facts.native_id}"]
+    if not any(action.verb == facts.verb and action.native_id == facts.native_id for action in for_box):
+        return [f"the approval allows {for_box[0].verb}, not {facts.verb}"]
+    return []
+
+
+def expiry_problem(facts: BoxFacts, approval: Approval, store: EvidenceStore | None, now: datetime) -> str:
+    """Empty while the approval holds. A teardown that has begun may be finished after the expiry."""
+    if now < approval.expires:
+        return ""
+    try:
+        begun = store.teardown() if store else None
+    except EvidenceError:
+        begun = None
+    if begun and begun.receipt == approval.receipt and facts.native_id in begun.native_ids:
+        return ""
+    return f"the approval expired at {approval.expires:%Y-%m-%d %H:%M} UTC"
+
+
+def receipt_problems(
+    store: EvidenceStore, facts: BoxFacts, approval: Approval, launch: Launch, seen: Observation, *, full: bool
+) -> list[str]:
+    """Why the approval's receipt does not let this box go. Empty when it does."""
+    if approval.receipt is None:
+        return ["the approval names no receipt, and cells were launched on this box"]
+    try:
+        receipt = store.receipt(approval.receipt)
+    except EvidenceError as error:
+        return [str(error)]
+    if receipt.identity != facts.identity:
+        return [f"the receipt is of another sweep ({receipt.identity})"]
+    if receipt.roster_digest != facts.roster_digest:
+        return ["the roster changed after the receipt"]
+    box = next((b for b in receipt.boxes if b.native_id == facts.native_id), None)
+    if box is None or box.generation != facts.generation:
+        return ["the receipt was made without this box"]
+    if seen.journal is None:
+        return [f"the box's journal could not be read{': ' + seen.note if seen.note else ''}"]
+    if seen.journal.head != box.journal_head:
+        return ["the box's journal went on after the receipt"]
+    if seen.runner_alive and any(cell.state == "running" for cell in seen.journal.cells.values()):
+        return ["a cell is running on the box"]
+    return _cell_problems(store, receipt, approval, launch, seen.journal, full=full)
+
+
+def _cell_problems(
+    store: EvidenceStore, receipt: Receipt, approval: Approval, launch: Launch, journal: Journal, *, full: bool
+) -> list[str]:
+    known: dict[str, ReceiptCell] = {cell.name: cell for cell in receipt.cells}
+    waived = {waiver.cell for waiver in approval.waive}
+    waived |= {name for name, progress in journal.cells.items() if progress.state == "dropped"}
+    problems = []
+    to_check = []
+    for name, config_digest in sorted(launch.cells.items()):
+        cell = known.get(name)
+        if name in waived:
+            continue
+        if cell is None:
+            problems.append(f"{name} ran on this box and is not in the receipt")
+        elif cell.config_digest != config_digest:
+            problems.append(f"{name} ran with another config than the receipt's")
+        elif cell.state not in SETTLED:
+            problems.append(f"{name} is {cell.state} in the receipt")
+        elif cell.state == "verified":
+            to_check.append(name)
+    return problems or store.check_files(receipt, to_check, full=full)
+
+
+def cell_lines(store: EvidenceStore, launch: Launch | None, seen: Observation) -> list[CellLine]:
+    """This box's cells by the latest receipt where it still fits the journal, else by the journal alone."""
+    if launch is None:
+        return []
+    verified = _verified_by_latest(store)
+    lines = []
+    for name in sorted(launch.cells):
+        progress = seen.journal.cells.get(name) if seen.journal else None
+        cell = verified.get(name)
+        same = cell is not None and (progress is None or progress.manifest == cell.manifest)
+        if cell is not None and same and cell.state in ("verified", "damaged", "unexpected"):
+            lines.append(CellLine(name, cell.state, "; ".join(cell.reasons)))
+        elif progress is None:
+            unreadable = "" if seen.journal else "the journal could not be read"
+            lines.append(CellLine(name, "lost" if seen.existence is Existence.GONE else "pending", unreadable))
+        elif progress.state == "sealed":
+            gone = seen.existence is Existence.GONE
+            lines.append(CellLine(name, "sealed", "" if gone else "finished; not pulled and verified yet"))
+        elif progress.state == "dropped":
+            lines.append(CellLine(name, "waived", f"dropped: {progress.reason}"))
+        elif progress.state == "running" and seen.runner_alive is False:
+            lines.append(CellLine(name, "failed", "its runner is not alive; `pulumi up` resumes it"))
+        else:
+            lines.append(CellLine(name, progress.state, progress.reason or ""))
+    return lines
+
+
+def _verified_by_latest(store: EvidenceStore) -> dict[str, ReceiptCell]:
+    try:
+        digest = store.latest_receipt()
+        return {cell.name: cell for cell in store.receipt(digest).cells} if digest else {}
+    except EvidenceError:
+        return {}
+
+
+def _open(facts: BoxFacts, verdict: Verdict) -> EvidenceStore | None:
+    try:
+        store = EvidenceStore.open(facts.evidence)
+    except EvidenceElsewhere as error:
+        verdict.reasons.append(str(error))
+        return None
+    except EvidenceError as error:
+        verdict.reasons.append(f"no evidence: {error}")
+        return None
+    if store.marker.identity != facts.identity:
+        verdict.reasons.append(f"the evidence at {facts.evidence} belongs to another sweep ({store.marker.identity})")
+        return None
+    return store
+
+
+def _launch(store: EvidenceStore, facts: BoxFacts, verdict: Verdict) -> Launch | None:
+    try:
+        return store.launch(facts.name, facts.generation)
+    except EvidenceError as error:
+        verdict.reasons.append(str(error))
+        return None
+
+
+def _nothing_launched(store: EvidenceStore, facts: BoxFacts, seen: Observation, verdict: Verdict) -> Verdict:
+    try:
+        birth = store.birth(facts.name, facts.generation)
+    except EvidenceError as error:
+        verdict.reasons.append(str(error))
+        return verdict
+    if birth is None or birth.native_id != facts.native_id:
+        verdict.reasons.append("no readable birth record: it can't be shown that nothing was launched")
+    elif seen.journal is not None and seen.journal.head != GENESIS:
+        verdict.reasons.append("there is no launch record, but the box has a journal: the records were tampered with")
+    else:
+        verdict.allowed, verdict.way = True, "nothing-launched"
+    return verdict

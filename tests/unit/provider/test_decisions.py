@@ -1,0 +1,55 @@
+"""Every input of every resource has one decision, and the schema says so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from provider.dispatch import HANDLERS, handler_for
+from provider.resources.base import Decision
+from provider.schema import schema_json
+
+
+@pytest.mark.parametrize("token", HANDLERS)
+def test_every_input_has_exactly_one_decision(token: str) -> None:
+    """A field without a decision would be a change that nobody sees."""
+    handler = handler_for(token)
+    assert set(handler.decisions) == set(handler.inputs_type.model_fields)
+
+
+@pytest.mark.parametrize("token", HANDLERS)
+def test_a_state_extends_its_inputs(token: str) -> None:
+    """A delete six weeks later has the inputs and the outputs, and nothing else."""
+    handler = handler_for(token)
+    assert issubclass(handler.state_type, handler.inputs_type)
+
+
+def test_only_what_nobody_types_is_ignored() -> None:
+    """An ignored difference is invisible: the list is short and known."""
+    ignored = {
+        f"{token.rsplit(':', 1)[-1]}.{name}"
+        for token in HANDLERS
+        for name, decision in handler_for(token).decisions.items()
+        if decision is Decision.IGNORE
+    }
+    assert ignored == {
+        "Box.approval",
+        "Box.live",
+        "Gate.approval",
+        "Gate.live",
+        "Gate.roster_digest",
+        "Queue.approval",
+        "Queue.elsewhere",
+        "Queue.roster_digest",
+    }
+
+
+def test_the_schema_is_json_with_every_resource() -> None:
+    """Other languages make their SDKs from it; each `$ref` of ours must resolve."""
+    schema = json.loads(schema_json("1.2.3"))
+    assert set(schema["resources"]) == set(HANDLERS)
+    text = json.dumps(schema)
+    references = {part.split('"')[0] for part in text.split('"#/types/')[1:]}
+    assert references <= set(schema["types"])
+    assert schema["resources"]["sweepstack:index:Gate"]["inputProperties"]["box"]["willReplaceOnChanges"] is True

@@ -1,0 +1,31 @@
+"""No key reaches a log or a screen."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from provider import redact
+
+
+def test_values_of_credential_like_variables_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the value turns up, its name is shown instead."""
+    monkeypatch.setenv("SOME_API_KEY", "abcdef123456")
+    assert redact.redact("GET /pods?x=abcdef123456") == "GET /pods?x=[SOME_API_KEY]"
+
+
+@pytest.mark.parametrize("text", ["Authorization: Bearer abc.def", "api_key=abc123", '{"password": "hunter2"}'])
+def test_key_shapes_are_masked(text: str) -> None:
+    """Also when the value is in no variable."""
+    assert "[redacted]" in redact.redact(text)
+
+
+def test_the_filter_works_on_rendered_records(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Arguments of a log call are rendered before they are masked."""
+    monkeypatch.setenv("MY_TOKEN", "s3cr3t-value")
+    handler = logging.StreamHandler()
+    handler.addFilter(redact.RedactingFilter())
+    record = logging.LogRecord("x", logging.INFO, "f", 1, "sent %s", ("s3cr3t-value",), None)
+    assert handler.filter(record)
+    assert record.getMessage() == "sent [MY_TOKEN]"
