@@ -52,9 +52,7 @@ class Difference:
     delete_before_replace: bool
 
 
-def check(
-    op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any], news: dict[str, Any]
-) -> tuple[dict[str, Any], list[Failure]]:
+def check(op: Operation, old_inputs: dict[str, Any], news: dict[str, Any]) -> tuple[dict[str, Any], list[Failure]]:
     """Completed inputs and the failures, all at once."""
     handler = handler_for(token_of(op.urn))
     unexpected = sorted(set(news) - set(handler.inputs_type.model_fields) - {"__defaults"})
@@ -72,10 +70,20 @@ def check(
         new = handler.inputs_type.model_validate(news)
     except ValidationError as error:
         return news, [Failure(_path(item["loc"]), item["msg"]) for item in error.errors()]
-    old = handler.state_type.model_validate({**old_inputs, **old_outputs, **old_inputs}) if old_outputs else None
+    old = _old(handler, old_inputs)
     checked: Checked[Any] = handler.check(op, old, new)
     refused = _refusals(handler, old, checked.inputs)
     return to_properties(checked.inputs), [*checked.failures, *refused]
+
+
+def _old(handler: Handler[Any, Any], old_inputs: dict[str, Any]) -> Any:
+    """The inputs in the state, or None for a new resource, and where an edited state holds something else."""
+    if not old_inputs or holds_unknown(old_inputs):
+        return None
+    try:
+        return handler.inputs_type.model_validate(old_inputs)
+    except ValidationError:
+        return None
 
 
 def _refusals(handler: Handler[Any, Any], old: Any, new: Any) -> list[Failure]:

@@ -38,7 +38,7 @@ log = logging.getLogger("sweepstack.provider")
 Answer = TypeVar("Answer")
 
 
-class _Status(grpc.Status):  # type: ignore[misc]
+class _Status(grpc.Status):
     def __init__(self, message: str, details: bytes) -> None:
         self.code = grpc.StatusCode.UNKNOWN
         self.details = message
@@ -74,15 +74,13 @@ class EngineLog:
         self._channel.close()
 
 
-class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc]
+class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     """The engine's requests, unpacked for `dispatch` and packed again."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def Handshake(self, request: Any, context: grpc.ServicerContext) -> Any:
-        if request.program_directory:
-            self._session = Session(Path(request.program_directory), self._session.emit, self._session.cancelled)
         return provider_pb2.ProviderHandshakeResponse(accept_secrets=True)
 
     def GetPluginInfo(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -102,9 +100,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
 
     def Check(self, request: Any, context: grpc.ServicerContext) -> Any:
         op = Operation(self._session, request.urn)
-        outputs = to_python(request.old_outputs)
         inputs, failures = self._guard(
-            context, lambda: dispatch.check(op, to_python(request.olds), outputs, to_python(request.news))
+            context, lambda: dispatch.check(op, to_python(request.olds), to_python(request.news))
         )
         return provider_pb2.CheckResponse(
             inputs=to_struct(inputs),
@@ -207,13 +204,19 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
         raise AssertionError("unreachable: abort raises")
 
 
+def project_root(start: Path) -> Path:
+    """The folder of Pulumi.yaml at or above `start`: the engine starts plugins in the program's folder, while its
+    handshake names the plugin's own (seen with 3.259)."""
+    return next((folder for folder in (start, *start.parents) if (folder / "Pulumi.yaml").is_file()), start)
+
+
 def serve(engine_address: str) -> int:
     """Serves until the engine closes it (SIGINT), goes away, or SIGTERM. Prints the port first, as plugins must."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     redact.install()
     done = threading.Event()
     lines = EngineLog(engine_address)
-    session = Session(Path.cwd(), lines.emit)
+    session = Session(project_root(Path.cwd()), lines.emit)
 
     def stop(*_: object) -> None:
         session.cancelled.set()

@@ -77,9 +77,9 @@ class LocalStore:
                 kept = [path for path in (self.boxes, self.volumes) if path.is_dir() and any(path.iterdir())]
                 if kept:
                     raise Unreachable(
-                        f"{self.registry_file} is gone, and {kept[0]} is not empty: whose boxes these are is not known. "
-                        f"Put the file back, or, if this is the machine that rented them, name their account (it is in "
-                        f"the state, as `account`): `{CLAIM} ACCOUNT`"
+                        f"{self.registry_file} is gone, and {kept[0]} is not empty: whose these are is not known. "
+                        f"Put the file back, or, if this is the machine that rented them, name their account (it is "
+                        f"in the state, as `account`): `{CLAIM} ACCOUNT`"
                     ) from None
                 return None
         try:
@@ -149,7 +149,7 @@ class LocalStore:
 
     @contextlib.contextmanager
     def locked(self, wait: Wait) -> Iterator[None]:
-        """Holds the lock, and empties what cut-off commands left half-made. Unreachable when it can't be had in time."""
+        """Holds the lock, and removes what cut-off commands left half-made. Unreachable when it isn't free in time."""
         with answering(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             holder = open(self.root / "registry.lock", "ab")  # noqa: SIM115 - closed below, after the caller's work

@@ -183,7 +183,8 @@ class Platform(Protocol):
         """A way to read, write and run on the box. Raises Unreachable when the box can't be reached or is gone."""
         ...
 
-    def volume_channel(self, native_id: str, mount: str = "mnt/durable") -> Channel:
-        """A way to read and write a volume when its box is gone. The volume shows under `mount`, where a box has it, so
-        that code which reads a box's durable mount works unchanged; anything that runs raises PlatformError."""
+    def volume_channel(self, native_id: str, mount: str = "") -> Channel:
+        """A way to read and write a volume when its box is gone. Paths are relative to the volume's root; with `mount`
+        (`mnt/durable`) the volume shows there, as on a box, and code that reads a box works unchanged. Nothing runs on
+        it: PlatformError. Raises Unreachable when the volume is gone."""
         ...

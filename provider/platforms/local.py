@@ -23,10 +23,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from provider.platforms._local_store import LocalStore, answering, default_root, random_id, read_facts, unsafe
+from provider.platforms import _local_removal as removal
+from provider.platforms._local_store import CLAIM, LocalStore, answering, default_root, random_id, read_facts, unsafe
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from sweep import onbox
-from sweep.canonical import write_atomically, write_json_atomically
+from sweep.canonical import fsync_directory, write_atomically, write_json_atomically
 from sweep.channel import processes
 from sweep.channel.base import host_identity
 from sweep.channel.local import LocalChannel
@@ -71,7 +72,10 @@ class LocalPlatform:
         found = [record for record in self._all(registry.account) if record.tag in (tag, "")]
         unreadable = [record.location for record in found if not record.tag]
         if unreadable:
-            raise Unreachable(f"whether there is a box {tag} is not known: {', '.join(unreadable)} can't be read")
+            raise Unreachable(
+                f"whether there is a box {tag} is not known: {', '.join(unreadable)} can't be read. "
+                f"Destroy that box, or take the folder away if it is none of yours"
+            )
         if len(found) > 1:
             raise Unreachable(f"several boxes carry the tag {tag}: {', '.join(record.location for record in found)}")
         return found[0] if found else None
@@ -107,22 +111,16 @@ class LocalPlatform:
         box = self._box(native_id)
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
             if os.path.lexists(box):
-                _mark_ending(box)
+                removal.mark_ending(box, facts=_FACTS, ending=_ENDING)
         processes.end_all(native_id, grace=self._grace)
         if not os.path.lexists(box):
             return
-        _refuse_mounted(box)
-        try:
-            _empty(box)
-        except OSError as error:
-            raise NotYetGone(
-                f"{native_id} is half removed: {error}. What is left lies in {box}; run it again"
-            ) from error
+        removal.empty(box, keep=(_FACTS, _ENDING, _TAG_FILE, onbox.JOURNAL))
         processes.end_all(native_id, grace=0)  # whatever was being started when we looked first
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
             with contextlib.suppress(FileNotFoundError):  # a second destroy was faster
                 os.rename(box, self._store.trash / f"{native_id}-{random_id()}")
-            _flush(self._store.boxes)
+            fsync_directory(self._store.boxes)
             shutil.rmtree(self._store.trash, ignore_errors=True)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
@@ -156,7 +154,10 @@ class LocalPlatform:
         owners = {account.rpartition("/")[2] for account in (registry.also_known_as if registry else ())}
         if registry is None or match[1] not in {registry.id, *owners}:
             at_hand = registry.account if registry else f"{host_identity()}, which has none at {self._store.root}"
-            raise WrongAccount(f"{native_id} belongs to the registry {match[1]}, and the account at hand is {at_hand}")
+            raise WrongAccount(
+                f"{native_id} belongs to the registry {match[1]}, and the account at hand is {at_hand}. If it is this "
+                f"machine's and the registry was lost: `{CLAIM} {host_identity()}/{match[1]}`"
+            )
         with answering(self._store.volumes):
             if not self._store.volumes.is_dir():
                 raise Unreachable(f"{self._store.volumes} is not there, so nothing is known of the volumes in it")
@@ -171,10 +172,13 @@ class LocalPlatform:
                 raise Unreachable(f"{native_id} can't be reached: its folder {box} is not there")
             return LocalChannel(native_id, box, dict(self._mounts(box)), closed_by=box / _ENDING)
 
-    def volume_channel(self, native_id: str, mount: str = "mnt/durable") -> LocalChannel:
+    def volume_channel(self, native_id: str, mount: str = "") -> LocalChannel:
         if self.get_volume(native_id) is None:
             raise Unreachable(f"the volume {native_id} is not there any more")
-        return LocalChannel(native_id, None, {mount: self._content(native_id)})
+        content = self._content(native_id)
+        if mount:
+            return LocalChannel(native_id, None, {mount: content}, runs=False)
+        return LocalChannel(native_id, content, {}, runs=False)
 
     def _box(self, native_id: str) -> Path:
         if not _BOX_ID.fullmatch(native_id):
@@ -201,6 +205,8 @@ class LocalPlatform:
             if not os.path.lexists(box):
                 return self._without_folder(native_id, account, box)
             try:
+                if box.is_symlink():
+                    raise ValueError("it is a link, and a box is a folder")
                 # In this order: a destroy that begins between the two renames the first to the second.
                 facts, phase = _facts(box / _FACTS), Phase.RUNNING
                 if facts is None:
@@ -275,8 +281,8 @@ class LocalPlatform:
             mounts = {mount: content.parent.name for mount, content in self._mounts(self._box(record.native_id))}
             if mounts != dict(request.mounts):
                 raise PlatformError(
-                    f"{record.location} was made for {request.tag} with the mounts {mounts}, and {dict(request.mounts)} "
-                    f"is asked for now: it is not adopted, and no second box is made. Ask for the same mounts"
+                    f"{record.location} was made for {request.tag} with the mounts {mounts}, and now they are to be "
+                    f"{dict(request.mounts)}: it is not adopted, and no second box is made. Ask for the same mounts"
                 )
 
     def _wait_until_ready(self, request: BoxRequest, record: BoxRecord, wait: Wait) -> BoxRecord:
@@ -359,73 +365,8 @@ def _named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
     return sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
 
 
-def _flush(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _mark_ending(box: Path) -> None:
-    """From here on nothing is started on it. A rename, since a full disk must not keep a box from being ended."""
-    try:
-        os.rename(box / _FACTS, box / _ENDING)
-    except FileNotFoundError:
-        with contextlib.suppress(OSError):
-            (box / _ENDING).touch()
-    except NotADirectoryError:
-        box.unlink()
-
-
-def _refuse_mounted(box: Path) -> None:
-    """What somebody mounted inside the box is not the box's to delete."""
-    with contextlib.suppress(FileNotFoundError):
-        inside = f"{box.resolve()}{os.sep}".encode()
-        for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-            point = line.split(b" ")[4].replace(b"\\040", b" ")
-            if point.startswith(inside):
-                raise NotYetGone(f"{os.fsdecode(point)} is mounted inside the box: `umount` it, then run this again")
-
-
-def _empty(box: Path) -> None:
-    """Removes all but what tells whose box it was, and the journal: should this be cut off, the box is still listed,
-    and the check that allowed it finds what it found before. Links are removed, never followed."""
-    kept = {box / name for name in (_FACTS, _ENDING, _TAG_FILE, onbox.JOURNAL)}
-    kept_parents = {parent for path in kept for parent in path.parents}
-    for parent, folders, files in os.walk(box, onerror=_raise):
-        here = Path(parent)
-        for name in list(folders):
-            path = here / name
-            if path.is_symlink():
-                folders.remove(name)
-                path.unlink()
-                continue
-            if path.stat().st_mode & 0o700 != 0o700:
-                path.chmod(0o700)
-            if path not in kept_parents:
-                folders.remove(name)
-                _remove_tree(path)
-        for name in files:
-            if here / name not in kept:
-                (here / name).unlink(missing_ok=True)
-
-
-def _remove_tree(folder: Path) -> None:
-    for parent, folders, _ in os.walk(folder, onerror=_raise):
-        for name in folders:
-            path = Path(parent, name)
-            if not path.is_symlink() and path.stat().st_mode & 0o700 != 0o700:
-                path.chmod(0o700)
-    shutil.rmtree(folder)
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
 def main(arguments: list[str]) -> int:
-    """`python -m provider.platforms.local --also ACCOUNT`: a person's word that this machine's boxes are that account's."""
+    """`python -m provider.platforms.local --also ACCOUNT`: a person's word that this machine's boxes are ACCOUNT's."""
     if len(arguments) != 2 or arguments[0] != "--also" or "/" not in arguments[1]:
         print("usage: python -m provider.platforms.local --also HOST/ID   (the box's `account` in the state)")
         return 2

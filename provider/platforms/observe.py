@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from sweep.journal import Journal, parse_journal
-
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.channel.base import Channel
 from sweep.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
+from sweep.journal import Journal, parse_journal
 from sweep.teardown import Existence, Observation
 
 

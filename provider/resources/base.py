@@ -69,8 +69,11 @@ class Handler(ABC, Generic[InputsT, StateT]):
     replaces_before_delete: ClassVar[bool] = False
 
     @abstractmethod
-    def check(self, op: Operation, old: StateT | None, new: InputsT) -> Checked[InputsT]:
-        """Completes and judges new inputs. Runs in every preview; not before a destroy. Changes nothing."""
+    def check(self, op: Operation, old: InputsT | None, new: InputsT) -> Checked[InputsT]:
+        """Completes and judges new inputs. Runs in every preview; not before a destroy. Changes nothing.
+
+        `old` are the inputs in the state: the engine (3.259) sends no outputs here.
+        """
 
     @abstractmethod
     def create(self, op: Operation, inputs: InputsT) -> tuple[str, StateT]:
@@ -88,7 +91,7 @@ class Handler(ABC, Generic[InputsT, StateT]):
     def delete(self, op: Operation, identifier: str, state: StateT) -> None:
         """Ends it, or raises. Returns only when it is proved gone, or kept on purpose. Idempotent."""
 
-    def changes(self, old: StateT, new: InputsT) -> dict[str, Decision]:
+    def changes(self, old: InputsT, new: InputsT) -> dict[str, Decision]:
         """The inputs that differ, with what each difference does; ignored ones left out."""
         before = self.comparable(old)
         after = self.comparable(new)
@@ -98,7 +101,7 @@ class Handler(ABC, Generic[InputsT, StateT]):
             if decision is not Decision.IGNORE and before.get(name) != after.get(name)
         }
 
-    def comparable(self, value: InputsT | StateT) -> dict[str, Any]:
+    def comparable(self, value: InputsT) -> dict[str, Any]:
         """The inputs of either side as plain JSON types."""
         dumped = value.model_dump(mode="json")
         return {name: dumped.get(name) for name in self.decisions}

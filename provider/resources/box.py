@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import ClassVar
-
-from sweep.evidence.store import EvidenceStore
+from typing import Any, ClassVar
 
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, Wait
@@ -15,7 +13,8 @@ from provider.resources import ending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.identity import take_lease
 from provider.session import Operation
-from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, StillCreating, SweepstackError
+from sweep.errors import EvidenceError, NotYetGone, OutcomeUnknown, PlatformError, StillCreating, SweepstackError
+from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth
 from sweep.onbox import box_tag
 from sweep.refusal import waiting_cost
@@ -49,11 +48,12 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "live": Decision.IGNORE,
     }
 
-    def check(self, op: Operation, old: BoxState | None, new: BoxInputs) -> Checked[BoxInputs]:
+    def check(self, op: Operation, old: BoxInputs | None, new: BoxInputs) -> Checked[BoxInputs]:
         """Writes `clearance`. Refuses a change that would replace a locked box: a replace is a destroy."""
-        if old is None:
+        rented = self._rented(old) if old else None
+        if old is None or rented is None:
             return Checked(new.model_copy(update={"clearance": "locked"}), self._over_price(new))
-        judgement = ending.judge(old, new.approval, full=False, roster_digest=new.roster_digest)
+        judgement = ending.judge(rented, new.approval, full=False, roster_digest=new.roster_digest)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})
         failures = self._over_price(new)
         if not judgement.verdict.allowed:
@@ -68,6 +68,18 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 if decision is Decision.REPLACE
             ]
         return Checked(checked, failures)
+
+    def _rented(self, old: BoxInputs) -> BoxState | None:
+        """The box behind these inputs, by its birth record; None where nothing is on record."""
+        try:
+            births = [birth for birth in EvidenceStore.open(old.evidence).births() if birth.box == old.name]
+        except EvidenceError:
+            return None
+        birth = max(births, key=lambda birth: birth.generation, default=None)
+        if birth is None or birth.native_id is None or birth.ended_at is not None:
+            return None
+        known = birth.model_dump(include={"native_id", "account", "generation", "tag", "created_at"})
+        return BoxState(**old.model_dump() | known, phase="unknown")
 
     def _over_price(self, new: BoxInputs) -> list[Failure]:
         if new.max_price is None or new.price_per_hour is None or new.price_per_hour <= new.max_price:
@@ -123,14 +135,18 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             self._born(store, birth, found)
             record = platform.create(request, wait=wait)
         except StillCreating as error:
-            found = platform.find_by_tag(birth.tag)
-            if found is None:
-                raise
-            self._born(store, birth, found)
-            state = self._state(inputs, found, birth.generation, birth.tag)
-            price = "" if found.price_per_hour is None else f" It bills ${found.price_per_hour:.2f}/h."
+            # What the platform said on the way out is all there may be: asking again could lose the id.
+            known = {"native_id": error.identifier, **error.outputs}
+            store.write_birth(birth.model_copy(update={"native_id": error.identifier}))
+            state = BoxState.model_validate(
+                inputs.model_dump()
+                | {"account": birth.account, "phase": "unknown", "tag": birth.tag}
+                | known
+                | {"generation": birth.generation}
+            )
+            price = "" if state.price_per_hour is None else f" It bills ${state.price_per_hour:.2f}/h."
             reasons = [f"{reason}.{price} Next: pulumi up --stack {op.stack} (adopts it)" for reason in error.reasons]
-            raise StillCreating(found.native_id, state.model_dump(mode="json", exclude={"live"}), reasons) from error
+            raise StillCreating(error.identifier, outputs_of(state), reasons) from error
         self._born(store, birth, record)
         return record
 
@@ -229,8 +245,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             if record.phase is not Phase.CREATING:
                 return record
             if time.monotonic() > deadline or op.session.cancelled.wait(POLL_SECONDS):
-                outputs = state.model_dump(mode="json", exclude={"live"})
-                raise StillCreating(state.native_id, outputs, [f"box {state.name} is not ready yet"])
+                raise StillCreating(state.native_id, outputs_of(state), [f"box {state.name} is not ready yet"])
             op.progress(f"waiting for {state.native_id} to be ready")
 
     def delete(self, op: Operation, identifier: str, state: BoxState) -> None:
@@ -268,6 +283,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         ending.record_end(op, facts, way or "")
         survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
         op.info(f"box {state.name} is gone ({way}); {waiting_cost(facts).split('; ')[-1]}; survives: {survives}")
+
+
+def outputs_of(state: BoxState) -> dict[str, Any]:
+    """The state as the engine keeps it in outputs: without what Read saw."""
+    return state.model_dump(mode="json", exclude={"live"}, exclude_none=True)
 
 
 def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:

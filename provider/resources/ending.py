@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from sweep.evidence.store import EvidenceStore
-
 from provider.models import BoxState, GateState, QueueState
 from provider.platforms.base import BoxRecord
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
 from provider.session import Operation
 from sweep.errors import EvidenceError, PlatformError, TeardownRefused
+from sweep.evidence.store import EvidenceStore
 from sweep.model import SETTLED, Approval, Birth, Loss, Teardown
 from sweep.onbox import sealed_dir
 from sweep.refusal import refusal_text, waiting_cost
@@ -139,6 +138,9 @@ def record_loss(
     facts = judgement.facts
     open_cells = [cell.name for cell in judgement.verdict.cells if cell.state not in SETTLED]
     survivors = sealed_on_volumes(adapter, mounts.values(), facts.identity, open_cells)
+    if survivors is None:
+        op.warn(f"box {facts.name}: whether its volume holds sealed copies of {len(open_cells)} cells is not known")
+        return ()
     lost = tuple(name for name in open_cells if name not in survivors)
     if not lost:
         return ()
@@ -149,15 +151,15 @@ def record_loss(
     return lost
 
 
-def sealed_on_volumes(adapter: str, volumes: Iterable[str], identity: str, cells: Iterable[str]) -> set[str]:
-    """Cells with a sealed copy on a volume that outlives the box."""
-    found = set()
-    for volume in volumes:
-        try:
+def sealed_on_volumes(adapter: str, volumes: Iterable[str], identity: str, cells: Iterable[str]) -> set[str] | None:
+    """Cells with a sealed copy on a volume that outlives the box; None when a volume could not be asked."""
+    found: set[str] = set()
+    try:
+        for volume in volumes:
             channel = load_platform(adapter).volume_channel(volume)
             found |= {cell for cell in cells if channel.size(f"{sealed_dir(identity, cell)}/manifest.json")}
-        except (PlatformError, OSError):
-            continue
+    except (PlatformError, OSError):
+        return None
     return found
 
 

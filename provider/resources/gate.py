@@ -36,7 +36,7 @@ class GateHandler(Handler[GateInputs, GateState]):
         "live": Decision.IGNORE,
     }
 
-    def check(self, op: Operation, old: GateState | None, new: GateInputs) -> Checked[GateInputs]:
+    def check(self, op: Operation, old: GateInputs | None, new: GateInputs) -> Checked[GateInputs]:
         """Writes `clearance`; a stale, expired or foreign approval shows as `locked (reason)`, and stops no more."""
         state = GateState(**new.model_dump())
         judgement = ending.judge(state, new.approval, full=False)

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from sweep.evidence.store import EvidenceStore
-
 from provider.backend import backend_name
 from provider.models import IdentityInputs, IdentityState
 from provider.platforms.base import Phase
@@ -17,6 +15,7 @@ from provider.platforms.registry import load_platform
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.session import Operation
 from sweep.errors import EvidenceError, PlatformError, SweepstackError, TeardownRefused
+from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth, Lease
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -35,7 +34,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         "pull_to": Decision.REFUSE,
     }
 
-    def check(self, op: Operation, old: IdentityState | None, new: IdentityInputs) -> Checked[IdentityInputs]:
+    def check(self, op: Operation, old: IdentityInputs | None, new: IdentityInputs) -> Checked[IdentityInputs]:
         if "://" in new.pull_to:
             return Checked(new, [Failure("pull_to", "object storage comes with a later version; name a folder")])
         return Checked(new)

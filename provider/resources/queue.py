@@ -7,9 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from sweep.evidence.store import EvidenceStore
-from sweep.journal import CellProgress
-
 from provider.models import QueueInputs, QueueState
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
@@ -19,6 +16,8 @@ from provider.resources.box import refuse_during_teardown
 from provider.session import Operation
 from sweep import onbox
 from sweep.errors import EvidenceError, StillCreating, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.journal import CellProgress
 from sweep.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweep.teardown import Existence, Observation, may_end
 
@@ -52,7 +51,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         "approval": Decision.IGNORE,  # the gate shows it
     }
 
-    def check(self, op: Operation, old: QueueState | None, new: QueueInputs) -> Checked[QueueInputs]:
+    def check(self, op: Operation, old: QueueInputs | None, new: QueueInputs) -> Checked[QueueInputs]:
         """Refuses what Update would refuse, as far as it can be seen now. Preview is advisory, Update is the truth."""
         if old is None or old.box != new.box:
             return Checked(new)
@@ -175,7 +174,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             )
 
 
-def code_change(seen: Observation, old: QueueState, new: QueueInputs) -> str:
+def code_change(seen: Observation, old: QueueInputs, new: QueueInputs) -> str:
     """`code a1→b2: 4 pending, 2 sealed with a1`."""
     cells = seen.journal.cells if seen.journal else {}
     sealed = sum(1 for cell in old.cells if (p := cells.get(cell.name)) is not None and p.state == "sealed")

@@ -25,7 +25,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         "name": Decision.REFUSE,
     }
 
-    def check(self, op: Operation, old: VolumeState | None, new: VolumeInputs) -> Checked[VolumeInputs]:
+    def check(self, op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> Checked[VolumeInputs]:
         return Checked(new)
 
     def create(self, op: Operation, inputs: VolumeInputs) -> tuple[str, VolumeState]:

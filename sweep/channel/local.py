@@ -29,19 +29,27 @@ _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
 class LocalChannel:
-    """See `sweep.channel.base.Channel`. `root` is None for a volume without a box: then there are only its mounts.
+    """See `sweep.channel.base.Channel`. `mounts`: box-relative path → where a volume's content lies.
 
-    `mounts`: box-relative path → where the volume's content lies. While `closed_by` exists, nothing is started.
+    While `closed_by` exists, nothing is started. A volume without its box: not `runs`, and either the volume is the
+    `root`, or `root` is None and there is nothing but its mount.
     """
 
     def __init__(
-        self, native_id: str, root: Path | None, mounts: Mapping[str, Path], *, closed_by: Path | None = None
+        self,
+        native_id: str,
+        root: Path | None,
+        mounts: Mapping[str, Path],
+        *,
+        closed_by: Path | None = None,
+        runs: bool = True,
     ) -> None:
         self.native_id = native_id
         self.python = sys.executable
         self._root = root
         self._mounts = {safe_parts(mount): content for mount, content in mounts.items()}
         self._closed_by = closed_by
+        self._runs = runs
 
     def absolute(self, path: str) -> str:
         if self._root is None:
@@ -211,7 +219,9 @@ class LocalChannel:
             if parts[: len(mount)] == mount:
                 return content, parts[len(mount) :]
         if self._root is None:
-            raise FileNotFoundError(errno.ENOENT, f"{self.native_id} has nothing but its mounts", path)
+            raise PlatformError(
+                f"{path} is not on {self.native_id}, which has {', '.join(map('/'.join, self._mounts))}"
+            )
         return self._root, parts
 
     def _locate(self, path: str) -> Path:
@@ -236,7 +246,7 @@ class LocalChannel:
 
     def _must_run(self) -> Path:
         self._must_exist()
-        if self._root is None:
+        if self._root is None or not self._runs:
             raise PlatformError(f"{self.native_id} is a volume: nothing runs on it")
         if self._closed_by and self._closed_by.exists():
             raise PlatformError(f"{self.native_id} is being destroyed: nothing is started on it any more")

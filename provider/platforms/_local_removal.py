@@ -1,0 +1,85 @@
+"""How a box's folder is taken away, so that it stays listed until the last moment and nothing beyond it is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from sweep.errors import NotYetGone
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+
+def mark_ending(box: Path, *, facts: str, ending: str) -> None:
+    """From here on nothing is started on the box. A rename, since a full disk must not keep a box from being ended.
+
+    Raises NotYetGone where a link stands for the box. Idempotent.
+    """
+    if box.is_symlink():
+        raise NotYetGone(
+            f"{box} is a link to {os.readlink(box)}, which is not ours to delete: put the folder in its place"
+        )
+    try:
+        os.rename(box / facts, box / ending)
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):
+            (box / ending).touch()
+    except NotADirectoryError:
+        box.unlink()
+
+
+def empty(box: Path, *, keep: tuple[str, ...]) -> None:
+    """Removes all but `keep` (paths inside the box) and the folders that lead there. Links are removed, not followed.
+
+    What is kept says whose box it was and what ran on it: should this be cut off, the box is still listed, and the
+    check that allowed its end finds the journal that it found before. Raises NotYetGone when something is in the way.
+    """
+    _refuse_mounted(box)
+    kept = {box / path for path in keep}
+    kept_parents = {parent for path in kept for parent in path.parents}
+    try:
+        for parent, folders, files in os.walk(box, onerror=_raise):
+            for path in [Path(parent, name) for name in folders]:
+                if path in kept_parents and not path.is_symlink():
+                    _open_up(path)
+                    continue
+                folders.remove(path.name)
+                _remove(path)
+            for path in (Path(parent, name) for name in files):
+                if path not in kept:
+                    path.unlink(missing_ok=True)
+    except OSError as error:
+        raise NotYetGone(f"{box} is only partly removed: {error}. Run it again") from error
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink():
+        path.unlink()
+        return
+    _open_up(path)
+    for parent, folders, _ in os.walk(path, onerror=_raise):
+        for name in folders:
+            _open_up(Path(parent, name))
+    shutil.rmtree(path)
+
+
+def _open_up(folder: Path) -> None:
+    """Folders that were made read-only can't be emptied."""
+    if not folder.is_symlink() and folder.stat().st_mode & 0o700 != 0o700:
+        folder.chmod(0o700)
+
+
+def _refuse_mounted(box: Path) -> None:
+    """What somebody mounted inside the box is not the box's to delete."""
+    inside = os.fsencode(f"{box.resolve()}{os.sep}")
+    with contextlib.suppress(FileNotFoundError):  # no /proc here
+        for line in MOUNTS.read_bytes().splitlines():
+            point = line.split(b" ")[4].replace(b"\\040", b" ")
+            if point.startswith(inside):
+                raise NotYetGone(f"{os.fsdecode(point)} is mounted inside the box: `umount` it, then run this again")
+
+
+def _raise(error: OSError) -> None:
+    raise error

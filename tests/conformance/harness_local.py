@@ -1,0 +1,114 @@
+"""How to break the local platform, and put it right again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from provider.platforms.base import BoxRequest
+from provider.platforms.local import BOOT_DRILL, CREATE_DRILL, LocalPlatform
+from provider.platforms.registry import load_platform
+from sweep.channel import processes
+
+CUT_DESTROY = """
+import os, shutil, signal, sys
+from provider.platforms.registry import load_platform
+real, calls = shutil.rmtree, []
+def cut(path, *args, **kwargs):
+    if str(sys.argv[1]) in str(path):
+        calls.append(path)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return real(path, *args, **kwargs)
+shutil.rmtree = cut
+load_platform("local").destroy(sys.argv[1], sys.argv[2])
+"""
+CREATE = """
+import json, sys
+from provider.platforms.base import BoxRequest, Wait
+from provider.platforms.registry import load_platform
+print(load_platform("local").create(BoxRequest(**json.loads(sys.argv[1])), wait=Wait(60)).native_id)
+"""
+
+
+class Harness:
+    """See `conftest.harness`; every adapter's harness has these methods."""
+
+    adapter = "local"
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        self._root = tmp_path / "sweepstack" / "local"
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+        for drill in (BOOT_DRILL, CREATE_DRILL):
+            monkeypatch.delenv(drill, raising=False)
+        monkeypatch.setattr(processes, "SCAN_SECONDS", 0.005)
+
+    def connect(self) -> LocalPlatform:
+        """The adapter as the provider gets it, but less patient with processes."""
+        platform = load_platform(self.adapter)
+        assert isinstance(platform, LocalPlatform)
+        platform._grace = 0.3
+        return platform
+
+    def slow_boot(self, seconds: float) -> None:
+        """New boxes take so long to be ready."""
+        self._patch.setenv(BOOT_DRILL, str(seconds))
+
+    def lose_answers(self) -> None:
+        """Creates are carried out and their answers are lost."""
+        self._patch.setenv(CREATE_DRILL, "lose-answer")
+
+    def fail_late(self) -> None:
+        """Creates are carried out and then reported as failed."""
+        self._patch.setenv(CREATE_DRILL, "fail-after-create")
+
+    def make_unreadable(self, native_id: str) -> None:
+        """The platform still has the box, and answers nonsense about it."""
+        (self._root / "boxes" / native_id / "box.json").write_bytes(b'{"schema": 1, "nat')
+
+    def make_foreign(self) -> None:
+        """Another account is at hand now."""
+        self._edit_registry("zzzzzzzzzz")
+
+    def cut_off(self) -> None:
+        """The platform does not answer."""
+        (self._root / "registry.json").rename(self._root / "registry.away")
+
+    def remove_by_hand(self, native_id: str) -> None:
+        """Somebody ends the box behind our back; what runs on it may go on for a while."""
+        shutil.rmtree(self._root / "boxes" / native_id)
+
+    def repair(self) -> None:
+        """Everything answers again, to its real account."""
+        away = self._root / "registry.away"
+        if away.exists():
+            away.rename(self._root / "registry.json")
+        saved = self._root / "registry.saved"
+        if saved.exists():
+            saved.rename(self._root / "registry.json")
+
+    def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
+        """The ids that so many processes get for the same request at the same time."""
+        asked = json.dumps({"tag": request.tag, "name": request.name, "price_per_hour": request.price_per_hour})
+        command = [sys.executable, "-c", CREATE, asked]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
+        answers = [process.communicate(timeout=60)[0].decode().strip() for process in running]
+        assert all(process.returncode == 0 for process in running)
+        return set(answers)
+
+    def cut_destroy(self, native_id: str, account: str) -> None:
+        """A destroy whose process is killed when a part of the box is gone."""
+        command = [sys.executable, "-c", CUT_DESTROY, native_id, account]
+        assert subprocess.run(command, env=os.environ, timeout=60).returncode == -9
+
+    def _edit_registry(self, identifier: str) -> None:
+        file = self._root / "registry.json"
+        shutil.copy(file, self._root / "registry.saved")
+        file.write_text(json.dumps({**json.loads(file.read_text()), "id": identifier}))

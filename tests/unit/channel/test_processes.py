@@ -1,0 +1,52 @@
+"""Which processes are a box's, and how they are ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweep.channel import processes
+from sweep.errors import NotYetGone
+
+BOX = "local-testprocess"
+
+
+def test_a_process_of_the_box_does_not_end_itself() -> None:
+    program = f"from sweep.channel.processes import end_all; end_all({BOX!r}, grace=0.1)"
+    env = {**os.environ, "SWEEPSTACK_BOX_ID": BOX}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, timeout=30)
+    assert done.returncode == 1
+    assert b"itself runs on the box" in done.stderr
+
+
+def test_a_survivor_of_sigkill_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeper = subprocess.Popen(["sleep", "300"], env={**os.environ, "SWEEPSTACK_BOX_ID": BOX})
+    try:
+        monkeypatch.setattr(processes, "_send", lambda process, number: None)
+        monkeypatch.setattr(processes, "KILL_SECONDS", 0.1)
+        with pytest.raises(NotYetGone, match=str(sleeper.pid)):
+            processes.end_all(BOX, grace=0.1)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+PS = """    1     0     1 Ss   /sbin/launchd
+  501     1   501 Ss   /opt/python runner.py . HOME=/x SWEEPSTACK_BOX_ID=local-testprocess LANG=C
+  502   501   502 S    /bin/sh -c train
+  503   502   502 S    python train.py
+  504     1   504 Z    (python) SWEEPSTACK_BOX_ID=local-testprocess
+  505     1   505 S    vim SWEEPSTACK_BOX_ID=local-testprocesses
+"""
+
+
+def test_without_proc_the_processes_are_read_from_ps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    marked = [seen.pid for seen in processes.parse_ps(PS, BOX) if seen.marked]
+    assert marked == [501]
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    monkeypatch.setattr(processes, "_scan_ps", lambda native_id: processes.parse_ps(PS, native_id))
+    assert [process.pid for process in processes.of_box(BOX)] == [501, 502, 503]

@@ -1,0 +1,333 @@
+"""What is particular to boxes that are folders: kills at every step, the registry, links, what people do by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from provider.platforms import _local_removal as removal
+from provider.platforms import local
+from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
+from provider.platforms.local import BOOT_DRILL, CREATE_DRILL, LocalPlatform
+from sweep.channel import processes
+from sweep.errors import NotYetGone, PlatformError, StillCreating, Unreachable, WrongAccount
+
+TAG = "sweepstack-a1b2c3-box-0-g1"
+
+# Runs a statement in a process that kills itself before the n-th call that changes a folder.
+KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+from provider.platforms.base import BoxRequest, Wait
+from provider.platforms.local import LocalPlatform
+from sweep.channel import processes
+left = int(sys.argv[2])
+def counted(real):
+    def call(*args, **kwargs):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+    return call
+for name in ("mkdir", "rename", "replace", "symlink", "fsync", "unlink", "rmdir", "fchmod"):
+    setattr(os, name, counted(getattr(os, name)))
+processes.SCAN_SECONDS = 0.005
+platform = LocalPlatform(Path(sys.argv[1]), grace=0.1)
+exec(sys.argv[3])
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for drill in (BOOT_DRILL, CREATE_DRILL):
+        monkeypatch.delenv(drill, raising=False)
+    monkeypatch.setattr(processes, "SCAN_SECONDS", 0.005)
+    return tmp_path / "sweepstack" / "local"
+
+
+@pytest.fixture
+def platform(root: Path) -> LocalPlatform:
+    return LocalPlatform(root, grace=0.2)
+
+
+def rent(platform: LocalPlatform, tag: str = TAG, **changes: object) -> BoxRecord:
+    return platform.create(BoxRequest(tag=tag, name="box-0", **changes), wait=Wait(10))  # type: ignore[arg-type]
+
+
+def killed_at(step: int, root: Path, statement: str) -> bool:
+    """True when the process was killed, False when it got to its end."""
+    done = subprocess.run([sys.executable, "-c", KILLED, str(root), str(step), statement], timeout=60)
+    assert done.returncode in (0, -9)
+    return done.returncode == -9
+
+
+def test_a_create_killed_at_any_step_leaves_no_box_or_a_whole_one(root: Path) -> None:
+    """On a machine's first use, so that founding its registry is cut off at every step as well."""
+    statement = f"platform.create(BoxRequest(tag={TAG!r}, name='box-0', price_per_hour=1.5), wait=Wait(10))"
+    found_after_kill = set()
+    step = 1
+    while killed_at(step, root / str(step), statement):
+        platform = LocalPlatform(root / str(step), grace=0)
+        seen = platform.find_by_tag(TAG)
+        found_after_kill.add(seen is not None)
+        assert seen is None or (seen.phase, seen.price_per_hour) == (Phase.RUNNING, 1.5)
+        record = rent(platform, price_per_hour=1.5)
+        assert seen is None or record == seen
+        assert [path.name for path in (root / str(step) / "boxes").iterdir()] == [record.native_id]
+        assert list((root / str(step) / "staging").iterdir()) == []
+        step += 1
+    assert step > 20
+    assert found_after_kill == {True, False}
+
+
+def test_a_destroy_killed_at_any_step_is_listed_until_it_is_finished(root: Path, platform: LocalPlatform) -> None:
+    statement_for = "platform.destroy({!r}, {!r})".format
+    phases = set()
+    step = 1
+    while True:
+        record = rent(platform)
+        channel = platform.channel(record.native_id, record.account)
+        for path in (
+            "data/sweep/journal.jsonl",
+            "data/sweep/cells/a/1/out/w",
+            "data/sweep/cells/b/1/out/w",
+            "scratch/x",
+        ):
+            channel.write(path, b"x")
+        if not killed_at(step, root, statement_for(record.native_id, record.account)):
+            break
+        seen = platform.get(record.native_id, record.account)
+        phases.add(seen.phase)
+        if seen.phase is Phase.GONE:
+            assert platform.list_tagged("") == []
+        else:
+            assert platform.find_by_tag(TAG) == seen
+            half = platform.channel(record.native_id, record.account)
+            assert half.read("data/sweep/journal.jsonl") == b"x"
+        platform.destroy(record.native_id, record.account)
+        assert platform.get(record.native_id, record.account).phase is Phase.GONE
+        assert list((root / "boxes").iterdir()) == []
+        step += 1
+    assert step > 10
+    assert phases == {Phase.RUNNING, Phase.ENDING, Phase.GONE}
+
+
+def test_looking_changes_nothing(root: Path, platform: LocalPlatform) -> None:
+    assert platform.find_by_tag(TAG) is None
+    assert platform.list_tagged("") == []
+    assert not root.exists()
+    record = rent(platform)
+
+    def tree() -> list[tuple[str, int, int]]:
+        return sorted((str(p), p.lstat().st_mtime_ns, p.lstat().st_size) for p in root.rglob("*"))
+
+    before = tree()
+    platform.get(record.native_id, record.account)
+    platform.find_by_tag(TAG)
+    platform.list_tagged("")
+    platform.account()
+    platform.channel(record.native_id, record.account).listdir("data")
+    assert tree() == before
+
+
+def test_the_account_is_host_and_registry(root: Path, platform: LocalPlatform) -> None:
+    assert platform.account() == f"{socket.gethostname()}/{json.loads((root / 'registry.json').read_bytes())['id']}"
+    assert LocalPlatform(root).account() == platform.account()
+
+
+@pytest.mark.parametrize("damage", ["removed", "garbage", "all gone", "boxes gone"])
+def test_a_lost_registry_is_unknown_and_one_command_away_from_known(
+    root: Path,
+    platform: LocalPlatform,
+    damage: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    record = rent(platform)
+    if damage == "removed":
+        (root / "registry.json").unlink()
+    elif damage == "garbage":
+        (root / "registry.json").write_text("{")
+    elif damage == "boxes gone":
+        os.rename(root / "boxes", root / "away")
+    else:
+        os.rename(root, root.with_name("away"))
+    for ask in (platform.get, platform.destroy, platform.channel):
+        with pytest.raises(Unreachable) as caught:
+            ask(record.native_id, record.account)
+        assert str(root) in str(caught.value)
+        assert "`" in str(caught.value), "the message names the command that helps"
+    monkeypatch.setenv("XDG_DATA_HOME", str(root.parent.parent))
+    if damage == "garbage":
+        assert local.main(["--also", record.account]) == 1  # it says to put the file back or remove it
+        (root / "registry.json").unlink()
+    assert local.main(["--also", record.account]) == 0
+    assert record.account in capsys.readouterr().out
+    gone = damage in ("all gone", "boxes gone")
+    assert platform.get(record.native_id, record.account).phase is (Phase.GONE if gone else Phase.RUNNING)
+    platform.destroy(record.native_id, record.account)
+    assert platform.get(record.native_id, record.account).phase is Phase.GONE
+
+
+def test_on_another_host_both_are_named(root: Path, platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home folder that two hosts share: the other host's processes can't be seen from here."""
+    record = rent(platform)
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+    with pytest.raises(WrongAccount, match=r"elsewhere") as caught:
+        platform.destroy(record.native_id, record.account)
+    assert record.account in str(caught.value)
+    monkeypatch.setenv("XDG_DATA_HOME", str(root.parent.parent))
+    assert local.main(["--also", record.account]) == 0  # the machine was renamed, says a person
+    assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
+
+
+def test_a_fresh_machine_is_not_the_one_that_rented(tmp_path: Path, platform: LocalPlatform) -> None:
+    record = rent(platform)
+    other = LocalPlatform(tmp_path / "other")
+    with pytest.raises(Unreachable, match="XDG_DATA_HOME"):
+        other.get(record.native_id, record.account)
+    with pytest.raises(WrongAccount):
+        other.get(record.native_id, "far-away/abcdefghij")
+    assert not (tmp_path / "other").exists()
+
+
+def test_xdg_data_home_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    local.connect().account()
+    assert (tmp_path / "sweepstack" / "local" / "registry.json").is_file()
+
+
+def test_a_destroy_never_follows_a_link(root: Path, platform: LocalPlatform, tmp_path: Path) -> None:
+    volume = platform.ensure_volume("sweepstack-a1b2c3-volume-durable", "durable")
+    record = rent(platform, mounts={"mnt/durable": volume.native_id})
+    box = root / "boxes" / record.native_id
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis").write_text("x")
+    (box / "mnt" / "durable" / "kept").write_text("x")
+    for place in ("", "data", "data/sweep", "scratch"):
+        (box / place).mkdir(exist_ok=True)
+        os.symlink(precious, box / place / "link")
+        os.symlink(precious / "thesis", box / place / "file-link")
+    os.symlink(box / "mnt" / "durable", box / "data" / "sweep" / "to-durable")
+    platform.destroy(record.native_id, record.account)
+    assert (precious / "thesis").read_text() == "x"
+    assert (root / "volumes" / volume.native_id / "content" / "kept").read_text() == "x"
+
+
+def test_a_link_in_place_of_a_box_is_not_deleted_through(root: Path, platform: LocalPlatform, tmp_path: Path) -> None:
+    record = rent(platform)
+    box = root / "boxes" / record.native_id
+    os.rename(box, tmp_path / "moved")
+    os.symlink(tmp_path / "moved", box)
+    assert platform.get(record.native_id, record.account).phase is Phase.UNKNOWN
+    with pytest.raises(NotYetGone, match="link"):
+        platform.destroy(record.native_id, record.account)
+    assert (tmp_path / "moved" / "box.json").exists()
+
+
+def test_something_mounted_inside_the_box_is_not_deleted(
+    root: Path, platform: LocalPlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = rent(platform)
+    point = root / "boxes" / record.native_id / "data" / "dataset"
+    point.mkdir()
+    (point / "picture").write_text("x")
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"22 1 0:21 / /proc rw - proc proc rw\n99 1 8:1 / {point} rw - ext4 /dev/sdb1 rw\n")
+    monkeypatch.setattr(removal, "MOUNTS", mounts)
+    with pytest.raises(NotYetGone, match="umount"):
+        platform.destroy(record.native_id, record.account)
+    assert (point / "picture").exists()
+    mounts.write_text("")
+    platform.destroy(record.native_id, record.account)
+
+
+@pytest.mark.parametrize("left", ["box.json", "tag", "everything"])
+def test_a_box_that_lost_its_records_can_still_be_ended(root: Path, platform: LocalPlatform, left: str) -> None:
+    record = rent(platform)
+    box = root / "boxes" / record.native_id
+    for path in [box / "box.json", box / "tag"]:
+        if left in (path.name, "everything"):
+            path.unlink()
+    seen = platform.get(record.native_id, record.account)
+    assert seen.phase is (Phase.RUNNING if left == "tag" else Phase.UNKNOWN)
+    assert [r.native_id for r in platform.list_tagged(TAG)] == [record.native_id]
+    if left == "everything":
+        with pytest.raises(Unreachable, match=record.native_id):
+            platform.find_by_tag("sweepstack-other-box-0-g1")
+    platform.destroy(record.native_id, record.account)
+    assert platform.get(record.native_id, record.account).phase is Phase.GONE
+
+
+def test_read_only_folders_are_no_obstacle(root: Path, platform: LocalPlatform) -> None:
+    record = rent(platform)
+    code = root / "boxes" / record.native_id / "data" / "sweep" / "code" / "abc"
+    code.mkdir(parents=True)
+    (code / "train.py").write_text("x")
+    for folder in (code, code.parent):
+        folder.chmod(0o555)
+    platform.destroy(record.native_id, record.account)
+    assert not code.exists()
+
+
+def test_other_mounts_are_not_adopted(platform: LocalPlatform) -> None:
+    first = platform.ensure_volume("sweepstack-a1b2c3-volume-a", "a").native_id
+    second = platform.ensure_volume("sweepstack-a1b2c3-volume-b", "b").native_id
+    rent(platform, mounts={"mnt/durable": first})
+    with pytest.raises(PlatformError, match=second):
+        rent(platform, mounts={"mnt/durable": second})
+    assert len(platform.list_tagged("")) == 1
+
+
+@pytest.mark.parametrize("mount", ["durable", "/mnt/durable", "mnt/../data", "mnt/a/b", "mnt/..", "data/x", "mnt/"])
+def test_a_mount_lies_below_mnt(platform: LocalPlatform, mount: str) -> None:
+    volume = platform.ensure_volume("sweepstack-a1b2c3-volume-a", "a").native_id
+    with pytest.raises(PlatformError):
+        rent(platform, mounts={mount: volume})
+    assert platform.list_tagged("") == []
+
+
+@pytest.mark.parametrize(("variable", "value"), [(CREATE_DRILL, "loose-answer"), (BOOT_DRILL, "soon")])
+def test_a_mistyped_drill_is_named(
+    platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(PlatformError, match=value):
+        rent(platform)
+    assert platform.list_tagged("") == []
+
+
+def test_progress_is_said_and_the_lock_has_a_deadline(root: Path, platform: LocalPlatform) -> None:
+    said: list[str] = []
+    platform.create(BoxRequest(tag=TAG, name="box-0"), wait=Wait(10, said.append))
+    assert any("box-0" in line and "made" in line for line in said)
+    program = "import fcntl,sys,time; f=open(sys.argv[1],'ab'); fcntl.flock(f,2); print(1,flush=True); time.sleep(60)"
+    holder = subprocess.Popen([sys.executable, "-c", program, str(root / "registry.lock")], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout
+        holder.stdout.readline()
+        with pytest.raises(Unreachable, match=r"registry\.lock"):
+            platform.create(BoxRequest(tag=TAG, name="box-0"), wait=Wait(0.3))
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_removed_while_it_was_being_made(root: Path, platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BOOT_DRILL, "30")
+    with pytest.raises(StillCreating) as caught:
+        platform.create(BoxRequest(tag=TAG, name="box-0"), wait=Wait(0.1))
+    record = platform.find_by_tag(TAG)
+    assert record is not None
+    wait = Wait(10, lambda line: platform.destroy(record.native_id, record.account) if "adopted" in line else None)
+    with pytest.raises(PlatformError, match="nothing bills"):
+        platform.create(BoxRequest(tag=TAG, name="box-0"), wait=wait)
+    assert caught.value.identifier == record.native_id
