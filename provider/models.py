@@ -20,11 +20,18 @@ class Inputs(Record):
 
 
 class IdentityInputs(Inputs):
-    """`pull_to` as the person wrote it: the place is resolved once, at create."""
+    """`pull_to` as the person wrote it: the place is resolved once, at create.
+
+    `leaving` is the approval of boxes that the config takes out of the program (`want: gone`) in the same change: the
+    engine updates before it deletes, so they are cleared here. Check writes what that amounts to into `clearances`.
+    """
 
     project: str
     stack: str
     pull_to: str
+    leaving: Approval | None = None
+    roster_digest: Digest | None = None
+    clearances: dict[str, str] = Field(default_factory=dict)
 
 
 class IdentityState(IdentityInputs):

@@ -23,6 +23,8 @@ from sweep.model import SCHEMA, ArtifactSpec, Cell, Launch
 from sweep.workdir import collect
 
 FIRST_STEP_SECONDS = 60.0
+RUNNER_START_SECONDS = 10.0
+PROGRESS_SECONDS = 2.0
 POLL_SECONDS = 0.1
 LOG_TAIL_BYTES = 1500
 ONBOX_SOURCES = Path(__file__).resolve().parents[1] / "scripts" / "onbox"
@@ -157,12 +159,13 @@ def ship(spec: LaunchSpec, channel: Channel, progress: Callable[[str], None]) ->
 
 
 def _ship_runner(spec: LaunchSpec, channel: Channel) -> str:
-    source = (ONBOX_SOURCES / "runner.py").read_bytes()
-    name = f"runner-{sha256_hex(source)[:12]}.py"
+    sources = sorted(ONBOX_SOURCES.glob("runner*.py"))
+    version = sha256_hex(b"".join(source.read_bytes() for source in sources))[:12]
+    # A folder a version: a runner that lives keeps the files that it was started from.
+    channel.put_tree(((source.name, source, 0o644) for source in sources), f"{onbox.HOME}/runner-{version}")
     helper = (ONBOX_SOURCES / CHECKPOINT_HELPER).read_bytes()
-    for path, data in ((name, source), (f"checkpoint/{CHECKPOINT_HELPER}", helper)):
-        if channel.size(f"{onbox.HOME}/{path}") != len(data):
-            channel.write(f"{onbox.HOME}/{path}", data)
+    if channel.size(f"{onbox.HOME}/checkpoint/{CHECKPOINT_HELPER}") != len(helper):
+        channel.write(f"{onbox.HOME}/checkpoint/{CHECKPOINT_HELPER}", helper)
     settings = {
         "schema": SCHEMA,
         "identity": spec.identity,
@@ -184,7 +187,7 @@ def _ship_runner(spec: LaunchSpec, channel: Channel) -> str:
         same = False
     if not same:
         channel.write(onbox.SPEC, data)
-    return name
+    return f"runner-{version}/runner.py"
 
 
 def _entry(cell: Cell, spec: LaunchSpec) -> dict[str, Any]:
@@ -299,7 +302,8 @@ def _await_first_step(
     spec: LaunchSpec, channel: Channel, before: Journal, progress: Callable[[str], None], seconds: float
 ) -> None:
     """Returns at the first output of a cell, or the first sealed one. A first attempt that fails is an error."""
-    deadline = time.monotonic() + seconds
+    began = said = lived = time.monotonic()
+    deadline = began + seconds
     seen = len(before.entries)
     while time.monotonic() < deadline:
         journal = read_journal(channel)
@@ -316,14 +320,22 @@ def _await_first_step(
                 path = f"{onbox.attempt_dir(cell, entry['attempt'])}/out/{spec.metrics['file']}"
                 if channel.size(path):
                     return
-        if not channel.lock_held(onbox.RUNNER_LOCK) and len(journal.entries) > seen:
+        if channel.lock_held(onbox.RUNNER_LOCK):
+            lived = time.monotonic()
+        elif len(journal.entries) > seen:
             return
-        progress("waiting for the first step of a cell")
+        elif time.monotonic() - lived > RUNNER_START_SECONDS:
+            raise FirstCellFailed(_silent("the runner ended before it started a cell", channel))
+        if time.monotonic() - said > PROGRESS_SECONDS:
+            said = time.monotonic()
+            progress(f"waiting for the first step of a cell: {said - began:.0f} s of at most {seconds:.0f} s")
         time.sleep(POLL_SECONDS)
-    raise FirstCellFailed(
-        f"no cell showed a sign of life within {seconds:.0f} s; the runner's log ends with:\n"
-        + _tail(channel, onbox.RUNNER_LOG)
-    )
+    raise FirstCellFailed(_silent(f"no cell showed a sign of life within {seconds:.0f} s", channel))
+
+
+def _silent(what: str, channel: Channel) -> str:
+    tail = _tail(channel, onbox.RUNNER_LOG)
+    return f"{what}; the runner's log " + (f"ends with:\n{tail}" if tail else "is empty")
 
 
 def log_tail(channel: Channel, cell: str, attempt: int) -> str:

@@ -110,7 +110,7 @@ class Waiver(Record):
 class Action(Record):
     """One verb on one box, by its native id: what an approval allows."""
 
-    verb: Literal["destroy"]
+    verb: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]*$")]
     box: str
     native_id: str
 
@@ -129,7 +129,7 @@ class Approval(Record):
     `receipt` is null only where nothing was launched on any named box, or all named boxes are abandoned.
     """
 
-    receipt: Digest | None
+    receipt: Digest | None = None
     actions: tuple[Action, ...]
     waive: tuple[Waiver, ...] = ()
     abandon: tuple[Abandonment, ...] = ()
@@ -210,6 +210,8 @@ class Birth(Record):
     account: str
     native_id: str | None
     price_per_hour: float | None
+    mounts: dict[str, str] = Field(default_factory=dict)
+    """path on the box → native id of the volume, which outlives it"""
     begun_at: datetime
     created_at: datetime | None
     ended_at: datetime | None = None
@@ -231,7 +233,7 @@ class Launch(Record):
 class Teardown(Record):
     """An open teardown: its boxes may finish after the approval has expired; nothing new is rented meanwhile."""
 
-    receipt: Digest | None
+    receipt: Digest | None = None
     native_ids: tuple[str, ...]
     ended: tuple[str, ...] = ()
     begun_at: datetime

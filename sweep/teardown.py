@@ -179,13 +179,19 @@ def expiry_problem(facts: BoxFacts, approval: Approval, store: EvidenceStore | N
     """Empty while the approval holds. A teardown that has begun may be finished after the expiry."""
     if now < approval.expires:
         return ""
-    try:
-        begun = store.teardown() if store else None
-    except EvidenceError:
-        begun = None
-    if begun and begun.receipt == approval.receipt and facts.native_id in begun.native_ids:
+    if store and _begun(store, facts, approval):
         return ""
     return f"the approval expired at {approval.expires:%Y-%m-%d %H:%M} UTC"
+
+
+def _begun(store: EvidenceStore, facts: BoxFacts, approval: Approval) -> bool:
+    """Whether a teardown by this very approval's receipt has begun for this native id: then it may finish. Stopping
+    the runner is part of it, and the journal records that."""
+    try:
+        teardown = store.teardown()
+    except EvidenceError:
+        return False
+    return teardown is not None and teardown.receipt == approval.receipt and facts.native_id in teardown.native_ids
 
 
 def receipt_problems(
@@ -207,7 +213,7 @@ def receipt_problems(
         return ["the receipt was made without this box"]
     if seen.journal is None:
         return [f"the box's journal could not be read{': ' + seen.note if seen.note else ''}"]
-    if seen.journal.head != box.journal_head:
+    if seen.journal.head != box.journal_head and not _begun(store, facts, approval):
         return ["the box's journal went on after the receipt"]
     if seen.runner_alive and any(cell.state == "running" for cell in seen.journal.cells.values()):
         return ["a cell is running on the box"]
@@ -303,7 +309,10 @@ def _nothing_launched(store: EvidenceStore, facts: BoxFacts, seen: Observation, 
         return verdict
     if birth is None or birth.native_id != facts.native_id:
         verdict.reasons.append("no readable birth record: it can't be shown that nothing was launched")
-    elif seen.journal is not None and seen.journal.head != GENESIS:
+    elif seen.journal is None:
+        why = f": {seen.note}" if seen.note else ""
+        verdict.reasons.append(f"the journal could not be read, so it can't be shown that nothing was launched{why}")
+    elif seen.journal.head != GENESIS:
         verdict.reasons.append("there is no launch record, but the box has a journal: the records were tampered with")
     else:
         verdict.allowed, verdict.way = True, "nothing-launched"

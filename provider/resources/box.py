@@ -17,7 +17,7 @@ from sweep.errors import EvidenceError, NotYetGone, OutcomeUnknown, PlatformErro
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth
 from sweep.onbox import box_tag
-from sweep.refusal import waiting_cost
+from sweep.refusal import refusal_text, waiting_cost
 from sweep.teardown import Existence
 
 READY_SECONDS = 900.0
@@ -43,7 +43,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "mounts": Decision.REPLACE,
         "roster_digest": Decision.UPDATE,
         "teardown": Decision.UPDATE,
-        "approval": Decision.IGNORE,  # what it amounts to is `clearance`
+        "approval": Decision.UPDATE,
         "clearance": Decision.UPDATE,
         "live": Decision.IGNORE,
     }
@@ -56,17 +56,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         judgement = ending.judge(rented, new.approval, full=False, roster_digest=new.roster_digest)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})
         failures = self._over_price(new)
-        if not judgement.verdict.allowed:
-            why = "; ".join(judgement.verdict.reasons)
-            failures += [
-                Failure(
-                    name,
-                    f"changing it would replace box {old.name}, which is a destroy, and the box is locked ({why}). "
-                    f"Undo the change; or verify and approve first: sweepctl finish --stack {op.stack}",
-                )
-                for name, decision in self.changes(old, checked).items()
-                if decision is Decision.REPLACE
-            ]
+        replacing = [name for name, decision in self.changes(old, checked).items() if decision is Decision.REPLACE]
+        if replacing and not judgement.verdict.allowed:
+            refusal = refusal_text(judgement.facts, judgement.verdict, stack=op.stack)
+            words = f"changing it would replace box {old.name}, which is a destroy. Undo it, or end the box first.\n"
+            failures += [Failure(name, words + refusal if name == replacing[0] else words) for name in replacing]
         return Checked(checked, failures)
 
     def _rented(self, old: BoxInputs) -> BoxState | None:
@@ -102,6 +96,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             account=platform.account(),
             native_id=existing.native_id if existing else None,
             price_per_hour=inputs.price_per_hour,
+            mounts=inputs.mounts,
             begun_at=datetime.now(UTC),
             created_at=existing.created_at if existing else None,
         )
@@ -224,7 +219,10 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
 
     def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:
         """Clears the box by a full check, and waits for one that was not ready. Restarts nothing."""
-        if new.clearance.startswith("cleared"):
+        store = EvidenceStore.open(old.evidence)
+        if not new.clearance.startswith("cleared"):
+            store.write_clearance(old.native_id, None)
+        elif new.approval is not None:
             op.progress("reading every file of the receipt again")
             judgement = ending.judge(old, new.approval, full=True, roster_digest=new.roster_digest)
             if not judgement.verdict.allowed:
@@ -232,6 +230,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                     f"box {old.name} stays locked: {'; '.join(judgement.verdict.reasons)}. "
                     f"Next: sweepctl verify --stack {op.stack}"
                 )
+            store.write_clearance(old.native_id, new.approval)
         state = BoxState.model_validate(
             {**old.model_dump(), **new.model_dump(), "price_per_hour": new.price_per_hour or old.price_per_hour}
         )
@@ -240,13 +239,13 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
     def _until_ready(self, op: Operation, state: BoxState) -> BoxRecord:
         platform = load_platform(state.adapter)
         deadline = time.monotonic() + op.seconds(READY_SECONDS)
+        op.progress(f"waiting for {state.native_id} to be ready")
         while True:
             record = platform.get(state.native_id, state.account)
             if record.phase is not Phase.CREATING:
                 return record
             if time.monotonic() > deadline or op.session.cancelled.wait(POLL_SECONDS):
                 raise StillCreating(state.native_id, outputs_of(state), [f"box {state.name} is not ready yet"])
-            op.progress(f"waiting for {state.native_id} to be ready")
 
     def delete(self, op: Operation, identifier: str, state: BoxState) -> None:
         """The check, the verb, then proof: returns only when the platform proves that the native id is gone."""
@@ -255,14 +254,14 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if way == "gone":
             ending.record_end(op, facts, "gone")
             return
-        ending.begin_teardown(facts, state.approval)
+        ending.begin_teardown(judgement)
         if way == "abandoned":
-            ending.record_loss(op, judgement, state.adapter, state.mounts, "abandoned by a person")
+            ending.record_loss(op, judgement, state.adapter, "abandoned by a person")
         platform = load_platform(state.adapter)
         deadline = time.monotonic() + op.seconds(GONE_SECONDS)
         problem = "the platform still lists it"
+        op.progress(f"{state.teardown.verb}: waiting for proof that {state.native_id} is gone")
         while time.monotonic() < deadline:
-            op.progress(f"{state.teardown.verb}: waiting for proof that {state.native_id} is gone")
             try:
                 platform.destroy(state.native_id, state.account)
                 if platform.get(state.native_id, state.account).phase is Phase.GONE:

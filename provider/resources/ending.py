@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -32,6 +32,7 @@ class Judgement:
     seen: Observation
     verdict: Verdict
     record: BoxRecord | None
+    approval: Approval | None
 
 
 def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
@@ -71,7 +72,7 @@ def judge(
     if roster_digest is not None:
         facts = replace(facts, roster_digest=roster_digest)
     seen, record = observe(state.adapter, facts.native_id, facts.account)
-    return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record)
+    return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
 
 
 def clearance_of(judgement: Judgement, approval: Approval | None) -> str:
@@ -84,20 +85,28 @@ def clearance_of(judgement: Judgement, approval: Approval | None) -> str:
 def require_allowed(op: Operation, state: BoxState | QueueState | GateState) -> Judgement:
     """The judgement, if it allows the end; else TeardownRefused with all that a person needs."""
     judgement = judge(state, state.approval, full=True)
+    recorded = clearance_on_record(judgement.facts)
+    if not judgement.verdict.allowed and recorded is not None and recorded != state.approval:
+        # An entry of the state that the program can't reach any more (a box taken out of it, an old name of it).
+        judgement = judge(state, recorded, full=True)
     if not judgement.verdict.allowed:
         raise TeardownRefused(refusal_text(judgement.facts, judgement.verdict, stack=op.stack))
     if judgement.verdict.way == "gone":
-        record_loss(op, judgement, state.adapter, mounts_of(state), "its box is gone from the platform")
+        record_loss(op, judgement, state.adapter, "its box is gone from the platform")
     return judgement
 
 
-def mounts_of(state: BoxState | QueueState | GateState) -> Mapping[str, str]:
-    """The volumes of the box, known to the box alone."""
-    return state.mounts if isinstance(state, BoxState) else {}
+def clearance_on_record(facts: BoxFacts) -> Approval | None:
+    """What `up` cleared the box with, by the evidence; None where that can't be read."""
+    try:
+        return EvidenceStore.open(facts.evidence).clearance(facts.native_id)
+    except EvidenceError:
+        return None
 
 
-def begin_teardown(facts: BoxFacts, approval: Approval | None) -> None:
+def begin_teardown(judgement: Judgement) -> None:
     """Records that the approved boxes may finish, and that nothing new may start, until all of them have ended."""
+    facts, approval = judgement.facts, judgement.approval
     if approval is None:
         return
     with _records, contextlib.suppress(EvidenceError):
@@ -131,13 +140,13 @@ def record_end(op: Operation, facts: BoxFacts, how: str) -> None:
         op.warn(f"box {facts.name} has ended, but its record could not be closed: {error}")
 
 
-def record_loss(
-    op: Operation, judgement: Judgement, adapter: str, mounts: Mapping[str, str], why: str
-) -> tuple[str, ...]:
+def record_loss(op: Operation, judgement: Judgement, adapter: str, why: str) -> tuple[str, ...]:
     """Writes down, and says loudly, which cells have no verified copy and no sealed one on a surviving volume."""
     facts = judgement.facts
+    birth = birth_of(facts)
+    volumes = birth.mounts.values() if birth else ()
     open_cells = [cell.name for cell in judgement.verdict.cells if cell.state not in SETTLED]
-    survivors = sealed_on_volumes(adapter, mounts.values(), facts.identity, open_cells)
+    survivors = sealed_on_volumes(adapter, volumes, facts.identity, open_cells)
     if survivors is None:
         op.warn(f"box {facts.name}: whether its volume holds sealed copies of {len(open_cells)} cells is not known")
         return ()

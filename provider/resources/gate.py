@@ -56,4 +56,4 @@ class GateHandler(Handler[GateInputs, GateState]):
     def delete(self, op: Operation, identifier: str, state: GateState) -> None:
         judgement = ending.require_allowed(op, state)
         if judgement.verdict.way != "gone":
-            ending.begin_teardown(judgement.facts, state.approval)
+            ending.begin_teardown(judgement)

@@ -7,11 +7,13 @@ import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from provider.backend import backend_name
 from provider.models import IdentityInputs, IdentityState
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
+from provider.resources import leaving
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.session import Operation
 from sweep.errors import EvidenceError, PlatformError, SweepstackError, TeardownRefused
@@ -32,17 +34,24 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         "project": Decision.REFUSE,
         "stack": Decision.REFUSE,
         "pull_to": Decision.REFUSE,
+        "leaving": Decision.UPDATE,
+        "roster_digest": Decision.IGNORE,
+        "clearances": Decision.UPDATE,
     }
 
     def check(self, op: Operation, old: IdentityInputs | None, new: IdentityInputs) -> Checked[IdentityInputs]:
         if "://" in new.pull_to:
             return Checked(new, [Failure("pull_to", "object storage comes with a later version; name a folder")])
-        return Checked(new)
+        if old is None or new.leaving is None:
+            return Checked(new)
+        judged = leaving.judge_leaving(evidence_of(op, new.pull_to), new.leaving, new.roster_digest, full=False)
+        words = {judgement.facts.name: judgement.verdict.headline for judgement in judged}
+        return Checked(new.model_copy(update={"clearances": words}))
 
     def create(self, op: Operation, inputs: IdentityInputs) -> tuple[str, IdentityState]:
         """A new name, or the one that the evidence already has: a sweep comes back to its own evidence."""
-        root = (op.session.project_root / Path(inputs.pull_to).expanduser()).resolve()
-        evidence = f"file://{socket.gethostname()}{root}"
+        evidence = evidence_of(op, inputs.pull_to)
+        root = urlsplit(evidence).path
         marker = EvidenceStore.read_marker(evidence)
         if marker and (marker.project, marker.stack) != (inputs.project, inputs.stack):
             raise SweepstackError(
@@ -60,9 +69,12 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             EvidenceStore.open(state.evidence)
         except EvidenceError as error:
             op.warn(f"{op.stack}: {error}")
-        return Seen(IdentityInputs(project=state.project, stack=state.stack, pull_to=state.pull_to), state)
+        return Seen(IdentityInputs.model_validate(state.model_dump(include=set(IdentityInputs.model_fields))), state)
 
     def update(self, op: Operation, identifier: str, old: IdentityState, new: IdentityInputs) -> IdentityState:
+        """Clears the boxes that leave the program with this change; their deletes come after, and check again."""
+        if new.leaving is not None:
+            leaving.clear(op, old.evidence, new.leaving, new.roster_digest)
         return IdentityState(**new.model_dump(), identity=old.identity, evidence=old.evidence)
 
     def delete(self, op: Operation, identifier: str, state: IdentityState) -> None:
@@ -82,6 +94,12 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         store.write_teardown(None)
         store.release_lease()
         op.info(f"evidence stays at {state.evidence}")
+
+
+def evidence_of(op: Operation, pull_to: str) -> str:
+    """Where the evidence lies, seen from this checkout on this host."""
+    root = (op.session.project_root / Path(pull_to).expanduser()).resolve()
+    return f"file://{socket.gethostname()}{root}"
 
 
 def may_still_bill(birth: Birth) -> str:

@@ -34,11 +34,11 @@ def test_only_what_nobody_types_is_ignored() -> None:
         if decision is Decision.IGNORE
     }
     assert ignored == {
-        "Box.approval",
         "Box.live",
         "Gate.approval",
         "Gate.live",
         "Gate.roster_digest",
+        "Identity.roster_digest",
         "Queue.approval",
         "Queue.elsewhere",
         "Queue.roster_digest",

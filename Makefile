@@ -1,0 +1,46 @@
+# One entry for each thing, the same on a laptop and in CI. Behind `up` and `test` is scripts/setup: idempotent, it says what it does.
+PYTHON ?= python3
+STACK ?= $(or $(PULUMI_STACK),sweep-a)
+SETUP := $(PYTHON) scripts/setup
+BIN := .venv/bin
+PYTEST_WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help up setup test check bench fmt
+
+help:
+	@echo "make up       set everything up, then: pulumi up --stack $(STACK)   (STACK=... for another)"
+	@echo "make test     set everything up, then the whole test suite"
+	@echo "make check    format, lint, types, architecture"
+	@echo "make bench    the figures: preview, queue, verify, second make up"
+	@echo "make fmt      format the code"
+	@echo "make setup    set up and stop"
+
+setup:
+	@$(SETUP)
+
+up:
+	@$(SETUP)
+	@$(BIN)/pulumi stack select --create --stack $(STACK) --non-interactive
+	@$(BIN)/pulumi up --stack $(STACK) --yes --non-interactive
+	@scripts/next-steps $(STACK)
+
+test:
+	@$(SETUP) --dev --torch
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+
+check:
+	@$(SETUP) --dev --quiet
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_architecture.py
+
+bench:
+	@$(SETUP) --dev --torch --quiet
+	$(BIN)/python -m bench
+
+fmt:
+	@$(SETUP) --dev --quiet
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .

@@ -1,0 +1,68 @@
+"""Box: one rented machine with its queue and its gate, which are made in this order and deleted in the opposite one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pulumi
+
+from components.durable_mount import DurableMount, mounts_input
+from components.gate import BoxRef, gate
+from components.queue import queue
+from components.resources import Box, BoxArgs, Gate, Identity, Queue
+from profiles.resolve import BoxPlan, Plan
+
+
+class BoxComponent(pulumi.ComponentResource):
+    """One box of the sweep. Costs money from the moment it is created until its delete is proved."""
+
+    box: Box
+    queue: Queue
+    gate: Gate
+
+    def __init__(
+        self,
+        plan: Plan,
+        box_plan: BoxPlan,
+        identity: Identity,
+        mounts: Sequence[DurableMount],
+        code: str,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("sweepstack:components:Box", box_plan.name, None, opts)
+        ending = plan.ending
+        teardown = {"verb": ending.verb, "kills": list(ending.kills), "keeps": list(ending.keeps)}
+        approval = approval_for(plan, box_plan.name)
+        child = pulumi.ResourceOptions(parent=self)
+        self.box = Box(
+            box_plan.name,
+            BoxArgs(
+                identity=identity.identity,
+                evidence=identity.evidence,
+                adapter=plan.adapter,
+                name=box_plan.name,
+                resources=dict(plan.resources),
+                price_per_hour=plan.price_per_hour,
+                max_price=plan.max_price,
+                mounts=mounts_input(mounts),
+                roster_digest=plan.roster.digest,
+                teardown=teardown,
+                approval=approval,
+            ),
+            child,
+        )
+        ref = BoxRef(self.box.native_id, self.box.account, self.box.generation, teardown, approval)
+        self.queue = queue(plan, box_plan, identity, ref, code, child)
+        after_queue = pulumi.ResourceOptions(parent=self, depends_on=[self.queue])
+        self.gate = gate(plan, box_plan, identity, ref, after_queue)
+        self.register_outputs({"native_id": self.box.native_id, "clearance": self.gate.clearance})
+
+
+def approval_for(plan: Plan, box: str) -> dict[str, Any] | None:
+    """The approval, where it names this box. Whole: its waivers' digest, and the boxes that may finish together, are
+    parts of what the person said."""
+    approval = plan.approval
+    if approval is None or not any(action.box == box for action in approval.actions):
+        return None
+    return approval.model_dump(mode="json")

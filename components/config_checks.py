@@ -1,0 +1,97 @@
+"""Checks that no single key of a stack config can make. On raw values: they run beside other mistakes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from components.config_file import Document, Loc
+from components.config_model import SweepConfig
+from components.config_problems import Mistake, dotted, shape_at, shown
+from sweep.cells import RESERVED
+from sweep.roster import Roster
+from sweep.suggest import did_you_mean
+
+PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""What the runner fills in; `${NAME}` is the shell's."""
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_NAME = re.compile(r"(API_?KEY|ACCESS_KEY|SECRET|TOKEN|PASSWORD|PASSWD)$", re.IGNORECASE)
+_NO_SECRET = re.compile(r"[\d.]*|.*\{\w+\}.*")
+
+Found = Iterator[tuple[Loc, str, Any]]
+"""Where, what to do instead, and the value to show or None."""
+
+
+def cross_checks(
+    values: dict[str, Any], roster: Roster | None, platforms: Collection[str], document: Document, at: Loc
+) -> list[Mistake]:
+    """Platforms without a profile, artifacts in each other's way, placeholders that nothing fills."""
+    found = [*_platforms(values, platforms), *_artifacts(values), *_env(values)]
+    if roster is not None:
+        found += _placeholders(values, roster)
+    mistakes = []
+    for loc, fix, value in found:
+        key = dotted(loc) if value is None else f"{dotted(loc)}: {shown(value)}"
+        mistakes.append(Mistake(document.line((*at, *loc)), key, fix, shape_at(SweepConfig, loc[:-1])))
+    return mistakes
+
+
+def _platforms(values: dict[str, Any], platforms: Collection[str]) -> Found:
+    candidates = values.get("candidates")
+    names = [name for name in candidates if isinstance(name, str)] if isinstance(candidates, list) else []
+    have = f"profiles: {', '.join(platforms)}"
+    for index, name in enumerate(names):
+        if name not in platforms:
+            yield ("candidates", index), f"no such platform{did_you_mean(name, platforms)} ({have})", name
+        elif name in names[:index]:
+            yield ("candidates", index), "is listed twice", name
+    for name in _mapping(values.get("overrides")):
+        if name not in platforms:
+            yield ("overrides", name), f"no such platform{did_you_mean(name, platforms)} ({have})", None
+
+
+def _artifacts(values: dict[str, Any]) -> Found:
+    files = list(_mapping(values.get("artifacts")))
+    for index, path in enumerate(files):
+        for other in files[:index]:
+            if path.casefold() == other.casefold():
+                yield ("artifacts", path), f"differs from {other} by case alone", None
+            elif path.startswith(f"{other}/") or other.startswith(f"{path}/"):
+                yield ("artifacts", path), f"{other} would be a file and a folder at once", None
+
+
+def _env(values: dict[str, Any]) -> Found:
+    """Names that are none, that are ours, or that promise a secret. Values are not shown."""
+    for name, text in _mapping(_mapping(values.get("job")).get("env")).items():
+        loc = ("job", "env", name)
+        if not _ENV_NAME.fullmatch(name):
+            yield loc, "is no name of an environment variable", None
+        elif name.startswith("SWEEPSTACK_"):
+            yield loc, "is set by sweepstack; take another name", None
+        elif _SECRET_NAME.search(name) and not _NO_SECRET.fullmatch(str(text)):
+            later = "job.secrets is not available yet in this version (issue B)"
+            yield loc, f"a secret would stand here, in the state and in logs; {later}", None
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
+    """Placeholders that not every cell can fill."""
+    job = _mapping(values.get("job"))
+    texts: dict[Loc, Any] = {("job", "run"): job.get("run")}
+    texts |= {("job", "env", name): text for name, text in _mapping(job.get("env")).items()}
+    everywhere = set(roster.cells[0].params).intersection(*(cell.params for cell in roster.cells))
+    anywhere = set().union(*(cell.params for cell in roster.cells))
+    for loc, text in texts.items():
+        for name in dict.fromkeys(PLACEHOLDER.findall(text)) if isinstance(text, str) else ():
+            if name in everywhere or name in RESERVED:
+                continue
+            if name in anywhere:
+                lacking = next(cell.name for cell in roster.cells if name not in cell.params)
+                yield loc, f"{{{name}}}: {lacking} has no such parameter; give it a default in cells.base", None
+            else:
+                hint = did_you_mean(name, {*anywhere, *RESERVED})
+                yield loc, f"{{{name}}}: no cell has such a parameter{hint}", None

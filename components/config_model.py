@@ -1,0 +1,183 @@
+"""What a stack config may hold: closed shapes. docs/stack-config.md documents every key; a test compares the two."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from components.config_types import (
+    BoundText,
+    BoxKey,
+    Cores,
+    Count,
+    CudaText,
+    EnvValue,
+    FilePath,
+    Names,
+    PlatformName,
+    Price,
+    PriceOrZero,
+    SizeText,
+    Text,
+    wrong,
+)
+from sweep.cells import CellsConfig
+from sweep.model import Approval, ArtifactSpec
+from sweep.units import parse_size
+
+LATER: dict[tuple[str, str], str] = {
+    ("job", "setup"): "B",
+    ("job", "smoke"): "B",
+    ("job", "secrets"): "B",
+    ("resources", "spot"): "C",
+    ("resources", "regions"): "C",
+    ("sweep", "mounts"): "C",
+    ("sweep", "budget"): "B",
+    ("sweep", "when_done"): "B",
+    ("sweep", "placement"): "C",
+}
+"""(object, key) → the issue that brings it. Known words, so that nothing of them is dropped in silence."""
+
+
+class Shape(BaseModel):
+    """An object of the stack config: closed, frozen. `anchor` is its heading in docs/stack-config.md."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    anchor: ClassVar[str]
+
+
+def _not_stopped(value: str) -> str:
+    if value == "stopped":
+        raise wrong("running or gone; stopped is not available yet in this version (issue B)")
+    return value
+
+
+def _not_a_url(value: Any) -> Any:
+    if isinstance(value, str) and ("://" in value or value.startswith("git@")):
+        raise wrong("a folder; anything else is not available yet in this version (issue B)")
+    return value
+
+
+Folder = Annotated[Text, BeforeValidator(_not_a_url)]
+
+
+class Gpu(Shape):
+    """A constraint on GPUs, never a platform's SKU."""
+
+    anchor: ClassVar[str] = "gpu"
+    name: Names = ()
+    count: Count = 1
+    memory: BoundText | None = None
+    cuda: CudaText | None = None
+
+
+class Resources(Shape):
+    """What one box must have."""
+
+    anchor: ClassVar[str] = "resources"
+    cpu: Cores | None = None
+    gpu: Gpu | None = None
+    disk: BoundText | None = None
+
+    def as_inputs(self) -> dict[str, Any]:
+        """As the box's input: canonical spellings, nothing that was not asked for."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class Job(Shape):
+    """What a cell runs, and where its files come from."""
+
+    anchor: ClassVar[str] = "job"
+    workdir: Folder
+    run: Text
+    resources: Resources = Field(default_factory=Resources)
+    env: dict[str, EnvValue] = Field(default_factory=dict)
+    image: Text | None = None
+    include: Names = ()
+
+
+class Artifact(Shape):
+    """How a file that every cell leaves behind is proved good."""
+
+    anchor: ClassVar[str] = "artifacts"
+    load: Literal["torch", "safetensors", "json"]
+    keys: Names = ()
+    finite: Literal["require", "report"] = "require"
+    min: SizeText | None = None
+
+    def spec(self, path: str) -> ArtifactSpec:
+        """The same for the box and the evidence."""
+        least = parse_size(self.min).bytes if self.min else 1
+        return ArtifactSpec(path=path, load=self.load, keys=self.keys, finite=self.finite, min_bytes=max(least, 1))
+
+
+class Metrics(Shape):
+    """Which file of a cell holds its curve."""
+
+    anchor: ClassVar[str] = "metrics"
+    file: FilePath
+    x: Text
+    y: Names
+
+
+class BoxConfig(Shape):
+    """What a person wants of one box."""
+
+    anchor: ClassVar[str] = "boxes"
+    want: Annotated[Literal["running", "stopped", "gone"], AfterValidator(_not_stopped)] = "running"
+
+
+class Override(Shape):
+    """What a person knows better than the platform's profile."""
+
+    anchor: ClassVar[str] = "overrides"
+    price_per_hour: PriceOrZero | None = None
+
+
+def _with_zone(approval: Approval) -> Approval:
+    for moment in (approval.at, approval.expires):
+        if not isinstance(moment, datetime) or moment.tzinfo is None:
+            raise wrong("times with a zone, such as 2026-11-21T09:00:00Z")
+    return approval
+
+
+def _at_least_one(what: str) -> AfterValidator:
+    def check(value: Any) -> Any:
+        if not value:
+            raise wrong(f"at least one {what}")
+        return value
+
+    return AfterValidator(check)
+
+
+class SweepConfig(Shape):
+    """`sweepstack:sweep`."""
+
+    anchor: ClassVar[str] = "sweep"
+    job: Job
+    cells: CellsConfig
+    artifacts: Annotated[dict[FilePath, Artifact], _at_least_one("file that proves a cell")]
+    metrics: Metrics | None = None
+    candidates: Annotated[tuple[PlatformName, ...], _at_least_one("platform")]
+    max_price: Price | None = None
+    boxes: Annotated[dict[BoxKey, BoxConfig], _at_least_one("box, such as box-0: {want: running}")]
+    pull_to: Folder
+    overrides: dict[PlatformName, Override] = Field(default_factory=dict)
+    approval: Annotated[Approval, AfterValidator(_with_zone)] | None = None
+
+
+ANCHORS: dict[type[BaseModel], str] = {CellsConfig: "cells", Approval: "approval"}
+"""Headings of the shapes that are not ours."""
+
+
+def anchor_of(shape: type[BaseModel]) -> str:
+    """The heading of docs/stack-config.md that lists the keys of `shape`."""
+    found = ANCHORS.get(shape) or getattr(shape, "anchor", "")
+    return found or "approval"
+
+
+def keys_of(shape: type[BaseModel]) -> list[str]:
+    """The keys of `shape` as they are written."""
+    return [field.alias or name for name, field in shape.model_fields.items()]

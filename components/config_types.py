@@ -1,0 +1,121 @@
+"""The kinds of value that a stack config holds, each with the words for what was expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from sweep.model import BoxName
+from sweep.units import parse_size
+
+_PLATFORM = re.compile(r"[a-z][a-z0-9_-]*")
+_RESERVED_FILES = frozenset({"log.txt", "manifest.json"})
+
+
+def wrong(expected: str) -> PydanticCustomError:
+    """The error for a value of the wrong kind; `expected` completes "expected …"."""
+    return PydanticCustomError("expected", "{text}", {"text": f"expected {expected}"})
+
+
+def _number(expected: str, *, whole: bool = False, zero: bool = False) -> BeforeValidator:
+    def read(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise wrong(expected)
+        try:
+            number: int | float = int(value) if whole and not isinstance(value, float) else float(value)
+        except ValueError:
+            raise wrong(expected) from None
+        too_small = number < 0 or (number == 0 and not zero)
+        if too_small or not number < 1e15 or (whole and isinstance(number, float)):
+            raise wrong(expected)
+        return number
+
+    return BeforeValidator(read)
+
+
+def _text(expected: str, reads: Callable[[str], str]) -> BeforeValidator:
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise wrong(expected)
+        try:
+            return reads(value)
+        except ValueError:
+            raise wrong(expected) from None
+
+    return BeforeValidator(read)
+
+
+def _nonempty(value: str) -> str:
+    if not value.strip() or "\0" in value:
+        raise ValueError
+    return value
+
+
+def _size(value: str) -> str:
+    size = parse_size(value)
+    if size.at_least:
+        raise ValueError
+    return size.text
+
+
+def _cuda(value: str) -> str:
+    if not re.fullmatch(r"\d+\.\d+\+?", value):
+        raise ValueError
+    return value
+
+
+def _env_value(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
+        raise wrong("text; quote it")
+    return str(value)
+
+
+def relative_file(path: str) -> str:
+    """`path` if it names one file below a cell's folder; raises with the reason otherwise."""
+    parts = path.split("/")
+    if path.startswith(("/", "~")) or "\\" in path or ".." in parts:
+        raise wrong("a path below the cell's {out}, without .. and not absolute")
+    if not path or "" in parts or "." in parts or not path.isprintable():
+        raise wrong("a plain relative path, such as checkpoints/best.pt")
+    if any(character in path for character in "*?"):
+        raise wrong("the name of one file; patterns are not supported")
+    if path in _RESERVED_FILES:
+        raise wrong(f"another name: {path} is written by sweepstack")
+    return path
+
+
+def _box_name(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", name):
+        raise wrong("a box's name: lower-case letters, digits and inner dashes, 40 at most")
+    return name
+
+
+def _platform(name: str) -> str:
+    if not _PLATFORM.fullmatch(name):
+        raise wrong("a platform's name, such as local")
+    return name
+
+
+def _one_or_more(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Text = Annotated[str, _text("text", _nonempty)]
+Price = Annotated[float, _number("USD per hour, such as 2.10")]
+PriceOrZero = Annotated[float, _number("USD per hour, such as 0.12", zero=True)]
+Count = Annotated[int, _number("a whole number from 1 on", whole=True)]
+Cores = Annotated[float, _number("a number of cores, such as 4")]
+SizeText = Annotated[str, _text("a size with its unit, such as 50MB", _size)]
+BoundText = Annotated[
+    str, _text("a size with its unit, such as 40GB, or 40GB+ for at least", lambda text: parse_size(text).text)
+]
+CudaText = Annotated[str, _text('a CUDA version in quotes, such as "12.4"', _cuda)]
+FilePath = Annotated[str, AfterValidator(relative_file)]
+Names = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
+EnvValue = Annotated[str, BeforeValidator(_env_value)]
+BoxKey = Annotated[BoxName, BeforeValidator(_box_name)]
+PlatformName = Annotated[str, BeforeValidator(_platform)]

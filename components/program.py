@@ -1,0 +1,70 @@
+"""What stands between the program and the engine: one message for a mistake, the same config on both sides."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pulumi
+
+from components.config import KEY, PROJECT, StackConfig
+from components.config_problems import dotted
+from sweep.errors import ConfigError, SweepstackError
+
+MESSAGE_SHOWN = 32
+"""The exit code by which the engine's language host knows that the person has read why. With any other, and with
+`pulumi.RunError`, it adds "an unhandled error occurred" to the message."""
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_WRITTEN_BY_US = frozenset({"approval"})
+
+
+@contextmanager
+def one_message() -> Iterator[None]:
+    """Turns our own errors into the engine's: the message, no traceback."""
+    try:
+        yield
+    except SweepstackError as error:
+        pulumi.log.error(str(error))
+        sys.exit(MESSAGE_SHOWN)
+
+
+def load_config(project_root: Any) -> StackConfig:
+    """The config of the engine's current stack. Raises ConfigError when the engine read another file."""
+    config = StackConfig.load(project_root, pulumi.get_stack())
+    engines = pulumi.Config(PROJECT).get_object(KEY)
+    where = difference(config.raw, engines) if isinstance(engines, dict) else None
+    if where is not None:
+        raise ConfigError(
+            f"the engine read something else than {config.file} at {where}. The file counts, so that line numbers and "
+            "`sweepctl` fit: run the command without --config-file, and write the change there"
+        )
+    return config
+
+
+def difference(ours: Any, theirs: Any, loc: tuple[str | int, ...] = ()) -> str | None:
+    """Where two readings of a config certainly differ. Spellings that YAML readers take differently don't count."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in {**ours, **theirs}:
+            if not loc and key in _WRITTEN_BY_US:
+                continue
+            if key not in ours or key not in theirs:
+                return dotted((*loc, key))
+            found = difference(ours[key], theirs[key], (*loc, key))
+            if found:
+                return found
+        return None
+    if isinstance(ours, list) and isinstance(theirs, list):
+        if len(ours) != len(theirs):
+            return dotted(loc)
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        return next((found for i, (a, b) in pairs if (found := difference(a, b, (*loc, i)))), None)
+    if isinstance(ours, str) and isinstance(theirs, str):
+        same = ours == theirs or _DATE.match(ours) is not None
+    elif isinstance(ours, int | float) and isinstance(theirs, int | float):
+        same = ours == theirs
+    else:
+        same = type(ours) is not type(theirs) or ours == theirs
+    return None if same else dotted(loc)

@@ -1,0 +1,164 @@
+"""The resources as a program sees them: typed arguments in, typed outputs out, no logic. Types: docs/resources.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pulumi
+
+
+@dataclass(frozen=True, kw_only=True)
+class Args:
+    """Inputs of a resource, named as the provider names them. None is not sent."""
+
+    def properties(self) -> dict[str, Any]:
+        """The inputs that were given."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityArgs(Args):
+    """`pull_to` as the person wrote it."""
+
+    project: pulumi.Input[str]
+    stack: pulumi.Input[str]
+    pull_to: pulumi.Input[str]
+    leaving: pulumi.Input[Mapping[str, Any]] | None = None
+    roster_digest: pulumi.Input[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumeArgs(Args):
+    """A tier that outlives the boxes that mount it."""
+
+    identity: pulumi.Input[str]
+    evidence: pulumi.Input[str]
+    adapter: pulumi.Input[str]
+    name: pulumi.Input[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxArgs(Args):
+    """A box to rent. `mounts`: box-relative path → native id of a volume; prices in USD per hour."""
+
+    identity: pulumi.Input[str]
+    evidence: pulumi.Input[str]
+    adapter: pulumi.Input[str]
+    name: pulumi.Input[str]
+    roster_digest: pulumi.Input[str]
+    teardown: pulumi.Input[Mapping[str, Any]]
+    resources: pulumi.Input[Mapping[str, Any]] | None = None
+    price_per_hour: pulumi.Input[float] | None = None
+    max_price: pulumi.Input[float] | None = None
+    mounts: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None
+    approval: pulumi.Input[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueArgs(Args):
+    """The cells of one box, and the job that runs them. `box` is the box's native id."""
+
+    identity: pulumi.Input[str]
+    evidence: pulumi.Input[str]
+    stack: pulumi.Input[str]
+    adapter: pulumi.Input[str]
+    box: pulumi.Input[str]
+    box_name: pulumi.Input[str]
+    account: pulumi.Input[str]
+    generation: pulumi.Input[int]
+    roster_digest: pulumi.Input[str]
+    teardown: pulumi.Input[Mapping[str, Any]]
+    job: pulumi.Input[Mapping[str, Any]]
+    cells: pulumi.Input[Sequence[Mapping[str, Any]]]
+    artifacts: pulumi.Input[Sequence[Mapping[str, Any]]]
+    elsewhere: pulumi.Input[Sequence[str]] | None = None
+    dropped: pulumi.Input[Mapping[str, str]] | None = None
+    metrics: pulumi.Input[Mapping[str, Any]] | None = None
+    approval: pulumi.Input[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateArgs(Args):
+    """What stands between a box and its end. `box` is the box's native id, and replaces the gate when it changes."""
+
+    identity: pulumi.Input[str]
+    evidence: pulumi.Input[str]
+    adapter: pulumi.Input[str]
+    box: pulumi.Input[str]
+    box_name: pulumi.Input[str]
+    account: pulumi.Input[str]
+    generation: pulumi.Input[int]
+    roster_digest: pulumi.Input[str]
+    teardown: pulumi.Input[Mapping[str, Any]]
+    approval: pulumi.Input[Mapping[str, Any]] | None = None
+
+
+class _Resource(pulumi.CustomResource):
+    """A resource of the sweepstack provider."""
+
+    token: str
+    outputs: tuple[str, ...] = ()
+    ended_before_replaced = False
+    """Forced, since the engine's `--target-replace` asks the option and not the provider."""
+
+    def __init__(self, name: str, args: Args, opts: pulumi.ResourceOptions | None = None) -> None:
+        if self.ended_before_replaced:
+            opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
+        # What the SDK shall hand out has to be among the properties, or it is dropped.
+        super().__init__(self.token, name, {**dict.fromkeys(self.outputs), **args.properties()}, opts)
+
+
+class Identity(_Resource):
+    """The random name of a sweep, made once, and the place of its evidence."""
+
+    token = "sweepstack:index:Identity"
+    outputs = ("identity", "evidence")
+    identity: pulumi.Output[str]
+    evidence: pulumi.Output[str]
+
+
+class Volume(_Resource):
+    """A volume: found by its tag, or made; never removed."""
+
+    token = "sweepstack:index:Volume"
+    outputs = ("native_id", "location")
+    native_id: pulumi.Output[str]
+    location: pulumi.Output[str]
+
+
+class Box(_Resource):
+    """One rented machine. Ended before it is replaced: a refusal comes before a second one is rented."""
+
+    token = "sweepstack:index:Box"
+    outputs = ("native_id", "account", "generation", "tag", "phase", "price_per_hour", "created_at", "clearance")
+    ended_before_replaced = True
+    native_id: pulumi.Output[str]
+    account: pulumi.Output[str]
+    generation: pulumi.Output[int]
+    tag: pulumi.Output[str]
+    phase: pulumi.Output[str]
+    price_per_hour: pulumi.Output[float | None]
+    created_at: pulumi.Output[str | None]
+    clearance: pulumi.Output[str]
+
+
+class Queue(_Resource):
+    """The cells of one box."""
+
+    token = "sweepstack:index:Queue"
+    outputs = ("launched_at",)
+    ended_before_replaced = True
+    launched_at: pulumi.Output[str]
+
+
+class Gate(_Resource):
+    """What stands between a box and its end, for order and for people."""
+
+    token = "sweepstack:index:Gate"
+    outputs = ("box", "clearance")
+    ended_before_replaced = True
+    box: pulumi.Output[str]
+    clearance: pulumi.Output[str]

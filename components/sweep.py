@@ -1,0 +1,58 @@
+"""Sweep: a whole plan as resources: `Identity → Volume → Box → Queue → Gate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+from components.box import BoxComponent
+from components.resources import Identity, IdentityArgs
+from components.volume import durable_mount
+from profiles.resolve import Plan
+from sweep.workdir import collect
+
+
+def approval_to_leave(plan: Plan) -> dict[str, Any] | None:
+    """The approval, where it names a box that this program no longer has (`want: gone`)."""
+    staying = {box.name for box in plan.boxes}
+    if plan.approval is None or all(action.box in staying for action in plan.approval.actions):
+        return None
+    return plan.approval.model_dump(mode="json")
+
+
+class Sweep(pulumi.ComponentResource):
+    """One sweep. Hashes the files that will ship; raises ConfigError when they can't."""
+
+    identity: Identity
+    boxes: dict[str, BoxComponent]
+
+    def __init__(self, plan: Plan, project_root: Path, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("sweepstack:components:Sweep", pulumi.get_stack(), None, opts)
+        shipment = collect(project_root / Path(plan.job.workdir).expanduser(), plan.job.include)
+        for note in plan.notes:
+            pulumi.log.warn(note)
+        child = pulumi.ResourceOptions(parent=self)
+        args = IdentityArgs(
+            project=pulumi.get_project(),
+            stack=pulumi.get_stack(),
+            pull_to=plan.pull_to,
+            leaving=approval_to_leave(plan),
+            roster_digest=plan.roster.digest,
+        )
+        self.identity = Identity("identity", args, child)
+        mount = durable_mount(plan, self.identity, child)
+        self.boxes = {
+            box.name: BoxComponent(plan, box, self.identity, [mount], shipment.digest, child) for box in plan.boxes
+        }
+        self._placement = list(plan.reasons)
+        self.register_outputs({})
+
+    def export(self) -> None:
+        """The stack's outputs: who it is, where the evidence lies, which boxes there are, what to type next."""
+        pulumi.export("identity", self.identity.identity)
+        pulumi.export("evidence", self.identity.evidence)
+        pulumi.export("boxes", {name: component.box.native_id for name, component in self.boxes.items()})
+        pulumi.export("placement", self._placement)
+        pulumi.export("next", f"sweepctl status --stack {pulumi.get_stack()}")

@@ -1,0 +1,214 @@
+"""A profile: one platform's slow-changing facts, typed. The seeds' 13 keys keep their names.
+
+A fact that is a number is a number with its unit in the model, or null. Null alone means *there is none* (no cap, no
+grace because there is no spot); null and listed under `unknown` means *nobody knows*. `stamps` dates each fact.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+Verb = Literal["stop", "destroy"]
+SECTIONS = (
+    "Launch",
+    "Storage",
+    "Network",
+    "Interruption and resume",
+    "Teardown and billing",
+    "Detach",
+    "Gotchas",
+    "Overrides",
+)
+"""Headings of the prose, in this order: `## 1. Launch` … `## 8. Overrides`."""
+OVERRIDE_NAMES = ("DATA_DIR", "DURABLE_DIR", "PROXY_HOOK", "CRED_FILE", "SCRATCH", "HF_HOME", "DETACH")
+"""What every profile must answer in `overrides`; further names are the platform's own."""
+KEYS = (
+    "platform",
+    "kind",
+    "meter_stop_verb",
+    "meter_stop_irreversible",
+    "detach_primitive",
+    "spot_available",
+    "spot_grace",
+    "shared_fs",
+    "inode_cap",
+    "free_egress",
+    "china_mirror_needed",
+    "host_driver_cuda_max",
+    "local_nvme",
+)
+"""The seeds' keys."""
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?) s")
+_DAYS = re.compile(r"(\d+) d")
+
+
+def _quantity(pattern: re.Pattern[str], unit: str) -> BeforeValidator:
+    def read(value: Any) -> float | None:
+        if value is None:
+            return None
+        match = pattern.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise PydanticCustomError("quantity", "{text}", {"text": f"expected a number of {unit}, or null"})
+        return float(match[1])
+
+    return BeforeValidator(read)
+
+
+Seconds = Annotated[float | None, _quantity(_SECONDS, "seconds, such as 5 s")]
+Days = Annotated[float | None, _quantity(_DAYS, "days, such as 15 d")]
+Stamp = Annotated[str, Field(pattern=r"^(\d{4}-\d{2}(-\d{2})?|unverified)$")]
+
+
+class Fact(BaseModel):
+    """Closed and frozen, like all that we write."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Tier(Fact):
+    """One place where bytes lie. `survives`: what is left of them after each verb; null where nobody knows."""
+
+    path: str
+    survives: dict[Verb, bool | None]
+    mount: str | None = None
+    """Box-relative path under which a volume of this tier is mounted."""
+    shared_between_boxes: bool = False
+    region_locked: bool = False
+    size_cap_bytes: int | None = None
+    inode_cap: int | None = None
+    price_per_gb_month: float | None = None
+
+
+class VerbFacts(Fact):
+    """What one verb does. `native` is the platform's own word; `bills_after` what it leaves on the bill."""
+
+    native: str
+    stops_meter: bool
+    irreversible: bool
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    bills_after: tuple[str, ...] = ()
+    issued_by: Literal["api", "ssh", "person"]
+
+
+class Clock(Fact):
+    """A deadline that the platform sets: what it does, and after how long."""
+
+    what: str
+    after: Days
+
+
+class Meter(Fact):
+    """What a box costs. `price_per_hour` in USD where the platform has one price; null where each offer has its own."""
+
+    price_per_hour: float | None
+    billed_by: Literal["nobody", "second", "minute", "hour"]
+    rents: bool
+    """Whether somebody sends a bill."""
+
+
+class Gpus(Fact):
+    """Whether boxes have GPUs: true, false, or null where it depends on the machine and is not looked up."""
+
+    offered: bool | None
+    checked: bool
+    """Whether a request for one is checked before the box is made."""
+
+
+class Section(BaseModel):
+    """One of the eight sections: its heading and its prose."""
+
+    model_config = ConfigDict(frozen=True)
+
+    title: str
+    text: str
+
+
+class Gotcha(BaseModel):
+    """A trap of this platform alone, with an id that stays."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    text: str
+
+
+class Profile(Fact):
+    """One platform. `adapter` is the module of provider/platforms that speaks to it."""
+
+    platform: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    kind: Literal["ssh-rental", "cloud-api", "kubernetes", "slurm", "ssh", "notebook", "workstation"]
+    meter_stop_verb: Verb
+    meter_stop_irreversible: bool
+    detach_primitive: Literal["setsid", "tmux", "nohup", "sbatch", "k8s-job", "kaggle-commit"]
+    spot_available: bool | None
+    spot_grace: Seconds
+    shared_fs: bool | None
+    inode_cap: int | None
+    free_egress: bool | None
+    china_mirror_needed: bool | None
+    host_driver_cuda_max: str | None
+    local_nvme: bool | None
+
+    adapter: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    uses_image: bool
+    meter: Meter
+    gpus: Gpus
+    tiers: dict[str, Tier]
+    verbs: dict[Verb, VerbFacts]
+    danger_clocks: tuple[Clock, ...] = ()
+    conveniences: tuple[str, ...] = ()
+    overrides: dict[str, str]
+    unknown: tuple[str, ...] = ()
+    stamps: dict[str, Stamp]
+
+    sections: tuple[Section, ...] = ()
+    gotchas: tuple[Gotcha, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Profile:
+        """Raises ValueError with everything that doesn't fit together."""
+        problems = [*self._tier_problems(), *self._unknown_problems()]
+        missing = [name for name in OVERRIDE_NAMES if name not in self.overrides]
+        if missing:
+            problems.append(f"overrides lacks {', '.join(missing)}")
+        undated = [name for name in (*KEYS, "tiers", "verbs", "meter") if name not in self.stamps]
+        if undated:
+            problems.append(f"stamps lacks {', '.join(undated)}: YYYY-MM of the last check, or unverified")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def _tier_problems(self) -> list[str]:
+        problems = []
+        if self.meter_stop_verb not in self.verbs:
+            problems.append(f"meter_stop_verb is {self.meter_stop_verb}, which verbs does not describe")
+        elif self.verbs[self.meter_stop_verb].irreversible != self.meter_stop_irreversible:
+            problems.append(f"meter_stop_irreversible contradicts verbs.{self.meter_stop_verb}.irreversible")
+        for name, verb in self.verbs.items():
+            spoken = {*verb.kills, *verb.keeps}
+            if spoken != set(self.tiers) or len(verb.kills) + len(verb.keeps) != len(spoken):
+                problems.append(f"verbs.{name}: each tier stands in kills or in keeps, once")
+            for tier_name, tier in self.tiers.items():
+                survives = tier.survives.get(name)
+                # Unknown counts as killed: the safer reading.
+                if tier_name in spoken and (tier_name in verb.keeps) != (survives is True):
+                    problems.append(f"verbs.{name} and tiers.{tier_name}.survives.{name} contradict each other")
+        return problems
+
+    def _unknown_problems(self) -> list[str]:
+        strangers = [name for name in self.unknown if name not in KEYS]
+        known = [name for name in self.unknown if name in KEYS and getattr(self, name) is not None]
+        problems = [f"unknown lists {name}, which is no key of a profile" for name in strangers]
+        return problems + [f"{name} is listed as unknown and has a value" for name in known]
+
+    def durable_tier(self, verb: Verb) -> tuple[str, Tier] | None:
+        """The first tier that survives `verb` and can be mounted, with its name."""
+        for name, tier in self.tiers.items():
+            if tier.survives.get(verb) is True and tier.mount is not None:
+                return name, tier
+        return None

@@ -1,0 +1,208 @@
+"""From a stack config and the profiles to a plan: which platform, what its boxes are, what a teardown will kill.
+
+Pure: no engine, no network, no files. All that a later delete needs is decided here, once, and ends up as inputs in the
+state. Every choice and every refusal has its reason in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from components.config import StackConfig
+from components.config_model import Metrics
+from profiles.model import Profile, Verb
+from sweep.errors import ConfigError
+from sweep.model import Approval, ArtifactSpec, Cell
+from sweep.roster import Roster, assign
+from sweep.suggest import did_you_mean
+from sweep.units import parse_size
+
+VERB: Verb = "destroy"
+DURABLE_VOLUME = "durable"
+"""The volume that sealed cells and checkpoints go to; one a sweep."""
+
+
+@dataclass(frozen=True)
+class Durable:
+    """The tier that outlives the boxes: the volume's name, and where a box sees it."""
+
+    volume: str
+    mount: str
+    tier: str
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a box ends on this platform, and what that does to each tier."""
+
+    verb: str
+    native: str
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    irreversible: bool
+    bills_after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """What a cell runs. `workdir` as written; `slots`: cells at once on one box."""
+
+    workdir: str
+    run: str
+    env: Mapping[str, str]
+    include: tuple[str, ...]
+    slots: int
+
+
+@dataclass(frozen=True)
+class BoxPlan:
+    """One box that is wanted, and its share of the cells, in roster order."""
+
+    name: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that the components need. `reasons`: why this platform and not others; `notes`: what is not used here."""
+
+    platform: str
+    adapter: str
+    boxes: tuple[BoxPlan, ...]
+    gone: tuple[str, ...]
+    roster: Roster
+    job: JobPlan
+    artifacts: tuple[ArtifactSpec, ...]
+    metrics: Metrics | None
+    resources: Mapping[str, Any]
+    ending: Ending
+    durable: Durable
+    price_per_hour: float | None
+    max_price: float | None
+    pull_to: str
+    approval: Approval | None
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def resolve(config: StackConfig, profiles: Mapping[str, Profile]) -> Plan:
+    """The plan for the first candidate that fits. Raises ConfigError, with each refusal, when none does."""
+    reasons: list[str] = []
+    for name in config.candidates:
+        profile = profiles.get(name)
+        if profile is None:
+            reasons.append(f"{name}: there is no such profile{did_you_mean(name, profiles)}")
+            continue
+        refusals = unfit(config, profile)
+        if not refusals:
+            return _plan(config, profile, reasons)
+        reasons += [f"{name}: {refusal}" for refusal in refusals]
+    lines = "\n".join(f"  {reason}" for reason in reasons)
+    raise ConfigError(f"{config.file}: no candidate fits; nothing was rented\n\n{lines}", reasons)
+
+
+def unfit(config: StackConfig, profile: Profile) -> list[str]:
+    """Why this platform can't run the sweep; empty when it can."""
+    refusals = []
+    if VERB not in profile.verbs:
+        refusals.append(f"its profile describes no {VERB}, so a box could not be ended")
+        return refusals
+    verb = profile.verbs[VERB]
+    if verb.issued_by == "person":
+        refusals.append(
+            f"only a person can end a box there ({verb.native}); not available yet in this version (issue D)"
+        )
+    if profile.durable_tier(VERB) is None:
+        refusals.append(
+            f"no tier survives {verb.native} ({', '.join(profile.tiers)}): sealed cells would die with the box"
+        )
+    if profile.meter.rents:
+        refusals.append("it sends a bill, and a budget is not available yet in this version (issue C)")
+    gpu = config.job.resources.gpu
+    if gpu is not None and profile.gpus.offered is False:
+        refusals.append(f"has no GPUs, and job.resources.gpu asks for {gpu.count}")
+    price = _price(config, profile)
+    if price is not None and config.max_price is not None and price > config.max_price:
+        refusals.append(f"costs ${price:g}/h a box, above max_price ${config.max_price:g}/h")
+    disk_cap = max((tier.size_cap_bytes or 0 for tier in profile.tiers.values()), default=0)
+    refusals += _too_big(config, disk_cap)
+    return refusals
+
+
+def _too_big(config: StackConfig, cap: int) -> list[str]:
+    wanted = config.job.resources.disk
+    if not wanted or not cap or parse_size(wanted).bytes <= cap:
+        return []
+    return [f"its largest tier holds {cap / 1e9:g} GB, and job.resources.disk asks for {wanted}"]
+
+
+def _price(config: StackConfig, profile: Profile) -> float | None:
+    override = config.overrides.get(profile.platform)
+    if override is not None and override.price_per_hour is not None:
+        return override.price_per_hour
+    return profile.meter.price_per_hour
+
+
+def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
+    verb = profile.verbs[VERB]
+    durable = profile.durable_tier(VERB)
+    assert durable is not None
+    tier_name, tier = durable
+    assert tier.mount is not None
+    wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
+    position = "the first candidate" if not refused else "the next candidate"
+    chosen = f"{profile.platform}: chosen, {position} that fits; {tier_name} survives {VERB}, {_and(verb.kills)} don't"
+    gpu = config.job.resources.gpu
+    return Plan(
+        platform=profile.platform,
+        adapter=profile.adapter,
+        boxes=_boxes(config, wanted),
+        gone=tuple(name for name in config.boxes if name not in wanted),
+        roster=config.roster,
+        job=JobPlan(
+            workdir=config.job.workdir,
+            run=config.job.run,
+            env=config.job.env,
+            include=config.job.include,
+            slots=gpu.count if gpu is not None else 1,
+        ),
+        artifacts=config.artifact_specs(),
+        metrics=config.metrics,
+        resources=config.job.resources.as_inputs(),
+        ending=Ending(VERB, verb.native, verb.kills, verb.keeps, verb.irreversible, verb.bills_after),
+        durable=Durable(DURABLE_VOLUME, tier.mount, tier_name),
+        price_per_hour=_price(config, profile),
+        max_price=config.max_price,
+        pull_to=config.pull_to,
+        approval=config.approval,
+        reasons=(*refused, chosen),
+        notes=_notes(config, profile),
+    )
+
+
+def _boxes(config: StackConfig, wanted: list[str]) -> tuple[BoxPlan, ...]:
+    shares: dict[str, list[Cell]] = {name: [] for name in wanted}
+    owner = assign(config.roster.names, wanted) if wanted else {}
+    for cell in config.roster.cells:
+        if cell.name in owner:
+            shares[owner[cell.name]].append(cell)
+    return tuple(BoxPlan(name, tuple(cells)) for name, cells in shares.items())
+
+
+def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
+    """What the config says and this platform does not do, so that nothing is dropped in silence."""
+    notes = []
+    if config.job.image and not profile.uses_image:
+        notes.append(f"{profile.platform} uses no container image: job.image ({config.job.image}) has no effect there")
+    resources = config.job.resources
+    if resources.gpu is not None and not profile.gpus.checked:
+        notes.append(
+            f"{profile.platform} does not check GPUs before a box is made; each cell gets one of {resources.gpu.count}"
+        )
+    return tuple(notes)
+
+
+def _and(names: tuple[str, ...]) -> str:
+    return " and ".join(names) or "no tiers"

@@ -1,0 +1,62 @@
+"""Boxes that leave the program in the same change that approves their end (`want: gone`).
+
+Such a box has no inputs any more that could carry its approval. The engine updates before it deletes, so the identity
+takes the approval, checks it in full, and writes it down as the box's clearance; the deletes find it there and check
+again.
+"""
+
+from __future__ import annotations
+
+from provider.platforms.observe import observe
+from provider.resources.ending import Judgement
+from provider.session import Operation
+from sweep.errors import EvidenceError, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.model import Action, Approval, Birth
+from sweep.teardown import BoxFacts, may_end
+
+
+def judge_leaving(evidence: str, approval: Approval, roster_digest: str | None, *, full: bool) -> list[Judgement]:
+    """One judgement for each box that the approval names and that has not ended."""
+    try:
+        births = EvidenceStore.open(evidence).births()
+    except EvidenceError:
+        return []
+    living = {birth.native_id: birth for birth in births if birth.ended_at is None}
+    return [
+        _judge(evidence, living[action.native_id], action, approval, roster_digest, full=full)
+        for action in approval.actions
+        if action.native_id in living
+    ]
+
+
+def _judge(
+    evidence: str, birth: Birth, action: Action, approval: Approval, roster_digest: str | None, *, full: bool
+) -> Judgement:
+    facts = BoxFacts(
+        identity=EvidenceStore.open(evidence).marker.identity,
+        evidence=evidence,
+        name=birth.box,
+        native_id=action.native_id,
+        account=birth.account,
+        generation=birth.generation,
+        verb=action.verb,
+        kills=(),
+        keeps=(),
+        roster_digest=roster_digest or "",
+        price_per_hour=birth.price_per_hour,
+        created_at=birth.created_at,
+    )
+    seen, record = observe(birth.platform, action.native_id, birth.account)
+    return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
+
+
+def clear(op: Operation, evidence: str, approval: Approval, roster_digest: str | None) -> None:
+    """Writes the clearances. Raises before anything is deleted when one of the boxes may not end."""
+    for judgement in judge_leaving(evidence, approval, roster_digest, full=True):
+        if not judgement.verdict.allowed:
+            raise SweepstackError(
+                f"box {judgement.facts.name} stays locked: {'; '.join(judgement.verdict.reasons)}. "
+                f"Next: sweepctl verify --stack {op.stack}"
+            )
+        EvidenceStore.open(evidence).write_clearance(judgement.facts.native_id, approval)

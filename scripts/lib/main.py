@@ -1,0 +1,219 @@
+"""Sets a checkout up: venv, engine, launcher. What it does is said as it does it; a second run does nothing."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from scripts.lib import engine_build, engine_download, launchers, python_env, stamp, wheels
+from scripts.lib.console import Console
+from scripts.lib.engine import Engine, Recipe, cached, on_path, sweep_leftovers
+from scripts.lib.errors import Cancelled, SetupError
+from scripts.lib.places import Places
+from scripts.lib.processes import Together
+
+LOCK_DEADLINE = 2400.0
+UV_DEADLINE = 600.0
+ENGINE_DISK_GB = 5
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/setup", description=__doc__)
+    parser.add_argument("--dev", action="store_true", help="also what the tests and the checks need")
+    parser.add_argument("--torch", action="store_true", help="also torch, for the tests and the torch example")
+    parser.add_argument("--force", action="store_true", help="run every step, whatever the last run left")
+    parser.add_argument("--quiet", action="store_true", help="say nothing when there is nothing to do")
+    parser.add_argument(
+        "--engine",
+        choices=["auto", "path", "download", "modules"],
+        default="auto",
+        help="where the Pulumi engine comes from (default: the first of these that works)",
+    )
+    return parser.parse_args(argv)
+
+
+class Setup:
+    """One run of set-up. Several may run at once on one machine: they share a cache under a lock."""
+
+    def __init__(self, places: Places, options: argparse.Namespace, console: Console, env: dict[str, str]) -> None:
+        self.places = places
+        self.options = options
+        self.console = console
+        self.env = env
+        self.groups = ["examples", *(["dev"] if options.dev else [])]
+        self.engine: Engine | None = None
+        self.offline = False
+        self._uv: Path | None = None
+        self._uv_ready = threading.Event()
+
+    def run(self) -> None:
+        """Raises SetupError with the first cause when a step fails."""
+        began = time.monotonic()
+        wanted = [*self.groups, *(["torch"] if self.options.torch else [])]
+        last = stamp.Stamp.read(self.places.record)
+        reason = "--force" if self.options.force else stamp.why_stale(last, self.places, wanted)
+        if last is not None and self.options.engine not in ("auto", last.engine_source):
+            reason = reason or f"--engine {self.options.engine}"
+        if reason is None:
+            if not self.options.quiet:
+                self.console.say(f"set-up is current ({time.monotonic() - began:.1f} s)")
+            self._notes()
+            return
+        self.console.say(f"setting up {self.places.root} ({reason})")
+        # What the user has stays when the next run wants less: torch is not taken away by `make up`.
+        if last is not None:
+            self.groups = sorted({*self.groups, *last.groups} - {"torch"})
+        Together()([self._python_side, self._engine_side])
+        assert self.engine is not None
+        launchers.install_launcher(self.places, str(self.engine.cli), offline=self.offline)
+        torch = python_env.installed_version(self.places, "torch") is not None
+        stamp.Stamp(
+            key=stamp.key_of(self.places.root),
+            groups=tuple(sorted({*self.groups, *(["torch"] if torch else [])})),
+            engine=str(self.engine.cli),
+            engine_version=self.engine.version,
+            engine_source=self.engine.source,
+            offline=self.offline,
+        ).write(self.places.record)
+        self._notes()
+        longest = sorted(self.console.took, key=lambda item: -item[1])[:4]
+        self.console.say(
+            f"set up in {time.monotonic() - began:.0f} s"
+            + (
+                ", side by side: " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in longest)
+                if longest
+                else ""
+            )
+        )
+
+    def _notes(self) -> None:
+        for note in launchers.install_shims(self.places, self.env):
+            self.console.say(f"  note: {note}")
+
+    def _python_side(self, cancel: threading.Event) -> None:
+        try:
+            self._uv = wheels.find_uv(self.env) or wheels.install_uv(
+                self.places.cache, self.places.root / "scripts" / "requirements-uv.txt", self.env, self.console, cancel
+            )
+        finally:
+            self._uv_ready.set()
+        with self.console.step("Python packages", f"into .venv, from uv.lock: {', '.join(self.groups)}") as step:
+            python_env.sync(self.places, self._uv, self.groups, self.env, cancel, step)
+        if self.options.torch:
+            python_env.install_torch(self.places, self._uv, self.env, self.console, cancel, self.groups)
+
+    def _wait_for_uv(self) -> Path:
+        if not self._uv_ready.wait(UV_DEADLINE) or self._uv is None:
+            raise Cancelled("uv could not be had")
+        return self._uv
+
+    def _engine_side(self, cancel: threading.Event) -> None:
+        recipe = Recipe.read(self.places.root)
+        source = self.options.engine
+        base = engine_download.reachable(recipe.version)
+        self.offline = base is None
+        refused: list[str] = []
+        if source in ("auto", "path"):
+            self.engine, refused = on_path(recipe, self.env)
+            for line in refused:
+                self.console.say(f"  note: {line}")
+            if self.engine is not None or source == "path":
+                if self.engine is None:
+                    raise SetupError(f"no fitting pulumi on PATH: {'; '.join(refused) or 'there is none'}")
+                self.console.say(f"  engine: {self.engine.cli}, version {self.engine.version}, from PATH")
+                return
+        engines = self.places.engines
+        with cache_lock(engines / ".lock", self.console, cancel):
+            sweep_leftovers(engines)
+            self.engine = self._cached(recipe, source)
+            if self.engine is None:
+                self._make_engine(recipe, source, base, cancel)
+                self.engine = self._cached(recipe, source)
+        if self.engine is None:
+            raise SetupError(f"the engine was made and is not in {engines}")
+        self.console.say(f"  engine: {self.engine.cli} ({self.engine.source})")
+
+    def _cached(self, recipe: Recipe, source: str) -> Engine | None:
+        return cached(recipe, self.places.engines, ("download", "modules") if source == "auto" else (source,))
+
+    def _make_engine(self, recipe: Recipe, source: str, base: str | None, cancel: threading.Event) -> None:
+        tried: list[str] = []
+        if source in ("auto", "download"):
+            if base is not None:
+                try:
+                    return engine_download.install(recipe, base, self.places.engines, self.env, self.console, cancel)
+                except Cancelled:
+                    raise
+                except SetupError as error:
+                    tried.append(f"official download: {error}")
+                    self.console.say(f"  note: {tried[-1]}")
+            else:
+                tried.append("official download: its hosts do not answer from here")
+        if source in ("auto", "modules"):
+            free = shutil.disk_usage(self.places.engines).free >> 30
+            if free < ENGINE_DISK_GB:
+                tried.append(f"build: needs {ENGINE_DISK_GB} GB in {self.places.cache}, which has {free} GB left")
+            else:
+                try:
+                    return engine_build.install(
+                        recipe, self.places.cache, self.env, self.console, cancel, self._wait_for_uv
+                    )
+                except Cancelled:
+                    raise
+                except SetupError as error:
+                    tried.append(f"build from Go modules: {error}")
+        raise SetupError(
+            f"no Pulumi engine {recipe.version} can be had:\n  - "
+            + "\n  - ".join(tried)
+            + "\n  Put a pulumi of that minor version or newer, with its Python language host, on PATH, and try again."
+        )
+
+
+@contextmanager
+def cache_lock(path: Path, console: Console, cancel: threading.Event) -> Iterator[None]:
+    """Holds the cache for one set-up. Waits for another with a deadline; a killed holder's lock ends with it.
+
+    Raises:
+        SetupError: the other one took longer than the deadline.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ends = time.monotonic() + LOCK_DEADLINE
+    waiting = False
+    with path.open("w", encoding="utf-8") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not waiting:
+                    console.say(f"  engine: another set-up is at work in {path.parent}; waiting for it")
+                waiting = True
+            if time.monotonic() > ends:
+                raise SetupError(f"{path.parent}: another set-up has held this for {LOCK_DEADLINE:.0f} s")
+            if cancel.wait(0.5):
+                raise Cancelled("ended while waiting for another set-up")
+        yield
+
+
+def main(argv: Sequence[str], root: Path) -> int:
+    """The exit code: 0, 1 with one message, or 130 after Ctrl-C."""
+    options = parse_arguments(argv)
+    env = dict(os.environ)
+    try:
+        Setup(Places.of(root, env), options, Console(), env).run()
+    except SetupError as error:
+        sys.stdout.flush()
+        print(f"error: set-up failed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("set-up interrupted: nothing half-made is used, the next run goes on", file=sys.stderr)
+        return 130
+    return 0

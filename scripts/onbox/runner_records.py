@@ -1,0 +1,184 @@
+"""What the runner reads and writes as records: its hash-chained journal, and the queue that it is given.
+
+Part of the runner (see runner.py): Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import collections
+import errno
+import hashlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+GENESIS = "0" * 64
+CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+OURS = re.compile(r".*\.(partial|superseded)-\d+")
+
+
+class Fatal(Exception):
+    """The runner can't go on. `args`: exit code, message."""
+
+
+def canonical(value: Any) -> bytes:
+    """The one way to write a value as JSON; digests are over these bytes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def digest(value: Any) -> str:
+    return "sha256:" + hashlib.sha256(canonical(value)).hexdigest()
+
+
+def now() -> str:
+    seconds, millis = divmod(time.time_ns() // 1_000_000, 1000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{millis:03d}Z"
+
+
+def say(text: str) -> None:
+    print(now(), text, file=sys.stderr, flush=True)
+
+
+class Progress:
+    """What the journal says of one cell. `state`: pending, started, retry, failed, sealed or dropped."""
+
+    def __init__(self) -> None:
+        self.state, self.attempt, self.config, self.version = "pending", 0, "", ""
+        self.failures: collections.Counter[str] = collections.Counter()
+        self.refused: set[str] = set()
+
+
+class Journal:
+    """The hash-chained record, and the progress of the cells that follows from it. Threads may append at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.cells: collections.defaultdict[str, Progress] = collections.defaultdict(Progress)
+        self._head, self._seq = GENESIS, 0
+        self._lock, self._sync_lock, self._round, self._synced = threading.Lock(), threading.Lock(), 1, 0
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        data = path.read_bytes()
+        *lines, torn = data.split(b"\n")
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = json.loads(line)
+                said = entry.pop("hash")
+                if (entry["seq"], entry["prev"], digest(entry)[7:]) != (number, self._head, said):
+                    raise ValueError("the chain is broken")
+                self._follow(entry, said)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise Fatal(4, f"{path}, line {number}: {error}; keep the file and look at it") from error
+        self._size = len(data) - len(torn)
+        if torn:  # a power cut in the middle of a line: the event was never reported to anybody
+            os.ftruncate(self._file, self._size)
+            self.append("torn-line-cut", bytes=len(torn))
+
+    def append(self, event: str, wait: bool = True, **details: Any) -> None:
+        """Writes one event. With `wait` it is on the disk on return; without, the next waiting call takes it along."""
+        with self._lock:
+            entry = dict(details, event=event, prev=self._head, seq=self._seq + 1, time=now())
+            said = digest(entry)[7:]
+            line = canonical(dict(entry, hash=said)) + b"\n"
+            if os.write(self._file, line) != len(line):
+                os.ftruncate(self._file, self._size)
+                raise OSError(errno.ENOSPC, "its disk is full")
+            self._size += len(line)
+            self._follow(entry, said)
+        if wait:
+            self.sync()
+
+    def sync(self) -> None:
+        """Blocks until all that was appended before is on the disk. Calls that overlap share one fsync."""
+        ticket = self._round
+        with self._sync_lock:
+            if self._synced < ticket:
+                mine, self._round = self._round, self._round + 1
+                os.fsync(self._file)
+                self._synced = mine
+
+    def _follow(self, entry: dict[str, Any], said: str) -> None:
+        self._head, self._seq = said, entry["seq"]
+        event, cell = entry["event"], self.cells[entry["cell"]] if "cell" in entry else Progress()
+        if event == "cell-started":
+            cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
+            cell.version = entry["version"]
+        elif event == "cell-failed":
+            cell.failures[cell.version] += 1
+            cell.state = "failed" if entry["final"] else "retry"
+        elif event in ("cell-sealed", "cell-found-sealed"):
+            cell.state, cell.config = "sealed", entry["config_digest"]
+        elif event == "cell-dropped":
+            cell.state = "dropped"
+        elif event == "cell-refused":
+            cell.refused.add(entry["reason"])
+
+
+class Entry(NamedTuple):
+    """One version of a cell, as the queue holds it."""
+
+    cell: str
+    params: dict[str, Any]
+    config: str
+    code: str
+    run: str
+    env: dict[str, str]
+    version: str
+
+
+class Queue:
+    """The append-only queue file, read on from where the last reading ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.unreadable, self._offset = path, 0, 0
+        self.cells: dict[str, list[Entry] | str] = {}  # versions, oldest first; or the reason why it was dropped
+        self.refused: list[tuple[str, str]] = []
+
+    def refresh(self) -> list[str]:
+        """Reads what was appended; the names that it concerns."""
+        try:
+            if os.stat(self.path).st_size <= self._offset:
+                return []
+        except FileNotFoundError:
+            return []
+        with open(self.path, "rb") as handle:
+            handle.seek(self._offset)
+            data = handle.read()
+        data = data[: data.rfind(b"\n") + 1]
+        self._offset += len(data)
+        return [name for name in map(self._take, data.split(b"\n")[:-1]) if name]
+
+    def _take(self, line: bytes) -> str:
+        name = ""
+        try:
+            raw = json.loads(line)
+            name = raw["cell"]
+            if not CELL.fullmatch(name) or raw["op"] not in ("add", "drop"):
+                name = ""
+                raise ValueError("no cell name, or no such op")
+            if raw["op"] == "drop":
+                self.cells[name] = str(raw["reason"])
+                return name
+            if OURS.fullmatch(name):
+                raise ValueError("names that end so are the runner's own; give the cell another name")
+            env = {str(key): str(value) for key, value in raw.get("env", {}).items()}
+            version = digest({"code": raw["code"], "run": raw["run"], "env": env})
+            entry = Entry(name, raw["params"], raw["config_digest"], raw["code"], raw["run"], env, version)
+            if entry.config != digest({"name": name, "params": entry.params}):
+                raise ValueError("its config digest is not that of its name and parameters")
+            if not re.fullmatch(r"sha256:[0-9a-f]{64}", entry.code) or not isinstance(entry.run, str):
+                raise ValueError("its code digest or run command is none")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            say(f"queue line refused: {error!r}: {line[:200]!r}")
+            self.unreadable += 1
+            if name:
+                self.refused.append((name, str(error)))
+            return ""
+        known = self.cells.setdefault(name, [])
+        if isinstance(known, str):
+            known = self.cells[name] = []
+        known.append(entry)
+        return name

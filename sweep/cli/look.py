@@ -1,0 +1,312 @@
+"""Gathers one scene: asks the engine for its state, the evidence for its records, the platforms for every box.
+
+Boxes are asked side by side, each with a deadline. Whoever does not answer is unknown, never gone.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from provider.platforms.base import BoxRecord
+from provider.platforms.observe import observe
+from provider.platforms.registry import load_platform
+from sweep import onbox
+from sweep.channel.base import Channel
+from sweep.cli.rosters import rosters
+from sweep.cli.strangers import Search, search
+from sweep.cli.target import Target
+from sweep.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.journal import Journal, parse_journal
+from sweep.model import Approval, Birth, Receipt
+from sweep.scene import Point, Scene, Sight
+from sweep.state import BoxEntry, QueueEntry, StackMissing, StackState, read_state
+from sweep.teardown import Existence, Observation, may_end
+
+LOOK_SECONDS = 20.0
+"""How long one box may take to answer all questions."""
+TAIL_BYTES = 8192
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+ValueT = TypeVar("ValueT")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What every command works from. `store` is None when the evidence can't be used, and `problem` says why."""
+
+    target: Target
+    state: StackState
+    known: bool
+    """Whether the backend has the stack at all."""
+    evidence: str | None
+    store: EvidenceStore | None
+    problem: str
+
+
+def open_sources(target: Target) -> Sources:
+    """The state and the evidence of a stack. Raises Unsure when neither has ever heard of it.
+
+    A stack that the backend forgot is looked for in the evidence folder that its stack file names.
+    """
+    try:
+        state, known = read_state(target.stack, target.root), True
+    except StackMissing:
+        state, known = StackState(stack=target.stack), False
+    evidence = state.identity.evidence if state.identity else next((box.evidence for box in state.boxes), None)
+    problem = ""
+    if evidence is None:
+        evidence, problem = _forgotten(target)
+    if evidence is None:
+        if not known:
+            raise target.no_stack()
+        return Sources(target, state, known, None, None, problem)
+    try:
+        store: EvidenceStore | None = EvidenceStore.open(evidence)
+        problem = ""
+    except EvidenceError as error:
+        store, problem = None, str(error)
+    identity = state.identity.identity if state.identity else None
+    if store is not None and identity is not None and store.marker.identity != identity:
+        problem = f"the evidence at {evidence} belongs to another sweep ({store.marker.identity})"
+        store = None
+    return Sources(target, state, known, evidence, store, problem)
+
+
+def _forgotten(target: Target) -> tuple[str | None, str]:
+    """The evidence that the stack file points to, where it is this stack's; and what was in the way of knowing."""
+    evidence = target.likely_evidence()
+    if evidence is None:
+        return None, f"{target.file.shown} does not say where the evidence is, so what was rented before is not known"
+    try:
+        marker = EvidenceStore.read_marker(evidence)
+    except EvidenceError as error:
+        return None, str(error)
+    return (evidence, "") if marker is not None and marker.stack == target.stack else (None, "")
+
+
+def look(sources: Sources) -> Scene:
+    """Everything for one picture. Blocks for `LOOK_SECONDS` at most for the boxes; reads only; costs nothing."""
+    state, store, target = sources.state, sources.store, sources.target
+    now = datetime.now(UTC)
+    notes: list[str] = []
+    births = _safely(lambda: tuple(store.births()) if store else (), (), notes)
+    proposed = _proposed(target, notes)
+    plan = rosters(target, state)
+    found = in_parallel(
+        {index: _looker(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)}, LOOK_SECONDS
+    )
+    sights = tuple(
+        found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
+    )
+    others = in_parallel({"search": lambda: search(sources.state, store, births, target)}, LOOK_SECONDS).get(
+        "search"
+    ) or Search(searched=False, notes=("the platforms did not say in time what they run for this sweep",))
+    digest, receipt, broken = _receipt(store, notes)
+    return Scene(
+        state=state,
+        now=now,
+        roster=plan.cells,
+        dropped=plan.dropped,
+        sights=sights,
+        births=births,
+        losses=_safely(lambda: tuple(store.losses()) if store else (), (), notes),
+        teardown=_safely(lambda: store.teardown() if store else None, None, notes),
+        receipt=receipt,
+        receipt_digest=digest,
+        broken=broken,
+        strangers=others.strangers,
+        notes=(*plan.notes, *others.notes, *notes),
+        evidence=sources.evidence,
+        evidence_problem=sources.problem,
+        searched=others.searched and sources.store is not None and not state.problems,
+    )
+
+
+def _looker(
+    box: BoxEntry, sources: Sources, births: tuple[Birth, ...], proposed: Approval | None, now: datetime
+) -> Callable[[], Sight]:
+    def seen() -> Sight:
+        try:
+            observation, record = observe(box.adapter, box.native_id, box.account)
+        except SweepstackError as error:
+            observation, record = Observation(Existence.UNKNOWN, note=str(error)), None
+        sight = _sight(box, sources, births, proposed, now, observation, record)
+        return _closer(sight) if sight.reachable else sight
+
+    return seen
+
+
+def _unanswered(
+    box: BoxEntry, sources: Sources, births: tuple[Birth, ...], proposed: Approval | None, now: datetime
+) -> Sight:
+    silent = Observation(Existence.UNKNOWN, note=f"it did not answer within {LOOK_SECONDS:.0f} s")
+    return _sight(box, sources, births, proposed, now, silent, None)
+
+
+def _sight(
+    box: BoxEntry,
+    sources: Sources,
+    births: tuple[Birth, ...],
+    proposed: Approval | None,
+    now: datetime,
+    seen: Observation,
+    record: BoxRecord | None,
+) -> Sight:
+    store, state = sources.store, sources.state
+    approval, unreadable = box.word()
+    facts = box.facts()
+    verdict = may_end(facts, approval, seen, now=now, full=False)
+    if unreadable and not verdict.allowed:
+        verdict.reasons.insert(0, unreadable)
+    birth = next((birth for birth in births if birth.native_id == box.native_id), None)
+    launch = _safely(lambda: store.launch(box.name, box.generation) if store else None, None, [])
+    gate = state.gate_of(box.native_id)
+    gone = seen.existence is Existence.GONE
+    journal = seen.journal or copied_journal(store, box.name, box.generation)
+    return Sight(
+        box=box,
+        queue=state.queue_of(box.native_id),
+        launch=launch,
+        seen=seen,
+        verdict=verdict,
+        phase="gone" if gone else record.phase.value if record else "unknown",
+        where=record.location if record else "",
+        price_per_hour=_first(record and record.price_per_hour, box.price_per_hour, birth and birth.price_per_hour),
+        since=(record and record.created_at) or box.created_at or (birth and birth.created_at),
+        journal=journal,
+        copied=journal is not None and seen.journal is None and not gone,
+        proposed=may_end(facts, proposed, seen, now=now, full=False) if proposed and proposed != approval else None,
+        claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
+    )
+
+
+def _closer(sight: Sight) -> Sight:
+    """The same with heartbeat and the last metrics of what runs. A cut connection takes nothing away."""
+    try:
+        channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
+        beat = _last_line(channel, onbox.PATROL).get("time")
+        points = _points(channel, sight.queue, sight.journal)
+        heartbeat = datetime.fromisoformat(str(beat)) if beat else None
+    except (SweepstackError, OSError, ValueError):
+        return sight
+    return Sight(**vars(sight) | {"heartbeat": heartbeat, "points": points})
+
+
+def _points(channel: Channel, queue: QueueEntry | None, journal: Journal | None) -> dict[str, Point]:
+    points: dict[str, Point] = {}
+    metrics = queue.metrics if queue else None
+    if metrics is None or journal is None:
+        return points
+    for name, progress in journal.cells.items():
+        if progress.state not in ("running", "failed"):
+            continue
+        row = _last_line(channel, f"{onbox.attempt_dir(name, progress.attempts)}/out/{metrics.file}")
+        curve = next((key for key in metrics.y if key in row), None)
+        if metrics.x in row or curve:
+            points[name] = Point(_number(row.get(metrics.x)), _number(row.get(curve)) if curve else "")
+    return points
+
+
+def _last_line(channel: Channel, path: str) -> dict[str, object]:
+    """The last whole JSON line of a file on the box; empty when there is none."""
+    size = channel.size(path)
+    if not size:
+        return {}
+    data = channel.read(path, offset=max(0, size - TAIL_BYTES))
+    for line in reversed(data[: data.rfind(b"\n") + 1].splitlines()):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            return row
+    return {}
+
+
+def _number(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)
+
+
+def copied_journal(store: EvidenceStore | None, box: str, generation: int) -> Journal | None:
+    """The last pulled copy of a box's journal; None where there is none that reads."""
+    if store is None:
+        return None
+    try:
+        return parse_journal(store.journal_path(box, generation).read_bytes())
+    except (OSError, JournalDamaged):
+        return None
+
+
+def _receipt(store: EvidenceStore | None, notes: list[str]) -> tuple[str | None, Receipt | None, dict[str, str]]:
+    """The latest receipt, and which of its verified cells are not there any more as they were."""
+    if store is None:
+        return None, None, {}
+    try:
+        digest = store.latest_receipt()
+        if digest is None:
+            return None, None, {}
+        receipt = store.receipt(digest)
+        verified = [cell.name for cell in receipt.cells if cell.state == "verified"]
+        if not store.check_files(receipt, verified, full=False):
+            return digest, receipt, {}
+        checked = {name: store.check_files(receipt, [name], full=False) for name in verified}
+        return digest, receipt, {name: "; ".join(reasons) for name, reasons in checked.items() if reasons}
+    except EvidenceError as error:
+        notes.append(f"the latest receipt can't be used: {error}")
+        return None, None, {}
+
+
+def _proposed(target: Target, notes: list[str]) -> Approval | None:
+    """The approval in the stack file: what the next `up` would take."""
+    if not target.file.path.exists():
+        return None
+    try:
+        return target.file.approval()
+    except ConfigError as error:
+        notes.append(str(error))
+        return None
+
+
+def _safely(ask: Callable[[], ValueT], otherwise: ValueT, notes: list[str]) -> ValueT:
+    try:
+        return ask()
+    except EvidenceError as error:
+        notes.append(str(error))
+        return otherwise
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
+
+
+def in_parallel(tasks: Mapping[KeyT, Callable[[], ValueT]], seconds: float) -> dict[KeyT, ValueT]:
+    """The results of what finished within `seconds`, by key. What did not is left behind and dies with the process.
+
+    An exception of a task is raised here.
+    """
+    results: dict[KeyT, ValueT] = {}
+    errors: list[BaseException] = []
+
+    def runner(key: KeyT, task: Callable[[], ValueT]) -> None:
+        try:
+            results[key] = task()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=runner, args=item, daemon=True) for item in tasks.items()]
+    deadline = datetime.now(UTC).timestamp() + seconds
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - datetime.now(UTC).timestamp()))
+    if errors:
+        raise errors[0]
+    return dict(results)

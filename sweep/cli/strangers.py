@@ -1,0 +1,145 @@
+"""What runs, or may run, for a sweep and is not in its state: by the records first, then by tag on every platform."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from provider.platforms.base import BoxRecord, Phase
+from provider.platforms.registry import load_platform
+from sweep import onbox
+from sweep.cli.target import Target
+from sweep.errors import ConfigError, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.model import Birth
+from sweep.scene import Stranger
+from sweep.state import StackState
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was found. `searched`: every platform that could bill was asked and answered."""
+
+    strangers: tuple[Stranger, ...] = ()
+    notes: tuple[str, ...] = ()
+    searched: bool = True
+
+
+def search(state: StackState, store: EvidenceStore | None, births: Sequence[Birth], target: Target) -> Search:
+    """Looks up each birth record that has not ended, then everything that carries the sweep's tag. Reads only."""
+    known = {box.native_id for box in state.boxes}
+    found: dict[str, Stranger] = {}
+    notes: list[str] = []
+    searched = True
+    for birth in births:
+        if birth.ended_at is not None or birth.native_id in known:
+            continue
+        stranger, note = _by_record(birth, known, target)
+        if stranger is not None:
+            found[stranger.native_id or birth.tag] = stranger
+            searched &= stranger.proved
+        if note:
+            notes.append(note)
+    identity = state.identity.identity if state.identity else store.marker.identity if store else None
+    adapters = {box.adapter for box in state.boxes} | {volume.adapter for volume in state.volumes}
+    for adapter in sorted(adapters | {birth.platform for birth in births}):
+        if identity is None:
+            continue
+        try:
+            listed = load_platform(adapter).list_tagged(onbox.tag_prefix(identity))
+        except SweepstackError as error:
+            notes.append(f"what {adapter} runs for this sweep is not known: {error}")
+            searched = False
+            continue
+        for record in listed:
+            if record.native_id in known or record.native_id in found or record.phase is Phase.GONE:
+                continue
+            if not record.tag:
+                notes.append(f"{record.native_id} on {adapter} has no readable tag: whose it is, is not known")
+                searched = False
+                continue
+            found[record.native_id] = _by_tag(record, adapter, identity, target)
+    entries = [_entry(problem, target) for problem in state.problems]
+    return Search((*found.values(), *entries), tuple(notes), searched)
+
+
+def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Stranger | None, str]:
+    """The box behind a birth record that has not ended and that the state does not have."""
+    try:
+        platform = load_platform(birth.platform)
+        if birth.native_id is None:
+            record = platform.find_by_tag(birth.tag)
+            if record is None and platform.account() != birth.account:
+                return _stranger(birth, target, f"it was asked for with another account ({birth.account})", None), ""
+            if record is None or record.native_id in known:
+                return None, ""
+            return _stranger(birth, target, "it was rented and the answer was lost", record), ""
+        record = platform.get(birth.native_id, birth.account)
+    except SweepstackError as error:
+        return _stranger(birth, target, f"on record as rented, not in the state, and not known: {error}", None), ""
+    if record.phase is Phase.GONE:
+        return None, f"box {birth.box} ({birth.native_id}) is gone from {birth.platform}; its record is still open"
+    if record.phase is Phase.UNKNOWN:
+        return _stranger(
+            birth, target, f"on record as rented, not in the state, and not known: {record.note}", None
+        ), ""
+    return _stranger(birth, target, "on record as rented, and not in the state", record), ""
+
+
+def _stranger(birth: Birth, target: Target, why: str, record: BoxRecord | None) -> Stranger:
+    return Stranger(
+        kind="box",
+        box=birth.box,
+        native_id=record.native_id if record else birth.native_id,
+        platform=birth.platform,
+        tag=birth.tag,
+        price_per_hour=(record.price_per_hour if record else None) or birth.price_per_hour,
+        why=why,
+        next=_adopt(birth.box, target),
+        since=(record.created_at if record else None) or birth.created_at or birth.begun_at,
+        proved=record is not None,
+    )
+
+
+def _by_tag(record: BoxRecord, adapter: str, identity: str, target: Target) -> Stranger:
+    box = record.tag.removeprefix(onbox.tag_prefix(identity)).rpartition("-g")[0]
+    return Stranger(
+        kind="box",
+        box=box or None,
+        native_id=record.native_id,
+        platform=adapter,
+        tag=record.tag,
+        price_per_hour=record.price_per_hour,
+        why="it carries this sweep's tag; neither the state nor an open record has it",
+        next=_adopt(box, target),
+        since=record.created_at,
+    )
+
+
+def _entry(problem: str, target: Target) -> Stranger:
+    return Stranger(
+        kind="entry",
+        box=None,
+        native_id=None,
+        platform=None,
+        tag=None,
+        price_per_hour=None,
+        why=f"an entry of the state can't be read: {problem}",
+        next=f"pulumi stack export --stack {target.stack}    (look at it)",
+        proved=False,
+    )
+
+
+def _adopt(box: str, target: Target) -> str:
+    """The command that takes a box back into the state: `up` finds it by its tag, if the stack file still names it."""
+    up = f"pulumi up --stack {target.stack}"
+    try:
+        boxes = target.file.sweep().get("boxes")
+    except ConfigError:
+        return up
+    if not isinstance(boxes, dict):
+        return up
+    wanted = boxes.get(box, {"want": "gone"})
+    if isinstance(wanted, dict) and wanted.get("want") == "gone":
+        return f"{up}    (after boxes.{box}.want is set to running in {target.file.shown}: adopts it)"
+    return f"{up}    (adopts it; then approve and destroy)"

@@ -1,0 +1,66 @@
+"""Which sweep a command is about: the project, the stack, its file, and where its evidence should be."""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from sweep.cli.output import Unsure
+from sweep.stackfile import StackFile, find_project_root
+from sweep.suggest import did_you_mean
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)")
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One stack of one project."""
+
+    root: Path
+    stack: str
+    file: StackFile
+
+    @classmethod
+    def find(cls, stack: str | None, *, start: Path | None = None) -> Target:
+        """The project at or above the working folder. Raises Unsure without a stack's name, ConfigError outside one."""
+        root = find_project_root((start or Path.cwd()).resolve())
+        if not stack:
+            here = StackFile.stacks(root)
+            named = f" Here are: {', '.join(here)}." if here else ""
+            raise Unsure(f"which stack? Name it with --stack, or in PULUMI_STACK.{named}")
+        return cls(root, stack, StackFile.locate(root, stack))
+
+    def likely_evidence(self) -> str | None:
+        """Where this host would keep the evidence, by the stack file alone: for a sweep that the state forgot."""
+        pull_to = self.file.pull_to()
+        if not pull_to or "://" in pull_to:
+            return None
+        return f"file://{socket.gethostname()}{(self.root / Path(pull_to).expanduser()).resolve()}"
+
+    def no_stack(self) -> Unsure:
+        """The error for a stack that the backend does not have, with the likely reason."""
+        known = StackFile.stacks(self.root)
+        if self.file.path.exists():
+            return Unsure(
+                f"the backend has no stack {self.stack}: nothing was ever brought up, or it was removed, or it is in "
+                "another backend (PULUMI_BACKEND_URL)",
+                [f"pulumi up --stack {self.stack}"],
+            )
+        return Unsure(
+            f"there is no stack {self.stack}: the backend has none, and {self.file.shown} "
+            f"is not there{did_you_mean(self.stack, known)}",
+            [f"sweepctl new {self.stack}"],
+        )
+
+
+def parse_duration(text: str) -> timedelta:
+    """`90s`, `15m`, `12h`, `3d`. Raises Unsure for anything else, and for zero."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if seconds <= 0:
+        raise Unsure(f'"{text}" is not a duration; write 90s, 15m, 12h or 3d')
+    return timedelta(seconds=seconds)

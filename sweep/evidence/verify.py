@@ -1,0 +1,313 @@
+"""Verifying: every cell of the roster is compared with what was sealed, read, loaded, and named good or not.
+
+A cell is `verified` when its pulled manifest is this cell's and this config's, was sealed by a box of this sweep, is
+the seal that a journal records last, and its folder holds exactly the manifest's files, each with its size and digest,
+each artifact loading with its keys and with finite numbers. Nothing else verifies a cell: no log line, exit code or
+file name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from sweep.canonical import digest_of
+from sweep.errors import ConfigError, EvidenceError
+from sweep.evidence import place
+from sweep.evidence.files import Folder, read_folder, read_manifest_bytes, write_index
+from sweep.evidence.manifest import LOG, MANIFEST, ManifestRefused, binding_problem, manifest_digest, parse_manifest
+from sweep.evidence.store import EvidenceStore
+from sweep.evidence.witness import BoxView, Standing, Testimony, gather
+from sweep.loaders.base import LoadResult, Reader, printable
+from sweep.loaders.pool import Job, deadline_for, read_all
+from sweep.model import (
+    SETTLED,
+    ArtifactSpec,
+    Cell,
+    CellState,
+    FileEntry,
+    Manifest,
+    Receipt,
+    ReceiptBox,
+    ReceiptCell,
+    ReceiptFile,
+)
+
+if TYPE_CHECKING:
+    from sweep.roster import Roster
+
+__all__ = ["BoxView", "VerifyOutcome", "VerifyRequest", "verify"]
+
+READER_VARIABLE = "SWEEPSTACK_TORCH_READER"
+"""`restricted` (the default: no torch needed) or `torch` (torch.load with weights_only=True, after the same pass)."""
+
+Progress = Callable[[str, int, int], None]
+"""Gets the cell that is being read, bytes read so far, and bytes in all; from any thread."""
+
+
+@dataclass(frozen=True)
+class VerifyRequest:
+    """What to verify, against what. `boxes`: those of the sweep now; earlier ones speak by their pulled journals.
+
+    `reader`: None asks the environment (`READER_VARIABLE`). `workers`: None is one per core. `seconds`: how long a file
+    of a size may take.
+    """
+
+    identity: str
+    stack: str
+    roster: Roster
+    artifacts: tuple[ArtifactSpec, ...]
+    store: EvidenceStore
+    boxes: Sequence[BoxView]
+    reader: Reader | None = None
+    workers: int | None = None
+    seconds: Callable[[int], float] = deadline_for
+
+
+@dataclass(frozen=True)
+class VerifyOutcome:
+    """The receipt, which is in the store already, and what it does not say.
+
+    `unexpected`: names in the evidence's `cells/` that are on no roster. `stages`: seconds; those that begin with
+    `worker.` are summed over the workers.
+    """
+
+    receipt: Receipt
+    digest: str
+    unexpected: list[str] = field(default_factory=list)
+    stages: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Is every cell settled, is there one at all, and nothing else?"""
+        cells = self.receipt.cells
+        return bool(cells) and not self.unexpected and all(cell.state in SETTLED for cell in cells)
+
+
+@dataclass
+class _Copy:
+    """A pulled copy on its way to a verdict. `standing` is set when the copy does not count, whatever it holds."""
+
+    cell: Cell
+    folder: Folder
+    manifest: Manifest | None = None
+    digest: str | None = None
+    standing: Standing | None = None
+    reasons: list[str] = field(default_factory=list)
+    read: dict[str, LoadResult] = field(default_factory=dict)
+
+
+def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOutcome:
+    """Verifies every cell and writes the receipt and the index of its files. Same facts, same digest, on any machine.
+
+    Blocks: reads every byte once. Idempotent. Raises EvidenceError when the records can't be read (then nothing is
+    known), ConfigError when torch is asked for and is not there.
+    """
+    reader = _reader(request)
+    specs = {spec.path: spec for spec in request.artifacts}
+    clock = _Clock()
+    testimony = gather(request.store, request.boxes)
+    clock.lap("records")
+    copies = [_look(request, cell, testimony, specs) for cell in request.roster.cells]
+    clock.lap("folders")
+    _read(request, copies, specs, reader, clock, progress)
+    clock.lap("read")
+    cells = sorted((_verdict(copy, specs, testimony) for copy in copies), key=lambda cell: cell.name)
+    receipt = Receipt(
+        identity=request.identity,
+        stack=request.stack,
+        roster_digest=request.roster.digest,
+        artifacts_digest=digest_of(
+            [spec.model_dump(mode="json") for spec in sorted(request.artifacts, key=lambda spec: spec.path)]
+        ),
+        boxes=tuple(
+            ReceiptBox(
+                box=view.box,
+                native_id=view.native_id,
+                generation=view.generation,
+                journal_head=journal.head,
+                cells=tuple(sorted(launch.cells)) if launch else (),
+            )
+            for view, journal, launch in testimony.heads
+        ),
+        cells=tuple(cells),
+        verified=sum(cell.state == "verified" for cell in cells),
+        total=len(cells),
+    )
+    unexpected = _unexpected(request)
+    digest = request.store.write_receipt(receipt)
+    write_index(request.store, digest, _index(copies, {cell.name for cell in cells if cell.state == "verified"}))
+    clock.lap("receipt")
+    return VerifyOutcome(receipt, digest, unexpected, clock.stages)
+
+
+def _look(request: VerifyRequest, cell: Cell, testimony: Testimony, specs: dict[str, ArtifactSpec]) -> _Copy:
+    """All that can be said of a copy without reading its files."""
+    root = request.store.cell_dir(cell.name)
+    copy = _Copy(cell, read_folder(root))
+    if not copy.folder.exists:
+        copy.standing = testimony.without_copy(cell.name)
+        return copy
+    copy.reasons += copy.folder.problems
+    try:
+        data = read_manifest_bytes(root) if MANIFEST in copy.folder.files else None
+        if data is None:
+            raise ManifestRefused(f"has no {MANIFEST}")
+        manifest = parse_manifest(data, request.identity, cell.name)
+        copy.manifest, copy.digest = manifest, manifest_digest(data)
+    except ManifestRefused as refusal:
+        copy.standing = Standing("damaged", str(refusal))
+        return copy
+    except OSError as error:
+        copy.standing = Standing("damaged", f"its manifest can't be read: {error.strerror}")
+        return copy
+    problem = binding_problem(manifest, cell)
+    copy.standing = (
+        Standing("damaged", problem) if problem else testimony.copy_problem(cell.name, manifest, copy.digest)
+    )
+    if copy.standing is None:
+        copy.reasons += _folder_reasons(copy.folder, manifest, specs)
+    return copy
+
+
+def _folder_reasons(folder: Folder, manifest: Manifest, specs: dict[str, ArtifactSpec]) -> list[str]:
+    named = {file.path: file for file in manifest.files}
+    reasons = [f"{printable(path)} is not in its manifest" for path in sorted(folder.files.keys() - {MANIFEST, *named})]
+    reasons += [f"{path} is not there" for path in sorted(named.keys() - folder.files.keys())]
+    reasons += [f"{path} was not sealed with it" for path in sorted(specs.keys() - named.keys())]
+    if LOG not in named:
+        reasons.append(f"{LOG} was not sealed with it")
+    return reasons
+
+
+def _read(
+    request: VerifyRequest,
+    copies: Sequence[_Copy],
+    specs: dict[str, ArtifactSpec],
+    reader: Reader,
+    clock: _Clock,
+    progress: Progress | None,
+) -> None:
+    jobs: dict[str, tuple[_Copy, FileEntry]] = {}
+    work = []
+    for copy in copies:
+        if copy.standing is not None or copy.manifest is None:
+            continue
+        for file in copy.manifest.files:
+            if file.path in copy.folder.files:
+                path = str(request.store.cell_dir(copy.cell.name) / file.path)
+                jobs[path] = (copy, file)
+                work.append(Job(path, specs.get(file.path), file.sha256, file.size))
+    total = sum(job.size or 0 for job in work)
+    counter = _Counter(progress, jobs, total)
+    for job, result in read_all(
+        work, reader=reader, workers=request.workers, seconds=request.seconds, progress=counter.add
+    ):
+        copy, file = jobs[job.path]
+        copy.read[file.path] = result
+        for stage, seconds in result.stages.items():
+            clock.stages[f"worker.{stage}"] = clock.stages.get(f"worker.{stage}", 0.0) + seconds
+
+
+def _verdict(copy: _Copy, specs: dict[str, ArtifactSpec], testimony: Testimony) -> ReceiptCell:
+    manifest = copy.manifest
+    reasons = list(copy.reasons)
+    notes: list[str] = []
+    files: list[ReceiptFile] = []
+    if copy.standing is None and manifest is not None:
+        for file in sorted(manifest.files, key=lambda file: file.path):
+            result = copy.read.get(file.path)
+            files.append(_file(file, result, specs.get(file.path)))
+            if result is not None:
+                reasons += [f"{file.path} {reason}" for reason in result.reasons]
+                notes += [f"{file.path}: {note}, reported only" for note in result.notes]
+    state: CellState = "damaged" if reasons else "verified"
+    if copy.standing is not None:
+        state = copy.standing.state
+        reasons = [reason for reason in (copy.standing.reason, *reasons) if reason]
+    return ReceiptCell(
+        name=copy.cell.name,
+        config_digest=copy.cell.config_digest,
+        state=state,
+        box=manifest.box if manifest else None,
+        generation=manifest.generation if manifest else None,
+        attempt=manifest.attempt if manifest else None,
+        manifest=copy.digest,
+        files=tuple(files),
+        reasons=tuple(reasons + notes),
+    )
+
+
+def _file(file: FileEntry, result: LoadResult | None, spec: ArtifactSpec | None) -> ReceiptFile:
+    verdict = "is not there" if result is None else "; ".join(result.reasons) or "ok"
+    return ReceiptFile(
+        path=file.path,
+        size=result.bytes if result else 0,
+        sha256=result.sha256 if result else "",
+        role=file.role,
+        loader=spec.load if spec else None,
+        verdict=verdict,
+    )
+
+
+def _index(copies: Sequence[_Copy], verified: set[str]) -> dict[str, tuple[int, int, str]]:
+    return {
+        f"{copy.cell.name}/{path}": (result.bytes, result.mtime_ns, result.sha256)
+        for copy in copies
+        if copy.cell.name in verified
+        for path, result in copy.read.items()
+    }
+
+
+def _unexpected(request: VerifyRequest) -> list[str]:
+    known = {cell.name for cell in request.roster.cells} | set(request.roster.dropped)
+    folder = request.store.root / place.CELLS
+    try:
+        return sorted(printable(name) for name in os.listdir(folder) if name not in known)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise EvidenceError(f"{folder} can't be read: {error.strerror}") from error
+
+
+def _reader(request: VerifyRequest) -> Reader:
+    asked = request.reader or os.environ.get(READER_VARIABLE) or "restricted"
+    if asked == "restricted":
+        return "restricted"
+    if asked != "torch":
+        raise ConfigError(f"{READER_VARIABLE}={asked}: it is restricted or torch")
+    if importlib.util.find_spec("torch") is None:
+        raise ConfigError(
+            f"{READER_VARIABLE}=torch, and torch is not installed here: `uv sync --group torch`, or unset it"
+        )
+    return "torch"
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.stages: dict[str, float] = {}
+        self._begin = perf_counter()
+
+    def lap(self, stage: str) -> None:
+        now = perf_counter()
+        self.stages[stage] = now - self._begin
+        self._begin = now
+
+
+class _Counter:
+    """Adds up what workers report. A count that is slightly off harms nobody, so there is no lock."""
+
+    def __init__(self, progress: Progress | None, jobs: dict[str, tuple[_Copy, FileEntry]], total: int) -> None:
+        self.progress = progress
+        self.jobs = jobs
+        self.total = total
+        self.done = 0
+
+    def add(self, job: Job, count: int) -> None:
+        self.done += count
+        if self.progress:
+            self.progress(self.jobs[job.path][0].cell.name, min(self.done, self.total), self.total)

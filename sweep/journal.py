@@ -1,0 +1,192 @@
+"""The journal of a box: reading it, proving its chain, and what it says of each cell.
+
+One canonical JSON line per event; each names the hash of the line before it (`prev`) and its own (`hash`, over the
+entry without `hash`). The hash of the last line is the journal's head: two equal heads are two equal histories. A
+last line without a newline is what a power cut leaves behind; it is not part of the journal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from sweep.canonical import canonical_json, sha256_hex
+from sweep.errors import JournalDamaged
+from sweep.model import GENESIS
+
+ProgressState = Literal["pending", "running", "failed", "sealed", "dropped"]
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CellProgress:
+    """What the journal last said of a cell.
+
+    `running` means started and not ended: whether its runner is alive is not the journal's to say. `manifest` is the
+    digest that the last seal recorded, and None as soon as the cell is started again. `final`: it will not be retried.
+    """
+
+    name: str
+    state: ProgressState = "pending"
+    attempts: int = 0
+    config_digest: str | None = None
+    code: str | None = None
+    manifest: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    reason: str | None = None
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A journal whose chain was proved. `head` is GENESIS (64 zeros) while there is no entry."""
+
+    head: str = GENESIS
+    entries: tuple[Entry, ...] = ()
+    cells: Mapping[str, CellProgress] = field(default_factory=dict)
+
+    def continues(self, earlier: Journal) -> bool:
+        """Is `earlier` how this journal began? False when it was cut, rolled back or written anew."""
+        count = len(earlier.entries)
+        return count == 0 or (len(self.entries) >= count and self.entries[count - 1]["hash"] == earlier.head)
+
+
+def parse_journal(data: bytes) -> Journal:
+    """The journal in `data`. Raises JournalDamaged, with the line's number, for whatever breaks the chain."""
+    entries: list[Entry] = []
+    cells: dict[str, CellProgress] = {}
+    head = GENESIS
+    lines = data.split(b"\n")[:-1]  # what follows the last newline is empty or torn
+    for number, line in enumerate(lines, start=1):
+        entry = _parse_line(line, number, head)
+        try:
+            _apply(entry, cells)
+        except (KeyError, TypeError, ValueError) as error:
+            raise JournalDamaged(f"journal line {number} ({entry['event']}) lacks what it must say: {error}") from error
+        entries.append(entry)
+        head = entry["hash"]
+    return Journal(head, tuple(entries), cells)
+
+
+def whole_lines(data: bytes) -> bytes:
+    """`data` without a torn last line."""
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _parse_line(line: bytes, number: int, head: str) -> Entry:
+    try:
+        entry = json.loads(line)
+        canonical = canonical_json(entry)
+    except (ValueError, RecursionError) as error:
+        raise JournalDamaged(f"journal line {number} is not JSON: {line[:60]!r}") from error
+    if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
+        raise JournalDamaged(f"journal line {number} is not an event: {line[:60]!r}")
+    if canonical != line:
+        raise JournalDamaged(f"journal line {number} is not written in the canonical form: it was edited")
+    if entry.get("seq") != number:
+        raise JournalDamaged(f"journal line {number} says that it is entry {entry.get('seq')}: lines are missing")
+    if entry.get("prev") != head:
+        raise JournalDamaged(f"journal line {number} does not follow the line before it: the chain is broken")
+    rest = {key: value for key, value in entry.items() if key != "hash"}
+    if entry.get("hash") != sha256_hex(canonical_json(rest)):
+        raise JournalDamaged(f"journal line {number} does not match its own hash: it was edited")
+    return entry
+
+
+def _apply(entry: Entry, cells: dict[str, CellProgress]) -> None:
+    change = _CHANGES.get(entry["event"])
+    if change is None:
+        return
+    name = _text(entry, "cell")
+    cells[name] = change(entry, cells.get(name) or CellProgress(name))
+
+
+def _started(entry: Entry, before: CellProgress) -> CellProgress:
+    return CellProgress(
+        before.name,
+        state="running",
+        attempts=_count(entry, "attempt"),
+        config_digest=_text(entry, "config_digest"),
+        code=_text(entry, "code"),
+        started_at=_time(entry),
+    )
+
+
+def _failed(entry: Entry, before: CellProgress) -> CellProgress:
+    return replace(
+        before,
+        state="failed",
+        attempts=_count(entry, "attempt"),
+        ended_at=_time(entry),
+        reason=_text(entry, "reason"),
+        final=bool(entry["final"]),
+        manifest=None,
+    )
+
+
+def _sealed(entry: Entry, before: CellProgress) -> CellProgress:
+    return replace(
+        before,
+        state="sealed",
+        attempts=_count(entry, "attempt"),
+        config_digest=_text(entry, "config_digest"),
+        manifest=_text(entry, "manifest"),
+        ended_at=_time(entry),
+        reason=None,
+        final=True,
+    )
+
+
+def _found_sealed(entry: Entry, before: CellProgress) -> CellProgress:
+    return replace(
+        before,
+        state="sealed",
+        config_digest=_text(entry, "config_digest"),
+        manifest=_text(entry, "manifest"),
+        ended_at=_time(entry),
+        reason=None,
+        final=True,
+    )
+
+
+def _dropped(entry: Entry, before: CellProgress) -> CellProgress:
+    return replace(before, state="dropped", ended_at=_time(entry), reason=_text(entry, "reason"), final=True)
+
+
+def _refused(entry: Entry, before: CellProgress) -> CellProgress:
+    """A second entry under a name that is taken changes nothing; a name refused outright is a failure."""
+    if before.state != "pending":
+        return before
+    return replace(before, state="failed", ended_at=_time(entry), reason=_text(entry, "reason"), final=True)
+
+
+_CHANGES: dict[str, Callable[[Entry, CellProgress], CellProgress]] = {
+    "cell-started": _started,
+    "cell-failed": _failed,
+    "cell-sealed": _sealed,
+    "cell-found-sealed": _found_sealed,
+    "cell-dropped": _dropped,
+    "cell-refused": _refused,
+}
+
+
+def _text(entry: Entry, key: str) -> str:
+    value = entry[key]
+    if not isinstance(value, str):
+        raise TypeError(f"{key} is not text")
+    return value
+
+
+def _count(entry: Entry, key: str) -> int:
+    value = entry[key]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{key} is not a whole number")
+    return value
+
+
+def _time(entry: Entry) -> datetime:
+    return datetime.fromisoformat(_text(entry, "time"))

@@ -1,0 +1,143 @@
+"""Reads one file the way its spec asks for, and says whether it is good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Protocol
+
+from sweep.loaders.base import (
+    Content,
+    LoadResult,
+    OpenFile,
+    Progress,
+    Reader,
+    Spec,
+    Unreadable,
+    open_file,
+    some,
+    wrong_crc,
+)
+from sweep.loaders.scan import Region, Scan, scan
+
+
+class Structure(Protocol):
+    """A file whose structure was understood before its bulk is read."""
+
+    @property
+    def regions(self) -> Sequence[Region]: ...
+    def content(self, scanned: Scan) -> Content:
+        """Names and numbers, after the pass over all bytes. Raises Unreadable."""
+        ...
+
+
+def load(
+    path: str,
+    spec: Spec | None,
+    expected_sha256: str | None = None,
+    *,
+    expected_size: int | None = None,
+    reader: Reader = "restricted",
+    progress: Progress | None = None,
+) -> LoadResult:
+    """Digest, structure, names and numbers of the file at `path`. `spec` None: the digest alone.
+
+    A digest other than `expected_sha256` (bare hex) is the only reason then given: what such a file holds is no longer
+    of interest. Never raises for what the file holds. `reader` concerns `load: torch`.
+    """
+    try:
+        with open_file(path) as file:
+            return _load(file, spec, expected_sha256, expected_size, reader, progress)
+    except Unreadable as error:
+        return LoadResult(False, (str(error),))
+    except OSError as error:
+        return LoadResult(False, (f"can't be read: {error.strerror}",))
+
+
+def _load(
+    file: OpenFile,
+    spec: Spec | None,
+    expected_sha256: str | None,
+    expected_size: int | None,
+    reader: Reader,
+    progress: Progress | None,
+) -> LoadResult:
+    reason = _size_problem(file, spec, expected_size)
+    structure: Structure | None = None
+    stages: dict[str, float] = {}
+    begin = perf_counter()
+    if spec is not None and not reason:
+        try:
+            structure = _structure(file, spec, reader)
+        except Unreadable as error:
+            reason = str(error)
+        except MemoryError:
+            reason = "needs more memory than a reader is given"
+    stages["structure"] = perf_counter() - begin
+    scanned = scan(file, structure.regions if structure else (), progress)
+    stages |= scanned.stages
+    reasons: list[str] = [reason] if reason else []
+    notes: list[str] = []
+    if expected_sha256 is not None and scanned.sha256 != expected_sha256:
+        if expected_size is None or file.size == expected_size:
+            reasons = [f"differs from what was sealed: sha256 {scanned.sha256[:12]}…, not {expected_sha256[:12]}…"]
+    elif scanned.wrong_crc:
+        reasons = [wrong_crc(scanned.wrong_crc)]
+    elif structure is not None and spec is not None:
+        begin = perf_counter()
+        try:
+            content = structure.content(scanned)
+            file.check_unchanged()
+        except Unreadable as error:
+            reasons = [str(error)]
+        except MemoryError:
+            reasons = ["needs more memory than a reader is given"]
+        else:
+            reasons, notes = _judge(content, spec)
+        stages["content"] = perf_counter() - begin
+    return LoadResult(not reasons, tuple(reasons), tuple(notes), file.size, scanned.sha256, file.mtime_ns, stages)
+
+
+def _size_problem(file: OpenFile, spec: Spec | None, expected_size: int | None) -> str:
+    if expected_size is not None and file.size != expected_size:
+        word = "truncated" if file.size < expected_size else "too long"
+        return f"{word}: {file.size:,} of {expected_size:,} bytes"
+    if spec is None:
+        return ""
+    if file.size == 0:
+        return "is empty (zero bytes)"
+    if file.size < spec.min_bytes:
+        return f"is too small: {file.size:,} bytes, at least {spec.min_bytes:,} asked for"
+    return ""
+
+
+def _structure(file: OpenFile, spec: Spec, reader: Reader) -> Structure:
+    # Imported where needed: a worker for JSON files starts without the rest.
+    if spec.load == "json":
+        from sweep.loaders.json_file import JsonFile
+
+        return JsonFile(file)
+    if spec.load == "safetensors":
+        from sweep.loaders.safetensors_file import SafetensorsFile
+
+        return SafetensorsFile(file)
+    if reader == "torch":
+        from sweep.loaders.torch_reader import TorchLoaded
+
+        return TorchLoaded(file)
+    from sweep.loaders.torch_zip import TorchZip
+
+    return TorchZip(file)
+
+
+def _judge(content: Content, spec: Spec) -> tuple[list[str], list[str]]:
+    reasons: list[str] = []
+    notes: list[str] = []
+    missing = [key for key in spec.keys if key not in content.names]
+    if missing:
+        reasons.append(f"lacks {some(missing)}")
+    if content.nonfinite:
+        total = sum(count for _, count in content.nonfinite)
+        text = f"{total:,} non-finite ({some([name for name, _ in content.nonfinite])})"
+        (reasons if spec.finite == "require" else notes).append(text)
+    return reasons, notes

@@ -1,0 +1,232 @@
+"""Worker processes that read files: as many as there are cores, one file each at a time, each file with a deadline.
+
+A worker that overstays, or dies, is killed and replaced; what it was reading is not good. Workers get no credentials:
+their environment is made here, not inherited.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from time import monotonic
+from typing import IO, Any
+
+from sweep.loaders.base import LoadResult, Reader, Spec
+
+BYTES_PER_SECOND = 20e6
+"""A reader that is slower than this, over the whole of a file, is taken for hung."""
+LEAST_SECONDS = 60.0
+THREAD_CAPS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A file to read. `spec` None: its digest alone. `size` and `sha256` are what it must have."""
+
+    path: str
+    spec: Spec | None
+    sha256: str | None
+    size: int | None
+
+
+Progress = Callable[[Job, int], None]
+"""Gets the bytes of a job read since the last call, from any thread."""
+
+
+def deadline_for(size: int) -> float:
+    """Seconds that reading `size` bytes may take."""
+    return LEAST_SECONDS + size / BYTES_PER_SECOND
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def read_all(
+    jobs: Iterable[Job],
+    *,
+    reader: Reader = "restricted",
+    workers: int | None = None,
+    progress: Progress | None = None,
+    seconds: Callable[[int], float] = deadline_for,
+) -> Iterator[tuple[Job, LoadResult]]:
+    """Reads all files and yields each with its result, as they are done; the largest are begun first.
+
+    Blocks until all are read, each file for `seconds(size)` at most. Closing the iterator kills the workers.
+    """
+    ordered = sorted(jobs, key=lambda job: job.size or 0, reverse=True)
+    waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+    for job in ordered:
+        waiting.put(job)
+    done: queue.SimpleQueue[tuple[Job, LoadResult] | BaseException] = queue.SimpleQueue()
+    slots = [_Slot(reader, seconds, progress) for _ in range(min(workers or cores(), len(ordered)))]
+    threads = [threading.Thread(target=slot.serve, args=(waiting, done), daemon=True) for slot in slots]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in ordered:
+            item = done.get()
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        for slot in slots:
+            slot.stop()
+        for thread in threads:
+            thread.join()
+
+
+class _Died(Exception):
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class _Slot:
+    """One worker process at a time, and the thread that feeds it."""
+
+    def __init__(self, reader: Reader, seconds: Callable[[int], float], progress: Progress | None) -> None:
+        self.reader = reader
+        self.seconds = seconds
+        self.progress = progress
+        self.process: subprocess.Popen[bytes] | None = None
+        self.buffer = b""
+        self.stopped = False
+        self.lock = threading.Lock()
+
+    def serve(
+        self, waiting: queue.SimpleQueue[Job], done: queue.SimpleQueue[tuple[Job, LoadResult] | BaseException]
+    ) -> None:
+        try:
+            while not self.stopped:
+                try:
+                    job = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                done.put((job, self._read(job)))
+        except BaseException as error:
+            done.put(error)
+        finally:
+            self._end()
+
+    def stop(self) -> None:
+        with self.lock:
+            self.stopped = True
+            if self.process is not None:
+                self.process.kill()
+
+    def _read(self, job: Job) -> LoadResult:
+        seconds = self.seconds(job.size or 0)
+        for attempt in (1, 2):
+            try:
+                return self._ask(job, seconds)
+            except TimeoutError:
+                self._end()
+                return LoadResult(False, (f"could not be read within {seconds:,.0f} s",))
+            except _Died as death:
+                self._end()
+                if self.stopped or attempt == 2 or death.code == -signal.SIGXCPU:
+                    return LoadResult(False, (f"its reader died ({_how(death.code)})",))
+        raise AssertionError("unreachable")
+
+    def _ask(self, job: Job, seconds: float) -> LoadResult:
+        deadline = monotonic() + seconds
+        process = self._worker()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        request = {
+            "path": job.path,
+            "spec": _plain(job.spec),
+            "sha256": job.sha256,
+            "size": job.size,
+            "reader": self.reader,
+            "seconds": seconds,
+        }
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            raise _Died(process.wait()) from None
+        while True:
+            answer = json.loads(self._line(process, process.stdout, deadline))
+            if "result" in answer:
+                return _result(answer["result"])
+            if self.progress:
+                self.progress(job, answer["progress"])
+
+    def _line(self, process: subprocess.Popen[bytes], stdout: IO[bytes], deadline: float) -> bytes:
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            while b"\n" not in self.buffer:
+                left = deadline - monotonic()
+                if left <= 0 or not selector.select(left):
+                    raise TimeoutError
+                data = os.read(stdout.fileno(), 1 << 16)
+                if not data:
+                    raise _Died(process.wait())
+                self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return line
+
+    def _worker(self) -> subprocess.Popen[bytes]:
+        with self.lock:
+            if self.stopped:
+                raise _Died(-signal.SIGKILL)
+            if self.process is None:
+                self.buffer = b""
+                self.process = subprocess.Popen(
+                    [sys.executable, "-I", "-B", "-m", "sweep.loaders.worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env=worker_environment(),
+                    cwd="/",
+                    start_new_session=True,  # a Ctrl-C is for us; we end it
+                )
+            return self.process
+
+    def _end(self) -> None:
+        with self.lock:
+            process, self.process = self.process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def worker_environment() -> dict[str, str]:
+    """All that a worker knows of ours: where programs lie, and that it has one core."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return {**kept, **dict.fromkeys(THREAD_CAPS, "1")}
+
+
+def _plain(spec: Spec | None) -> dict[str, Any] | None:
+    if spec is None:
+        return None
+    return {"load": spec.load, "keys": list(spec.keys), "finite": spec.finite, "min_bytes": spec.min_bytes}
+
+
+def _result(given: dict[str, Any]) -> LoadResult:
+    return LoadResult(**{**given, "reasons": tuple(given["reasons"]), "notes": tuple(given["notes"])})
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"

@@ -1,0 +1,131 @@
+"""One pass over a file's bytes: SHA-256 of all, and CRC-32 and finite numbers of its regions, block by block.
+
+A block is read into the same small buffer and stays in the processor's cache for all three, so that a file costs
+little more than its SHA-256. Memory: one block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import numpy as np
+
+from sweep.loaders.base import OpenFile, Progress, Unreadable
+from sweep.loaders.finite import FiniteCheck
+
+BLOCK = 1 << 19
+"""Bytes. A multiple of every number's size; fits the second-level cache together with the scratch memory."""
+REPORT_EVERY = 32 << 20
+
+
+@dataclass(frozen=True)
+class Region:
+    """Bytes `start` to `end` of a file: numbers of `format` (see `finite.FORMATS`), or opaque; `crc` to be met."""
+
+    start: int
+    end: int
+    name: str
+    crc: int | None = None
+    format: str | None = None
+    big_endian: bool = False
+
+
+@dataclass
+class Scan:
+    """`sha256` as hex; names of regions whose CRC differs; non-finite numbers by region; seconds by stage."""
+
+    sha256: str = ""
+    wrong_crc: list[str] = field(default_factory=list)
+    nonfinite: dict[str, int] = field(default_factory=dict)
+    stages: dict[str, float] = field(default_factory=dict)
+
+
+def scan(file: OpenFile, regions: Sequence[Region] = (), progress: Progress | None = None) -> Scan:
+    """Reads the whole file once. `regions` are sorted, lie in the file and do not overlap, else Unreadable."""
+    return _Pass(file, progress).run(regions)
+
+
+class _Pass:
+    def __init__(self, file: OpenFile, progress: Progress | None) -> None:
+        self.file = file
+        self.progress = progress
+        self.sha = hashlib.sha256()
+        self.buffer = memoryview(bytearray(BLOCK))
+        self.checks: dict[tuple[str, bool], FiniteCheck] = {}
+        self.result = Scan(stages={"read": 0.0, "sha256": 0.0, "crc": 0.0, "finite": 0.0})
+        self.unreported = 0
+
+    def run(self, regions: Sequence[Region]) -> Scan:
+        position = 0
+        for region in regions:
+            if not position <= region.start <= region.end <= self.file.size:
+                raise Unreadable(f"{region.name} overlaps another part, or lies outside of the file")
+            self._opaque(position, region.start)
+            self._region(region)
+            position = region.end
+        self._opaque(position, self.file.size)
+        self.file.check_unchanged()
+        if self.progress and self.unreported:
+            self.progress(self.unreported)
+        self.result.sha256 = self.sha.hexdigest()
+        return self.result
+
+    def _opaque(self, start: int, end: int) -> None:
+        while start < end:
+            start += len(self._block(start, end))
+
+    def _region(self, region: Region) -> None:
+        check = self._check(region)
+        stages = self.result.stages
+        crc, bad, start = 0, 0, region.start
+        while start < region.end:
+            block = self._block(start, region.end)
+            start += len(block)
+            begin = perf_counter()
+            if region.crc is not None:
+                crc = zlib.crc32(block, crc)
+            middle = perf_counter()
+            if check is not None and not check.holds(block):
+                bad += check.count(np.frombuffer(block, check.dtype))
+            stages["crc"] += middle - begin
+            stages["finite"] += perf_counter() - middle
+        if region.crc is not None and crc != region.crc:
+            self.result.wrong_crc.append(region.name)
+        if bad:
+            self.result.nonfinite[region.name] = bad
+
+    def _block(self, start: int, end: int) -> memoryview:
+        """The next block, whole unless `end` comes first, and already hashed."""
+        begin = perf_counter()
+        block = self.buffer[: min(BLOCK, end - start)]
+        filled = 0
+        while filled < len(block):
+            count = os.preadv(self.file.fd, [block[filled:]], start + filled)
+            if not count:
+                raise Unreadable("shrank while it was read")
+            filled += count
+        middle = perf_counter()
+        self.sha.update(block)
+        self.result.stages["read"] += middle - begin
+        self.result.stages["sha256"] += perf_counter() - middle
+        self.unreported += len(block)
+        if self.progress and self.unreported >= REPORT_EVERY:
+            self.progress(self.unreported)
+            self.unreported = 0
+        return block
+
+    def _check(self, region: Region) -> FiniteCheck | None:
+        if region.format is None:
+            return None
+        key = (region.format, region.big_endian)
+        if key not in self.checks:
+            self.checks[key] = FiniteCheck(region.format, block=BLOCK, big_endian=region.big_endian)
+        check = self.checks[key]
+        if (region.end - region.start) % check.format.itemsize:
+            raise Unreadable(f"{region.name} does not hold whole numbers")
+        return check if check.format.can_fail else None

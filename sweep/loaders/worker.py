@@ -1,0 +1,75 @@
+"""A process that reads files one after the other: `python -m sweep.loaders.worker`, driven by `sweep.loaders.pool`.
+
+One JSON object per line. In: `{"path", "spec": {…} | null, "sha256", "size", "reader", "seconds"}`. Out, any number of
+`{"progress": bytes}`, then `{"result": {…}}`. Ends when its input does. It limits itself before each file: address
+space by the file's size, processor time, no core dumps, no file that grows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import resource
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from sweep.loaders.base import PlainSpec, Reader
+from sweep.loaders.load import load
+
+SPARE = {"restricted": 1 << 30, "torch": 4 << 30}
+"""Address space beyond what the process has, apart from what the file's own size calls for. Bytes."""
+TIMES = {"restricted": 2, "torch": 4}
+"""How often the file's size may be mapped or copied."""
+
+
+def main() -> None:
+    """Serves until the input ends."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    # Whatever a library prints must not be taken for an answer.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    def say(message: dict[str, Any]) -> None:
+        out.write(json.dumps(message) + "\n")
+        out.flush()
+
+    for line in sys.stdin:
+        job = json.loads(line)
+        reader: Reader = job["reader"]
+        if reader == "torch" and job["spec"] and job["spec"]["load"] == "torch":
+            importlib.import_module("torch")  # before the limits: it maps gigabytes of libraries
+        _limit(reader, job["size"], job["seconds"])
+        result = load(
+            job["path"],
+            _spec(job["spec"]),
+            job["sha256"],
+            expected_size=job["size"],
+            reader=reader,
+            progress=lambda count: say({"progress": count}),
+        )
+        say({"result": asdict(result)})
+
+
+def _spec(given: dict[str, Any] | None) -> PlainSpec | None:
+    return PlainSpec(given["load"], tuple(given["keys"]), given["finite"], given["min_bytes"]) if given else None
+
+
+def _limit(reader: Reader, size: int | None, seconds: float) -> None:
+    with contextlib.suppress(ValueError, OSError):
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        ceiling = int(used.ru_utime + used.ru_stime + seconds) + 2
+        resource.setrlimit(resource.RLIMIT_CPU, (ceiling, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    with contextlib.suppress(ValueError, OSError):
+        with open("/proc/self/statm") as handle:
+            mapped = int(handle.read().split()[0]) * resource.getpagesize()
+        allowed = mapped + SPARE[reader] + TIMES[reader] * (size or 0)
+        resource.setrlimit(resource.RLIMIT_AS, (allowed, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+if __name__ == "__main__":
+    main()

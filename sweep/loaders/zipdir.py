@@ -1,0 +1,109 @@
+"""Where the parts of a zip file lie, by its directory and each part's own header, which must agree."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+import zlib
+from dataclasses import dataclass
+
+from sweep.loaders.base import OpenFile, Unreadable, printable, wrong_crc
+
+LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+LOCAL_MAGIC = b"PK\x03\x04"
+MAX_PARTS = 1_000_000
+MAX_GROWTH = 64
+"""Compressed parts may unpack to this many times the file's size, and 64 MiB: more is a bomb."""
+_ENCRYPTED = 0x1 | 0x40 | 0x2000
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a zip file: its bytes as stored lie from `start` to `end`; `size` and `crc` are its content's."""
+
+    name: str
+    start: int
+    end: int
+    size: int
+    crc: int
+    compressed: bool
+    info: zipfile.ZipInfo
+
+
+@dataclass(frozen=True)
+class ZipDirectory:
+    """The parts by name, in file order, and the archive for reading compressed ones."""
+
+    parts: dict[str, Part]
+    archive: zipfile.ZipFile
+
+    def read(self, file: OpenFile, name: str, limit: int) -> bytes:
+        """The content of a part, its CRC checked. Raises Unreadable, also over `limit` bytes."""
+        part = self.parts.get(name)
+        if part is None:
+            raise Unreadable(f"holds no {printable(name)}")
+        if part.size > limit:
+            raise Unreadable(f"{printable(name)} is too large: {part.size:,} bytes, {limit:,} at most")
+        if not part.compressed:
+            data = file.read(part.start, part.size)
+            if zlib.crc32(data) != part.crc:
+                raise Unreadable(wrong_crc([name]))
+            return data
+        try:
+            return self.archive.read(part.info)
+        except (zipfile.BadZipFile, EOFError, ValueError, OSError, struct.error) as error:
+            raise Unreadable(f"{printable(name)} does not unpack: {type(error).__name__}") from None
+
+
+def is_zip(file: OpenFile) -> bool:
+    """Does the file begin as a zip file does?"""
+    return file.size >= 4 and os.pread(file.fd, 4, 0) == LOCAL_MAGIC
+
+
+def read_directory(file: OpenFile) -> ZipDirectory:
+    """The directory of a zip file. Raises Unreadable when it is damaged, or made to mislead."""
+    try:
+        archive = zipfile.ZipFile(os.fdopen(os.dup(file.fd), "rb"))
+        infos = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, OSError, struct.error, EOFError, NotImplementedError, IndexError) as error:
+        raise Unreadable(f"is cut off or damaged: no zip directory ({type(error).__name__})") from None
+    if len(infos) > MAX_PARTS:
+        raise Unreadable(f"has {len(infos):,} parts, {MAX_PARTS:,} at most")
+    parts: dict[str, Part] = {}
+    position = 0
+    for info in sorted(infos, key=lambda info: info.header_offset):
+        part = _part(file, info)
+        if info.header_offset < position or (position == 0 and info.header_offset != 0):
+            raise Unreadable(f"{printable(part.name)} overlaps another part, or something stands before it")
+        if part.end > archive.start_dir:
+            raise Unreadable(f"{printable(part.name)} runs into the zip directory")
+        if part.name in parts:
+            raise Unreadable(f"has two parts named {printable(part.name)}")
+        parts[part.name] = part
+        position = part.end
+    unpacked = sum(part.size for part in parts.values() if part.compressed)
+    if unpacked > MAX_GROWTH * file.size + (64 << 20):
+        raise Unreadable(f"would unpack to {unpacked:,} bytes: a zip bomb")
+    return ZipDirectory(parts, archive)
+
+
+def _part(file: OpenFile, info: zipfile.ZipInfo) -> Part:
+    name = printable(info.orig_filename)
+    if info.flag_bits & _ENCRYPTED:
+        raise Unreadable(f"{name} is encrypted")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Unreadable(f"{name} is compressed in a way that is not read (method {info.compress_type})")
+    compressed = info.compress_type == zipfile.ZIP_DEFLATED
+    if not compressed and info.compress_size != info.file_size:
+        raise Unreadable(f"{name} has two sizes")
+    if not 0 <= info.header_offset <= file.size - LOCAL_HEADER.size:
+        raise Unreadable(f"{name} lies outside of the file")
+    fields = LOCAL_HEADER.unpack(os.pread(file.fd, LOCAL_HEADER.size, info.header_offset))
+    name_length, extra_length = fields[9], fields[10]
+    encoding = "utf-8" if info.flag_bits & 0x800 else "cp437"
+    stored_name = os.pread(file.fd, name_length, info.header_offset + LOCAL_HEADER.size)
+    if fields[0] != LOCAL_MAGIC or stored_name != info.orig_filename.encode(encoding, "surrogateescape"):
+        raise Unreadable(f"{name} is not where the zip directory says")
+    start = info.header_offset + LOCAL_HEADER.size + name_length + extra_length
+    return Part(info.orig_filename, start, start + info.compress_size, info.file_size, info.CRC, compressed, info)

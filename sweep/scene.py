@@ -1,0 +1,108 @@
+"""What was gathered about a sweep: the state, the evidence, and what was seen of each box just now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from sweep.journal import CellProgress, Journal
+from sweep.model import Birth, Cell, Launch, Loss, Receipt, Teardown
+from sweep.state import BoxEntry, QueueEntry, StackState
+from sweep.teardown import Existence, Observation, Verdict
+
+
+@dataclass(frozen=True)
+class Point:
+    """The last line of a cell's metrics file, as text."""
+
+    step: str
+    loss: str
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One box of the state, and what was seen of it.
+
+    `journal` is the box's own, or, when it could not be read, the last copy in the evidence (`copied`). `verdict` is by
+    the approval in the state; `proposed` by the one in the stack file, where that is another.
+    """
+
+    box: BoxEntry
+    queue: QueueEntry | None
+    launch: Launch | None
+    seen: Observation
+    verdict: Verdict
+    phase: str
+    where: str
+    price_per_hour: float | None
+    since: datetime | None
+    journal: Journal | None
+    copied: bool = False
+    proposed: Verdict | None = None
+    points: Mapping[str, Point] = field(default_factory=dict)
+    heartbeat: datetime | None = None
+    claims_cleared: bool = False
+
+    @property
+    def gone(self) -> bool:
+        return self.seen.existence is Existence.GONE
+
+    @property
+    def reachable(self) -> bool:
+        return self.seen.existence is Existence.EXISTS and self.seen.journal is not None
+
+    def progress(self, cell: str) -> CellProgress | None:
+        """What the journal says of a cell."""
+        return self.journal.cells.get(cell) if self.journal else None
+
+    def holds(self, cell: str) -> int:
+        """How surely the cell is this box's: 3 it ran here, 2 its queue was given it, 1 it is meant for it, 0 not."""
+        progress = self.progress(cell)
+        if progress is not None and progress.state not in ("pending", "dropped"):
+            return 3
+        if self.launch is not None and cell in self.launch.cells:
+            return 2
+        return 1 if self.queue is not None and any(entry.name == cell for entry in self.queue.cells) else 0
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """Something that runs, or may run, and that the state does not know; or that the state gets dangerously wrong."""
+
+    kind: Literal["box", "claim", "entry"]
+    box: str | None
+    native_id: str | None
+    platform: str | None
+    tag: str | None
+    price_per_hour: float | None
+    why: str
+    next: str
+    since: datetime | None = None
+    proved: bool = True
+    """False: nobody could tell whether it is there."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything that was gathered for one picture."""
+
+    state: StackState
+    now: datetime
+    roster: tuple[Cell, ...]
+    dropped: Mapping[str, str]
+    sights: tuple[Sight, ...] = ()
+    births: tuple[Birth, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    teardown: Teardown | None = None
+    receipt: Receipt | None = None
+    receipt_digest: str | None = None
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """Verified cells of the receipt whose copy is not there as it was: name → reason."""
+    strangers: tuple[Stranger, ...] = ()
+    notes: tuple[str, ...] = ()
+    evidence: str | None = None
+    evidence_problem: str = ""
+    searched: bool = True
+    """Whether every place where something could bill was asked and answered."""

@@ -1,0 +1,303 @@
+"""What the engine's state remembers of a sweep, read through `pulumi stack export` and never changed.
+
+The state is a claim: who reads it compares it with the records in the evidence and with what the platform says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sweep.errors import SweepstackError
+from sweep.model import Approval, ArtifactSpec, Cell
+from sweep.teardown import BoxFacts
+
+EXPORT_SECONDS = 120.0
+_TOKEN = "sweepstack:index:"
+_NO_STACK = ("no stack named", "no stacks found")
+
+
+class StackMissing(SweepstackError):
+    """The backend answered and has no stack of this name."""
+
+
+class _Entry(BaseModel):
+    """Inputs and outputs of one resource. What we do not use passes: an older or newer provider may have written it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    urn: str
+    to_delete: bool = False
+    """A replacement took its place, and its own delete did not go through yet: it still bills."""
+
+
+class IdentityEntry(_Entry):
+    """The sweep's name and where its evidence is."""
+
+    identity: str
+    evidence: str
+    project: str
+    stack: str
+
+
+class VolumeEntry(_Entry):
+    """A tier that outlives the boxes."""
+
+    adapter: str
+    name: str
+    native_id: str
+    location: str
+
+
+class TeardownEntry(BaseModel):
+    """The verb that ends a box, and what it does to each tier."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    verb: str
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+
+
+class _WithApproval(_Entry):
+    approval: dict[str, Any] | None = None
+    clearance: str = "locked"
+
+    @property
+    def claims_cleared(self) -> bool:
+        """Whether the state says that this may be ended. Only `sweep.teardown.may_end` knows."""
+        return self.clearance.startswith("cleared")
+
+    def word(self) -> tuple[Approval | None, str]:
+        """The approval that the state holds, and why it can't be read where it can't."""
+        if self.approval is None:
+            return None, ""
+        try:
+            return Approval.model_validate(self.approval), ""
+        except ValidationError as error:
+            return None, f"the approval in the state can't be read: {_first(error)}"
+
+
+class BoxEntry(_WithApproval):
+    """A rented box."""
+
+    identity: str
+    evidence: str
+    adapter: str
+    name: str
+    native_id: str
+    account: str
+    generation: int
+    tag: str = ""
+    phase: str = "unknown"
+    price_per_hour: float | None = None
+    created_at: datetime | None = None
+    mounts: dict[str, str] = Field(default_factory=dict)
+    roster_digest: str
+    teardown: TeardownEntry
+
+    def facts(self) -> BoxFacts:
+        """What the check that may end this box asks for."""
+        return BoxFacts(
+            identity=self.identity,
+            evidence=self.evidence,
+            name=self.name,
+            native_id=self.native_id,
+            account=self.account,
+            generation=self.generation,
+            verb=self.teardown.verb,
+            kills=self.teardown.kills,
+            keeps=self.teardown.keeps,
+            roster_digest=self.roster_digest,
+            price_per_hour=self.price_per_hour,
+            created_at=self.created_at,
+        )
+
+
+class MetricsEntry(BaseModel):
+    """Which file of a cell holds its curve."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    file: str
+    x: str
+    y: tuple[str, ...]
+
+
+class _Job(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    slots: int = 1
+
+
+class _CellEntry(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str
+    params: dict[str, str]
+    """Each value is JSON text."""
+
+
+class QueueEntry(_Entry):
+    """The cells of one box."""
+
+    box: str
+    box_name: str
+    generation: int
+    roster_digest: str
+    job: _Job = Field(default_factory=_Job)
+    cells: tuple[_CellEntry, ...] = ()
+    dropped: dict[str, str] = Field(default_factory=dict)
+    artifacts: tuple[ArtifactSpec, ...] = ()
+    metrics: MetricsEntry | None = None
+
+    def roster(self) -> tuple[Cell, ...]:
+        """The cells with their parameters decoded. Raises SweepstackError for parameters that aren't JSON."""
+        try:
+            return tuple(
+                Cell(name=cell.name, params={key: json.loads(text) for key, text in cell.params.items()})
+                for cell in self.cells
+            )
+        except ValueError as error:
+            raise SweepstackError(f"the cells of {self.box_name} in the state can't be read: {error}") from error
+
+
+class GateEntry(_WithApproval):
+    """What the state says about a box's lock."""
+
+    box: str
+    box_name: str
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An operation that was cut off: the engine keeps it, and mentions it nowhere."""
+
+    kind: str
+    token: str
+    name: str
+
+
+@dataclass(frozen=True)
+class StackState:
+    """The resources of one sweep as the state has them. `problems`: entries of ours that could not be read."""
+
+    stack: str
+    identity: IdentityEntry | None = None
+    volumes: tuple[VolumeEntry, ...] = ()
+    boxes: tuple[BoxEntry, ...] = ()
+    queues: tuple[QueueEntry, ...] = ()
+    gates: tuple[GateEntry, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing of ours is in the state."""
+        return not (self.identity or self.volumes or self.boxes or self.queues or self.gates or self.problems)
+
+    def box(self, name: str) -> BoxEntry | None:
+        """The box of this name that is in use."""
+        return next((box for box in self.boxes if box.name == name and not box.to_delete), None)
+
+    def queue_of(self, native_id: str) -> QueueEntry | None:
+        """The queue on this box."""
+        return next((queue for queue in self.queues if queue.box == native_id), None)
+
+    def gate_of(self, native_id: str) -> GateEntry | None:
+        """The gate of this box."""
+        return next((gate for gate in self.gates if gate.box == native_id), None)
+
+
+EntryT = TypeVar("EntryT", bound=_Entry)
+
+
+def parse_export(stack: str, export: dict[str, Any]) -> StackState:
+    """The typed view of what `pulumi stack export` printed. An entry that does not parse becomes a problem."""
+    deployment = export.get("deployment") or {}
+    resources = deployment.get("resources") or []
+    problems: list[str] = []
+
+    def entries(kind: str, model: type[EntryT]) -> tuple[EntryT, ...]:
+        found = []
+        for resource in resources:
+            if resource.get("type") != _TOKEN + kind:
+                continue
+            urn = str(resource.get("urn", ""))
+            known = {**(resource.get("inputs") or {}), **(resource.get("outputs") or {})}
+            known |= {"urn": urn, "to_delete": bool(resource.get("delete", False))}
+            try:
+                found.append(model.model_validate(known))
+            except ValidationError as error:
+                problems.append(f"{kind} {urn.rsplit('::', 1)[-1]} ({resource.get('id', 'no id')}): {_first(error)}")
+        return tuple(found)
+
+    identities = entries("Identity", IdentityEntry)
+    return StackState(
+        stack=stack,
+        identity=identities[0] if identities else None,
+        volumes=entries("Volume", VolumeEntry),
+        boxes=entries("Box", BoxEntry),
+        queues=entries("Queue", QueueEntry),
+        gates=entries("Gate", GateEntry),
+        pending=tuple(
+            Pending(
+                kind=str(operation.get("type", "")),
+                token=str(operation.get("resource", {}).get("type", "")),
+                name=str(operation.get("resource", {}).get("urn", "")).rsplit("::", 1)[-1],
+            )
+            for operation in deployment.get("pending_operations") or []
+        ),
+        problems=tuple(problems),
+    )
+
+
+def find_engine() -> str:
+    """The `pulumi` to run: the launcher beside this interpreter, else the one on PATH."""
+    launcher = Path(sys.executable).parent / "pulumi"
+    if os.access(launcher, os.X_OK):
+        return str(launcher)
+    found = shutil.which("pulumi")
+    if found is None:
+        raise SweepstackError("no `pulumi` beside this Python and none on PATH. Next: make up")
+    return found
+
+
+def read_state(stack: str, project_root: Path) -> StackState:
+    """Asks the engine for the stack's state. Blocks for a fraction of a second, `EXPORT_SECONDS` at most.
+
+    Raises StackMissing when the backend has no such stack, SweepstackError with the engine's own words otherwise.
+    """
+    command = [find_engine(), "stack", "export", "--stack", stack, "--non-interactive"]
+    try:
+        done = subprocess.run(
+            command, cwd=project_root, stdin=subprocess.DEVNULL, capture_output=True, timeout=EXPORT_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SweepstackError(f"`pulumi stack export` did not answer within {EXPORT_SECONDS:.0f} s") from error
+    except OSError as error:
+        raise SweepstackError(f"{command[0]} could not be run: {error}. Next: make up") from error
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().removeprefix("error: ")
+        if any(words in said for words in _NO_STACK):
+            raise StackMissing(f"there is no stack {stack} in this backend. Next: pulumi up --stack {stack}")
+        raise SweepstackError(f"the state of {stack} could not be read; pulumi said: {said or 'nothing'}")
+    try:
+        export = json.loads(done.stdout)
+    except ValueError as error:
+        raise SweepstackError(f"`pulumi stack export` printed something that is not JSON: {error}") from error
+    return parse_export(stack, export)
+
+
+def _first(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"

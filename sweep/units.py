@@ -1,0 +1,43 @@
+"""Quantities as people write them: sizes with a unit, and lower bounds with a plus sign."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+
+_UNITS = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+_SPELLED = {name: name.replace("IB", "iB") for name in _UNITS}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B)(\+?)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size in bytes; `at_least` when it was written with a plus sign (`40GB+`). `text` is the canonical spelling."""
+
+    bytes: int
+    at_least: bool
+    text: str
+
+
+def parse_size(text: str) -> Size:
+    """`50MB`, `1.5 GiB`, `40GB+` as a Size. KB is 1000 bytes, KiB 1024. Raises ValueError without a unit."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size with its unit, such as 50MB")
+    number, unit, plus = Decimal(match[1]), match[2].upper(), match[3]
+    amount = number * _UNITS[unit]
+    if amount != amount.to_integral_value():
+        raise ValueError(f"{text!r} is not a whole number of bytes")
+    shown = f"{number.normalize():f}"
+    return Size(int(amount), bool(plus), f"{shown}{_SPELLED[unit]}{plus}")

@@ -1,0 +1,137 @@
+"""Prepared sweeps. A moment is made once a module and gone back to in place, since making it costs half a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.commands import ok
+from tests.engine.harness import Stack
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of this folder drives the real engine; the tests of one module share a sweep, and so a worker."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.engine)
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+@pytest.fixture(scope="module")
+def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Stack]]:
+    """Makes sweeps that are ended with the module: `make_stack(name="t", …)`, config written, stack made, not up."""
+    made: list[Stack] = []
+
+    def make(
+        name: str = "t",
+        *,
+        cells: tuple[str, ...] = (),
+        boxes: tuple[str, ...] = (),
+        config: bool = True,
+        init: bool = True,
+    ) -> Stack:
+        stack = Stack(tmp_path_factory.mktemp("sweep"), name=name)
+        stack.cells = cells or stack.cells
+        stack.boxes = boxes or stack.boxes
+        made.append(stack)
+        if config:
+            stack.write_config()
+        if init:
+            stack.init()
+        return stack
+
+    yield make
+    for stack in made:
+        stack.close()
+
+
+@pytest.fixture(scope="module")
+def finished_once(make_stack: Callable[..., Stack]) -> Stack:
+    """Up, and every cell sealed on its box; nothing pulled. With the moment `finished` saved."""
+    stack = make_stack()
+    ok(stack.up())
+    stack.wait_done()
+    stack.wait_idle()
+    stack.save("finished")
+    return stack
+
+
+@pytest.fixture
+def finished(finished_once: Stack) -> Stack:
+    """The moment after the last cell was sealed."""
+    finished_once.restore("finished")
+    return finished_once
+
+
+@pytest.fixture(scope="module")
+def verified_once(finished_once: Stack) -> Stack:
+    """The moment after `verify` said yes, saved as `verified`."""
+    finished_once.restore("finished")
+    ok(finished_once.sweepctl("pull"))
+    ok(finished_once.sweepctl("verify"))
+    finished_once.save("verified")
+    return finished_once
+
+
+@pytest.fixture
+def verified(verified_once: Stack) -> Stack:
+    """All cells pulled and verified, nobody asked."""
+    verified_once.restore("verified")
+    return verified_once
+
+
+@pytest.fixture(scope="module")
+def cleared_once(verified_once: Stack) -> Stack:
+    """The moment after approval and `up`, saved as `cleared`."""
+    verified_once.restore("verified")
+    verified_once.approve()
+    ok(verified_once.up())
+    verified_once.save("cleared")
+    return verified_once
+
+
+@pytest.fixture
+def cleared(cleared_once: Stack) -> Stack:
+    """Approved and cleared: a destroy would go through."""
+    cleared_once.restore("cleared")
+    return cleared_once
+
+
+class Locked:
+    """A sweep in the middle of its work, to be attacked again and again; made anew when an attack got through."""
+
+    def __init__(self, make_stack: Callable[..., Stack]) -> None:
+        self._make = make_stack
+        self._stack: Stack | None = None
+        self.running: tuple[str, ...] = ()
+
+    def get(self) -> Stack:
+        """The sweep: on each box one cell sealed and one held in the middle of its training."""
+        if self._stack is None:
+            self._stack = self._prepare()
+        return self._stack
+
+    def spoil(self) -> None:
+        """An attack got through: the next test needs another sweep."""
+        if self._stack is not None:
+            self._stack.close()
+        self._stack = None
+
+    def _prepare(self) -> Stack:
+        stack = self._make()
+        stack.hold(*stack.cells)
+        ok(stack.up())
+        self.running = tuple(stack.cells_of(box)[-1] for box in stack.boxes)
+        stack.release()
+        stack.hold(*self.running)
+        stack.wait_done(but=self.running)
+        ok(stack.up())  # what a refresh writes once is written now
+        return stack
+
+
+@pytest.fixture(scope="module")
+def locked_once(make_stack: Callable[..., Stack]) -> Locked:
+    """See `Locked`."""
+    return Locked(make_stack)

@@ -1,0 +1,114 @@
+"""Looking at boxes, volumes, processes and the engine's state with one's own eyes, past sweepstack's code."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BOX_ID = "SWEEPSTACK_BOX_ID"
+VOLATILE = frozenset({"data/sweep/patrol.jsonl"})
+"""The heartbeat of a live runner: the only file of a box that may change while nothing happens."""
+
+
+NOT_COMPARED = ("modified", "created", "sourcePosition", "stackTrace")
+"""What the engine notes about a resource that says nothing about it."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What must be the same after a refusal."""
+
+    boxes: tuple[str, ...]
+    files: Mapping[str, Mapping[str, str]]
+    """box or volume → path → what is there: all tiers, without what a heartbeat writes"""
+    processes: Mapping[str, tuple[int, ...]]
+    """native id → pids of its live processes, the runner's among them"""
+    births: tuple[str, ...]
+    state: str
+    """the engine's resources in canonical JSON, without times and without what a refresh writes"""
+
+
+def tree(folder: Path, *, skip: Iterable[str] = VOLATILE) -> dict[str, str]:
+    """path → kind, mode, size and SHA-256 (or where a link leads) of everything below `folder`; links not followed."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if name in skip:
+            continue
+        try:
+            mode = path.lstat().st_mode
+            if path.is_symlink():
+                found[name] = f"link {os.readlink(path)}"
+            elif path.is_dir():
+                found[name] = f"dir {mode:o}"
+            else:
+                data = path.read_bytes()
+                found[name] = f"file {mode:o} {len(data)} {hashlib.sha256(data).hexdigest()}"
+        except FileNotFoundError:
+            continue  # a temporary file of a live runner
+    return found
+
+
+def processes_of(native_ids: Iterable[str]) -> dict[str, list[int]]:
+    """native id → pids of the processes that carry it in their environment, zombies left out."""
+    found: dict[str, list[int]] = {native_id: [] for native_id in native_ids}
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            with contextlib.suppress(OSError):
+                environ = (path / "environ").read_bytes().split(b"\0")
+                for native_id in found:
+                    if f"{BOX_ID}={native_id}".encode() in environ:
+                        found[native_id].append(int(path.name))
+    return {native_id: sorted(pids) for native_id, pids in found.items()}
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """pid → command line of every process below `pid`."""
+    children: dict[int, list[int]] = {}
+    commands: dict[int, str] = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(path.name))
+                commands[int(path.name)] = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    below: list[int] = []
+    todo = [pid]
+    while todo:
+        found = children.get(todo.pop(), [])
+        below += found
+        todo += found
+    return {child: commands[child] for child in below}
+
+
+def stable_state(document: Mapping[str, Any]) -> str:
+    """Resources and pending operations of an exported state, without times and without what Read saw."""
+    deployment = document["deployment"]
+    resources = []
+    for resource in deployment.get("resources", []):
+        kept = {key: value for key, value in resource.items() if key not in NOT_COMPARED}
+        for side in ("inputs", "outputs"):
+            kept[side] = {key: value for key, value in kept.get(side, {}).items() if key != "live"}
+        resources.append(kept)
+    ordered = sorted(resources, key=lambda resource: resource["urn"])
+    return json.dumps(
+        {"resources": ordered, "pending": deployment.get("pending_operations") or []}, sort_keys=True, indent=1
+    )
+
+
+def different(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """The paths that are not the same."""
+    names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    return "; ".join(f"{name}: {before.get(name)} → {after.get(name)}" for name in names[:8])
+
+
+def line_diff(before: str, after: str) -> str:
+    """The lines that are not the same."""
+    return "\n".join(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))

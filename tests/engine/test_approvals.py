@@ -1,0 +1,216 @@
+"""A word that no longer holds: whatever happens to receipt, roster, cells or approval, the boxes are locked again.
+
+Each time the next `up` ends with rc 0, shows `cleared → locked (reason)`, leaves the boxes alone, and the destroy that
+would have gone through is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from tests.engine.commands import Result, assert_refused, ok
+from tests.engine.harness import Stack
+from tests.engine.looking import BOX_ID
+
+
+def locked_again(stack: Stack, reason: str) -> Result:
+    """`up` shows the lock with its reason and rc 0; `destroy` is refused and changes nothing."""
+    up = ok(stack.up("--diff"))
+    assert re.search(r"clearance\s*:.*cleared.*=>.*locked", up.text), f"the diff does not show it\n{up}"
+    assert re.search(reason, up.text, re.IGNORECASE), f"the reason is not shown: {reason}\n{up}"
+    before = stack.snapshot()
+    destroy = stack.destroy()
+    assert_refused(destroy)
+    assert re.search(reason, destroy.text, re.IGNORECASE), f"the reason is not said: {reason}\n{destroy}"
+    stack.assert_unchanged(before, destroy)
+    return up
+
+
+def still_refused(stack: Stack) -> None:
+    """Also without an `up` in between: the destroy looks for itself."""
+    before = stack.snapshot()
+    result = stack.destroy()
+    assert_refused(result)
+    stack.assert_unchanged(before, result)
+
+
+def edit_approval(stack: Stack, **changed: object) -> None:
+    """Changes fields of the approval in the stack config."""
+    stack.edit_config(lambda sweep: sweep["approval"].update(changed))
+
+
+def receipt_of(stack: Stack) -> str:
+    """The receipt that the approval in the stack config names."""
+    return str(stack.config()["approval"]["receipt"])
+
+
+def test_receipt_edited(cleared: Stack) -> None:
+    """A receipt whose content is not what its name says is no receipt."""
+    path = cleared.evidence / "receipts" / f"{receipt_of(cleared).removeprefix('sha256:')}.json"
+    path.chmod(0o644)
+    path.write_text(path.read_text().replace('"verified":4', '"verified":5'))
+    still_refused(cleared)
+    locked_again(cleared, "receipt")
+
+
+def test_receipt_removed(cleared: Stack) -> None:
+    """A receipt that can't be found clears nothing."""
+    (cleared.evidence / "receipts" / f"{receipt_of(cleared).removeprefix('sha256:')}.json").unlink()
+    still_refused(cleared)
+    locked_again(cleared, "receipt")
+
+
+def test_receipt_of_another_sweep(cleared: Stack) -> None:
+    """A good receipt of another sweep, put where this one's are, clears nothing here."""
+    import hashlib
+
+    folder = cleared.evidence / "receipts"
+    document = json.loads((folder / f"{receipt_of(cleared).removeprefix('sha256:')}.json").read_text())
+    document["identity"] = "another9x9"
+    data = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    foreign = hashlib.sha256(data).hexdigest()
+    (folder / f"{foreign}.json").write_bytes(data)
+    edit_approval(cleared, receipt=f"sha256:{foreign}")
+    locked_again(cleared, "another sweep")
+
+
+def test_approval_expired(cleared: Stack) -> None:
+    """An approval ends by itself."""
+    edit_approval(cleared, expires=(datetime.now(UTC) - timedelta(minutes=1)).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    locked_again(cleared, "expired")
+
+
+def test_cell_added_after_the_approval(cleared: Stack) -> None:
+    """A cell more on the roster is a cell that nobody has verified."""
+    cleared.edit_config(lambda sweep: sweep["cells"].update({"add": [{"seed": 9}]}))
+    locked_again(cleared, "roster")
+
+
+def rerun(stack: Stack, cell: str, box: str) -> None:
+    """The cell runs again on its box: its sealed copy is taken away and the box's own runner is started."""
+    subprocess.run(["rm", "-rf", str(stack.durable_cell(cell))], check=True)
+    home = stack.box_dir(box) / "data" / "sweep"
+    runner = next(home.glob("runner-*.py"))
+    python = stack.checkout / ".venv" / "bin" / "python"
+    env = {**stack.env, BOX_ID: stack.native_id(box)}
+    before = len(stack.started())
+    subprocess.Popen([python, runner, home], cwd=home, env=env, stdout=subprocess.DEVNULL, start_new_session=True)
+    stack.wait_for(lambda: len(stack.started()) > before, f"{cell} runs again")
+    stack.wait_done()
+    stack.wait_idle()
+
+
+def test_cell_retried_after_the_approval(cleared: Stack) -> None:
+    """A cell that ran once more is not the cell that was verified."""
+    rerun(cleared, cleared.cells_of("box-0")[0], "box-0")
+    still_refused(cleared)
+    locked_again(cleared, "journal")
+
+
+def test_approval_of_another_box(verified: Stack) -> None:
+    """An approval of box-0 says nothing of box-1."""
+    verified.approve("--box", "box-0")
+    up = ok(verified.up("--diff"))
+    assert "cleared by receipt" in up.text, str(up)
+    box_1 = verified.native_id("box-1")
+    result = verified.destroy()
+    assert_refused(result)
+    assert box_1 in verified.native_ids(), str(result)
+    assert "does not name this box" in result.text or "not approved" in result.text, str(result)
+
+
+def test_approval_with_another_boxs_id(cleared: Stack) -> None:
+    """A word for box-0 by its native id is not a word for the box that is called box-1."""
+    ids = {box: cleared.native_id(box) for box in cleared.boxes}
+
+    def swap(sweep: dict) -> None:  # type: ignore[type-arg]
+        for action in sweep["approval"]["actions"]:
+            action["native_id"] = ids["box-1" if action["box"] == "box-0" else "box-0"]
+
+    cleared.edit_config(swap)
+    locked_again(cleared, "the approval is for local-")
+
+
+def test_approval_of_another_verb(cleared: Stack) -> None:
+    """Allowing a stop does not allow a destroy."""
+
+    def stop(sweep: dict) -> None:  # type: ignore[type-arg]
+        for action in sweep["approval"]["actions"]:
+            action["verb"] = "stop"
+
+    cleared.edit_config(stop)
+    locked_again(cleared, "stop, not destroy|verb")
+
+
+def test_waiver_slipped_into_the_approval(cleared: Stack) -> None:
+    """Waivers are part of what was approved: one that is added afterwards voids it."""
+    edit_approval(cleared, waive=[{"cell": cleared.cells[0], "reason": "nobody looked"}])
+    locked_again(cleared, "waiver")
+
+
+def test_approval_taken_out(cleared: Stack) -> None:
+    """Deleting the approval from the stack config locks the boxes again."""
+    cleared.edit_config(lambda sweep: sweep.pop("approval"))
+    up = ok(cleared.up("--diff"))
+    assert re.search(r"clearance\s*:.*cleared.*=>.*locked", up.text), str(up)
+    still_refused(cleared)
+
+
+def test_malformed_approval_is_an_error_in_the_config(cleared: Stack) -> None:
+    """An approval that does not read is a mistake in a file, with file, line and key; nothing changes."""
+    before = cleared.snapshot()
+    edit_approval(cleared, receipt="yes")
+    result = cleared.up()
+    assert result.rc != 0, str(result)
+    assert "Pulumi.t.yaml" in result.text, str(result)
+    assert "receipt" in result.text, str(result)
+    cleared.assert_unchanged(before, result)
+
+
+def evidence_changes(name: str, change: Callable[[bytes], bytes]) -> Callable[[Stack], None]:
+    """Changes the pulled copy of the first cell's file."""
+
+    def apply(stack: Stack) -> None:
+        path = stack.evidence / "cells" / stack.cells[0] / name
+        path.chmod(0o644)
+        path.write_bytes(change(path.read_bytes()))
+
+    return apply
+
+
+def test_copy_damaged_after_the_approval(cleared: Stack) -> None:
+    """The verified copy is what lets the box go: when it changes, the box is locked, and says which cell."""
+    evidence_changes("model.safetensors", lambda data: data[:-1] + bytes([data[-1] ^ 1]))(cleared)
+    up = locked_again(cleared, cleared.cells[0])
+    assert cleared.cells[0] in up.text
+
+
+def test_copy_damaged_with_its_old_size_and_time(cleared: Stack) -> None:
+    """A change that size and time don't show is found by the destroy, which reads every byte again."""
+    import os
+
+    path = cleared.evidence / "cells" / cleared.cells[0] / "model.safetensors"
+    status = path.stat()
+    path.chmod(0o644)
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    before = cleared.snapshot()
+    result = cleared.destroy()
+    assert_refused(result, [cleared.cells[0]])
+    cleared.assert_unchanged(before, result)
+
+
+def test_approved_again(cleared: Stack) -> None:
+    """After the lock, the same three commands as before clear the boxes again."""
+    rerun(cleared, cleared.cells_of("box-0")[0], "box-0")
+    ok(cleared.up())
+    ok(cleared.sweepctl("pull"))
+    cleared.approve()
+    ok(cleared.up())
+    ok(cleared.destroy())
+    assert cleared.native_ids() == []

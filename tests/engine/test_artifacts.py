@@ -1,0 +1,228 @@
+"""What passes for a result and is none: never verified, named, exit 1. Through the real `pull` and `verify`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.commands import ok
+from tests.engine.harness import Stack
+
+BAD_STATES = {"missing", "damaged", "unexpected", "failed", "pending", "running", "lost"}
+
+
+def refuses(stack: Stack, cell: str, *words: str) -> None:
+    """`verify` exits 1, names the cell and why; it is not verified, the others are; and no approval is to be had."""
+    result = stack.sweepctl("verify", "--json")
+    assert result.rc == 1, str(result)
+    document = result.json()
+    by_name = {item["name"]: item for item in document["cells"]}
+    assert by_name[cell]["state"] in BAD_STATES, document
+    reasons = " ".join(by_name[cell]["reasons"])
+    assert reasons, f"no reason is given\n{document}"
+    for word in words:
+        assert word in reasons, f"{word!r} is not said: {reasons}"
+    others = {item["name"] for item in document["cells"] if item["state"] == "verified"}
+    assert others == set(stack.cells) - {cell}, document
+    assert (document["verified"], document["total"]) == (len(stack.cells) - 1, len(stack.cells))
+    table = stack.sweepctl("verify")
+    assert table.rc == 1, str(table)
+    assert cell in table.text, str(table)
+    refused = stack.sweepctl("approve", "--receipt", document["receipt"])
+    assert refused.rc != 0, f"approved\n{refused}"
+    assert cell in refused.text, f"the refusal does not name the cell\n{refused}"
+
+
+def copy_of(stack: Stack, name: str = "model.safetensors") -> Path:
+    """The pulled copy of the first cell's file, writable."""
+    path = stack.evidence / "cells" / stack.cells[0] / name
+    path.chmod(0o644)
+    return path
+
+
+# what happens to the copy after the pull
+
+
+def zero(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 5)
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 0x10
+    path.write_bytes(bytes(data))
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def link(path: Path) -> None:
+    elsewhere = path.with_name(path.name + ".real")
+    shutil.move(path, elsewhere)
+    target = path.parent.parent.parent / "elsewhere.bin"
+    shutil.move(elsewhere, target)
+    path.symlink_to(target)
+
+
+def another_cells(path: Path) -> None:
+    other = next(p for p in sorted(path.parent.parent.iterdir()) if p.is_dir() and p != path.parent)
+    shutil.copy(other / path.name, path)
+
+
+def extra(path: Path) -> None:
+    path.with_name("extra.bin").write_bytes(b"nobody asked for this")
+
+
+@pytest.mark.parametrize("attack", [zero, truncate, flip, remove, link, another_cells, extra])
+@pytest.mark.parametrize("name", ["model.safetensors", "metrics.json"])
+def test_copy_changed_after_the_pull(verified: Stack, attack: Callable[[Path], None], name: str) -> None:
+    """A copy that is no longer what the box sealed."""
+    attack(copy_of(verified, name))
+    refuses(verified, verified.cells[0])
+
+
+def test_cell_folder_missing(verified: Stack) -> None:
+    """A cell of the roster without a copy is missing, not forgotten."""
+    shutil.rmtree(verified.evidence / "cells" / verified.cells[0])
+    refuses(verified, verified.cells[0])
+
+
+def test_another_cells_whole_folder(verified: Stack) -> None:
+    """A whole good cell under another cell's name does not verify as that one."""
+    cells = verified.evidence / "cells"
+    shutil.rmtree(cells / verified.cells[0])
+    shutil.copytree(cells / verified.cells[1], cells / verified.cells[0])
+    refuses(verified, verified.cells[0])
+
+
+def test_cell_that_nobody_asked_for(verified: Stack) -> None:
+    """A folder in the evidence that is on no roster is named, and the answer is not yes."""
+    cells = verified.evidence / "cells"
+    shutil.copytree(cells / verified.cells[0], cells / "seed99")
+    result = verified.sweepctl("verify")
+    assert result.rc == 1, str(result)
+    assert "seed99" in result.text, str(result)
+
+
+def test_manifest_rewritten_to_fit_the_bad_file(verified: Stack) -> None:
+    """A manifest that was edited together with the file is not the one that the box's journal sealed."""
+    path = copy_of(verified)
+    flip(path)
+    manifest = copy_of(verified, "manifest.json")
+    document = json.loads(manifest.read_text())
+    for entry in document["files"]:
+        if entry["path"] == path.name:
+            entry["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n")
+    refuses(verified, verified.cells[0])
+
+
+def test_stale_copy(verified: Stack) -> None:
+    """The copy of an earlier attempt, when the box has sealed a later one."""
+    from tests.engine.test_approvals import rerun
+
+    cell = verified.cells_of("box-0")[0]
+    (verified.job / "train.py").touch()
+    rerun(verified, cell, "box-0")
+    result = verified.sweepctl("verify", "--json")
+    states = {item["name"]: item["state"] for item in result.json()["cells"]}
+    manifest = json.loads((verified.durable_cell(cell) / "manifest.json").read_text())
+    assert manifest["attempt"] > 1
+    assert states[cell] != "verified", result.text
+    assert result.rc == 1
+    ok(verified.sweepctl("pull"))
+    assert verified.verify()["verified"] == len(verified.cells)
+
+
+def test_empty_roster(verified: Stack) -> None:
+    """Nothing to verify is not everything verified."""
+    verified.edit_config(lambda sweep: sweep["cells"].update({"grid": {"seed": []}}))
+    result = verified.sweepctl("verify")
+    assert result.rc != 0, str(result)
+    assert verified.pulumi("preview").rc != 0
+
+
+def test_nothing_pulled(finished: Stack) -> None:
+    """Sealed on the box is not verified: without a pull every cell is missing, and no zero of zero passes."""
+    result = finished.sweepctl("verify", "--json")
+    assert result.rc == 1, str(result)
+    document = result.json()
+    assert (document["verified"], document["total"]) == (0, 4)
+    assert {item["state"] for item in document["cells"]} <= BAD_STATES | {"sealed"}
+
+
+# what the job itself leaves behind
+
+
+@pytest.fixture
+def bad_job(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
+    """A sweep that is not up yet, to be told what to do wrong."""
+    stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))
+    yield stack
+    stack.close()
+
+
+@pytest.mark.parametrize(("word", "said"), [("nan", "finite"), ("inf", "finite"), ("wrongkey", "w1")])
+def test_job_wrote_something_else(bad_job: Stack, word: str, said: str) -> None:
+    """A file that is whole, hashed and sealed, and does not hold what was asked for."""
+    bad_job.tell(word, "seed0")
+    bad_job.hold("seed0")
+    ok(bad_job.up())
+    bad_job.release()
+    bad_job.wait_done()
+    bad_job.wait_idle()
+    bad_job.sweepctl("pull")
+    refuses(bad_job, "seed0", said)
+
+
+def test_job_exits_0_and_writes_nothing(bad_job: Stack) -> None:
+    """An exit code is no evidence: a cell without its artifact fails, and is not sealed."""
+    bad_job.hold("seed0", "seed1")
+    bad_job.tell("nothing", "seed0")
+    bad_job.tell("nothing", "seed1")
+    ok(bad_job.up())
+    bad_job.release()
+    bad_job.wait_idle()
+    assert bad_job.sealed() == set()
+    bad_job.sweepctl("pull")
+    document = bad_job.verify()
+    assert document["verified"] == 0
+    assert "seed0" in bad_job.sweepctl("status").text
+
+
+LEFTOVER = """
+import os, subprocess, sys
+subprocess.Popen(
+    [sys.executable, "-c", "import os, sys, time\\nend = time.time() + 20\\nwith open(sys.argv[1], 'r+b', 0) as f:\\n"
+     "    while time.time() < end: f.seek(0); f.write(os.urandom(1 << 20))", str(arguments.out / "noise.bin")],
+    start_new_session=True,
+)
+while not any((arguments.out / "noise.bin").read_bytes()[:64]):
+    time.sleep(0.01)
+"""
+
+
+def test_artifact_that_changes_while_it_is_sealed(bad_job: Stack) -> None:
+    """A process that the job left behind writes on: what is sealed is what its manifest says, or nothing is sealed."""
+    train = bad_job.job / "train.py"
+    train.write_text(train.read_text() + '(arguments.out / "noise.bin").write_bytes(bytes(8 << 20))\n' + LEFTOVER)
+    bad_job.up()
+    bad_job.wait_for(
+        lambda: any(e["event"] in ("cell-sealed", "cell-failed") for e in bad_job.journal("box-0")), "a first end"
+    )
+    bad_job.close()
+    for cell in bad_job.sealed():
+        folder = bad_job.durable_cell(cell)
+        for entry in json.loads((folder / "manifest.json").read_text())["files"]:
+            assert hashlib.sha256((folder / entry["path"]).read_bytes()).hexdigest() == entry["sha256"], entry["path"]

@@ -1,0 +1,304 @@
+"""From every state at most three documented commands lead to "nothing bills any more", without renting on the way.
+
+The commands are those of docs/teardown.md, "From each state".
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.engine.commands import Result, ok
+from tests.engine.harness import Stack
+from tests.engine.looking import BOX_ID
+
+Make = Callable[..., Stack]
+
+
+class WayOut:
+    """Counts the commands that a person types, and how often something was rented."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.typed: list[str] = []
+        self._births = len(stack.births())
+
+    def types(self, tool: str, *words: str) -> Result:
+        """One command, which must succeed."""
+        self.typed.append(f"{tool} {' '.join(words)}")
+        return ok(self.stack.sweepctl(*words) if tool == "sweepctl" else self.stack.pulumi(*words))
+
+    def abandons(self, *boxes: str) -> None:
+        """The last way out: a person's word that what is on the boxes may be lost, `up`, `destroy`."""
+        flags = [word for box in boxes for word in ("--abandon", box)]
+        self.types("sweepctl", "approve", *flags, "--reason", "a drill")
+        self.types("pulumi", "up")
+        self.types("pulumi", "destroy")
+
+    def is_over(self) -> None:
+        """Nothing is left that bills; at most three commands; nothing was rented on the way; the records are closed."""
+        assert self.stack.native_ids() == [], f"still there after {self.typed}"
+        assert not any(self.stack.processes().values()), self.stack.picture()
+        assert len(self.typed) <= 3, self.typed
+        assert len(self.stack.births()) == self._births, self.stack.births()
+        assert not self.stack.state()["deployment"].get("resources"), self.stack.state()
+
+
+@pytest.fixture
+def small(make_stack: Make) -> Iterator[Stack]:
+    """One box, two cells, not up yet."""
+    stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))
+    yield stack
+    stack.close()
+
+
+@pytest.fixture
+def training(small: Stack) -> Stack:
+    """One box; both cells are held, nothing is sealed."""
+    small.hold("seed0", "seed1")
+    ok(small.up())
+    return small
+
+
+def test_create_failed_before_the_queue_existed(small: Stack) -> None:
+    """The box was rented, then its creation failed: nothing ran on it, and an approval without a receipt suffices."""
+    up = small.up(env={"SWEEPSTACK_DRILL_CREATE": "fail-after-create"})
+    assert up.rc != 0, str(up)
+    assert small.native_id("box-0") in up.text, f"the message does not name what bills\n{up}"
+    assert small.resources("Queue") == []
+    refused = small.destroy()
+    assert refused.rc != 0, str(refused)
+    assert "sweepctl approve" in refused.text, str(refused)
+    out = WayOut(small)
+    out.types("sweepctl", "approve", "--box", "box-0", "--reason", "never ran")
+    out.types("pulumi", "up")
+    out.types("pulumi", "destroy")
+    out.is_over()
+
+
+def test_create_failed_and_up_goes_on(small: Stack) -> None:
+    """The other way from there: `up` again finishes the create with the box that is there."""
+    assert small.up(env={"SWEEPSTACK_DRILL_CREATE": "fail-after-create"}).rc != 0
+    native_id = small.native_id("box-0")
+    ok(small.up())
+    small.wait_done()
+    assert small.native_ids() == [native_id]
+    assert len(small.births()) == 1
+
+
+def test_answer_of_the_create_lost(small: Stack) -> None:
+    """The platform's answer was lost: the box is found by its tag, now or at the next `up`, never rented twice."""
+    small.up(env={"SWEEPSTACK_DRILL_CREATE": "lose-answer"})
+    ok(small.up())
+    small.wait_done()
+    assert len(small.native_ids()) == 1
+    assert len(small.births()) == 1
+
+
+def test_box_killed_before_anything_was_sealed(training: Stack) -> None:
+    """All processes of the box die and nothing is sealed: abandoned by name, it ends in three commands."""
+    training.kill_box(training.native_id("box-0"))
+    refused = training.destroy()
+    assert refused.rc != 0, str(refused)
+    out = WayOut(training)
+    out.abandons("box-0")
+    out.is_over()
+    assert training.started() == []
+
+
+def test_box_killed_and_up_resumes(training: Stack) -> None:
+    """The other way from there: `up` starts the runner again on the same box, the cell's next attempt begins."""
+    native_id = training.native_id("box-0")
+    training.kill_box(native_id)
+    training.release()
+    ok(training.up())
+    training.wait_done()
+    assert training.native_ids() == [native_id]
+    assert len(training.births()) == 1
+
+
+def test_abandoning_a_box_in_the_middle_of_its_work(training: Stack) -> None:
+    """A running sweep can be given up too: the runner is ended, nothing new starts on the way."""
+    starts = len(training.started())
+    out = WayOut(training)
+    out.types("sweepctl", "approve", "--abandon", "box-0", "--reason", "a drill")
+    up = out.types("pulumi", "up")
+    assert "abandon" in up.text.lower(), f"the diff does not show it\n{up}"
+    assert len(training.started()) == starts
+    out.types("pulumi", "destroy")
+    out.is_over()
+
+
+def test_box_deleted_by_hand(training: Stack) -> None:
+    """The box was deleted in the console: `destroy` cleans up in one command, and says what is lost."""
+    training.vanish("box-0")
+    out = WayOut(training)
+    result = out.types("pulumi", "destroy")
+    assert "LOST" in result.text, str(result)
+    assert "seed0" in result.text, str(result)
+    out.is_over()
+
+
+def test_box_deleted_by_hand_after_cells_were_sealed(small: Stack) -> None:
+    """What was sealed on the durable tier is not lost with the box, and not reported so."""
+    ok(small.up())
+    small.wait_done()
+    small.wait_idle()
+    small.vanish("box-0")
+    out = WayOut(small)
+    result = out.types("pulumi", "destroy")
+    assert "LOST" not in result.text, str(result)
+    out.is_over()
+    assert small.sealed() == set(small.cells)
+
+
+def test_journal_unreadable(small: Stack) -> None:
+    """A journal with a broken chain proves nothing: refused, and abandoned in three commands."""
+    ok(small.up())
+    small.wait_done()
+    small.wait_idle()
+    path = small.box_dir("box-0") / "data" / "sweep" / "journal.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"cell-sealed", b"cell-sailed", 1))
+    refused = small.destroy()
+    assert refused.rc != 0, str(refused)
+    assert "journal" in refused.text, str(refused)
+    out = WayOut(small)
+    out.abandons("box-0")
+    out.is_over()
+
+
+def test_journal_replaced_by_nothing(small: Stack) -> None:
+    """An empty journal on a box whose queue was given cells does not pass for "nothing ever ran"."""
+    ok(small.up())
+    small.wait_done()
+    small.wait_idle()
+    (small.box_dir("box-0") / "data" / "sweep" / "journal.jsonl").unlink()
+    small.sweepctl("approve", "--box", "box-0", "--reason", "a drill")
+    before = small.native_ids()
+    small.up()
+    refused = small.destroy()
+    assert refused.rc != 0, str(refused)
+    assert small.native_ids() == before
+    out = WayOut(small)
+    out.abandons("box-0")
+    out.is_over()
+
+
+def expire(stack: Stack) -> None:
+    """Time passes: the approval is over, in the stack config and in the state."""
+    past = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stack.edit_config(lambda sweep: sweep["approval"].update(expires=past))
+
+    def edit(resources: list[dict]) -> None:  # type: ignore[type-arg]
+        for resource in resources:
+            for side in ("inputs", "outputs"):
+                if resource.get(side, {}).get("approval"):
+                    resource[side]["approval"]["expires"] = past
+
+    stack.edit_state(edit)
+
+
+def test_destroy_failed_at_box_two_of_two_and_the_approval_expired(cleared: Stack) -> None:
+    """A destroy that stopped half-way may be finished after the expiry; `up` meanwhile rents nothing again."""
+    # The command itself counts as a process of box-1, so box-1 can't be proved gone: a destroy that fails there.
+    stuck, gone = cleared.native_id("box-1"), cleared.native_id("box-0")
+    process = cleared.start(
+        "pulumi",
+        "destroy",
+        "--stack",
+        cleared.name,
+        "--yes",
+        "--non-interactive",
+        "--skip-preview",
+        env={BOX_ID: stuck},
+    )
+    cleared.wait_for(lambda: gone not in cleared.native_ids(), "box-0 to end")
+    time.sleep(1)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode != 0, out + err
+    assert cleared.native_ids() == [stuck], out + err
+    expire(cleared)
+    births = len(cleared.births())
+    up = cleared.up()
+    assert up.rc != 0, f"`up` should not go on while a teardown is open\n{up}"
+    assert cleared.native_ids() == [stuck], str(up)
+    assert len(cleared.births()) == births, str(up)
+    assert "teardown" in up.text, str(up)
+    way_out = WayOut(cleared)
+    way_out.types("pulumi", "destroy")
+    way_out.is_over()
+
+
+def test_teardown_revoked(cleared: Stack) -> None:
+    """A destroy that stopped half-way can be taken back: the sweep goes on with what is there."""
+    urns = [word for kind in ("Gate", "Queue", "Box") for word in ("--target", cleared.urn(kind, "box-0"))]
+    ok(cleared.destroy(*urns))
+    assert cleared.up().rc != 0
+    ok(cleared.sweepctl("approve", "--revoke"))
+    ok(cleared.up())
+    assert len(cleared.native_ids()) == 2
+    assert cleared.started().count("seed0") <= 1
+
+
+def test_wrong_settings_are_noticed_at_once(small: Stack) -> None:
+    """A run command that can't work fails the `up` within seconds, with the job's own last words."""
+    small.edit_config(lambda sweep: sweep["job"].update(run="python no-such-file.py --seed {seed} --out {out}"))
+    up = small.up(timeout=60)
+    assert up.rc != 0, str(up)
+    assert "no-such-file.py" in up.text, str(up)
+    assert up.seconds < 30, str(up)
+    births = len(small.births())
+    small.write_config()
+    small.wait_idle()
+    ok(small.up())
+    small.wait_done()
+    assert len(small.births()) == births
+    small.run_loop()
+    ok(small.destroy())
+    assert small.native_ids() == []
+
+
+def test_wrong_settings_given_up(small: Stack) -> None:
+    """The other way from there: abandoned, it ends in three commands without the settings being mended."""
+    small.edit_config(lambda sweep: sweep["job"].update(run="python no-such-file.py --seed {seed} --out {out}"))
+    assert small.up(timeout=60).rc != 0
+    out = WayOut(small)
+    out.abandons("box-0")
+    out.is_over()
+
+
+def test_a_failed_cell_is_waived(small: Stack) -> None:
+    """A cell that fails for good does not hold the others' box for ever: a named waiver lets it go."""
+    small.tell("fail", "seed1")
+    small.hold("seed1")
+    small.up()
+    small.release()
+    small.wait_done(but=["seed1"])
+    small.wait_idle()
+    ok(small.sweepctl("pull"))
+    receipt = small.verify()["receipt"]
+    assert small.sweepctl("approve", "--receipt", receipt).rc != 0, "approved with a failed cell and no waiver"
+    out = WayOut(small)
+    out.types("sweepctl", "approve", "--receipt", receipt, "--waive", "seed1", "--reason", "it diverges")
+    out.types("pulumi", "up")
+    out.types("pulumi", "destroy")
+    out.is_over()
+
+
+def test_finish_is_one_command(small: Stack) -> None:
+    """`sweepctl finish` on a terminal: pulls, verifies, shows, asks once, and ends the sweep; prints each command."""
+    ok(small.up())
+    small.wait_done()
+    small.wait_idle()
+    result = small.terminal("sweepctl", "finish", "--stack", small.name, answers=[("?", "yes\r")], timeout=180)
+    assert result.rc == 0, str(result)
+    for command in ("sweepctl pull", "sweepctl verify", "pulumi up", "pulumi destroy"):
+        assert command in result.text, f"{command} is not shown\n{result}"
+    assert small.native_ids() == []
+    assert {path.name for path in (small.evidence / "cells").iterdir()} == set(small.cells)

@@ -1,0 +1,148 @@
+"""The loop of the README, typed exactly as it is written there, on the sweep that ships with the checkout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.engine.commands import assert_refused, ok
+from tests.engine.harness import Stack
+from tests.engine.looking import tree
+
+
+@pytest.fixture(scope="module")
+def sweep_a(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
+    """The checkout's own sweep-a: its config, its job, its data; the state where a new user's state lives."""
+    stack = make_stack(name="sweep-a", config=False, init=False)
+    stack.evidence = stack.checkout / "results" / "sweep-a"
+    del stack.env["PULUMI_BACKEND_URL"]
+    yield stack
+    stack.close()
+
+
+def test_the_loop_as_written(sweep_a: Stack) -> None:
+    """up → status → destroy refused → pull → verify → approve → up → destroy, with what programs may rely on."""
+    stack = sweep_a
+    up = stack.run("pulumi", "up", "--stack", "sweep-a", "--yes", timeout=120)
+    if up.rc != 0 and "no stack named" in up.text:
+        ok(stack.run("pulumi", "stack", "init", "sweep-a"))
+        up = stack.run("pulumi", "up", "--stack", "sweep-a", "--yes", timeout=120)
+    ok(up)
+
+    preview = ok(stack.run("pulumi", "preview", "--stack", "sweep-a", "--json"))
+    summary = {key: count for key, count in preview.json()["changeSummary"].items() if key not in ("same", "refresh")}
+    assert not any(summary.values()), str(preview)
+
+    status = ok(stack.run("sweepctl", "status", "--stack", "sweep-a", "--json")).json()
+    assert status["stack"] == "sweep-a"
+    assert len(status["cells"]) == 6
+    for cell in status["cells"]:
+        assert {"name", "state", "attempts", "box", "config_digest"} <= cell.keys(), cell
+        assert cell["config_digest"].startswith("sha256:")
+    assert len(status["boxes"]) == 2
+    for box in status["boxes"]:
+        assert {"name", "platform", "native_id", "phase", "price_per_hour", "cost", "age_seconds"} <= box.keys(), box
+    assert {gate["box"] for gate in status["gates"]} == {"box-0", "box-1"}
+    for gate in status["gates"]:
+        assert {"box", "state", "receipt", "reasons"} <= gate.keys(), gate
+        assert gate["state"] == "locked"
+    assert {"per_hour", "so_far", "idle"} <= status["meter"].keys()
+    table = ok(stack.run("sweepctl", "status", "--stack", "sweep-a"))
+    for cell in status["cells"]:
+        assert cell["name"] in table.text, str(table)
+
+    refused = stack.run("pulumi", "destroy", "--stack", "sweep-a", "--yes")
+    assert_refused(refused)
+    assert any(cell["name"] in refused.text for cell in status["cells"]), str(refused)
+
+    ok(stack.run("sweepctl", "wait", "--stack", "sweep-a", "--for", "done", timeout=240))
+    ok(stack.run("sweepctl", "pull", "--stack", "sweep-a"))
+    verify = ok(stack.run("sweepctl", "verify", "--stack", "sweep-a", "--json")).json()
+    assert verify["receipt"].startswith("sha256:")
+    assert (verify["verified"], verify["total"]) == (6, 6)
+    for cell in verify["cells"]:
+        assert {"name", "state", "reasons"} <= cell.keys()
+        assert cell["state"] == "verified"
+    again = ok(stack.run("sweepctl", "verify", "--stack", "sweep-a", "--json")).json()
+    assert again["receipt"] == verify["receipt"], "two verifications of the same things give two receipts"
+
+    before = stack.config_file.read_text()
+    approve = stack.terminal("sweepctl", "approve", "--stack", "sweep-a", answers=[("?", "yes\r")])
+    assert approve.rc == 0, str(approve)
+    for words in (verify["receipt"][:19], "box-0", "box-1", "destroy"):
+        assert words in approve.text, f"{words!r} is not shown\n{approve}"
+    written = stack.config()["approval"]
+    assert written["receipt"] == verify["receipt"]
+    comments = [line for line in before.splitlines() if line.lstrip().startswith("#")]
+    assert all(line in stack.config_file.read_text() for line in comments), "comments were lost"
+    assert stack.config_file.read_text().startswith(before.rstrip("\n")), "it was not written below the rest"
+
+    up = ok(stack.run("pulumi", "up", "--stack", "sweep-a", "--yes", "--diff"))
+    assert f"cleared by receipt {verify['receipt']}, 6/6 verified" in up.text, str(up)
+    assert "locked" in up.text, str(up)
+    gates = ok(stack.run("sweepctl", "status", "--stack", "sweep-a", "--json")).json()["gates"]
+    assert {gate["state"] for gate in gates} == {"cleared"}, gates
+    assert {gate["receipt"] for gate in gates} == {verify["receipt"]}, gates
+
+    copies = tree(stack.checkout / "results" / "sweep-a" / "cells")
+    durable = [tree(path) for path in stack.volume_contents()]
+    destroy = stack.terminal("pulumi", "destroy", "--stack", "sweep-a", answers=[("perform this destroy?", "yes\r")])
+    assert destroy.rc == 0, str(destroy)
+    assert stack.native_ids() == []
+    assert tree(stack.checkout / "results" / "sweep-a" / "cells") == copies
+    assert [tree(path) for path in stack.volume_contents()] == durable, "the durable tier did not survive"
+    assert "results/sweep-a" in destroy.text, f"it does not say what survived and where\n{destroy}"
+    assert any(str(path.parent.name) in destroy.text or str(path) in destroy.text for path in stack.volume_contents())
+
+    after = stack.run("sweepctl", "status", "--stack", "sweep-a", "--json")
+    assert after.rc == 0, str(after)
+    assert after.json()["boxes"] == [] or all(box["phase"] == "gone" for box in after.json()["boxes"])
+    ended = [json.loads(p.read_text())["ended_at"] for p in (stack.evidence / "records" / "births").glob("*.json")]
+    assert len(ended) == 2
+    assert all(ended)
+
+
+def test_the_next_sweep_in_the_same_place(finished: Stack) -> None:
+    """After a whole loop `up` begins again: new generations, and what is verified is not trained again."""
+    finished.run_loop()
+    ok(finished.destroy())
+    assert finished.native_ids() == []
+    finished.edit_config(lambda sweep: sweep.pop("approval", None))
+    ok(finished.up())
+    finished.wait_idle()
+    assert finished.started() == []
+    assert {birth["generation"] for birth in finished.births()} == {1, 2}
+    finished.approve()
+    ok(finished.up())
+    ok(finished.destroy())
+
+
+def test_cells_appended_to_a_live_queue(make_stack: Callable[..., Stack]) -> None:
+    """Day 2: a cell more is appended by `pulumi up`; what trains goes on in the same process."""
+    stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))
+    stack.hold(*stack.cells)
+    ok(stack.up())
+    pid, processes = stack.runner_pid("box-0"), stack.processes()
+    stack.edit_config(lambda sweep: sweep["cells"]["grid"].update(seed=[0, 1, 2]))
+    ok(stack.up())
+    assert stack.runner_pid("box-0") == pid
+    assert stack.processes() == processes
+    stack.release()
+    stack.cells = ("seed0", "seed1", "seed2")
+    stack.wait_done()
+    assert sorted(stack.started()) == ["seed0", "seed1", "seed2"]
+
+
+def test_config_of_a_started_cell(make_stack: Callable[..., Stack]) -> None:
+    """The config of a cell that has started can't change: refused with the way out, and it trains on."""
+    stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))
+    stack.hold(*stack.cells)
+    ok(stack.up())
+    before = stack.snapshot()
+    stack.edit_config(lambda sweep: sweep["cells"].update(base={"epochs": 3}))
+    result = stack.up()
+    assert result.rc != 0, str(result)
+    assert "new name" in result.text, str(result)
+    stack.assert_unchanged(before, result)

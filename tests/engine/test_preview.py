@@ -1,0 +1,114 @@
+"""`pulumi preview` looks, and changes nothing anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.engine.commands import ok
+from tests.engine.harness import Stack
+from tests.engine.looking import different, tree
+
+OF_THE_ENGINE = ("pulumi-home/",)
+"""The engine's own logs, plugin records and workspace choices."""
+
+
+def everything(stack: Stack) -> dict[str, str]:
+    """Checkout, job, data, cache, evidence, backend, home: with times, since a rewritten file is a changed one."""
+    found = {}
+    for path, what in tree(stack.base, skip=set()).items():
+        if path.startswith(OF_THE_ENGINE) or "__pycache__" in path or path.startswith(("saved", "checkout/.venv")):
+            continue
+        if path.endswith("patrol.jsonl"):
+            continue
+        time = (stack.base / path).lstat().st_mtime_ns if not what.startswith("dir") else ""
+        found[path] = f"{what} {time}"
+    return found
+
+
+def changes_nothing(stack: Stack, *words: str, rc: int | None = 0) -> None:
+    """Runs a preview between two looks at everything."""
+    before = everything(stack)
+    result = stack.pulumi(*words)
+    after = everything(stack)
+    assert rc is None or result.rc == rc, str(result)
+    assert after == before, f"{different(before, after)}\n{result}"
+
+
+def test_before_anything_exists(make_stack: Callable[..., Stack]) -> None:
+    """The very first preview makes neither identity, nor evidence, nor the platform's folder."""
+    stack = make_stack()
+    changes_nothing(stack, "preview")
+    assert not stack.evidence.exists()
+    assert not stack.platform_root.exists()
+
+
+@pytest.mark.parametrize("words", [("preview",), ("preview", "--diff"), ("destroy", "--preview-only", "--diff")])
+def test_of_a_finished_sweep(verified: Stack, words: tuple[str, ...]) -> None:
+    """A preview of what is there, and of its destroy, writes nothing."""
+    changes_nothing(verified, *words)
+
+
+def test_of_a_running_sweep(make_stack: Callable[..., Stack]) -> None:
+    """With cells training the preview touches neither queue nor runner."""
+    stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))
+    stack.hold(*stack.cells)
+    ok(stack.up())
+    processes = stack.processes()
+    changes_nothing(stack, "preview")
+    assert stack.processes() == processes
+
+
+def test_says_no_changes(verified: Stack) -> None:
+    """Right after `up`, a preview has nothing to change."""
+    result = ok(verified.pulumi("preview", "--json"))
+    summary = {key: count for key, count in result.json()["changeSummary"].items() if key not in ("same", "refresh")}
+    assert not any(summary.values()), f"{summary}\n{result}"
+
+
+def test_of_a_changed_config(verified: Stack) -> None:
+    """A preview of new cells, a new price, a cleared approval: still nothing is written."""
+    verified.edit_config(lambda sweep: sweep["cells"].update({"add": [{"seed": 7}]}))
+    changes_nothing(verified, "preview", "--diff")
+    verified.edit_config(lambda sweep: sweep["overrides"]["local"].update(price_per_hour=2.5))
+    changes_nothing(verified, "preview", "--diff")
+
+
+def test_of_an_approval(cleared: Stack) -> None:
+    """The preview of a cleared sweep's destroy shows what dies and what survives, and writes nothing."""
+    changes_nothing(cleared, "destroy", "--preview-only", "--diff")
+    result = ok(cleared.pulumi("destroy", "--preview-only", "--diff"))
+    for words in ("dies", "survives", "verified", "cleared"):
+        assert words in result.text, f"{words!r} is not shown\n{result}"
+
+
+def test_of_a_vanished_box(verified: Stack) -> None:
+    """A preview that sees a box gone shows its next generation and records nothing yet."""
+    verified.vanish("box-1")
+    changes_nothing(verified, "preview", "--diff")
+    changes_nothing(verified, "destroy", "--preview-only", rc=None)
+
+
+def test_sweepctl_status_changes_nothing(verified: Stack) -> None:
+    """Looking with `status` leaves everything as it is, too."""
+    before = everything(verified)
+    ok(verified.sweepctl("status"))
+    ok(verified.sweepctl("status", "--json"))
+    after = everything(verified)
+    assert after == before, different(before, after)
+
+
+def test_wrong_configs_change_nothing(verified: Stack) -> None:
+    """A typo is refused with file, line and a suggestion, before anything is asked of the platform."""
+    text = verified.config_file.read_text()
+    verified.config_file.write_text(text.replace("candidates:", "candidtes:"))
+    before = everything(verified)
+    result = verified.pulumi("preview")
+    assert result.rc != 0, str(result)
+    for words in (verified.config_file.name, "candidtes", "candidates"):
+        assert words in result.text, f"{words!r} is not said\n{result}"
+    after = everything(verified)
+    assert after == before, different(before, after)
+    assert Path(verified.config_file).exists()

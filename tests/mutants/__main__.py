@@ -1,0 +1,73 @@
+"""`python -m tests.mutants [WORDS]`: breaks each promise in a copy of the tree and sees which named test notices.
+
+Prints a table; exit code 1 when a mutant survives, 2 when a patch no longer fits or a run says nothing. WORDS pick
+mutants by name. Not part of `make test`: takes some minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.mutants.catalogue import MUTANTS, Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+LEFT_OUT = ("__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "results")
+RUN_SECONDS = 600
+
+
+def grow(mutant: Mutant, target: Path) -> str:
+    """Makes the mutant's tree at `target`. Returns why it could not, or nothing."""
+    shutil.copytree(ROOT, target, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    (target / ".venv").symlink_to((ROOT / ".venv").resolve())
+    if not mutant.patches:
+        return "it has no patch"
+    for patch in mutant.patches:
+        path = target / patch.path
+        text = path.read_text()
+        if text.count(patch.old) != 1:
+            return f"{patch.path} holds {patch.old!r} {text.count(patch.old)} times, not once"
+        path.write_text(text.replace(patch.old, patch.new))
+    return ""
+
+
+def survivors(mutant: Mutant, tree: Path) -> tuple[list[str], str]:
+    """The named tests that passed on the mutant, and what was odd about the run."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA", "--tb=no", *mutant.caught_by]
+    env = {**os.environ, "SWEEPSTACK_TEST_TREE": "1", "PYTHONPATH": str(tree)}
+    run = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=RUN_SECONDS)
+    outcomes = {name: word for word, name in re.findall(r"^(PASSED|FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)}
+    passed = [name for name in mutant.caught_by if outcomes.get(name) == "PASSED"]
+    odd = [name for name in mutant.caught_by if outcomes.get(name) not in ("PASSED", "FAILED")]
+    return passed, f"no verdict of {', '.join(odd)}:\n{run.stdout[-3000:]}{run.stderr[-1000:]}" if odd else ""
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    worst = 0
+    for mutant in [m for m in MUTANTS if not words or any(word in m.name for word in words)]:
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+            tree = Path(folder) / "tree"
+            passed: list[str] = []
+            odd = grow(mutant, tree)
+            if not odd:
+                passed, odd = survivors(mutant, tree)
+        verdict = "ODD" if odd else "SURVIVED" if passed else "caught"
+        worst = max(worst, {"ODD": 2, "SURVIVED": 1, "caught": 0}[verdict])
+        seconds = time.monotonic() - begin
+        print(f"{verdict:<9} {mutant.name:<40} {seconds:5.0f} s  {', '.join(passed or mutant.caught_by)}", flush=True)
+        if odd:
+            print(odd)
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,151 @@
+"""The journal's chain, and what it says of cells."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sweep.canonical import canonical_json, digest_of, sha256_hex
+from sweep.errors import JournalDamaged
+from sweep.journal import parse_journal, whole_lines
+from sweep.model import GENESIS
+
+DIGEST = digest_of("x")
+TIME = "2026-11-21T09:00:00.123Z"
+
+
+def journal(*events: dict[str, Any]) -> bytes:
+    """A journal of these events, chained."""
+    head, lines = GENESIS, []
+    for seq, event in enumerate(events, start=1):
+        entry = {"seq": seq, "time": TIME, "prev": head, **event}
+        head = sha256_hex(canonical_json(entry))
+        lines.append(canonical_json({**entry, "hash": head}) + b"\n")
+    return b"".join(lines)
+
+
+def started(cell: str = "a", attempt: int = 1) -> dict[str, Any]:
+    """A cell-started event."""
+    return {
+        "event": "cell-started",
+        "cell": cell,
+        "attempt": attempt,
+        "config_digest": DIGEST,
+        "code": DIGEST,
+        "argv": ["x"],
+        "slot": 0,
+    }
+
+
+def sealed(cell: str = "a", attempt: int = 1) -> dict[str, Any]:
+    """A cell-sealed event."""
+    return {
+        "event": "cell-sealed",
+        "cell": cell,
+        "attempt": attempt,
+        "config_digest": DIGEST,
+        "manifest": DIGEST,
+        "bytes": 1,
+    }
+
+
+FAILED = {"event": "cell-failed", "cell": "a", "attempt": 1, "exit_code": 1, "reason": "exit code 1", "final": False}
+
+
+def test_an_empty_journal_has_the_genesis_head() -> None:
+    found = parse_journal(b"")
+    assert (found.head, found.entries, dict(found.cells)) == (GENESIS, (), {})
+
+
+def test_states_follow_events() -> None:
+    data = journal({"event": "runner-started", "pid": 1}, started(), FAILED, started(attempt=2), sealed(attempt=2))
+    found = parse_journal(data)
+    cell = found.cells["a"]
+    assert (cell.state, cell.attempts, cell.manifest, cell.final, cell.code) == ("sealed", 2, DIGEST, True, DIGEST)
+    assert cell.started_at is not None
+    assert found.head == json.loads(data.splitlines()[-1])["hash"]
+    middle = parse_journal(b"".join(data.splitlines(keepends=True)[:3])).cells["a"]
+    assert (middle.state, middle.reason, middle.final) == ("failed", "exit code 1", False)
+    assert found.continues(parse_journal(b"".join(data.splitlines(keepends=True)[:3])))
+
+
+def test_a_cell_started_again_is_not_sealed_any_more() -> None:
+    cell = parse_journal(journal(started(), sealed(), started(attempt=2))).cells["a"]
+    assert (cell.state, cell.manifest, cell.final) == ("running", None, False)
+
+
+def test_found_sealed_dropped_and_refused() -> None:
+    found = parse_journal(
+        journal(
+            {"event": "cell-found-sealed", "cell": "a", "manifest": DIGEST, "config_digest": DIGEST},
+            {"event": "cell-dropped", "cell": "b", "reason": "wrong"},
+            {"event": "cell-refused", "cell": "a", "reason": "another config"},
+            {"event": "cell-refused", "cell": "c", "reason": "no such name"},
+            {"event": "something-new", "cell": 7},
+        )
+    ).cells
+    assert (found["a"].state, found["a"].manifest, found["a"].attempts) == ("sealed", DIGEST, 0)
+    assert (found["b"].state, found["b"].reason) == ("dropped", "wrong")
+    assert (found["c"].state, found["c"].final) == ("failed", True)
+
+
+def test_a_torn_last_line_is_not_part_of_the_journal() -> None:
+    data = journal(started(), sealed())
+    torn = data + b'{"seq":3,"ti'
+    assert parse_journal(torn) == parse_journal(data)
+    assert whole_lines(torn) == data
+    assert whole_lines(b'{"seq"') == b""
+
+
+def edit(data: bytes, line: int, **changes: Any) -> bytes:
+    """One line changed, its own hash left alone."""
+    lines = data.splitlines(keepends=True)
+    lines[line] = canonical_json({**json.loads(lines[line]), **changes}) + b"\n"
+    return b"".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: edit(data, 1, manifest=digest_of("y")), "line 2 does not match its own hash"),
+        (lambda data: b"".join(data.splitlines(keepends=True)[1:]), "line 1 says that it is entry 2"),
+        (lambda data: data.replace(b'"seq":1', b'"seq": 1', 1), "line 1 is not written in the canonical form"),
+        (lambda data: data.replace(b'"seq":2', b'"seq":2,"seq":2', 1), "line 2 is not written in the canonical form"),
+        (lambda data: edit(data, 1, prev=GENESIS), "line 2 does not follow"),
+        (lambda data: b"\n" + data, "line 1 is not JSON"),
+        (lambda data: data + b"\0\0\0\n", "line 3 is not JSON"),
+        (lambda data: b"[" * 100000 + b"\n", "line 1 is not JSON"),
+        (lambda data: b"7\n", "line 1 is not an event"),
+        (lambda data: data.replace(b'"argv":["x"]', b'"argv":[NaN]'), "line 1 is not JSON"),
+    ],
+)
+def test_a_broken_chain_is_refused_with_its_line(damage: Any, message: str) -> None:
+    with pytest.raises(JournalDamaged, match=message):
+        parse_journal(damage(journal(started(), sealed())))
+
+
+def test_every_single_byte_counts() -> None:
+    data = journal(started(), sealed())
+    good = parse_journal(data)
+    for offset in range(len(data) - 1):
+        bad = data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :]
+        with pytest.raises(JournalDamaged):
+            parse_journal(bad)
+    assert parse_journal(data[:-1]).head == good.entries[0]["hash"]
+
+
+def test_an_event_that_lacks_what_it_must_say_is_refused() -> None:
+    event = sealed()
+    del event["manifest"]
+    with pytest.raises(JournalDamaged, match=r"line 1 \(cell-sealed\) lacks"):
+        parse_journal(journal(event))
+
+
+def test_a_rewritten_journal_does_not_continue() -> None:
+    before = parse_journal(journal(started(), sealed()))
+    assert not parse_journal(journal(started(), FAILED, started(attempt=2))).continues(before)
+    assert not parse_journal(journal(started())).continues(before)
+    assert before.continues(before)
+    assert before.continues(parse_journal(b""))

@@ -1,0 +1,369 @@
+"""Copies that are copies, that resume, and that take no name a box might use to lead them astray."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweep import onbox
+from sweep.canonical import canonical_json
+from sweep.channel.local import LocalChannel
+from sweep.errors import EvidenceDamaged, EvidenceError, Unreachable
+from sweep.evidence.pull import BoxSource, PullResult, pull_all, pull_cell
+from tests.unit.evidence.world import IDENTITY, Box, World, outputs
+
+NAME = "lr0.1-seed0"
+
+
+class Flaky(LocalChannel):
+    """Is cut off after so many bytes, like a bad line; counts what it sent."""
+
+    def __init__(self, world: World, budget: int | None = None) -> None:
+        super().__init__(world.box.native_id, world.box.root, {})
+        self.budget = budget
+        self.fetched: list[str] = []
+        self.bytes = 0
+
+    def fetch(self, path: str, target: Path, progress: Callable[[int], None] | None = None) -> None:
+        done = target.stat().st_size if target.exists() else 0
+        data = self.read(path)
+        self.fetched.append(path.rpartition(f"{NAME}/")[2])
+        if done > len(data):
+            done = 0
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("r+b" if target.exists() else "wb") as handle:
+            handle.truncate(done)
+            handle.seek(done)
+            for offset in range(done, len(data), 512):
+                chunk = data[offset : offset + 512]
+                if self.budget is not None and self.bytes + len(chunk) > self.budget:
+                    raise Unreachable("cut off")
+                handle.write(chunk)
+                self.bytes += len(chunk)
+        if progress:
+            progress(len(data))
+
+
+def pull(world: World, channel: LocalChannel | None = None, **settings: str) -> PullResult:
+    """Pulls the first cell."""
+    return pull_cell(channel or world.box.channel, IDENTITY, NAME, world.store, **settings)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_pulled_cell_is_the_sealed_one(world: World) -> None:
+    world.run()
+    seen: list[tuple[str, int, int]] = []
+    channel = world.box.channel
+    result = pull_cell(channel, IDENTITY, NAME, world.store, lambda *what: seen.append(what))
+    assert (result.state, result.files, result.reasons) == ("pulled", 5, ())
+    assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
+    assert seen[-1] == (NAME, result.bytes, result.bytes)
+    assert not (world.store.root / ".partial" / NAME).exists()
+
+
+def test_pulling_again_copies_nothing(world: World) -> None:
+    world.run()
+    pull(world)
+    before = {path: path.stat().st_ino for path in world.copy(NAME).rglob("*")}
+    channel = Flaky(world)
+    result = pull(world, channel)
+    assert (result.state, result.files, result.bytes, channel.fetched) == ("current", 0, 0, [])
+    world.pull()
+    world.verify()
+    assert pull(world, channel).state == "current"  # this time by the receipt's index
+    assert {path: path.stat().st_ino for path in world.copy(NAME).rglob("*")} == before
+
+
+def test_copies_outlive_the_box(world: World) -> None:
+    world.run()
+    world.pull()
+    before = content(world.copy(NAME))
+    for path in world.box.root.rglob("*"):
+        if path.is_file():
+            os.truncate(path, 0)
+    assert content(world.copy(NAME)) == before
+    assert all(path.stat().st_nlink == 1 for path in world.copy(NAME).rglob("*") if path.is_file())
+    shutil.rmtree(world.box.root)
+    assert content(world.copy(NAME)) == before
+    assert world.verify(boxes=[]).receipt.verified == 3
+
+
+def test_a_cut_pull_goes_on_where_it_was(world: World) -> None:
+    world.run()
+    total = sum(len(data) for name, data in content(world.box.sealed(NAME)).items() if name != "manifest.json")
+    sent = 0
+    for _ in range(50):
+        channel = Flaky(world, budget=1500)
+        try:
+            result = pull(world, channel)
+        except Unreachable:
+            assert not world.copy(NAME).exists()
+            sent += channel.bytes
+            continue
+        sent += channel.bytes
+        break
+    else:
+        pytest.fail("never done")
+    assert result.state == "pulled"
+    assert sent == total  # not one byte twice
+    assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
+
+
+def test_a_leftover_that_is_something_else_is_not_gone_on_with(world: World) -> None:
+    world.run()
+    partial = world.store.root / ".partial" / NAME
+    partial.mkdir(parents=True)
+    (partial / "best.pt").write_bytes(b"x" * 100)
+    (partial / "log.txt").write_bytes(b"x" * 10_000)
+    (partial / "unknown").write_bytes(b"x")
+    assert pull(world).state == "pulled"
+    assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
+
+
+def test_a_leftover_with_links_is_thrown_away(world: World) -> None:
+    world.run()
+    victim = world.folder / "victim"
+    victim.write_bytes(b"precious")
+    partial = world.store.root / ".partial" / NAME
+    partial.mkdir(parents=True)
+    (partial / "best.pt").symlink_to(victim)
+    os.link(victim, partial / "log.txt")
+    assert pull(world).state == "pulled"
+    assert victim.read_bytes() == b"precious"
+    assert world.copy(NAME).joinpath("log.txt").stat().st_nlink == 1
+
+
+def test_only_what_changed_is_copied_again(world: World) -> None:
+    world.run()
+    pull(world)
+    files = outputs(world.folder, 0) | {"metrics.json": b'{"loss": 0.5}'}
+    world.box.seal(world.cells[0], files, attempt=2)
+    channel = Flaky(world)
+    result = pull(world, channel)
+    assert channel.fetched == ["metrics.json"]
+    assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
+    kept = world.store.root / ".superseded" / f"{NAME}-1"
+    assert (kept / "metrics.json").read_bytes() != b'{"loss": 0.5}'
+    assert str(kept) in result.notes[0]
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "symlink", "hardlink", "folder"])
+def test_a_damaged_copy_is_healed(world: World, damage: str) -> None:
+    world.run()
+    world.pull()
+    path = world.copy(NAME) / "plots/curve.csv"
+    data = path.read_bytes()
+    if damage == "flip":
+        path.write_bytes(b"9" + data[1:])
+    elif damage == "truncate":
+        os.truncate(path, 1)
+    elif damage == "folder":
+        shutil.rmtree(path.parent)
+    else:
+        path.unlink()
+        if damage == "symlink":
+            path.symlink_to(world.box.sealed(NAME) / "plots/curve.csv")
+        elif damage == "hardlink":
+            os.link(world.box.sealed(NAME) / "plots/curve.csv", path)
+    assert not world.verify().ok
+    channel = Flaky(world)
+    result = pull(world, channel)
+    assert (result.state, channel.fetched) == ("pulled", ["plots/curve.csv"])
+    assert world.verify().ok
+
+
+@pytest.mark.parametrize("damage", ["edit", "hardlink", "remove", "whole-folder-link"])
+def test_a_damaged_manifest_is_healed(world: World, damage: str) -> None:
+    world.run()
+    world.pull()
+    path = world.copy(NAME) / "manifest.json"
+    if damage == "edit":
+        path.write_bytes(path.read_bytes().replace(b'"attempt":1', b'"attempt":2'))
+    elif damage == "hardlink":
+        path.unlink()
+        os.link(world.box.sealed(NAME) / "manifest.json", path)
+    elif damage == "remove":
+        path.unlink()
+    else:
+        shutil.rmtree(world.copy(NAME))
+        world.copy(NAME).symlink_to(world.box.sealed(NAME))
+    assert not world.verify().ok
+    world.pull()
+    assert world.verify().ok
+    assert not world.copy(NAME).is_symlink()
+
+
+def test_extra_files_are_left_alone_and_named(world: World) -> None:
+    world.run()
+    world.pull()
+    (world.copy(NAME) / "notes.txt").write_text("mine")
+    result = pull(world)
+    assert "1 files in" in result.notes[0]
+    assert (world.copy(NAME) / "notes.txt").read_text() == "mine"
+
+
+def lie(world: World, **changes: object) -> None:
+    path = world.box.sealed(NAME) / "manifest.json"
+    path.write_bytes(canonical_json({**json.loads(path.read_bytes()), **changes}) + b"\n")
+
+
+@pytest.mark.parametrize("path", ["../../../escaped", "/tmp/escaped", "a\nb", "manifest.json", "a/./b"])
+def test_hostile_names_are_refused(world: World, path: str) -> None:
+    world.run()
+    lie(world, files=[{"path": path, "size": 1, "sha256": "0" * 64, "role": "extra"}])
+    before = content(world.folder)
+    result = pull(world)
+    assert result.state == "refused"
+    assert "names" in result.reasons[0]
+    assert content(world.folder) == before
+
+
+def test_a_link_on_the_box_is_refused(world: World) -> None:
+    world.run()
+    secret = world.folder / "secret"
+    secret.write_bytes((world.box.sealed(NAME) / "log.txt").read_bytes())
+    log = world.box.sealed(NAME) / "log.txt"
+    log.unlink()
+    log.symlink_to(secret)
+    result = pull(world)
+    assert (result.state, result.reasons) == (
+        "refused",
+        ("log.txt on the box is a link, and its manifest names a file",),
+    )
+    assert not world.copy(NAME).exists()
+
+
+def test_a_linked_folder_on_the_box_is_refused(world: World) -> None:
+    world.run()
+    plots = world.box.sealed(NAME) / "plots"
+    plots.rename(world.folder / "plots")
+    plots.symlink_to(world.folder / "plots")
+    assert "plots/curve.csv on the box is a link" in pull(world).reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.write_bytes(b"stop 1\n"), "size or sha256 differs"),
+        (lambda path: os.truncate(path, 2), "has 2 bytes, its manifest says 7"),
+        (lambda path: path.unlink(), "is not there, and its manifest names a file"),
+    ],
+)
+def test_what_the_box_no_longer_has_is_refused(world: World, damage: Callable[[Path], object], reason: str) -> None:
+    world.run()
+    damage(world.box.sealed(NAME) / "log.txt")
+    result = pull(world)
+    assert result.state == "refused"
+    assert reason in result.reasons[0]
+    assert not world.copy(NAME).exists()
+
+
+def test_another_cells_or_sweeps_manifest_is_refused(world: World) -> None:
+    world.run()
+    shutil.rmtree(world.box.sealed(NAME))
+    shutil.copytree(world.box.sealed("lr0.3-seed0"), world.box.sealed(NAME))
+    assert "another cell" in pull(world).reasons[0]
+    lie(world, cell=NAME, identity="zzzzzzzzzz")
+    assert "another sweep" in pull(world).reasons[0]
+
+
+def test_a_manifest_that_the_journal_does_not_record_is_refused(world: World) -> None:
+    world.run()
+    lie(world, attempt=9)
+    (found,) = world.pull()
+    states = {result.cell: result.state for result in found.results}
+    assert states == {NAME: "refused", "lr0.3-seed0": "pulled", "lr0.9-seed0": "pulled"}
+
+
+def test_a_cell_that_is_not_sealed_is_absent(world: World) -> None:
+    world.run(world.cells[1])
+    assert pull(world).state == "absent"
+    assert pull_cell(world.box.channel, IDENTITY, "../x", world.store).state == "refused"
+
+
+def test_a_cut_box_keeps_what_it_brought_and_stops_no_other(world: World) -> None:
+    world.run(world.cells[0], world.cells[1])
+    other = Box(world, "box-1")
+    other.seal(world.cells[2], outputs(world.folder, 2))
+    size = sum(len(data) for data in outputs(world.folder, 0).values())
+    sources = [
+        BoxSource("box-0", 1, Flaky(world, budget=size + 600)),
+        BoxSource("box-1", 1, other.channel),
+    ]
+    first, second = pull_all(sources, IDENTITY, world.store)
+    assert first.problem == "cut off"
+    assert [result.state for result in first.results] == ["pulled"]
+    assert [result.state for result in second.results] == ["pulled"]
+
+
+def test_journals_are_kept_and_must_continue(world: World) -> None:
+    world.run(world.cells[0])
+    world.pull()
+    copy = world.store.journal_path("box-0", 1)
+    whole = world.box.journal_file.read_bytes()
+    assert copy.read_bytes() == whole
+    world.box.journal_file.write_bytes(whole + b'{"torn')
+    world.pull()
+    assert copy.read_bytes() == whole
+    world.box.journal_file.write_bytes(whole.splitlines(keepends=True)[0])
+    (found,) = world.pull()
+    assert "does not continue" in found.problem
+    assert copy.read_bytes() == whole
+    world.box.journal_file.unlink()
+    with pytest.raises(EvidenceDamaged):
+        world.store.write_journal("box-0", 1, b"")
+
+
+def test_a_volume_that_outlived_its_box_is_pulled_by_the_last_journal(world: World) -> None:
+    world.run()
+    world.pull()
+    shutil.rmtree(world.copy(NAME))
+    volume = LocalChannel("volume-x", world.box.durable, {})
+    sources = [BoxSource("box-0", 1, volume, base="", volume_only=True)]
+    (found,) = pull_all(sources, IDENTITY, world.store)
+    assert {result.state for result in found.results} == {"pulled", "current"}
+    assert world.verify(boxes=[]).receipt.verified == 3
+
+
+def test_two_pulls_at_once_are_one_too_many(world: World) -> None:
+    with (world.store.root / ".pull.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(EvidenceError, match="another pull"):
+            world.pull()
+
+
+def test_a_full_disk_is_said_before_anything_is_copied(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run()
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 1000))  # type: ignore[attr-defined]
+    with pytest.raises(EvidenceError, match="make room there"):
+        pull(world)
+    (found,) = world.pull()
+    assert "make room" in found.problem
+    assert not world.copy(NAME).exists()
+
+
+def test_a_crash_between_the_two_renames_heals(world: World) -> None:
+    world.run()
+    pull(world)
+    partial = world.store.root / ".partial" / NAME
+    partial.parent.mkdir(exist_ok=True)
+    world.copy(NAME).rename(partial)
+    channel = Flaky(world)
+    assert pull(world, channel).state == "pulled"
+    assert channel.fetched == []
+    assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
+
+
+def test_paths_on_the_box_are_those_of_the_durable_tier(world: World) -> None:
+    world.run()
+    assert (world.box.root / onbox.DURABLE / onbox.sealed_dir(IDENTITY, NAME)).is_dir()

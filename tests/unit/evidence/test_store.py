@@ -1,0 +1,251 @@
+"""Places, markers, records, receipts, and whether pulled files are still what a receipt says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sweep.canonical import canonical_json, digest_of
+from sweep.errors import EvidenceDamaged, EvidenceElsewhere, EvidenceError, EvidenceMissing
+from sweep.evidence.store import EvidenceStore
+from sweep.model import Lease, Loss, Receipt, Teardown
+from tests.unit.evidence.world import BEGIN, IDENTITY, World
+
+HERE = socket.gethostname()
+
+
+def test_evidence_on_another_host_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(EvidenceElsewhere, match=r"host gpu-desk .*sweepctl publish"):
+        EvidenceStore.open(f"file://gpu-desk{tmp_path}")
+    with pytest.raises(EvidenceElsewhere):
+        EvidenceStore.read_marker(f"file://gpu-desk{tmp_path}")
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/a", "/tmp/a", "file:///tmp/a", f"file://{HERE}", "file://"])
+def test_addresses_that_are_none_are_refused(uri: str) -> None:
+    with pytest.raises(EvidenceError, match="file://<host>/<"):
+        EvidenceStore.open(uri)
+
+
+def test_a_folder_without_marker_is_missing_not_empty(tmp_path: Path) -> None:
+    uri = f"file://{HERE}{tmp_path / 'absent'}"
+    with pytest.raises(EvidenceMissing, match="is not there"):
+        EvidenceStore.open(uri)
+    assert EvidenceStore.read_marker(uri) is None
+    (tmp_path / "absent").mkdir()
+    with pytest.raises(EvidenceMissing, match=r"holds no sweep\.json"):
+        EvidenceStore.open(uri)
+    assert EvidenceStore.read_marker(uri) is None
+
+
+def test_records_of_a_folder_that_vanished_are_unknown(world: World) -> None:
+    shutil.rmtree(world.store.root)
+    for ask in (
+        world.store.births,
+        world.store.losses,
+        world.store.teardown,
+        world.store.lease,
+        world.store.latest_receipt,
+        lambda: world.store.birth("box-0", 1),
+        lambda: world.store.write_lease(Lease(backend="b", host="h", taken_at=BEGIN)),
+        lambda: world.store.write_teardown(None),
+    ):
+        with pytest.raises(EvidenceMissing):
+            ask()
+    assert not world.store.root.exists()
+
+
+def test_founding_is_idempotent_and_exclusive(tmp_path: Path) -> None:
+    uri = f"file://{HERE}{tmp_path / 'a b' / 'evidence'}"
+    first = EvidenceStore.found(uri, IDENTITY, "p", "s")
+    assert EvidenceStore.found(uri, IDENTITY, "p", "s").marker == first.marker
+    assert EvidenceStore.read_marker(uri) == first.marker
+    with pytest.raises(EvidenceError, match="holds the evidence of p/s"):
+        EvidenceStore.found(uri, "zzzzzzzzzz", "p", "s2")
+
+
+def test_of_many_founders_one_wins(tmp_path: Path) -> None:
+    uri = f"file://{HERE}{tmp_path / 'evidence'}"
+
+    def found(number: int) -> str:
+        try:
+            return EvidenceStore.found(uri, f"identity{number}", "p", "s").marker.identity
+        except EvidenceError:
+            return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        winners = {name for name in pool.map(found, range(8)) if name}
+    assert winners == {EvidenceStore.open(uri).marker.identity}
+    assert os.listdir(tmp_path / "evidence") == ["sweep.json"]
+
+
+def test_evidence_whose_marker_is_lost_is_not_taken_over(world: World) -> None:
+    (world.store.root / "sweep.json").unlink()
+    with pytest.raises(EvidenceError, match=r"holds records and no sweep\.json"):
+        EvidenceStore.found(world.uri, "zzzzzzzzzz", "p", "s")
+
+
+def test_records_come_back(world: World) -> None:
+    store = world.store
+    world.box.launch(*world.cells)
+    assert store.birth("box-0", 1) == store.births()[0]
+    assert store.birth("box-0", 2) is None
+    assert store.launch("box-0", 1) == store.launches()[0]
+    loss = Loss(box="box-0", native_id="ns/pod:1", cells=("a",), why="gone", at=BEGIN)
+    store.write_loss(loss)
+    assert store.losses() == [loss]
+    assert store.teardown() is None
+    teardown = Teardown(receipt=None, native_ids=("a",), begun_at=BEGIN)
+    store.write_teardown(teardown)
+    assert store.teardown() == teardown
+    store.write_teardown(None)
+    store.write_teardown(None)
+    assert store.teardown() is None
+    lease = Lease(backend="file://x", host="h", taken_at=BEGIN)
+    store.write_lease(lease)
+    assert store.lease() == lease
+    store.release_lease()
+    assert store.lease() is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"box":"box-0"}', b"\xff"])
+def test_damaged_records_are_named(world: World, damage: bytes) -> None:
+    (world.store.root / "records/births/box-0-g1.json").write_bytes(damage)
+    for ask in (world.store.births, lambda: world.store.birth("box-0", 1)):
+        with pytest.raises(EvidenceDamaged, match=r"births/box-0-g1\.json is damaged"):
+            ask()
+    (world.store.root / "sweep.json").write_bytes(damage)
+    with pytest.raises(EvidenceDamaged, match=r"sweep\.json is damaged"):
+        EvidenceStore.open(world.uri)
+
+
+def test_names_cannot_lead_out(world: World) -> None:
+    for name in ("", ".", "..", "../x", "a/b"):
+        with pytest.raises(EvidenceError):
+            world.store.cell_dir(name)
+
+
+def verified(world: World) -> Receipt:
+    world.run()
+    world.pull()
+    return world.verify().receipt
+
+
+def test_an_edited_receipt_is_damaged(world: World) -> None:
+    verified(world)
+    digest = world.store.latest_receipt()
+    assert digest is not None
+    path = world.store.root / "receipts" / f"{digest.removeprefix('sha256:')}.json"
+    path.write_bytes(path.read_bytes().replace(b'"verified":3', b'"verified":4'))
+    with pytest.raises(EvidenceDamaged, match="was edited"):
+        world.store.receipt(digest)
+    path.unlink()
+    with pytest.raises(EvidenceMissing):
+        world.store.receipt(digest)
+    for wrong in ("sha256:../../x", "latest", digest.upper()):
+        with pytest.raises(EvidenceError):
+            world.store.receipt(wrong)
+
+
+def test_a_receipt_of_another_shape_is_damaged(world: World) -> None:
+    value = {"schema": 1, "verified": 3}
+    digest = digest_of(value)
+    path = world.store.root / "receipts" / f"{digest.removeprefix('sha256:')}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(canonical_json(value))
+    with pytest.raises(EvidenceDamaged):
+        world.store.receipt(digest)
+
+
+def test_the_latest_receipt_must_read_as_one(world: World) -> None:
+    assert world.store.latest_receipt() is None
+    verified(world)
+    (world.store.root / "records/latest-receipt").write_text("sha256:../x")
+    with pytest.raises(EvidenceDamaged):
+        world.store.latest_receipt()
+
+
+def flip(path: Path, *, keep_mtime: bool) -> None:
+    status = path.stat()
+    data = bytearray(path.read_bytes())
+    data[-30] ^= 4
+    path.write_bytes(bytes(data))
+    if keep_mtime:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    else:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1000))
+
+
+def test_files_are_compared_with_the_receipt(world: World) -> None:
+    receipt = verified(world)
+    names = [cell.name for cell in world.cells]
+    assert world.store.check_files(receipt, names, full=False) == []
+    assert world.store.check_files(receipt, names, full=True) == []
+    assert world.store.check_files(receipt, ["nobody"], full=False) == ["nobody is not in the receipt"]
+    path = world.copy(names[0]) / "best.pt"
+    flip(path, keep_mtime=True)
+    assert world.store.check_files(receipt, names, full=False) == []  # what size and mtime can't see …
+    assert world.store.check_files(receipt, names, full=True) == [f"{names[0]}: best.pt changed after the receipt"]
+    flip(path, keep_mtime=False)
+    assert world.store.check_files(receipt, names, full=False) == []  # … the same bytes under another mtime are hashed
+    flip(path, keep_mtime=False)
+    assert world.store.check_files(receipt, names, full=False) == [f"{names[0]}: best.pt changed after the receipt"]
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_every_change_of_a_copy_is_seen(world: World, full: bool) -> None:
+    receipt = verified(world)
+    first, second, third = (world.copy(cell) for cell in world.cells)
+    shutil.rmtree(first)
+    os.truncate(second / "log.txt", 1)
+    (second / "new").write_text("x")
+    flip(third / "manifest.json", keep_mtime=True)
+    (third / "plots/curve.csv").unlink()
+    problems = "\n".join(world.store.check_files(receipt, [cell.name for cell in world.cells], full=full))
+    for reason in (
+        "is not there any more",
+        "log.txt has 1 bytes, not 7",
+        "new was not there when the receipt was made",
+        "manifest.json changed after the receipt",
+        "plots/curve.csv is not there any more",
+    ):
+        assert reason in problems
+
+
+@pytest.mark.parametrize("index", [None, b"", b"[]", b'{"files":[]}'])
+def test_without_a_usable_index_files_are_hashed(world: World, index: bytes | None) -> None:
+    receipt = verified(world)
+    path = next((world.store.root / "records").glob("files-*.json"))
+    if index is None:
+        path.unlink()
+    else:
+        path.write_bytes(index)
+    name = world.cells[0].name
+    assert world.store.check_files(receipt, [name], full=False) == []
+    flip(world.copy(name) / "best.pt", keep_mtime=True)
+    assert world.store.check_files(receipt, [name], full=False) == [f"{name}: best.pt changed after the receipt"]
+
+
+def test_checking_changes_nothing(world: World) -> None:
+    receipt = verified(world)
+
+    def tree() -> dict[str, tuple[int, int]]:
+        found = world.store.root.rglob("*")
+        return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
+
+    before = tree()
+    world.store.check_files(receipt, [cell.name for cell in world.cells], full=True)
+    assert tree() == before
+
+
+def test_an_unverified_cell_is_never_fine(world: World) -> None:
+    world.run(world.cells[0])
+    world.pull()
+    receipt = world.verify().receipt
+    problems = world.store.check_files(receipt, [cell.name for cell in world.cells], full=False)
+    assert len(problems) == 2

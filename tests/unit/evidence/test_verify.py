@@ -1,0 +1,490 @@
+"""Every way in which a cell must not pass as verified, and the few in which it must."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save as safetensors_bytes
+
+from sweep.canonical import canonical_json, sha256_hex
+from sweep.errors import ConfigError, EvidenceDamaged, JournalDamaged
+from sweep.evidence.store import EvidenceStore
+from sweep.evidence.verify import BoxView, VerifyRequest, verify
+from sweep.journal import Journal, parse_journal
+from sweep.model import Cell, Loss
+from tests.unit.evidence import torchzip
+from tests.unit.evidence.world import BEGIN, IDENTITY, STACK, Box, FakeRoster, World, cell_of, checkpoint_bytes, outputs
+
+GOOD = "lr0.3-seed0"
+
+
+def good_sweep(world: World) -> World:
+    world.run()
+    world.pull()
+    return world
+
+
+def flip(path: Path, offset: int, *, keep_mtime: bool = False) -> None:
+    status = path.stat()
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0x10
+    path.write_bytes(bytes(data))
+    if keep_mtime:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_good_sweep_is_verified(world: World) -> None:
+    outcome = good_sweep(world).verify()
+    receipt = outcome.receipt
+    assert outcome.ok
+    assert (receipt.verified, receipt.total) == (3, 3)
+    assert receipt.roster_digest == FakeRoster(world.cells).digest
+    assert receipt.boxes[0].journal_head == world.box.head
+    assert receipt.boxes[0].cells == tuple(sorted(cell.name for cell in world.cells))
+    files = {file.path: file for file in cell_of(outcome, GOOD).files}
+    assert {path: (file.loader, file.verdict) for path, file in files.items()} == {
+        "best.pt": ("torch", "ok"),
+        "log.txt": (None, "ok"),
+        "metrics.json": ("json", "ok"),
+        "model.safetensors": ("safetensors", "ok"),
+        "plots/curve.csv": (None, "ok"),
+    }
+    assert world.store.receipt(outcome.digest) == receipt
+    assert world.store.latest_receipt() == outcome.digest
+    assert outcome.stages["worker.sha256"] > 0
+
+
+Attack = Callable[[World, Path], None]
+
+
+def _empty(world: World, copy: Path) -> None:
+    (copy / "best.pt").write_bytes(b"")
+
+
+def _truncated(world: World, copy: Path) -> None:
+    path = copy / "best.pt"
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def _flipped(world: World, copy: Path) -> None:
+    flip(copy / "best.pt", 700, keep_mtime=True)
+
+
+def _flipped_log(world: World, copy: Path) -> None:
+    flip(copy / "log.txt", 2)
+
+
+def _other_cells_file(world: World, copy: Path) -> None:
+    shutil.copyfile(world.copy("lr0.1-seed0") / "best.pt", copy / "best.pt")
+
+
+def _other_cells_folder(world: World, copy: Path) -> None:
+    shutil.rmtree(copy)
+    shutil.copytree(world.copy("lr0.1-seed0"), copy)
+
+
+def _extra_file(world: World, copy: Path) -> None:
+    (copy / "notes.txt").write_text("mine")
+
+
+def _missing_file(world: World, copy: Path) -> None:
+    (copy / "plots/curve.csv").unlink()
+
+
+def _symlink(world: World, copy: Path) -> None:
+    source = world.box.sealed(GOOD) / "best.pt"
+    (copy / "best.pt").unlink()
+    (copy / "best.pt").symlink_to(source)
+
+
+def _hard_link(world: World, copy: Path) -> None:
+    source = world.box.sealed(GOOD) / "best.pt"
+    (copy / "best.pt").unlink()
+    os.link(source, copy / "best.pt")
+
+
+def _linked_folder(world: World, copy: Path) -> None:
+    shutil.rmtree(copy)
+    copy.symlink_to(world.box.sealed(GOOD))
+
+
+def _pipe(world: World, copy: Path) -> None:
+    (copy / "log.txt").unlink()
+    os.mkfifo(copy / "log.txt")
+
+
+def _no_manifest(world: World, copy: Path) -> None:
+    (copy / "manifest.json").unlink()
+
+
+def _edit_manifest(world: World, copy: Path, **changes: object) -> None:
+    manifest = json.loads((copy / "manifest.json").read_bytes())
+    (copy / "manifest.json").write_bytes(canonical_json({**manifest, **changes}) + b"\n")
+
+
+def _edited_manifest(world: World, copy: Path) -> None:
+    _edit_manifest(world, copy, attempt=7)
+
+
+def _manifest_of_another_sweep(world: World, copy: Path) -> None:
+    _edit_manifest(world, copy, identity="zzzzzzzzzz")
+
+
+def _manifest_with_other_params(world: World, copy: Path) -> None:
+    _edit_manifest(world, copy, params={"lr": 0.5, "seed": 0})
+
+
+def _manifest_leading_out(world: World, copy: Path) -> None:
+    entry = {"path": "../../sweep.json", "size": 1, "sha256": "0" * 64, "role": "extra"}
+    _edit_manifest(world, copy, files=[entry])
+
+
+def _matching_manifest(world: World, copy: Path) -> None:
+    """A file and its manifest edited together: digests agree, only the journal knows better."""
+    data = (copy / "log.txt").read_bytes() + b"accuracy 99.9\n"
+    (copy / "log.txt").write_bytes(data)
+    manifest = json.loads((copy / "manifest.json").read_bytes())
+    for file in manifest["files"]:
+        if file["path"] == "log.txt":
+            file |= {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (copy / "manifest.json").write_bytes(canonical_json(manifest) + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("attack", "reason"),
+    [
+        (_empty, "best.pt truncated: 0 of"),
+        (_truncated, "best.pt truncated:"),
+        (_flipped, "best.pt differs from what was sealed"),
+        (_flipped_log, "log.txt differs from what was sealed"),
+        (_other_cells_file, "best.pt differs from what was sealed"),
+        (_other_cells_folder, "that of another cell"),
+        (_extra_file, "notes.txt is not in its manifest"),
+        (_missing_file, "plots/curve.csv is not there"),
+        (_symlink, "best.pt is a link"),
+        (_hard_link, "best.pt shares its bytes"),
+        (_linked_folder, "its folder is a link"),
+        (_pipe, "log.txt is not a regular file"),
+        (_no_manifest, "has no manifest.json"),
+        (_edited_manifest, "stale copy"),
+        (_manifest_of_another_sweep, "of another sweep"),
+        (_manifest_with_other_params, "its parameters are not those"),
+        (_manifest_leading_out, "leads out of the cell's folder"),
+        (_matching_manifest, "stale copy"),
+    ],
+)
+def test_a_copy_that_was_touched_is_damaged(world: World, attack: Attack, reason: str) -> None:
+    good_sweep(world)
+    attack(world, world.copy(GOOD))
+    outcome = world.verify()
+    cell = cell_of(outcome, GOOD)
+    assert cell.state == "damaged"
+    assert reason in "; ".join(cell.reasons)
+    assert not outcome.ok
+    assert (outcome.receipt.verified, outcome.receipt.total) == (2, 3)
+
+
+def _flipped_at(data: bytes, offset: int) -> bytes:
+    return data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :]
+
+
+def _nan(array: np.ndarray) -> np.ndarray:
+    array.flat[5:8] = np.nan
+    return array
+
+
+@pytest.mark.parametrize(
+    ("path", "make", "reason"),
+    [
+        ("best.pt", lambda _: b"", "best.pt is empty"),
+        ("best.pt", lambda good: good[: len(good) // 2], "cut off or damaged"),
+        ("best.pt", lambda good: _flipped_at(good, 700), "damaged before it was sealed: CRC of archive/data.pkl"),
+        (
+            "best.pt",
+            lambda good: _flipped_at(good, good.index(b"archive/data/0") + 200),
+            "damaged before it was sealed: CRC of archive/data/",
+        ),
+        ("model.safetensors", lambda good: good[:-1], "is cut off or too long"),
+        ("model.safetensors", lambda _: b"", "is empty"),
+        ("model.safetensors", lambda _: safetensors_bytes({"w1": _nan(np.ones(9, "f4"))}), "3 non-finite (w1)"),
+        ("model.safetensors", lambda _: safetensors_bytes({"w9": np.ones(9, "f4")}), "lacks w1"),
+        ("metrics.json", lambda _: b"{}", "metrics.json lacks loss"),
+        ("metrics.json", lambda _: b"{'loss': 1}", "metrics.json is not JSON"),
+        ("metrics.json", lambda _: b"", "metrics.json is empty"),
+    ],
+)
+def test_what_was_bad_when_it_was_sealed_is_damaged(
+    world: World, path: str, make: Callable[[bytes], bytes], reason: str
+) -> None:
+    world.run()
+    files = outputs(world.folder, 1)
+    files[path] = make(files[path])
+    world.box.seal(world.cells[1], files, attempt=2)
+    world.pull()
+    cell = cell_of(world.verify(), GOOD)
+    assert cell.state == "damaged"
+    assert reason in "; ".join(cell.reasons)
+
+
+def test_non_finite_weights_are_named_and_counted(world: World) -> None:
+    world.run()
+    weights = torchzip.tensor(_nan(np.ones((4, 4), np.float32)))
+    bad = {**outputs(world.folder, 1), "best.pt": checkpoint_bytes(world.folder, 1, model={"head.weight": weights})}
+    world.box.seal(world.cells[1], bad, attempt=2)
+    world.pull()
+    assert cell_of(world.verify(), GOOD).reasons == ("best.pt 3 non-finite (model.head.weight)",)
+
+
+def test_finite_report_is_noted_and_passes(world: World) -> None:
+    world.run()
+    world.box.seal(world.cells[1], {**outputs(world.folder, 1), "metrics.json": b'{"loss": NaN}'}, attempt=2)
+    world.pull()
+    cell = cell_of(world.verify(), GOOD)
+    assert cell.state == "verified"
+    assert cell.reasons == ("metrics.json: 1 non-finite (loss), reported only",)
+
+
+@pytest.mark.parametrize("lacking", ["best.pt", "log.txt"])
+def test_an_artifact_or_log_that_was_never_sealed_is_missed(world: World, lacking: str) -> None:
+    world.run()
+    files = outputs(world.folder, 1)
+    del files[lacking]
+    world.box.seal(world.cells[1], files, attempt=2)
+    world.pull()
+    cell = cell_of(world.verify(), GOOD)
+    assert cell.state == "damaged"
+    assert f"{lacking} was not sealed with it" in cell.reasons
+
+
+def test_a_stale_copy_is_damaged_until_it_is_pulled_again(world: World) -> None:
+    good_sweep(world)
+    world.box.seal(world.cells[1], outputs(world.folder, 7), attempt=2)
+    cell = cell_of(world.verify(), GOOD)
+    assert cell.state == "damaged"
+    assert "stale copy: box-0 sealed the cell again" in cell.reasons[0]
+    world.pull()
+    assert world.verify().ok
+
+
+def test_a_cell_that_is_retried_is_running_not_verified(world: World) -> None:
+    good_sweep(world)
+    world.box.start(world.cells[1], attempt=2)
+    cell = cell_of(world.verify(), GOOD)
+    assert cell.state == "running"
+    assert "earlier attempt" in cell.reasons[0]
+    dead = [world.box.view(runner_alive=False)]
+    assert cell_of(world.verify(boxes=dead), GOOD).state == "failed"
+
+
+def test_a_seal_that_no_journal_records_does_not_count(world: World) -> None:
+    world.run(world.cells[0])
+    world.box.seal(world.cells[1], outputs(world.folder, 1), journaled=False)
+    shutil.copytree(world.box.sealed(GOOD), world.copy(GOOD))
+    assert cell_of(world.verify(), GOOD).reasons == ("no journal at hand records its seal",)
+
+
+def test_a_seal_of_an_unknown_box_does_not_count(world: World) -> None:
+    world.run(world.cells[0])
+    world.box.seal(world.cells[1], outputs(world.folder, 1), native_id="local-elsewhere")
+    world.pull()
+    cell = cell_of(world.verify(), GOOD)
+    assert cell.state == "damaged"
+    assert "records do not know" in cell.reasons[0]
+
+
+def test_another_config_than_the_rosters_does_not_count(world: World) -> None:
+    good_sweep(world)
+    changed = Cell(name=GOOD, params={"lr": 0.3, "seed": 0, "epochs": 3})
+    world.cells = (world.cells[0], changed, world.cells[2])
+    cell = cell_of(world.verify(), GOOD)
+    assert cell.state == "damaged"
+    assert "another config" in cell.reasons[0]
+
+
+def test_an_empty_roster_is_never_verified(world: World) -> None:
+    good_sweep(world)
+    world.cells = ()
+    outcome = world.verify()
+    assert not outcome.ok
+    assert (outcome.receipt.verified, outcome.receipt.total) == (0, 0)
+
+
+def test_a_folder_that_nobody_asked_for_is_named(world: World) -> None:
+    good_sweep(world)
+    shutil.copytree(world.copy(GOOD), world.copy("lr0.2-seed0"))
+    outcome = world.verify()
+    assert outcome.unexpected == ["lr0.2-seed0"]
+    assert not outcome.ok
+    world.dropped = {"lr0.2-seed0": "wrong augmentation"}
+    assert world.verify().ok
+
+
+def test_cells_without_a_copy_are_told_apart(world: World) -> None:
+    done, going, broken = world.cells
+    world.box.launch(*world.cells)
+    world.box.seal(done, outputs(world.folder))
+    world.box.start(going)
+    world.box.start(broken)
+    world.box.log("cell-failed", cell=broken.name, attempt=1, exit_code=2, reason="exit code 2", final=True)
+    never = Cell(name="never", params={})
+    world.cells = (*world.cells, never)
+    outcome = world.verify()
+    assert {cell.name: (cell.state, cell.reasons) for cell in outcome.receipt.cells} == {
+        done.name: ("missing", ("sealed on box-0 and not pulled",)),
+        going.name: ("running", ("attempt 1 on box-0",)),
+        broken.name: ("failed", ("attempt 1 on box-0: exit code 2",)),
+        "never": ("pending", ()),
+    }
+
+
+def test_lost_cells_stay_named(world: World) -> None:
+    world.store.write_loss(Loss(box="box-0", native_id="local-x/1", cells=(GOOD,), why="deleted by hand", at=BEGIN))
+    cell = cell_of(world.verify(boxes=[]), GOOD)
+    assert cell.state == "lost"
+    assert "deleted by hand" in cell.reasons[0]
+
+
+def test_verified_cells_outlive_their_box(world: World) -> None:
+    good_sweep(world)
+    world.box.journal_file.unlink()
+    heir = Box(world, "box-0", generation=2)
+    heir.launch()
+    outcome = world.verify(boxes=[heir.view()])
+    assert outcome.ok
+    assert [box.generation for box in outcome.receipt.boxes] == [2]
+
+
+def test_a_later_generation_that_sealed_again_makes_the_copy_stale(world: World) -> None:
+    good_sweep(world)
+    heir = Box(world, "box-0", generation=2)
+    heir.seal(world.cells[1], outputs(world.folder, 9))
+    outcome = world.verify(boxes=[heir.view()])
+    assert "stale copy" in cell_of(outcome, GOOD).reasons[0]
+    world.pull(heir)
+    assert world.verify(boxes=[heir.view()]).ok
+
+
+def test_a_cell_found_sealed_by_a_later_generation_is_verified(world: World) -> None:
+    good_sweep(world)
+    (world.store.root / "journals").rename(world.store.root / "gone")
+    heir = Box(world, "box-0", generation=2)
+    digests = {name: cell.manifest for name, cell in world.box.journal.cells.items()}
+    for cell in world.cells:
+        heir.log("cell-found-sealed", cell=cell.name, manifest=digests[cell.name], config_digest=cell.config_digest)
+    assert world.verify(boxes=[heir.view()]).ok
+
+
+def _views(box: Box) -> list[BoxView]:
+    """What a caller makes of a box whose journal may be broken."""
+    try:
+        return [box.view()]
+    except JournalDamaged as error:
+        return [BoxView(box.name, box.native_id, box.generation, None, broken=str(error))]
+
+
+@pytest.mark.parametrize("how", ["edited", "cut", "rewritten"])
+def test_a_broken_journal_verifies_nothing(world: World, how: str) -> None:
+    good_sweep(world)
+    lines = world.box.journal_file.read_bytes().splitlines(keepends=True)
+    if how == "edited":
+        lines[1] = lines[1].replace(b'"bytes"', b'"bites"')
+    elif how == "cut":
+        lines = lines[:2]
+    else:
+        entry = json.loads(lines[0]) | {"slot": 5}
+        lines = [canonical_json({**entry, "hash": _hash(entry)}) + b"\n"]
+    world.box.journal_file.write_bytes(b"".join(lines))
+    outcome = world.verify(boxes=_views(world.box))
+    assert outcome.receipt.verified == 0
+    assert outcome.receipt.boxes == ()
+    assert "the journal of box-0 is broken" in cell_of(outcome, GOOD).reasons[0]
+
+
+def _hash(entry: dict[str, object]) -> str:
+    return sha256_hex(canonical_json({key: value for key, value in entry.items() if key != "hash"}))
+
+
+def test_a_damaged_copy_of_a_dead_boxs_journal_verifies_nothing(world: World) -> None:
+    good_sweep(world)
+    flip(world.store.journal_path("box-0", 1), 30)
+    outcome = world.verify(boxes=[])
+    assert outcome.receipt.verified == 0
+    assert "copy pulled before" in cell_of(outcome, GOOD).reasons[0]
+
+
+def test_a_live_journal_outweighs_a_damaged_copy_of_it(world: World) -> None:
+    good_sweep(world)
+    flip(world.store.journal_path("box-0", 1), 30)
+    assert world.verify().ok
+    world.pull()
+    assert world.verify(boxes=[]).receipt.verified == 3
+
+
+def test_an_unreached_box_speaks_by_its_pulled_journal(world: World) -> None:
+    good_sweep(world)
+    outcome = world.verify(boxes=[world.box.view(journal=None)])
+    assert outcome.ok
+    assert outcome.receipt.boxes[0].journal_head == world.box.head
+
+
+def test_a_damaged_birth_record_means_nobody_knows(world: World) -> None:
+    good_sweep(world)
+    (world.store.root / "records/births/box-0-g1.json").write_text("{")
+    with pytest.raises(EvidenceDamaged, match=r"box-0-g1\.json"):
+        world.verify()
+
+
+def test_the_receipt_is_the_same_for_two_operators(world: World, tmp_path: Path) -> None:
+    good_sweep(world)
+    flip(world.copy(GOOD) / "best.pt", 700)
+    first = world.verify(workers=1)
+    other = tmp_path / "elsewhere"
+    shutil.copytree(world.store.root, other)
+    time.sleep(0.01)
+    elsewhere = EvidenceStore(other, world.store.marker)
+    second = world.verify(store=elsewhere, workers=2)
+    assert first.digest == second.digest
+    text = (other / "receipts" / f"{second.digest.removeprefix('sha256:')}.json").read_text()
+    assert str(tmp_path) not in text
+    assert world.store.marker.created_at.isoformat()[:16] not in text
+
+
+def test_a_hung_reader_is_killed_and_its_file_is_not_good(world: World) -> None:
+    good_sweep(world)
+    outcome = world.verify(seconds=lambda size: 0.0)
+    assert outcome.receipt.verified == 0
+    assert "could not be read within 0 s" in cell_of(outcome, GOOD).reasons[0]
+
+
+def test_torch_is_asked_for_by_name_and_must_be_there(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPSTACK_TORCH_READER", "unsafe")
+    with pytest.raises(ConfigError, match="restricted or torch"):
+        world.verify()
+    monkeypatch.setenv("SWEEPSTACK_TORCH_READER", "torch")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="torch is not installed here"):
+        world.verify()
+
+
+def test_progress_reaches_the_end(world: World) -> None:
+    good_sweep(world)
+    seen: list[tuple[str, int, int]] = []
+    request = VerifyRequest(
+        IDENTITY, STACK, FakeRoster(world.cells), world.artifacts, world.store, [world.box.view()], workers=1
+    )
+    verify(request, lambda name, done, total: seen.append((name, done, total)))
+    assert seen[-1][1] == seen[-1][2] > 0
+
+
+def test_an_empty_journal_is_a_head_of_its_own(world: World) -> None:
+    outcome = world.verify()
+    assert outcome.receipt.boxes[0].journal_head == Journal().head == parse_journal(b"").head
+    assert not outcome.ok

@@ -1,0 +1,126 @@
+"""The launcher sets only what nobody else has set, and becomes the engine with a working SIGINT."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.unit.setup.conftest import Checkout
+
+
+def test_new_user_gets_a_backend_and_no_passphrase_prompt(checkout: Checkout) -> None:
+    seen = checkout.seen("preview", "--stack", "sweep-a")
+    state = checkout.home / ".local" / "share" / "sweepstack" / "state"
+    assert seen["argv"] == ["preview", "--stack", "sweep-a"]
+    assert seen["env"]["PULUMI_BACKEND_URL"] == f"file://{state}"
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert seen["env"]["PULUMI_CONFIG_PASSPHRASE"] == ""
+    assert seen["env"]["PULUMI_SKIP_UPDATE_CHECK"] == "true"
+
+
+def test_venv_and_engine_come_first_on_path(checkout: Checkout) -> None:
+    path = checkout.seen()["env"]["PATH"].split(":")
+    assert path[:2] == [str(checkout.places.bin), str(checkout.engine.parent)]
+    assert path[2:] == ["/usr/bin", "/bin"]
+
+
+def test_environment_wins(checkout: Checkout) -> None:
+    given = {
+        "PULUMI_BACKEND_URL": "s3://state",
+        "PULUMI_CONFIG_PASSPHRASE": "secret",
+        "PULUMI_PARALLEL": "3",
+        "PULUMI_SKIP_UPDATE_CHECK": "false",
+        "PULUMI_HOME": "/tmp/elsewhere",
+        "PULUMI_STACK": "other",
+        "NO_COLOR": "1",
+    }
+    env = checkout.seen(**given)["env"]
+    assert {key: env[key] for key in given} == given
+    assert not (checkout.home / ".local").exists()
+
+
+def test_passphrase_file_counts_as_a_passphrase(checkout: Checkout) -> None:
+    assert "PULUMI_CONFIG_PASSPHRASE" not in checkout.seen(PULUMI_CONFIG_PASSPHRASE_FILE="/some/file")["env"]
+
+
+@pytest.mark.parametrize("home_variable", [False, True])
+def test_pulumi_login_wins(checkout: Checkout, tmp_path: Path, home_variable: bool) -> None:
+    folder = tmp_path / "login" if home_variable else checkout.home / ".pulumi"
+    folder.mkdir()
+    (folder / "credentials.json").write_text('{"current": "https://api.example.com"}')
+    env = checkout.seen(**({"PULUMI_HOME": str(folder)} if home_variable else {}))["env"]
+    assert "PULUMI_BACKEND_URL" not in env
+
+
+def test_logged_out_user_gets_the_default(checkout: Checkout) -> None:
+    (checkout.home / ".pulumi").mkdir()
+    (checkout.home / ".pulumi" / "credentials.json").write_text('{"current": "", "accounts": {}}')
+    assert checkout.seen()["env"]["PULUMI_BACKEND_URL"].startswith("file:///")
+
+
+def test_damaged_login_is_left_to_the_engine(checkout: Checkout) -> None:
+    (checkout.home / ".pulumi").mkdir()
+    (checkout.home / ".pulumi" / "credentials.json").write_text('{"current": "https://api')
+    assert "PULUMI_BACKEND_URL" not in checkout.seen()["env"]
+
+
+@pytest.mark.parametrize("by_flag", [False, True])
+def test_backend_of_the_project_wins(checkout: Checkout, tmp_path: Path, by_flag: bool) -> None:
+    project = tmp_path / "project"
+    (project / "sub").mkdir(parents=True)
+    (project / "Pulumi.yaml").write_text("name: other\nruntime: python\nbackend:\n  url: s3://theirs\n")
+    done = checkout.seen("-C", str(project), "up") if by_flag else checkout.seen("up", cwd=project / "sub")
+    assert "PULUMI_BACKEND_URL" not in done["env"]
+
+
+def test_data_home_is_honoured_and_its_name_is_encoded(checkout: Checkout, tmp_path: Path) -> None:
+    data = tmp_path / "50% of #1?"
+    env = checkout.seen(XDG_DATA_HOME=str(data))["env"]
+    assert (data / "sweepstack" / "state").is_dir()
+    assert env["PULUMI_BACKEND_URL"] == f"file://{tmp_path}/50%25 of %231%3F/sweepstack/state"
+
+
+def test_relative_data_home_is_ignored(checkout: Checkout) -> None:
+    env = checkout.seen(XDG_DATA_HOME="data")["env"]
+    assert env["PULUMI_BACKEND_URL"] == f"file://{checkout.home}/.local/share/sweepstack/state"
+
+
+def test_data_folder_that_cannot_be_made_is_one_clear_error(checkout: Checkout, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = checkout.start(XDG_DATA_HOME=str(tmp_path / "file"))
+    assert done.returncode == 126
+    assert done.stderr.startswith("error: cannot start pulumi:")
+    assert "Traceback" not in done.stderr
+
+
+def test_plugin_downloads_are_off_only_where_the_host_is_out_of_reach(checkout: Checkout) -> None:
+    assert "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION" not in checkout.seen()["env"]
+    checkout.install(offline=True)
+    assert checkout.seen()["env"]["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] == "true"
+
+
+@pytest.mark.parametrize("before", ['"$@"', "trap '' INT; \"$@\"", '"$@" & wait'])
+def test_sigint_works_however_we_were_started(checkout: Checkout, before: str) -> None:
+    seen = checkout.seen(before=before)
+    assert (seen["ignored"], seen["blocked"]) == (False, False)
+
+
+def test_secret_under_an_empty_passphrase_is_warned_about(checkout: Checkout) -> None:
+    words = ("config", "set", "--secret", "token", "x")
+    assert "empty passphrase" in checkout.start(*words).stderr
+    assert checkout.start(*words, PULUMI_CONFIG_PASSPHRASE="good").stderr == ""
+
+
+def test_missing_engine_is_one_clear_error(checkout: Checkout) -> None:
+    checkout.engine.unlink()
+    done = checkout.start("up")
+    assert done.returncode == 127
+    assert "run `make up` again" in done.stderr
+
+
+def test_exit_code_and_output_are_the_engines(checkout: Checkout) -> None:
+    checkout.engine.write_text("#!/bin/sh\necho out; echo err >&2; exit 8\n")
+    done = checkout.start("up")
+    assert (done.returncode, done.stdout, done.stderr) == (8, "out\n", "err\n")

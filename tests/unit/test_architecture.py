@@ -1,0 +1,265 @@
+"""The shape of the code, checked: imports go one way, platform names stay in their place, modules stay small.
+
+Each rule is a function from a tree to complaints, so the rules themselves are tested: on a small bad tree each must
+complain about exactly what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ("components", "profiles", "provider", "sweep", "scripts")
+MAX_LINES = 400
+PLATFORM_NAMES = re.compile(
+    r"(?<![a-z])(runpod|vast\.?ai|vast|autodl|lambda[ _-]?labs|paperspace|gpushare|matpool|featurize|lanrui"
+    r"|slurm|kubernetes|k8s|colab|kaggle)(?-i:(?![a-z]))",
+    re.IGNORECASE,
+)
+PLATFORM_PLACES = ("profiles", "provider/platforms", "components/platforms")
+
+# Layer of a module → layers it may import. Program and provider meet only in the core: the engine is between them.
+CORE, CONFIG, PROFILES, COMPONENTS, PROGRAM = "core", "config", "profiles", "components", "program"
+PROVIDER, PLATFORMS, CLI, SETUP = "provider", "platforms", "cli", "setup"
+MAY_IMPORT = {
+    CORE: {CORE},
+    CONFIG: {CONFIG, CORE},
+    PROFILES: {PROFILES, CONFIG, CORE},
+    COMPONENTS: {COMPONENTS, PROFILES, CONFIG, CORE},
+    PROGRAM: {COMPONENTS, PROFILES, CONFIG, CORE},
+    PLATFORMS: {PROVIDER, PLATFORMS, CORE},
+    PROVIDER: {PROVIDER, PLATFORMS, CORE},
+    CLI: {CLI, CORE, CONFIG, PROFILES, PLATFORMS},
+    SETUP: {SETUP},
+}
+LAYERS = (  # the longest prefix wins
+    ("sweep.cli", CLI),
+    ("sweep", CORE),
+    ("components.config", CONFIG),
+    ("components", COMPONENTS),
+    ("profiles", PROFILES),
+    ("provider.platforms", PLATFORMS),
+    ("provider", PROVIDER),
+    ("scripts", SETUP),
+    ("__main__", PROGRAM),
+)
+
+
+def layer_of(module: str) -> str | None:
+    """The layer of a dotted module name; `components.config_file` belongs to `components.config`. None: not ours."""
+    for prefix, layer in LAYERS:
+        if module == prefix or module.startswith((prefix + ".", prefix + "_")):
+            return layer
+    return None
+
+
+def modules(root: Path) -> Iterator[tuple[str, Path, ast.Module]]:
+    """All of the product's Python modules: dotted name, path, syntax tree."""
+    paths = [path for folder in CODE for path in sorted((root / folder).rglob("*.py"))]
+    for path in [*paths, *([root / "__main__.py"] if (root / "__main__.py").is_file() else [])]:
+        parts = path.relative_to(root).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+        yield name, path, ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(name: str, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every import in a module, also inside functions, as (line, dotted name), relative ones resolved."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            # `from components import config` names a module by its last word.
+            yield from ((node.lineno, f"{base}.{alias.name}" if base else alias.name) for alias in node.names)
+
+
+def wrong_way_imports(root: Path) -> list[str]:
+    complaints = []
+    for name, path, tree in modules(root):
+        layer = layer_of(name)
+        assert layer is not None, name
+        for line, target in imports(name, path, tree):
+            other = layer_of(target)
+            if other is not None and other not in MAY_IMPORT[layer]:
+                complaints.append(f"{path.relative_to(root)}:{line}: {layer} code imports {target} ({other})")
+    return complaints
+
+
+def engine_in_the_domain(root: Path) -> list[str]:
+    return [
+        f"{path.relative_to(root)}:{line}: sweep/ does not know the engine, it imports {target}"
+        for name, path, tree in modules(root)
+        if name.partition(".")[0] == "sweep"
+        for line, target in imports(name, path, tree)
+        if target.partition(".")[0] in ("pulumi", "pulumi_command")
+    ]
+
+
+def stray_platform_names(root: Path) -> list[str]:
+    complaints = []
+    for _, path, _ in modules(root):
+        place = path.relative_to(root).as_posix()
+        if place.startswith(tuple(folder + "/" for folder in PLATFORM_PLACES)):
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if found := PLATFORM_NAMES.search(line):
+                complaints.append(f"{place}:{number}: names the platform {found.group()!r}")
+    return complaints
+
+
+def long_modules(root: Path) -> list[str]:
+    complaints = []
+    for _, path, _ in modules(root):
+        count = len(path.read_text(encoding="utf-8").splitlines())
+        if count > MAX_LINES:
+            complaints.append(f"{path.relative_to(root)}: {count} lines; one idea fits in {MAX_LINES}")
+    return complaints
+
+
+def _is_builtin_exception(name: str) -> bool:
+    found = getattr(builtins, name, None)
+    return isinstance(found, type) and issubclass(found, BaseException)
+
+
+def foreign_exceptions(root: Path) -> list[str]:
+    """Exception classes of provider/ and sweep/ that are no SweepstackError, and bare `raise Exception`."""
+    complaints = []
+    bases: dict[str, list[str]] = {}
+    places: dict[str, str] = {}
+    for name, path, tree in modules(root):
+        if name.partition(".")[0] not in ("provider", "sweep"):
+            continue
+        for node in ast.walk(tree):
+            where = f"{path.relative_to(root)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+                places[node.name] = where
+            elif isinstance(node, ast.Raise) and node.exc is not None:
+                raised = ast.unparse(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
+                if raised in ("Exception", "BaseException"):
+                    complaints.append(f"{where}: raises a bare {raised}")
+
+    def descends(name: str, wanted: Callable[[str], bool], seen: frozenset[str] = frozenset()) -> bool:
+        return wanted(name) or any(
+            descends(base, wanted, seen | {name}) for base in bases.get(name, []) if base not in seen
+        )
+
+    for name, where in places.items():
+        if descends(name, _is_builtin_exception) and not descends(name, "SweepstackError".__eq__):
+            complaints.append(f"{where}: {name} is no SweepstackError")
+    return complaints
+
+
+RULES = [wrong_way_imports, engine_in_the_domain, stray_platform_names, long_modules, foreign_exceptions]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_tree_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
+    complaints = rule(ROOT)
+    assert not complaints, "\n" + "\n".join(complaints)
+
+
+def test_rules_see_the_whole_tree() -> None:
+    """A rule over no modules would hold for ever."""
+    names = {name for name, _, _ in modules(ROOT)}
+    assert {"sweep.model", "sweep.errors", "provider.host", "scripts.lib.main"} <= names
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Writes one module into an otherwise clean small tree and returns its root."""
+
+    def write(name: str, text: str) -> Path:
+        for module, content in (
+            ("sweep/errors.py", "class SweepstackError(Exception): ...\n"),
+            ("provider/box.py", "from sweep.errors import SweepstackError\nclass Full(SweepstackError): ...\n"),
+            ("provider/platforms/runpod.py", "from provider import box\nname = 'RunPod'\n"),
+            (name, text),
+        ):
+            path = tmp_path / module
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text if module == name else content, encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def test_clean_tree_has_no_complaints(tree: Callable[[str, str], Path]) -> None:
+    root = tree("sweep/cli/main.py", "from sweep import errors\nfrom provider.platforms import runpod_free_name\n")
+    assert [complaint for rule in RULES for complaint in rule(root)] == [
+        "sweep/cli/main.py:2: names the platform 'runpod'"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sweep/view.py", "import components.config\n"),
+        ("sweep/view.py", "from sweep.cli import main\n"),
+        ("sweep/view.py", "def late():\n    from provider.host import serve\n"),
+        ("components/config.py", "from profiles.load import load_profile\n"),
+        ("components/config_file.py", "from components import sweep\n"),
+        ("profiles/resolve.py", "from components.box import Box\n"),
+        ("components/box.py", "import provider.host\n"),
+        ("provider/host.py", "from profiles import load\n"),
+        ("provider/host.py", "from components import config\n"),
+        ("provider/platforms/x.py", "from sweep.cli import main\n"),
+        ("sweep/cli/main.py", "from provider import host\n"),
+        ("sweep/cli/main.py", "from components.sweep import Sweep\n"),
+        ("sweep/journal.py", "from .cli import main\n"),
+        ("scripts/lib/main.py", "import sweep.model\n"),
+        ("__main__.py", "import provider.host\n"),
+    ],
+)
+def test_wrong_way_import_is_seen(tree: Callable[[str, str], Path], name: str, text: str) -> None:
+    (complaint,) = wrong_way_imports(tree(name, text))
+    assert complaint.startswith(f"{name}:")
+
+
+@pytest.mark.parametrize(
+    "text", ["import pulumi\n", "from pulumi.runtime import proto\n", "def f():\n    import pulumi as p\n"]
+)
+def test_engine_in_the_domain_is_seen(tree: Callable[[str, str], Path], text: str) -> None:
+    assert len(engine_in_the_domain(tree("sweep/view.py", text))) == 1
+
+
+@pytest.mark.parametrize("text", ["x = 'RunPod'\n", "# on vast.ai\n", "import vastai_sdk\n", "class SlurmBox: ...\n"])
+def test_stray_platform_name_is_seen(tree: Callable[[str, str], Path], text: str) -> None:
+    assert len(stray_platform_names(tree("components/box.py", text))) == 1
+
+
+def test_words_that_only_contain_a_platform_name_are_none(tree: Callable[[str, str], Path]) -> None:
+    assert stray_platform_names(tree("components/box.py", "# devastating, local, a lambda\n")) == []
+
+
+def test_long_module_is_seen(tree: Callable[[str, str], Path]) -> None:
+    assert long_modules(tree("sweep/view.py", "x = 1\n" * MAX_LINES)) == []
+    assert len(long_modules(tree("sweep/view.py", "x = 1\n" * (MAX_LINES + 1)))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Odd(Exception): ...\n",
+        "class Odd(ValueError): ...\n",
+        "import builtins\nclass Odd(builtins.OSError): ...\n",
+        "class Base(RuntimeError, object): ...\n",
+        "def f():\n    raise Exception('x')\n",
+        "def f():\n    raise BaseException\n",
+    ],
+)
+def test_foreign_exception_is_seen(tree: Callable[[str, str], Path], text: str) -> None:
+    assert len(foreign_exceptions(tree("provider/odd.py", text))) == 1
+
+
+def test_exception_with_two_parents_may_have_one_of_ours(tree: Callable[[str, str], Path]) -> None:
+    text = "from sweep.errors import SweepstackError\nclass Gone(SweepstackError, FileNotFoundError): ...\n"
+    assert foreign_exceptions(tree("provider/odd.py", text)) == []
