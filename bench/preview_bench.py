@@ -17,7 +17,7 @@ STACK = "sweep-a"
 
 
 def measure(n: int = 20, ups: int = 5) -> dict[str, Any]:
-    """Minutes. Sets a fresh clone up, waits until its cells are done (a training beside it would blur both), measures."""
+    """Sets a fresh clone up, waits until its cells are done (a training would blur both sides), measures. Minutes."""
     with Clone() as clone:
         first_up = clone.run("make", "up")
         clone.run(str(clone.root / ".venv" / "bin" / "sweepctl"), "wait", "--stack", STACK, "--for", "done")

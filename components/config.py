@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,10 @@ ENGINE_KEYS = ("config", "encryptionsalt", "encryptedkey", "secretsprovider", "e
 
 
 def config_path(project_root: Path, stack: str) -> Path:
-    """Where a stack's config lies. `stack` may be qualified (`organization/project/name`)."""
-    return project_root / STACKS / f"Pulumi.{stack.rsplit('/', 1)[-1]}.yaml"
+    """Where a stack's config lies: in Pulumi.yaml's `stackConfigDir`. `stack` may be qualified (`org/project/name`)."""
+    project = project_root / "Pulumi.yaml"
+    settings = read_document(project, project.name).data if project.exists() else {"stackConfigDir": STACKS}
+    return project_root / str(settings.get("stackConfigDir") or ".") / f"Pulumi.{stack.rsplit('/', 1)[-1]}.yaml"
 
 
 def known_platforms() -> list[str]:
@@ -80,14 +83,15 @@ class StackConfig(SweepConfig):
         `platforms`: those that may be candidates; by default those with a profile.
         """
         path = config_path(project_root, stack)
-        file = f"{STACKS}/{path.name}"
+        file = Path(os.path.relpath(path, project_root)).as_posix()
         if not path.exists():
-            raise _no_such_stack(project_root, path, file)
+            raise _no_such_stack(path, file)
         document = read_document(path, file)
-        mistakes = [Mistake(flaw.line, dotted(flaw.loc), flaw.text) for flaw in document.flaws]
+        at, mistakes = _namespaces(document)
         mistakes += _top_level(document)
-        at, found = _namespaces(document)
-        mistakes += found
+        for flaw in document.flaws:
+            inside = at is not None and flaw.loc[: len(at)] == at
+            mistakes.append(Mistake(flaw.line, dotted(flaw.loc[2:] if inside else flaw.loc), flaw.text))
         if at is None:
             raise refuse(mistakes, document)
         values = value_at(document.data, at)
@@ -107,10 +111,9 @@ class StackConfig(SweepConfig):
         return config
 
 
-def _no_such_stack(project_root: Path, path: Path, file: str) -> ConfigError:
+def _no_such_stack(path: Path, file: str) -> ConfigError:
     there = sorted(
-        found.name.removeprefix("Pulumi.").removesuffix(".yaml")
-        for found in (project_root / STACKS).glob("Pulumi.*.yaml")
+        found.name.removeprefix("Pulumi.").removesuffix(".yaml") for found in path.parent.glob("Pulumi.*.yaml")
     )
     name = path.name.removeprefix("Pulumi.").removesuffix(".yaml")
     near = did_you_mean(name, there)
@@ -157,7 +160,7 @@ def _namespaces(document: Document) -> tuple[Loc | None, list[Mistake]]:
     if secret is not None:
         where = document.line(("config", found[0], *secret))
         fix = "an encrypted value would end up in clear in the state; job.secrets is not available yet (issue B)"
-        return None, [*mistakes, Mistake(where, dotted((found[0], *secret)), fix)]
+        return None, [*mistakes, Mistake(where, dotted(secret) or found[0], fix)]
     return ("config", found[0]), mistakes
 
 

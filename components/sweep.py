@@ -11,7 +11,7 @@ from components.box import BoxComponent
 from components.resources import Identity, IdentityArgs
 from components.volume import durable_mount
 from profiles.resolve import Plan
-from sweep.workdir import collect
+from sweep.workdir import Shipment, collect
 
 
 def approval_to_leave(plan: Plan) -> dict[str, Any] | None:
@@ -47,6 +47,7 @@ class Sweep(pulumi.ComponentResource):
             box.name: BoxComponent(plan, box, self.identity, [mount], shipment.digest, child) for box in plan.boxes
         }
         self._placement = list(plan.reasons)
+        self._ships = _described(shipment)
         self.register_outputs({})
 
     def export(self) -> None:
@@ -55,4 +56,14 @@ class Sweep(pulumi.ComponentResource):
         pulumi.export("evidence", self.identity.evidence)
         pulumi.export("boxes", {name: component.box.native_id for name, component in self.boxes.items()})
         pulumi.export("placement", self._placement)
+        pulumi.export("ships", self._ships)
         pulumi.export("next", f"sweepctl status --stack {pulumi.get_stack()}")
+
+
+def _described(shipment: Shipment) -> str:
+    """How much ships, and which files somebody may have forgotten to track."""
+    text = f"{len(shipment.files)} files, {shipment.bytes / 1e6:.1f} MB"
+    if not shipment.left_behind:
+        return text
+    shown = ", ".join(shipment.left_behind[:3]) + (" …" if len(shipment.left_behind) > 3 else "")
+    return f"{text}; not tracked by git and left behind: {shown}"

@@ -10,7 +10,8 @@ def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     import difflib  # only ever needed on the way to an error
 
     by_folded = {candidate.casefold(): candidate for candidate in known}
-    found = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
+    swapped = [candidate for candidate in by_folded if sorted(candidate) == sorted(word.casefold())]
+    found = swapped or difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[found[0]] if found else None
 
 

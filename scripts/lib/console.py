@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 TICK_SECONDS = 10.0
 
@@ -34,10 +35,13 @@ class Console:
 
     def say(self, text: str) -> None:
         with self._lock:
-            sys.stdout.write(text + "\n")
-            sys.stdout.flush()
+            try:
+                sys.stdout.write(text + "\n")
+                sys.stdout.flush()
+            except BrokenPipeError:  # nobody reads any more (`| head`): the work goes on in silence
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    @contextmanager
+    @contextlib.contextmanager
     def step(self, name: str, expectation: str = "") -> Iterator[Step]:
         """Announces `name`, ticks until the block ends, then says how long it took. A failing block is not 'done'."""
         step = Step(name)

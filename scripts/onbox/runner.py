@@ -3,10 +3,10 @@
 
     python runner.py SWEEP        SWEEP: the folder of spec.json and queue.jsonl, `<box>/data/sweep`
 
-One file, Python 3.8+, standard library only. What a started cell runs (code, command, environment) never changes; after
-a final failure, a newer version of it in the queue starts with a fresh count. Checkpoints are kept by version, so a cell
-only ever goes on from its own. An exit code of 0 proves nothing: a cell is done when its files were copied to the
-durable tier, read back there, and listed in a manifest that appeared together with them under the final name.
+Python 3.8+, standard library only; the runner_*.py files lie beside it. What a started cell runs (code, command,
+environment) never changes; after a final failure a newer version of it in the queue starts with a fresh count.
+Checkpoints are kept by config and version, so a cell only ever goes on from its own. An exit code of 0 proves nothing:
+a cell is done when its files were copied to the durable tier, read back there, and appeared under their final name.
 
 Exit codes:
   0      the queue is drained: every cell is sealed or dropped
@@ -16,245 +16,398 @@ Exit codes:
   4      the journal is damaged before its last line; nothing was started
   5      a process of an earlier runner's cell can't be ended; nothing was started
   6      the journal or the queue can't be read or written; running cells were ended, the next runner goes on with them
+  70     a defect of the runner; else as 6
   128+n  signal n came: it was passed on to the cells; the next runner goes on with them
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
-import re
 import select
-import shlex
-import shutil
 import signal
-import stat
-import subprocess
 import sys
-import threading
 import time
-import unicodedata
+import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, NamedTuple  # noqa: UP035
+from typing import Any, Iterator  # noqa: UP035
 
-GENESIS = "0" * 64
-HEARTBEAT_SECONDS, LOOK_SECONDS, GRACE_SECONDS, KILL_SECONDS, LOCK_SECONDS = 5.0, 1.0, 20.0, 5.0, 1.0
-PATROL_BYTES, CHUNK, SEALERS = 8 << 20, 1 << 20, 4
-CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
-OURS = re.compile(r".*\.(partial|superseded)-\d+")
-PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
-MANIFEST, LOG = "manifest.json", "log.txt"
-DESCRIBE = """
-import importlib.metadata as m, json, platform
-found = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.platform()}
-for name in ("torch", "numpy", "safetensors", "jax", "tensorflow", "transformers", "scikit-learn"):
-    try: found[name] = m.version(name)
-    except m.PackageNotFoundError: pass
-print(json.dumps(found))
-"""
+from runner_attempt import Attempt, describe
+from runner_processes import end_all, end_group, of_cells, signal_group, start_of
+from runner_records import Fatal, Journal, Queue, now, say
+from runner_schedule import Schedule
+from runner_sealing import CellFailure, seal, sync_folder
 
-
-class Fatal(Exception):
-    """The runner can't go on. `args`: exit code, message."""
+HEARTBEAT_SECONDS = 5.0
+LOOK_SECONDS = 1.0
+"""How soon a queue line is seen while nothing else happens."""
+GRACE_SECONDS = 20.0
+"""Between SIGTERM and SIGKILL, unless spec.json says `grace_seconds`."""
+KILL_SECONDS = 5.0
+LOCK_SECONDS = 1.0
+SEALERS = 4
+REASON_CHARS = 1000
+PATROL_BYTES = 8 << 20
 
 
-class CellFailure(Exception):
-    """This attempt did not leave what it must. The message is the reason."""
+class Runner:
+    """One run of the runner over one box. Used once, from the main thread."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._lock = self._be_the_only_one()
+        self._spec_seen: Any = None
+        self._spec: dict[str, Any] = {}
+        spec = self.spec()
+        self.box = str(spec["native_id"])
+        if os.environ.get("SWEEPSTACK_BOX_ID", self.box) != self.box:
+            raise Fatal(2, f"{home}/spec.json is box {self.box}'s, and this is {os.environ['SWEEPSTACK_BOX_ID']}")
+        durable = home.parent.parent / spec["durable"]
+        if not durable.is_dir():
+            raise Fatal(2, f"the durable tier is not there: {durable}")
+        self.cells = durable / spec["identity"] / "cells"
+        self.checkpoints = durable / spec["identity"] / "checkpoints"
+        for folder in (self.cells, self.checkpoints):
+            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (durable, durable / spec["identity"]):
+            sync_folder(folder)
+        self.journal = Journal(home / "journal.jsonl")
+        sync_folder(home)
+        self.schedule = Schedule(Queue(home / "queue.jsonl"), self.journal, self.cells, spec["identity"])
+        self.running: dict[str, Attempt] = {}
+        self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
+        self.stop, self.signals, self.patrol_due = 0, 0, 0.0
+        self.pool = ThreadPoolExecutor(SEALERS)
+        self.wake_read, self.wake_write = os.pipe()
+        for end in (self.wake_read, self.wake_write):
+            os.set_blocking(end, False)
+
+    # -- set-up
+
+    def _be_the_only_one(self) -> int:
+        """Holds runner.lock for as long as this process lives."""
+        lock = os.open(self.home / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not take(lock):
+            raise Fatal(3, f"another runner is at work in {self.home}")
+        record = json.dumps({"pid": os.getpid(), "start_ticks": start_of(os.getpid())})
+        staged = self.home / "runner.pid.tmp"
+        staged.write_text(record + "\n")
+        os.replace(staged, self.home / "runner.pid")
+        return lock
+
+    def spec(self) -> dict[str, Any]:
+        """What the box is told to do, read again when it changed; the last good one while it can't be read."""
+        path = self.home / "spec.json"
+        try:
+            status = path.stat()
+            if (status.st_mtime_ns, status.st_ino) != self._spec_seen:
+                spec = json.loads(path.read_bytes())
+                missing = {
+                    "schema",
+                    "identity",
+                    "box",
+                    "native_id",
+                    "generation",
+                    "durable",
+                    "python",
+                    "artifacts",
+                } - set(spec)
+                if missing or spec["schema"] != 1:
+                    raise ValueError(f"it lacks {', '.join(sorted(missing))}" if missing else "its schema is not 1")
+                self._spec_seen, self._spec = (status.st_mtime_ns, status.st_ino), spec
+        except (OSError, ValueError, TypeError) as error:
+            if not self._spec:
+                raise Fatal(2, f"{path} can't be used: {error}") from error
+            say(f"{path} can't be used, going on with the one before: {error}")
+        return self._spec
+
+    def _end_strays(self) -> None:
+        """Ends what earlier runners left running: two attempts of a cell would write into one checkpoint folder."""
+        leaders = {}
+        for name, progress in self.journal.cells.items():
+            if progress.state == "started":
+                leaders.update(Attempt.leader(self.home, name, progress.attempt))
+        grace = float(self.spec().get("grace_seconds", GRACE_SECONDS))
+        left = end_all(lambda: of_cells(self.box, None, leaders), grace)
+        if left:
+            raise Fatal(5, f"processes of an earlier runner's cells can't be ended: {left}")
+
+    # -- the loop
+
+    def run(self) -> int:
+        """Runs until the queue is drained or a signal comes. Returns the exit code; raises Fatal."""
+        self._end_strays()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_stop)
+        signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
+        self.environment = self.pool.submit(describe, self.spec()["python"])
+        try:
+            while not self.stop:
+                self._collect()
+                self._take_in()
+                while self._start_one():
+                    pass
+                if not self.running and not self.finishing and self._drained():
+                    return self.schedule.verdict()
+                self._wait(LOOK_SECONDS)
+            return self._stopped()
+        except BaseException:
+            self._end_cells()
+            raise
+
+    def _on_stop(self, number: int, _frame: Any) -> None:
+        self.stop, self.signals = number, self.signals + 1
+
+    def _wait(self, seconds: float) -> None:
+        """Sleeps until a child ends, a sealer is done or a signal comes, and no longer than `seconds`."""
+        self._patrol()
+        due = [attempt.kill_at - time.monotonic() for attempt in self.running.values() if attempt.kill_at is not None]
+        select.select([self.wake_read], [], [], max(0.0, min([seconds, self.patrol_due - time.monotonic(), *due])))
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.wake_read, 4096)
+
+    def _collect(self) -> None:
+        """Hands ended attempts to the sealers, kills those whose grace is over, and takes in what sealers did."""
+        for name, attempt in list(self.running.items()):
+            code = attempt.process.poll()
+            if code is not None:
+                del self.running[name]
+                future = self.pool.submit(self._finish, attempt, code)
+                self.finishing[name] = attempt, future
+                future.add_done_callback(lambda _: self._wake())
+            elif attempt.kill_at is not None and time.monotonic() >= attempt.kill_at:
+                signal_group(attempt.process.pid, signal.SIGKILL)
+                attempt.kill_at += KILL_SECONDS
+        for name, (_, future) in list(self.finishing.items()):
+            if future.done():
+                del self.finishing[name]
+                future.result()
+                self._touch(name)
+
+    def _busy(self) -> set[str]:
+        return {*self.running, *self.finishing}
+
+    def _take_in(self) -> None:
+        """Does what was appended to the queue: dropped cells are ended."""
+        self._end_dropped(self.schedule.take_in(self._busy()))
+
+    def _touch(self, name: str) -> None:
+        self._end_dropped(self.schedule.touch([name], self._busy()))
+
+    def _end_dropped(self, dropped: dict[str, str]) -> None:
+        for name, reason in dropped.items():
+            attempt = self.running.get(name)
+            if attempt is not None and attempt.dropped is None:
+                attempt.dropped = reason
+                self._ask_to_end(attempt)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self.wake_write, b"\0")
+
+    def _start_one(self) -> bool:
+        """Starts one more cell, if there is one and a slot is free. False when there is nothing to do now."""
+        spec = self.spec()
+        slots = max(1, int(spec.get("slots") or 1))
+        used = {attempt.slot for attempt in self.running.values()}
+        used |= {attempt.slot for attempt, _ in self.finishing.values() if attempt.holds_slot}
+        free = [slot for slot in range(slots) if slot not in used]
+        if not self.schedule.ready or not free or self.stop or len(self.finishing) >= slots + SEALERS:
+            return False
+        with self._queue_locked() as locked:  # whoever takes a cell out does so before or after this, not meanwhile
+            attempt = self._claim(spec, free[0]) if locked else None
+        if attempt is None:
+            return False
+        name = attempt.entry.cell
+        try:
+            attempt.start()
+        except (CellFailure, OSError) as error:
+            hopeless = isinstance(error, CellFailure)
+            self._failed(attempt, None, str(error) if hopeless else f"could not be started: {error}", hopeless)
+            self._touch(name)
+        else:
+            self.running[name] = attempt
+            self.journal.sync()  # while the cell is already at work: only a power cut could lose the line, and it too
+        return True
+
+    def _claim(self, spec: dict[str, Any], slot: int) -> Attempt | None:
+        self._take_in()
+        entry = self.schedule.pop(self._busy())
+        if entry is None:
+            return None
+        number = self.journal.cells[entry.cell].attempt + 1
+        attempt = Attempt(self.home, self.checkpoints, spec, entry, number, slot)
+        self.schedule.announce()
+        self.journal.append(
+            "cell-started",
+            wait=False,
+            cell=entry.cell,
+            attempt=number,
+            config_digest=entry.config,
+            code=entry.code,
+            version=entry.version,
+            argv=attempt.argv,
+            slot=slot,
+        )
+        return attempt
+
+    @contextlib.contextmanager
+    def _queue_locked(self) -> Iterator[bool]:
+        lock = os.open(self.home / "queue.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            yield take(lock)
+        finally:
+            os.close(lock)
+
+    def _drained(self) -> bool:
+        """Is there nothing left? Then the runner's lock is let go before whoever appends can look at it."""
+        with self._queue_locked() as locked:
+            if not locked:
+                return False
+            self._take_in()
+            if self.schedule.ready:
+                return False
+            os.close(self._lock)
+            return True
+
+    # -- the end of an attempt
+
+    def _finish(self, attempt: Attempt, code: int) -> None:
+        """Everything between a cell's exit and its last line in the journal. Runs in a sealer's thread."""
+        name, entry = attempt.entry.cell, attempt.entry
+        left = end_group(attempt.process.pid, KILL_SECONDS)
+        attempt.holds_slot = False
+        self._wake()
+        if attempt.stopped:  # it may have left early and clean: that is no result
+            return
+        if attempt.dropped is not None:
+            self.journal.append("cell-dropped", cell=name, reason=attempt.dropped)
+            return
+        try:
+            reason = attempt.close_log(code)
+            if left:
+                raise CellFailure(f"processes that it left behind can't be ended: {left}")
+            if reason:
+                raise CellFailure(reason)
+            facts = dict(attempt.facts(), environment=self.environment.result())
+            manifest, size = seal(self.cells, attempt.out, attempt.log, attempt.spec, facts)
+        except (CellFailure, OSError) as error:
+            left = end_all(lambda: of_cells(self.box, {name}, {}), KILL_SECONDS)
+            reason = str(error) if isinstance(error, CellFailure) else f"could not be sealed: {error}"
+            self._failed(attempt, code, reason, bool(left))
+        else:
+            self.journal.append(
+                "cell-sealed",
+                cell=name,
+                attempt=attempt.number,
+                config_digest=entry.config,
+                manifest=manifest,
+                bytes=size,
+            )
+            say(f"{name} sealed, {size} bytes")
+
+    def _failed(self, attempt: Attempt, code: int | None, reason: str, hopeless: bool) -> None:
+        name = attempt.entry.cell
+        failures = self.journal.cells[name].failures[attempt.entry.version] + 1
+        reason = reason[:REASON_CHARS]
+        final = hopeless or failures > int(self._spec.get("retries", 2))
+        say(f"{name} attempt {attempt.number} failed{' for good' if final else ''}: {reason}")
+        self.journal.append(
+            "cell-failed", cell=name, attempt=attempt.number, exit_code=code, reason=reason, final=final
+        )
+
+    def _ask_to_end(self, attempt: Attempt) -> None:
+        signal_group(attempt.process.pid, signal.SIGTERM)
+        if attempt.kill_at is None:
+            attempt.kill_at = time.monotonic() + float(attempt.spec.get("grace_seconds", GRACE_SECONDS))
+
+    def _stopped(self) -> int:
+        """Passes the signal on, waits for cells and sealers, and says so. A second signal: no more grace."""
+        number = self.stop
+        for attempt in self.running.values():
+            attempt.stopped = True
+            self._ask_to_end(attempt)
+        grace = float(self._spec.get("grace_seconds", GRACE_SECONDS))
+        deadline = time.monotonic() + grace + 2 * KILL_SECONDS
+        while (self.running or self.finishing) and time.monotonic() < deadline:
+            if self.signals > 1:
+                for attempt in self.running.values():
+                    attempt.kill_at = time.monotonic()
+            self._collect()
+            self._wait(0.05 if self.signals > 1 else LOOK_SECONDS)
+        if self.schedule.announced:
+            self.journal.append("runner-stopped", signal=signal.Signals(number).name)
+        return 128 + number
+
+    def _end_cells(self) -> None:
+        groups = [attempt.process.pid for attempt in self.running.values()]
+        for group in groups:
+            signal_group(group, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < deadline and any(a.process.poll() is None for a in self.running.values()):
+            time.sleep(0.05)
+        for attempt in self.running.values():
+            if attempt.process.poll() is None:
+                signal_group(attempt.process.pid, signal.SIGKILL)
+
+    def _patrol(self) -> None:
+        """A line every HEARTBEAT_SECONDS that says: alive, at work on these, so much room. Losing one is no harm."""
+        if time.monotonic() < self.patrol_due:
+            return
+        self.patrol_due = time.monotonic() + HEARTBEAT_SECONDS
+        path = self.home / "patrol.jsonl"
+        with contextlib.suppress(OSError):
+            room = os.statvfs(self.home)
+            running = [
+                {"cell": name, "attempt": attempt.number, "pid": attempt.process.pid}
+                for name, attempt in self.running.items()
+            ]
+            line = {
+                "time": now(),
+                "running": running,
+                "disk_free": room.f_bavail * room.f_frsize,
+                "inodes_free": room.f_favail,
+            }
+            if path.exists() and path.stat().st_size > PATROL_BYTES:
+                os.replace(path, self.home / "patrol.1.jsonl")
+            with open(path, "a") as handle:
+                handle.write(json.dumps(line) + "\n")
 
 
-def canonical(value: Any) -> bytes:
-    """The one way to write a value as JSON; digests are over these bytes."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+def take(lock: int) -> bool:
+    """Takes an flock within LOCK_SECONDS: whoever asks whether it is held has it for a moment."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
 
 
-def digest(value: Any) -> str:
-    return "sha256:" + hashlib.sha256(canonical(value)).hexdigest()
-
-
-def now() -> str:
-    seconds, millis = divmod(time.time_ns() // 1_000_000, 1000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{millis:03d}Z"
-
-
-def say(text: str) -> None:
-    print(now(), text, file=sys.stderr, flush=True)
-
-
-def sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def main(argv: list[str]) -> int:
+    """Runs the queue of the box whose SWEEP folder is `argv[1]`. Returns the exit code."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        if len(argv) != 2 or not Path(argv[1]).is_dir():
+            raise Fatal(2, "one argument: the folder of spec.json and queue.jsonl")
+        return Runner(Path(argv[1]).resolve()).run()
+    except Fatal as error:
+        code, message = error.args
+        say(message)
+        return int(code)
+    except Exception:
+        traceback.print_exc()
+        return 70
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    with open(path, "xb") as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
-
-
-def set_aside(path: Path) -> None:
-    """Frees a name: nothing that we did not write in this attempt is ever deleted."""
-    number = 1
-    while os.path.lexists(path):
-        aside = path.with_name(f"{re.sub(r'[.]partial-[0-9]+$', '', path.name)}.superseded-{number}")
-        if not os.path.lexists(aside):
-            os.rename(path, aside)
-        number += 1
-
-
-class Progress:
-    """What the journal says of one cell. `state`: pending, started, retry, failed, sealed or dropped."""
-
-    def __init__(self) -> None:
-        self.state, self.attempt, self.config, self.version = "pending", 0, "", ""
-        self.failures: collections.Counter[str] = collections.Counter()
-        self.refused: set[str] = set()
-
-
-class Journal:
-    """The hash-chained record, and the progress of the cells that follows from it. Threads may append at once."""
-
-    def __init__(self, path: Path) -> None:
-        self.cells: collections.defaultdict[str, Progress] = collections.defaultdict(Progress)
-        self._head, self._seq = GENESIS, 0
-        self._lock, self._sync_lock, self._round, self._synced = threading.Lock(), threading.Lock(), 1, 0
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        data = path.read_bytes()
-        *lines, torn = data.split(b"\n")
-        for number, line in enumerate(lines, 1):
-            try:
-                entry = json.loads(line)
-                said = entry.pop("hash")
-                if (entry["seq"], entry["prev"], digest(entry)[7:]) != (number, self._head, said):
-                    raise ValueError("the chain is broken")
-                self._follow(entry, said)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise Fatal(4, f"{path}, line {number}: {error}; keep the file and look at it") from error
-        self._size = len(data) - len(torn)
-        if torn:  # a power cut in the middle of a line: the event was never reported to anybody
-            os.ftruncate(self._file, self._size)
-            self.append("torn-line-cut", bytes=len(torn))
-
-    def append(self, event: str, wait: bool = True, **details: Any) -> None:
-        """Writes one event. With `wait` it is on the disk on return; without, the next waiting call takes it along."""
-        with self._lock:
-            entry = dict(details, event=event, prev=self._head, seq=self._seq + 1, time=now())
-            said = digest(entry)[7:]
-            line = canonical(dict(entry, hash=said)) + b"\n"
-            if os.write(self._file, line) != len(line):
-                os.ftruncate(self._file, self._size)
-                raise OSError(28, "the journal's disk is full")
-            self._size += len(line)
-            self._follow(entry, said)
-        if wait:
-            self.sync()
-
-    def sync(self) -> None:
-        """Blocks until all that was appended before is on the disk. Calls that overlap share one fsync."""
-        ticket = self._round
-        with self._sync_lock:
-            if self._synced < ticket:
-                mine, self._round = self._round, self._round + 1
-                os.fsync(self._file)
-                self._synced = mine
-
-    def _follow(self, entry: dict[str, Any], said: str) -> None:
-        self._head, self._seq = said, entry["seq"]
-        event, cell = entry["event"], self.cells[entry["cell"]] if "cell" in entry else Progress()
-        if event == "cell-started":
-            cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
-            cell.version = entry["version"]
-        elif event == "cell-failed":
-            cell.failures[cell.version] += 1
-            cell.state = "failed" if entry["final"] else "retry"
-        elif event in ("cell-sealed", "cell-found-sealed"):
-            cell.state, cell.config = "sealed", entry["config_digest"]
-        elif event == "cell-dropped":
-            cell.state = "dropped"
-        elif event == "cell-refused":
-            cell.refused.add(entry["reason"])
-
-
-class Entry(NamedTuple):
-    """One version of a cell, as the queue holds it."""
-
-    cell: str
-    params: dict[str, Any]
-    config: str
-    code: str
-    run: str
-    env: dict[str, str]
-    version: str
-
-
-class Queue:
-    """The append-only queue file, read on from where the last reading ended."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.unreadable, self._offset = path, 0, 0
-        self.cells: dict[str, list[Entry] | str] = {}  # versions, oldest first; or the reason why it was dropped
-        self.refused: list[tuple[str, str]] = []
-
-    def refresh(self) -> list[str]:
-        """Reads what was appended; the names that it concerns."""
-        try:
-            if os.stat(self.path).st_size <= self._offset:
-                return []
-        except FileNotFoundError:
-            return []
-        with open(self.path, "rb") as handle:
-            handle.seek(self._offset)
-            data = handle.read()
-        data = data[: data.rfind(b"\n") + 1]
-        self._offset += len(data)
-        return [name for name in map(self._take, data.split(b"\n")[:-1]) if name]
-
-    def _take(self, line: bytes) -> str:
-        name = ""
-        try:
-            raw = json.loads(line)
-            name = raw["cell"]
-            if not CELL.fullmatch(name) or raw["op"] not in ("add", "drop"):
-                name = ""
-                raise ValueError("no cell name, or no such op")
-            if raw["op"] == "drop":
-                self.cells[name] = str(raw["reason"])
-                return name
-            if OURS.fullmatch(name):
-                raise ValueError("names that end so are the runner's own; give the cell another name")
-            env = {str(key): str(value) for key, value in raw.get("env", {}).items()}
-            version = digest({"code": raw["code"], "run": raw["run"], "env": env})
-            entry = Entry(name, raw["params"], raw["config_digest"], raw["code"], raw["run"], env, version)
-            if entry.config != digest({"name": name, "params": entry.params}):
-                raise ValueError("its config digest is not that of its name and parameters")
-            if not re.fullmatch(r"sha256:[0-9a-f]{64}", entry.code) or not isinstance(entry.run, str):
-                raise ValueError("its code digest or run command is none")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            say(f"queue line refused: {error!r}: {line[:200]!r}")
-            self.unreadable += 1
-            if name:
-                self.refused.append((name, str(error)))
-            return ""
-        known = self.cells.setdefault(name, [])
-        if isinstance(known, str):
-            known = self.cells[name] = []
-        known.append(entry)
-        return name
-
-
-class Attempt(NamedTuple):
-    entry: Entry
-    number: int
-    slot: int
-    spec: dict[str, Any]
-    folder: Path
-    argv: list[str]
-    started_at: str
+if __name__ == "__main__":
+    result = main(sys.argv)
+    sys.stderr.flush()
+    os._exit(result)  # a sealer that is stuck in the durable tier must not keep the runner alive

@@ -1,7 +1,7 @@
 """Finding and ending the processes of cells, also those that outlived the runner that started them.
 
-A process is a cell's when its environment carries the box's id and the cell's name, or when its process group is the one
-that the cell's attempt was started in (programs may overwrite their own environment). Zombies have ended.
+A process is a cell's when its environment carries the box's id and the cell's name, or when its process group is the
+one that the cell's attempt was started in (programs may overwrite their own environment). Zombies have ended.
 Part of the runner (see runner.py): Python 3.8+, standard library only.
 """
 
@@ -55,7 +55,7 @@ def start_of(pid: int) -> str:
 
 
 def of_cells(box: str, cells: Collection[str] | None, leaders: Mapping[int, str]) -> list[int]:
-    """The live processes of the box's cells: of the named, or of all. `leaders`: their groups' leaders, with `start`."""
+    """Live processes of the box's cells: of the named, or of all. `leaders`: pid → start of their groups' leaders."""
     seen = list(processes())
     groups = {process.pid for process in seen if process.start and leaders.get(process.pid) == process.start}
     mark, key = f"{BOX}={box}".encode(), f"{CELL}=".encode()

@@ -78,14 +78,20 @@ class Journal:
             self.append("torn-line-cut", bytes=len(torn))
 
     def append(self, event: str, wait: bool = True, **details: Any) -> None:
-        """Writes one event. With `wait` it is on the disk on return; without, the next waiting call takes it along."""
+        """Writes one event. With `wait` it is on the disk on return; without, the next waiting call takes it along.
+
+        Raises Fatal when it can't be written: what isn't in the journal must not happen.
+        """
         with self._lock:
             entry = dict(details, event=event, prev=self._head, seq=self._seq + 1, time=now())
             said = digest(entry)[7:]
             line = canonical(dict(entry, hash=said)) + b"\n"
-            if os.write(self._file, line) != len(line):
-                os.ftruncate(self._file, self._size)
-                raise OSError(errno.ENOSPC, "its disk is full")
+            try:
+                if os.write(self._file, line) != len(line):
+                    os.ftruncate(self._file, self._size)
+                    raise OSError(errno.ENOSPC, "its disk is full")
+            except OSError as error:
+                raise Fatal(6, f"the journal can't be written: {error}") from error
             self._size += len(line)
             self._follow(entry, said)
         if wait:
@@ -97,7 +103,10 @@ class Journal:
         with self._sync_lock:
             if self._synced < ticket:
                 mine, self._round = self._round, self._round + 1
-                os.fsync(self._file)
+                try:
+                    os.fsync(self._file)
+                except OSError as error:  # after one failure a later success would prove nothing
+                    raise Fatal(6, f"the journal can't be written: {error}") from error
                 self._synced = mine
 
     def _follow(self, entry: dict[str, Any], said: str) -> None:

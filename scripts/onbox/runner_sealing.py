@@ -5,16 +5,14 @@ Part of the runner (see runner.py): Python 3.8+, standard library only.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import re
 import shutil
 import stat
 import unicodedata
 from pathlib import Path
-from typing import Any, Iterable, Iterator, NamedTuple  # noqa: UP035
+from typing import Any, Iterator, NamedTuple  # noqa: UP035
 
 from runner_records import canonical, now
 
@@ -50,30 +48,184 @@ def seal(cells: Path, out: Path, log: Path, spec: dict[str, Any], facts: dict[st
     set_aside(partial, cell)
     partial.mkdir()
     try:
-        files, folders = [], {partial}
+        files = []
         for source in sources:
             target = partial / source.path
-            for folder in reversed(target.relative_to(partial).parents[:-1] if "/" in source.path else []):
-                (partial / folder).mkdir(exist_ok=True)
-                folders.add(partial / folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
             size, sha256 = copy(source.file, target)
             files.append({"path": source.path, "size": size, "sha256": sha256, "role": source.role})
-        manifest = canonical(dict(facts, files=files, sealed_at=now()))
-        (partial / MANIFEST).write_bytes(manifest + b"\n")
-        for file in files:
-            flush_and_drop(partial / file["path"])
-        flush_and_drop(partial / MANIFEST)
+        for file in files:  # after all were written: the first fsync takes most of the others along
+            flush_and_forget(partial / file["path"])
         for file in files:
             if read_back(partial / file["path"]) != file["sha256"]:
-                raise CellFailure(f"{file['path']} reads back differently from the durable tier; not sealed")
+                raise CellFailure(f"{file['path']} reads back differently from the durable tier; it was not sealed")
+        manifest = canonical(dict(facts, files=files, sealed_at=now()))
+        (partial / MANIFEST).write_bytes(manifest + b"\n")
+        flush_and_forget(partial / MANIFEST)
         if (partial / MANIFEST).read_bytes() != manifest + b"\n":
-            raise CellFailure("the manifest reads back differently from the durable tier; not sealed")
-        for folder in folders:
-            sync_folder(folder)
+            raise CellFailure("the manifest reads back differently from the durable tier; it was not sealed")
+        for folder, _, _ in os.walk(partial):
+            sync_folder(Path(folder))
         publish(partial, cells / cell)
     except (CellFailure, OSError):
         shutil.rmtree(partial, ignore_errors=True)  # only a copy: what it was made of is still in out/
         raise
     for earlier in range(1, attempt):
         shutil.rmtree(cells / f"{cell}.partial-{earlier}", ignore_errors=True)
-    return "sha256:" + hashlib.sha256(manifest).hexdigest(), sum(file["size"] for file in files)
+    return "sha256:" + hashlib.sha256(manifest).hexdigest(), sum(int(str(file["size"])) for file in files)
+
+
+def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str) -> str:
+    """The digest of the manifest of a sealed cell; empty unless it is this config's and all its files are there.
+
+    Only sizes are compared: the digests are compared whenever the cell is verified.
+    """
+    folder = cells / cell
+    try:
+        data = (folder / MANIFEST).read_bytes()
+        manifest = json.loads(data)
+        if (manifest["identity"], manifest["cell"], manifest["config_digest"]) != (identity, cell, config_digest):
+            return ""
+        for file in manifest["files"]:
+            status = os.lstat(folder / file["path"])
+            if not stat.S_ISREG(status.st_mode) or status.st_size != file["size"]:
+                return ""
+        code = manifest["code"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    body = data[:-1] if data.endswith(b"\n") else data
+    return "sha256:" + hashlib.sha256(body).hexdigest() if code else ""
+
+
+def collect(out: Path, log: Path, artifacts: list[dict[str, Any]], metrics: dict[str, Any] | None) -> list[Source]:
+    """What will be sealed, by path. Raises CellFailure with everything that is wrong with it."""
+    problems, found, folded = [], {}, {fold(LOG): LOG, fold(MANIFEST): MANIFEST}
+    try:
+        for path, status in walk(out):
+            problem = path_problem(path)
+            if stat.S_ISLNK(status.st_mode):
+                problem = f"{path!r} is a link; write a real file"
+            elif not stat.S_ISREG(status.st_mode):
+                problem = f"{path!r} is no regular file"
+            named = next((ours for name, ours in TAKEN.items() if fold(path) == fold(name)), path)
+            if not problem and fold(named) in folded:
+                problem = f"{path!r} and {folded[fold(named)]!r} may be one file elsewhere"
+            if problem:
+                problems.append(problem)
+            else:
+                found[named], folded[fold(named)] = (out / path, status.st_size), path
+    except OSError as error:
+        raise CellFailure(f"{{out}} can't be read: {error}") from error
+    missing = [artifact["path"] for artifact in artifacts if artifact["path"] not in found]
+    if missing:
+        problems.insert(0, f"artifact missing: {', '.join(missing)}")
+    for artifact in artifacts:
+        least = max(1, artifact.get("min_bytes", 1))
+        size = found.get(artifact["path"], (out, least))[1]
+        if size == 0:
+            problems.append(f"artifact empty: {artifact['path']}")
+        elif size < least:
+            problems.append(f"artifact too small: {artifact['path']} has {size} bytes, {least} are the least")
+    if problems:
+        raise CellFailure("; ".join(problems))
+    roles = {artifact["path"]: "artifact" for artifact in artifacts}
+    if metrics:
+        roles.setdefault(metrics["file"], "metrics")
+    sources = [Source(file, path, roles.get(path, "extra")) for path, (file, _) in found.items()]
+    return sorted([*sources, Source(log, LOG, "log")], key=lambda source: source.path)
+
+
+def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
+    """All below a folder but the folders themselves, links not followed, with paths relative to the first folder."""
+    if not below and not stat.S_ISDIR(os.lstat(folder).st_mode):
+        raise OSError(f"{folder} is no folder any more")
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                yield from walk(folder / entry.name, f"{below}{entry.name}/")
+            else:
+                yield below + entry.name, status
+
+
+def path_problem(path: str) -> str:
+    """Why a path is refused when it is pulled, said before it is sealed; empty when it is a plain one."""
+    try:
+        encoded = path.encode("utf-8")
+    except UnicodeEncodeError:
+        return f"{path!r} is not UTF-8"
+    if "\\" in path or any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in path):
+        return f"{path!r} holds a backslash, a control character or a line break"
+    return f"{path[:80]!r}… is too long" if len(encoded) > MAX_PATH else ""
+
+
+def fold(path: str) -> str:
+    """Equal for names that some file system takes for one."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def copy(source: Path, target: Path) -> tuple[int, str]:
+    """Copies a regular file to a new one: size and SHA-256 of what was read. Raises CellFailure if it changed."""
+    hashed, size = hashlib.sha256(), 0
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with open(os.open(source, flags), "rb", buffering=0) as reader, open(target, "xb") as writer:
+        before = os.fstat(reader.fileno())
+        if not stat.S_ISREG(before.st_mode):
+            raise CellFailure(f"{source.name!r} is no regular file")
+        while True:
+            chunk = reader.read(CHUNK)
+            if not chunk:
+                break
+            hashed.update(chunk)
+            writer.write(chunk)
+            size += len(chunk)
+        after = os.fstat(reader.fileno())
+    if (size, before.st_size, before.st_mtime_ns) != (after.st_size, after.st_size, after.st_mtime_ns):
+        raise CellFailure(f"{source.name!r} changed while it was being sealed: something still writes to it")
+    return size, hashed.hexdigest()
+
+
+def flush_and_forget(path: Path) -> None:
+    """fsync, and drop the file from memory where the system can: so that it is read back from the tier itself."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def read_back(path: Path) -> str:
+    """The SHA-256 of a file as the durable tier gives it back."""
+    hashed = hashlib.sha256()
+    with open(path, "rb", buffering=0) as reader:
+        for chunk in iter(lambda: reader.read(CHUNK), b""):
+            hashed.update(chunk)
+    return hashed.hexdigest()
+
+
+def publish(partial: Path, final: Path) -> None:
+    """Gives a checked copy its final name. What stood there was not sealed for this config: it is kept, aside."""
+    set_aside(final, final.name)
+    os.rename(partial, final)
+    sync_folder(final.parent)
+
+
+def set_aside(path: Path, cell: str) -> None:
+    """Frees a name on the durable tier: what an earlier attempt or box left there may be the last copy of it."""
+    number = 1
+    while os.path.lexists(path):
+        aside = path.with_name(f"{cell}.superseded-{number}")
+        if not os.path.lexists(aside):
+            os.rename(path, aside)
+        number += 1
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

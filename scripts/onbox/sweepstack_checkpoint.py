@@ -1,0 +1,150 @@
+"""Checkpoints that survive being killed at any moment, for training code on a sweepstack box.
+
+    checkpoint = Checkpoint()                     # the folder that the box sets aside for this cell
+    stop = stop_flag()                            # set by SIGTERM; look at it at the end of a step
+    latest = checkpoint.load_latest()             # always ask; None on a first start
+    if latest is not None:
+        state = torch.load(latest)                # or np.load, json.loads(latest.read_text()), ...
+    ...
+        checkpoint.save(lambda path: torch.save(state, path), step)
+        if stop:
+            sys.exit(143)
+
+Save everything that the rest of the run depends on: weights, optimizer, scheduler, step, the state of every random
+generator, the position in the data, and what was written to metrics so far. Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+from typing import Any, Callable  # noqa: UP035
+
+VARIABLE = "SWEEPSTACK_CHECKPOINT_DIR"
+KEEP = 2
+_NAME = re.compile(r"step-([0-9]{12,})-([0-9a-f]{64})\.ckpt")
+_CHUNK = 1 << 20
+
+
+class Checkpoint:
+    """The checkpoints of one cell: `step-<step>-<sha256 of the content>.ckpt`, in a folder of their own.
+
+    The digest is part of the name, so that one rename makes a checkpoint appear together with the proof of it. For one
+    process at a time: in a job of several ranks, rank 0 saves.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
+        """`directory`: made if it isn't there; None for the one that the box sets aside. Raises RuntimeError outside a
+        box when none is given."""
+        where = directory if directory is not None else os.environ.get(VARIABLE)
+        if not where:
+            raise RuntimeError(f"no folder for checkpoints: give one, or set {VARIABLE}")
+        self.directory = Path(where)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for parent in list(self.directory.absolute().parents)[:2]:  # its own name must survive a power cut, too
+            with contextlib.suppress(PermissionError):
+                _sync_folder(parent)
+
+    def load_latest(self) -> Path | None:
+        """The newest whole checkpoint; None when there is none. Reads it once, to compare its digest.
+
+        A damaged one is passed over for the one before it. What a save left unfinished is never one.
+        """
+        for _, path, digest in self._saved():
+            with contextlib.suppress(OSError):
+                if _sha256(path) == digest:
+                    return path
+        return None
+
+    def save(self, write: Callable[[Path], Any], step: int) -> Path:
+        """Calls `write` with the path of a file to make, and makes it the newest checkpoint. Returns where it lies.
+
+        Blocks until it is on the disk. The one before is kept; older ones are removed once this one is safe. Whatever
+        happens on the way (the exception of `write` is passed on), the checkpoints of before are still there.
+        """
+        if step < 0:
+            raise ValueError(f"step {step} is negative")
+        staged = self.directory / f".{os.getpid()}.tmp"
+        try:
+            write(staged)
+            if not staged.is_file():
+                raise RuntimeError(
+                    f"write() made no file {staged}; some libraries add a suffix: give them an open file"
+                )
+            with open(staged, "rb+") as handle:
+                os.fsync(handle.fileno())
+            path = self.directory / f"step-{step:012d}-{_sha256(staged)}.ckpt"
+            os.replace(staged, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                staged.unlink()
+            raise
+        _sync_folder(self.directory)
+        self._tidy(path)
+        return path
+
+    def _saved(self) -> list[tuple[int, Path, str]]:
+        """All that are named as checkpoints, newest first."""
+        found = []
+        for path in self.directory.iterdir():
+            match = _NAME.fullmatch(path.name)
+            if match:
+                found.append((int(match[1]), path, match[2]))
+        return sorted(found, key=lambda one: (one[0], _mtime(one[1])), reverse=True)
+
+    def _tidy(self, newest: Path) -> None:
+        """Removes all but the newest and the one before it, and what killed saves left behind."""
+        others = [path for _, path, _ in self._saved() if path != newest]
+        for path in [*others[KEEP - 1 :], *self.directory.glob(".*.tmp")]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+class StopFlag:
+    """True once a signal came."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def set(self, *_: Any) -> None:
+        """What the signal does, and nothing else: saving is for the end of a step."""
+        self._event.set()
+
+
+def stop_flag(*numbers: int) -> StopFlag:
+    """A flag that SIGTERM (or the given signals) sets. Call it from the main thread, before training begins."""
+    flag = StopFlag()
+    for number in numbers or (signal.SIGTERM,):
+        signal.signal(number, flag.set)
+    return flag
+
+
+def _sha256(path: Path) -> str:
+    hashed = hashlib.sha256()
+    with open(path, "rb", buffering=0) as handle:
+        for chunk in iter(lambda: handle.read(_CHUNK), b""):
+            hashed.update(chunk)
+    return hashed.hexdigest()
+
+
+def _mtime(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -36,7 +36,9 @@ config:
 def new(target: Target, out: Out) -> int:
     """Writes the stack file; never over one that is there."""
     if not valid_stack_name(target.stack):
-        raise No(f'"{target.stack}" can\'t be a stack\'s name: lower-case letters, digits and -, a letter or digit first')
+        raise No(
+            f"\"{target.stack}\" can't be a stack's name: lower-case letters, digits and -, a letter or digit first"
+        )
     target.file.path.parent.mkdir(parents=True, exist_ok=True)
     text = TEMPLATE.format(name=target.stack)
     try:

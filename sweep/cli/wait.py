@@ -96,5 +96,3 @@ def _answer(target: Target, what: What, view: SweepView, out: Out) -> int:
         following = [f"sweepctl finish --stack {target.stack}"]
     out.next(following)
     return YES
-
-

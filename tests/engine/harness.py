@@ -329,7 +329,7 @@ class Stack:
             boxes=tuple(boxes),
             files={**boxes, **{path.parent.name: tree(path) for path in self.volume_contents()}},
             processes={native_id: tuple(pids) for native_id, pids in self.processes().items()},
-            births=tuple(json.dumps(birth, sort_keys=True) for birth in self.births()),
+            births=tuple(json.dumps(birth | {"begun_at": ""}, sort_keys=True) for birth in self.births()),
             state=looking.stable_state(self.state()) if state else "",
         )
 

@@ -94,6 +94,8 @@ def stable_state(document: Mapping[str, Any]) -> str:
     resources = []
     for resource in deployment.get("resources", []):
         kept = {key: value for key, value in resource.items() if key not in NOT_COMPARED}
+        # A refresh of the engine leaves empty entries out.
+        kept["propertyDependencies"] = {k: v for k, v in resource.get("propertyDependencies", {}).items() if v}
         for side in ("inputs", "outputs"):
             kept[side] = {key: value for key, value in kept.get(side, {}).items() if key != "live"}
         resources.append(kept)

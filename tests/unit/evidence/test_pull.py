@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from sweep import onbox
 from sweep.canonical import canonical_json
 from sweep.channel.local import LocalChannel
 from sweep.errors import EvidenceDamaged, EvidenceError, Unreachable
@@ -362,8 +361,3 @@ def test_a_crash_between_the_two_renames_heals(world: World) -> None:
     assert pull(world, channel).state == "pulled"
     assert channel.fetched == []
     assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
-
-
-def test_paths_on_the_box_are_those_of_the_durable_tier(world: World) -> None:
-    world.run()
-    assert (world.box.root / onbox.DURABLE / onbox.sealed_dir(IDENTITY, NAME)).is_dir()

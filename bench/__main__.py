@@ -1,0 +1,140 @@
+"""`python -m bench [preview] [queue] [verify]`: measures the figures, prints a table, writes .cache/bench.json.
+
+Exit code 1 when a figure misses its limit, 2 when one could not be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.clone import ROOT
+
+RESULTS = ROOT / ".cache" / "bench.json"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. `ok` is None for what is reported without a limit."""
+
+    figure: str
+    median: str
+    maximum: str
+    baseline: str = ""
+    ratio: str = ""
+    limit: str = ""
+    ok: bool | None = None
+
+
+def seconds(value: float) -> str:
+    return f"{value:.2f} s"
+
+
+def preview_rows(found: dict[str, Any]) -> Iterator[Row]:
+    ours, bare, again, setup = (found[key] for key in ("preview", "baseline", "second_make_up", "second_setup"))
+    yield Row(
+        f"pulumi preview of sweep-a, n={ours['n']}",
+        seconds(ours["median"]),
+        seconds(ours["max"]),
+        f"bare program {seconds(bare['median'])}, max {seconds(bare['max'])}",
+        f"{found['ratio']:.2f}×",
+        f"≤ {found['limit']}×",
+        found["ok"],
+    )
+    yield Row(f"second make up, n={again['n']}", seconds(again["median"]), seconds(again["max"]))
+    fast = setup["max"] < 3
+    yield Row(f"second set-up, n={setup['n']}", seconds(setup["median"]), seconds(setup["max"]), limit="< 3 s", ok=fast)
+
+
+def queue_rows(found: dict[str, Any]) -> Iterator[Row]:
+    more = float(found["extra_ms_per_cell"])
+    yield Row(
+        f"{found['cells']:,} cells of one 1 KB artifact",
+        seconds(found["seconds"]["queue"]),
+        seconds(found["max_seconds"]["queue"]),
+        f"xargs -P {seconds(found['seconds']['xargs'])}",
+        f"+{more:.1f} ms a cell",
+        "≤ 15 ms",
+        more <= 15,
+    )
+
+
+def verify_rows(found: dict[str, Any]) -> Iterator[Row]:
+    size = f"{found['bytes'] / 1e9:.0f} GB in {found['files']} files, {found['workers']} workers"
+    plain = f"hashlib.file_digest {seconds(found['seconds']['plain'])}"
+    for way, key, limit in (("restricted reader", "ratio", 1.5), ("torch.load", "torch_ratio", None)):
+        if found.get(key) is None:
+            continue
+        name = way.split(".")[0].split()[0]
+        yield Row(
+            f"verify by {way}, {size}",
+            seconds(found["seconds"][name]),
+            seconds(found["max_seconds"][name]),
+            plain,
+            f"{found[key]:.2f}×",
+            f"≤ {limit}×" if limit else "",
+            found[key] <= limit if limit else None,
+        )
+
+
+ARGUMENTS: dict[str, dict[str, Any]] = {"verify": {"total_bytes": 8_000_000_000, "rounds": 20}}
+BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
+    "preview": preview_rows,
+    "queue": queue_rows,
+    "verify": verify_rows,
+}
+
+
+def table(rows: list[Row]) -> Table:
+    made = Table(title="sweepstack, measured on this machine", title_justify="left")
+    for heading in ("figure", "median", "max", "baseline", "ratio", "limit", ""):
+        made.add_column(heading, justify="right" if heading in ("median", "max", "ratio") else "left")
+    for row in rows:
+        verdict = "" if row.ok is None else "[green]holds[/]" if row.ok else "[red]MISSED[/]"
+        made.add_row(row.figure, row.median, row.maximum, row.baseline, row.ratio, row.limit, verdict)
+    return made
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("benches", nargs="*", choices=[[], *BENCHES], metavar="|".join(BENCHES))
+    chosen = parser.parse_args().benches or list(BENCHES)
+    console = Console()
+    rows: list[Row] = []
+    results: dict[str, Any] = {
+        "machine": {"system": platform.platform(), "cores": os.cpu_count(), "python": platform.python_version()},
+        "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    broken = False
+    for name in chosen:
+        console.print(f"{name}: measuring …")
+        results["load_before_" + name] = os.getloadavg()[0]
+        try:
+            results[name] = importlib.import_module(f"bench.{name}_bench").measure(**ARGUMENTS.get(name, {}))
+            rows += BENCHES[name](results[name])
+        except Exception as error:  # one figure that cannot be had must not hide the others
+            broken = True
+            results[name] = {"error": f"{type(error).__name__}: {error}"}
+            console.print(f"{name}: could not be measured: {error}", style="red", markup=False)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    console.print(table(rows))
+    console.print(f"JSON: {RESULTS.relative_to(ROOT)}")
+    if broken:
+        return 2
+    return 1 if any(row.ok is False for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

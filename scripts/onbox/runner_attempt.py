@@ -1,0 +1,191 @@
+"""One attempt at one cell: its command, its environment, its process.
+
+Part of the runner (see runner.py): Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable  # noqa: UP035
+
+from runner_processes import start_of
+from runner_records import Entry, now
+from runner_sealing import CellFailure
+
+PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""What is filled in; `${NAME}` is the shell's."""
+LAST_LINE = 200
+DESCRIBE_SECONDS = 30.0
+DESCRIBE = """
+import json, platform
+from importlib import metadata
+found = {"python": platform.python_version(), "system": platform.platform()}
+for name in ("torch", "numpy", "safetensors", "jax", "tensorflow", "transformers", "scikit-learn"):
+    try:
+        found[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+print(json.dumps(found))
+"""
+
+
+class Attempt:
+    """An attempt, from its claim to its end.
+
+    `kill_at`: when its grace is over (monotonic). `dropped`: the reason, once it was taken out while it ran. `stopped`:
+    the runner itself is ending. `holds_slot`: its leader has ended, and others of its group may still use the slot.
+    """
+
+    process: subprocess.Popen[bytes]
+
+    def __init__(
+        self, home: Path, checkpoints: Path, spec: dict[str, Any], entry: Entry, number: int, slot: int
+    ) -> None:
+        self.home, self.spec, self.entry, self.number, self.slot = home, spec, entry, number, slot
+        self.folder = home / "cells" / entry.cell / str(number)
+        self.out, self.log = self.folder / "out", self.folder / "log.txt"
+        self.checkpoint = checkpoints / entry.cell / entry.version[7:23]
+        self.argv = ["/bin/sh", "-c", entry.run]
+        with contextlib.suppress(CellFailure):  # said again when it is started
+            self.argv[2] = self._fill(entry.run, shlex.quote)
+        self.started_at, self._begun = now(), time.monotonic()
+        self.kill_at: float | None = None
+        self.dropped: str | None = None
+        self.stopped = self.holds_slot = False
+
+    def start(self) -> None:
+        """Starts it in a process group of its own. Raises CellFailure for what no retry can mend; OSError."""
+        code = self.home / "code" / self.entry.code[7:]
+        if not code.is_dir():
+            raise CellFailure(f"its code is not on this box: {self.entry.code}")
+        self.argv[2], env = self._fill(self.entry.run, shlex.quote), self._env()
+        if self.folder.exists():  # a power cut took the journal's line about it
+            os.rename(self.folder, self.folder.with_name(f"{self.number}.unrecorded-{time.time_ns()}"))
+        self.out.mkdir(parents=True)
+        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        with open(self.log, "xb", buffering=0) as log:
+            self.process = subprocess.Popen(
+                self.argv, cwd=code, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        pid = self.process.pid
+        (self.folder / "pid").write_text(json.dumps({"pid": pid, "start": start_of(pid)}) + "\n")
+
+    @staticmethod
+    def leader(home: Path, cell: str, number: int) -> dict[int, str]:
+        """The process that an attempt was started as: pid → when it started. Empty when that is not known."""
+        try:
+            record = json.loads((home / "cells" / cell / str(number) / "pid").read_bytes())
+            return {int(record["pid"]): str(record["start"])}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    def close_log(self, code: int) -> str:
+        """Writes the last line of the log. Returns why the exit code is a failure; empty for 0."""
+        ended = f"exit code {code}"
+        if code < 0 or code > 128:
+            number = -code if code < 0 else code - 128
+            with contextlib.suppress(ValueError):
+                ended = (
+                    f"killed by {signal.Signals(number).name}"
+                    if code < 0
+                    else f"{ended} ({signal.Signals(number).name})"
+                )
+        with open(self.log, "r+b") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
+            tail = log.read()
+            newline = b"" if not tail or tail.endswith(b"\n") else b"\n"
+            took = time.monotonic() - self._begun
+            log.write(newline + f"[sweepstack] attempt {self.number}: {ended} after {took:.1f} s\n".encode())
+        if code == 0:
+            return ""
+        lines = tail.decode("utf-8", "replace").strip().splitlines()
+        return f"{ended}: {lines[-1][:LAST_LINE]}" if lines else ended
+
+    def facts(self) -> dict[str, Any]:
+        """The manifest, but for what sealing adds."""
+        return {
+            "schema": 1,
+            "identity": self.spec["identity"],
+            "box": self.spec["box"],
+            "native_id": self.spec["native_id"],
+            "generation": self.spec["generation"],
+            "cell": self.entry.cell,
+            "attempt": self.number,
+            "config_digest": self.entry.config,
+            "params": self.entry.params,
+            "code": self.entry.code,
+            "argv": self.argv,
+            "started_at": self.started_at,
+        }
+
+    def _fill(self, text: str, quote: Callable[[str], str]) -> str:
+        values = dict(self.entry.params, cell=self.entry.cell, name=self.entry.cell, out=str(self.out))
+
+        def value(match: re.Match[str]) -> str:
+            if match[1] not in values:
+                raise CellFailure(f"{match[0]}: the cell has no such parameter")
+            found = values[match[1]]
+            return quote(found if isinstance(found, str) else json.dumps(found))
+
+        return PLACEHOLDER.sub(value, text)
+
+    def _env(self) -> dict[str, str]:
+        """Nothing is inherited but the path: what a cell sees is written down."""
+        python = os.path.dirname(self.spec["python"])
+        env = {
+            "PATH": f"{python}:{os.environ.get('PATH', os.defpath)}",
+            "HOME": os.path.expanduser("~"),
+            "LANG": os.environ.get("LANG", "C.UTF-8"),
+        }
+        for given in (self.spec.get("env") or {}, self.entry.env):
+            env.update({name: self._fill(str(text), str) for name, text in given.items()})
+        helper = str(self.home / "checkpoint")
+        env.update(
+            SWEEPSTACK_CELL=self.entry.cell,
+            SWEEPSTACK_OUT=str(self.out),
+            SWEEPSTACK_ATTEMPT=str(self.number),
+            SWEEPSTACK_CHECKPOINT_DIR=str(self.checkpoint),
+            SWEEPSTACK_BOX_ID=str(self.spec["native_id"]),
+            PYTHONUNBUFFERED="1",
+            PYTHONPATH=":".join([helper, env["PYTHONPATH"]] if env.get("PYTHONPATH") else [helper]),
+        )
+        devices = self._devices()
+        if devices:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+        return env
+
+    def _devices(self) -> list[str]:
+        """This slot's share of the box's GPUs: whole ones while there are enough, else one shared by several slots."""
+        gpus = self.spec.get("gpus") or []
+        names = [str(gpu) for gpu in (range(gpus) if isinstance(gpus, int) else gpus)]
+        share = len(names) // max(1, int(self.spec.get("slots") or 1))
+        if not names:
+            return []
+        return names[self.slot * share : (self.slot + 1) * share] or [names[self.slot % len(names)]]
+
+
+def describe(python: str) -> dict[str, Any]:
+    """What results may depend on: interpreter, libraries, GPUs and driver. Never raises; blocks for seconds."""
+    found: dict[str, Any] = {}
+    try:
+        answer = subprocess.run(
+            [python, "-c", DESCRIBE], stdout=subprocess.PIPE, timeout=DESCRIBE_SECONDS, check=True
+        ).stdout
+        found = json.loads(answer)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        found["problem"] = f"{python}: {type(error).__name__}"
+    if shutil.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            listing = subprocess.run(query, stdout=subprocess.PIPE, timeout=DESCRIBE_SECONDS, check=True).stdout
+            found["gpus"] = listing.decode("utf-8", "replace").strip().splitlines()
+    return found

@@ -1,0 +1,101 @@
+"""Which cell is to run next, and as which version: what follows from the queue and the journal together.
+
+Part of the runner (see runner.py): Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+from pathlib import Path
+from typing import Container, Iterable  # noqa: UP035
+
+from runner_records import Entry, Fatal, Journal, Queue
+from runner_sealing import sealed_manifest
+
+
+class Schedule:
+    """The cells that wait, in the queue's order; cells to be retried come behind them. For one thread."""
+
+    def __init__(self, queue: Queue, journal: Journal, cells: Path, identity: str) -> None:
+        self.ready: collections.deque[str] = collections.deque()
+        self.announced = False
+        self._queue, self._journal, self._cells, self._identity = queue, journal, cells, identity
+
+    def take_in(self, busy: Container[str]) -> dict[str, str]:
+        """Reads what was appended to the queue. See `touch`; raises Fatal when the queue can't be read."""
+        try:
+            names = self._queue.refresh()
+        except OSError as error:
+            raise Fatal(6, f"the queue can't be read: {error}") from error
+        while self._queue.refused:
+            self._refuse(*self._queue.refused.pop())
+        return self.touch(names, busy)
+
+    def touch(self, names: Iterable[str], busy: Container[str]) -> dict[str, str]:
+        """Does what queue and journal say of these cells now. Returns busy cells that are to be ended, with reasons."""
+        to_end, found = {}, False
+        for name in dict.fromkeys(names):
+            wanted = self._queue.cells.get(name)
+            if isinstance(wanted, str):
+                if name in busy:
+                    to_end[name] = wanted
+                elif self._journal.cells[name].state not in ("sealed", "dropped"):
+                    self._journal.append("cell-dropped", cell=name, reason=wanted)
+            elif name not in busy:
+                version = self._version(name)
+                if version is None:
+                    continue
+                manifest = sealed_manifest(self._cells, self._identity, name, version.config)
+                if manifest:
+                    found = True
+                    self.announce()
+                    details = {"cell": name, "manifest": manifest, "config_digest": version.config}
+                    self._journal.append("cell-found-sealed", wait=False, **details)
+                else:
+                    self.ready.append(name)
+        if found:
+            self._journal.sync()
+        return to_end
+
+    def pop(self, busy: Container[str]) -> Entry | None:
+        """The next cell to run, taken off the list. None when nothing waits."""
+        while self.ready:
+            name = self.ready.popleft()
+            entry = None if name in busy else self._version(name)
+            if entry is not None:
+                return entry
+        return None
+
+    def announce(self) -> None:
+        """Said before the first event only: a runner with nothing to do leaves the journal's head as it was."""
+        if not self.announced:
+            self.announced = True
+            self._journal.append("runner-started", wait=False, pid=os.getpid())
+
+    def verdict(self) -> int:
+        """The exit code of a drained queue."""
+        cells = [self._journal.cells[name] for name in {*self._queue.cells, *self._journal.cells}]
+        bad = any(one.state == "failed" or (one.state == "pending" and one.refused) for one in cells)
+        return 1 if bad or self._queue.unreadable else 0
+
+    def _version(self, name: str) -> Entry | None:
+        """The version of a cell that is to run: what it started with, while that has not failed for good."""
+        versions, progress = self._queue.cells.get(name), self._journal.cells[name]
+        if not versions or isinstance(versions, str):
+            return None
+        if progress.state in ("pending", "dropped"):
+            return versions[-1]
+        for other in versions:
+            if other.config != progress.config:
+                self._refuse(name, f"it started as {progress.config[:19]}…, which {other.config[:19]}… can't change")
+        same = [version for version in versions if version.config == progress.config]
+        if not same or progress.state == "sealed":
+            return None
+        if progress.state == "failed":
+            return same[-1] if same[-1].version != progress.version else None
+        return next((version for version in same if version.version == progress.version), same[-1])
+
+    def _refuse(self, name: str, reason: str) -> None:
+        if reason not in self._journal.cells[name].refused:
+            self._journal.append("cell-refused", cell=name, reason=reason)

@@ -1,0 +1,183 @@
+"""`sweepctl verify`: reads and loads every file of every cell, and writes the receipt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from provider.platforms.base import Phase
+from provider.platforms.registry import load_platform
+from sweep import onbox
+from sweep.cli.look import Sources, open_sources
+from sweep.cli.output import NO, YES, Out, Unsure
+from sweep.cli.progress import Progress
+from sweep.cli.pull import usable
+from sweep.cli.rosters import Rosters, rosters
+from sweep.cli.target import Target
+from sweep.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
+from sweep.evidence.store import EvidenceStore
+from sweep.evidence.verify import BoxView, VerifyOutcome, VerifyRequest
+from sweep.evidence.verify import verify as verify_cells
+from sweep.model import SETTLED, Approval, ArtifactSpec, ReceiptCell
+from sweep.state import BoxEntry
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A cell as it is shown: the receipt's word, unless a person's word for this very receipt waives it."""
+
+    name: str
+    state: str
+    reasons: tuple[str, ...]
+
+
+def verify(target: Target, out: Out) -> int:
+    """Exit 0 when every cell is verified or waived, 1 when not, 2 when that could not be told."""
+    sources = open_sources(target)
+    store = usable(sources)
+    plan = rosters(target, sources.state)
+    outcome = run(sources, store, plan)
+    return report(target, outcome, plan, out)
+
+
+def run(sources: Sources, store: EvidenceStore, plan: Rosters) -> VerifyOutcome:
+    """Reads the journals of all boxes (keeping copies), then every file. Raises Unsure when nobody could tell."""
+    state, stack = sources.state, sources.target.stack
+    if not state.boxes:
+        raise Unsure("there is no box in the state: the last receipt stands", [f"sweepctl status --stack {stack}"])
+    if not plan.complete:
+        why = "; ".join(plan.notes) or "the queues in the state don't make up the roster that the boxes were rented for"
+        raise Unsure(f"the roster is not known: {why}", [f"pulumi up --stack {stack}"])
+    with Progress("verify", unit="bytes") as progress:
+        progress.say("reading journals")
+        boxes = [view_of(box, store, stack) for box in state.boxes]
+        request = VerifyRequest(
+            identity=store.marker.identity,
+            stack=stack,
+            roster=plan.roster,
+            artifacts=_artifacts(sources),
+            store=store,
+            boxes=boxes,
+        )
+
+        def said(cell: str, done: int, total: int) -> None:
+            progress.say(cell)
+            progress.done, progress.total = done, total
+
+        return verify_cells(request, said)
+
+
+def view_of(box: BoxEntry, store: EvidenceStore, stack: str) -> BoxView:
+    """The box's journal, with a copy kept; for a box that is gone, the last copy speaks.
+
+    Raises Unsure when the box can't be read, cells were launched on it, and there is no copy.
+    """
+    journal, broken, alive, why = None, "", None, ""
+    try:
+        platform = load_platform(box.adapter)
+        if platform.get(box.native_id, box.account).phase is Phase.GONE:
+            return BoxView(box.name, box.native_id, box.generation, None)
+        channel = platform.channel(box.native_id, box.account)
+        try:
+            data = channel.read(onbox.JOURNAL)
+        except FileNotFoundError:
+            data = b""
+        alive = channel.lock_held(onbox.RUNNER_LOCK)
+        journal = store.write_journal(box.name, box.generation, data)
+    except (JournalDamaged, EvidenceDamaged) as error:
+        broken = str(error)
+    except (PlatformError, OSError) as error:
+        why = str(error)
+    if why and store.launch(box.name, box.generation) is not None and not _copied(store, box):
+        raise Unsure(
+            f"box {box.name} ({box.native_id}) can't be read, and no copy of its journal is here: {why}",
+            [f"sweepctl status --stack {stack}"],
+        )
+    return BoxView(box.name, box.native_id, box.generation, journal, broken=broken, runner_alive=alive)
+
+
+def _copied(store: EvidenceStore, box: BoxEntry) -> bool:
+    try:
+        return store.journal(box.name, box.generation) is not None
+    except (EvidenceError, JournalDamaged):
+        return False
+
+
+def _artifacts(sources: Sources) -> tuple[ArtifactSpec, ...]:
+    """As the state's queues have them; the same in all of them, or `up` did not finish."""
+    found = {queue.artifacts for queue in sources.state.queues}
+    if len(found) > 1:
+        raise Unsure(
+            "the queues were given different artifacts: `pulumi up` did not finish",
+            [f"pulumi up --stack {sources.target.stack}"],
+        )
+    if not found:
+        raise Unsure("no queue is in the state: nothing was launched", [f"pulumi up --stack {sources.target.stack}"])
+    return found.pop()
+
+
+def approval_of(target: Target) -> Approval | None:
+    """The stack file's approval, where there is a good one."""
+    try:
+        return target.file.approval()
+    except ConfigError:
+        return None
+
+
+def overlay(cells: tuple[ReceiptCell, ...], digest: str, approval: Approval | None, plan: Rosters) -> list[Shown]:
+    """The cells with waivers laid over them. A waiver counts for the receipt that it was given for."""
+    waived = {}
+    if approval is not None and approval.receipt == digest:
+        waived = {waiver.cell: waiver.reason for waiver in approval.waive}
+    shown = [
+        Shown(cell.name, "waived", (waived[cell.name], *cell.reasons))
+        if cell.name in waived and cell.state not in SETTLED
+        else Shown(cell.name, cell.state, cell.reasons)
+        for cell in cells
+    ]
+    return shown + [Shown(name, "waived", (f"dropped: {why}",)) for name, why in sorted(plan.dropped.items())]
+
+
+def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out) -> int:
+    """The table, the receipt, the exit code."""
+    receipt, stack = outcome.receipt, target.stack
+    cells = overlay(receipt.cells, outcome.digest, approval_of(target), plan)
+    bad = [cell for cell in cells if cell.state not in SETTLED]
+    yes = bool(cells) and not bad and not outcome.unexpected
+    following = _following(stack, outcome, bad)
+    out.document(
+        {
+            "receipt": outcome.digest,
+            "verified": receipt.verified,
+            "total": receipt.total,
+            "cells": [{"name": cell.name, "state": cell.state, "reasons": list(cell.reasons)} for cell in cells],
+            "unexpected": outcome.unexpected,
+            "stages": {stage: round(seconds, 3) for stage, seconds in outcome.stages.items()},
+            "next": following,
+        }
+    )
+    shown = cells if len(cells) <= 60 else bad[:60]
+    out.table(("CELL", "STATE", "NOTE"), ((cell.name, cell.state, "; ".join(cell.reasons)) for cell in shown))
+    for name in outcome.unexpected:
+        out.line(f"{name} lies in the evidence's cells/ and is on no roster: move it away", style="red")
+    out.line(f"{receipt.verified} of {receipt.total} verified   receipt {outcome.digest}", style="bold")
+    for note in plan.notes:
+        out.line(f"note   {note}")
+    out.next(following)
+    return YES if yes else NO
+
+
+def _following(stack: str, outcome: VerifyOutcome, bad: list[Shown]) -> list[str]:
+    states = {cell.state for cell in bad}
+    if outcome.unexpected or not outcome.receipt.cells:
+        return [f"sweepctl verify --stack {stack}    (after that)"]
+    if not bad:
+        return [f"sweepctl approve --stack {stack}"]
+    if "missing" in states:
+        return [f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}"]
+    if states & {"running", "pending"}:
+        return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
+    first = bad[0].name
+    return [
+        f"sweepctl logs --stack {stack} {first}",
+        f'sweepctl approve --stack {stack} --waive {first} --reason "…"    (to accept it as it is)',
+    ]

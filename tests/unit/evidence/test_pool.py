@@ -1,0 +1,150 @@
+"""Worker processes: bounded, replaceable, and without anything of ours to lose."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweep.loaders import pool
+from sweep.loaders.base import PlainSpec
+from sweep.loaders.pool import Job, read_all, worker_environment
+from tests.unit.evidence.torchzip import Blob, View, save, tensor
+
+TORCH = PlainSpec("torch")
+
+
+def checkpoint(path: Path, value: float = 1.0) -> Job:
+    """A good checkpoint on disk."""
+    save({"w": tensor(np.full(100, value, np.float32))}, path)
+    return Job(str(path), TORCH, None, path.stat().st_size)
+
+
+def fake_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Path:
+    """Puts a script in the worker's place; it appends its environment's names to the file returned."""
+    log = tmp_path / "workers"
+    script = tmp_path / "worker.py"
+    script.write_text(
+        f"import json, os, signal, sys, time\nopen({str(log)!r}, 'a').write(' '.join(sorted(os.environ)) + '\\n')\n"
+        "good = {'ok': True, 'reasons': [], 'notes': [], 'bytes': 1, 'sha256': '', 'mtime_ns': 0, 'stages': {}}\n"
+        f"for line in sys.stdin:\n    job = json.loads(line)\n{body}\n"
+        "    print(json.dumps({'result': good}), flush=True)\n"
+    )
+    real = subprocess.Popen
+
+    def start(arguments: list[str], **settings: Any) -> Any:
+        assert arguments == [sys.executable, "-I", "-B", "-m", "sweep.loaders.worker"]
+        return real([sys.executable, "-I", str(script)], **settings)
+
+    monkeypatch.setattr(pool.subprocess, "Popen", start)
+    return log
+
+
+def test_every_file_gets_its_own_answer(tmp_path: Path) -> None:
+    jobs = [checkpoint(tmp_path / f"{n}.pt", float("nan") if n == 3 else n) for n in range(6)]
+    found = {Path(job.path).name: result for job, result in read_all(jobs, workers=2)}
+    assert {name for name, result in found.items() if not result.ok} == {"3.pt"}
+    assert found["3.pt"].reasons == ("100 non-finite (w)",)
+    assert list(read_all([])) == []
+
+
+def test_workers_know_nothing_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "secret")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("LD_PRELOAD", "")
+    log = fake_worker(tmp_path, monkeypatch, "    pass")
+    list(read_all([checkpoint(tmp_path / "a.pt")]))
+    names = set(log.read_text().split())
+    assert names <= {"PATH", "HOME", "LANG", "LC_CTYPE", *pool.THREAD_CAPS}
+    assert worker_environment()["OMP_NUM_THREADS"] == "1"
+
+
+def test_a_hung_worker_is_killed_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = fake_worker(tmp_path, monkeypatch, "    if 'hang' in job['path']: time.sleep(600)")
+    jobs = [checkpoint(tmp_path / name) for name in ("a.pt", "hang.pt", "b.pt")]
+    begin = time.monotonic()
+    found = {Path(job.path).name: result for job, result in read_all(jobs, workers=1, seconds=lambda size: 1.0)}
+    assert time.monotonic() - begin < 30
+    assert {name for name, result in found.items() if result.ok} == {"a.pt", "b.pt"}
+    assert found["hang.pt"].reasons == ("could not be read within 1 s",)
+    assert len(log.read_text().splitlines()) >= 2
+
+
+def test_a_worker_that_dies_is_replaced_and_asked_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flag = tmp_path / "died"
+    body = (
+        "    if 'bad' in job['path']: os.kill(os.getpid(), signal.SIGSEGV)\n"
+        f"    if 'once' in job['path'] and not os.path.exists({str(flag)!r}):\n"
+        f"        open({str(flag)!r}, 'w'); os._exit(3)"
+    )
+    fake_worker(tmp_path, monkeypatch, body)
+    jobs = [checkpoint(tmp_path / name) for name in ("bad.pt", "once.pt", "good.pt")]
+    found = {Path(job.path).name: result for job, result in read_all(jobs, workers=1)}
+    assert found["bad.pt"].reasons == ("its reader died (SIGSEGV)",)
+    assert found["once.pt"].ok
+    assert found["good.pt"].ok
+
+
+def test_an_abandoned_reading_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_worker(tmp_path, monkeypatch, "    if 'slow' in job['path']: time.sleep(600)")
+    jobs = [checkpoint(tmp_path / "slow.pt"), checkpoint(tmp_path / "good.pt")]
+    started: list[Any] = []
+    popen = pool.subprocess.Popen
+
+    def note(*arguments: Any, **settings: Any) -> Any:
+        started.append(popen(*arguments, **settings))
+        return started[-1]
+
+    monkeypatch.setattr(pool.subprocess, "Popen", note)
+    reading = read_all(jobs, workers=2)
+    job, _ = next(reading)
+    assert job.path.endswith("good.pt")
+    reading.close()
+    assert started
+    assert all(process.poll() is not None for process in started)
+    assert not [thread for thread in threading.enumerate() if "serve" in thread.name]
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "memo.pt"
+    # A memo slot far away asks for 32 GB at once: the limit says no, and the worker lives on.
+    save({"w": View(Blob(b"\0" * 4), 0, (1,), (1,))}, path, pickle_bytes=b"\x80\x02Nr\xff\xff\xff\xf0.")
+    jobs = [Job(str(path), TORCH, None, path.stat().st_size), checkpoint(tmp_path / "good.pt")]
+    found = {Path(job.path).name: result for job, result in read_all(jobs, workers=1)}
+    assert found["memo.pt"].reasons == ("needs more memory than a reader is given",)
+    assert found["good.pt"].ok
+
+
+def test_processor_time_is_bounded(tmp_path: Path) -> None:
+    deep = b"\x80\x02})" + b"q\x00h\x00\x86" * 60 + b"Ns."  # a dict key that takes 2^60 steps to hash
+    path = tmp_path / "slow.pt"
+    save({"w": tensor(np.ones(3, np.float32))}, path, pickle_bytes=deep)
+    begin = time.monotonic()
+    jobs = [Job(str(path), TORCH, None, path.stat().st_size), checkpoint(tmp_path / "good.pt")]
+    found = {Path(job.path).name: result for job, result in read_all(jobs, workers=1, seconds=lambda size: 2.0)}
+    assert time.monotonic() - begin < 30
+    assert found["slow.pt"].reasons == ("could not be read within 2 s",)
+    assert found["good.pt"].ok
+
+
+def test_a_files_end_moving_away_under_the_reader_is_survived(tmp_path: Path) -> None:
+    job = checkpoint(tmp_path / "a.pt")
+    os.truncate(job.path, 100)
+    ((_, result),) = read_all([job])
+    assert result.reasons[0].startswith("truncated: 100 of")
+
+
+def test_the_worker_imports_little() -> None:
+    code = "import sys, sweep.loaders.worker; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"pulumi", "typer", "rich", "pydantic", "grpc", "torch"} & set(loaded)

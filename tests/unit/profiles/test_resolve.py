@@ -1,0 +1,135 @@
+"""From config and profiles to a plan, with a reason for each choice and refusal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.config import StackConfig
+from profiles.load import load_profile
+from profiles.model import Profile
+from profiles.resolve import Plan, resolve
+from sweep.errors import ConfigError
+from tests.unit.config.helpers import GOOD, write
+
+FREE = GOOD.replace("    max_price: 2.10\n", "").replace(
+    '        gpu: {name: [A100, H100], count: 1, memory: 40GB+, cuda: "12.4+"}\n', ""
+)
+
+
+def config(root: Path, text: str = FREE, platforms: tuple[str, ...] = ("local", "other")) -> StackConfig:
+    write(root, text)
+    return StackConfig.load(root, "x", platforms)
+
+
+def other(**facts: Any) -> Profile:
+    """A second platform, made from the first."""
+    return load_profile("local").model_copy(update={"platform": "other", "adapter": "other", **facts})
+
+
+def plan(root: Path, text: str = FREE, **profiles: Profile) -> Plan:
+    return resolve(config(root, text), {"local": load_profile("local"), **profiles})
+
+
+def refusal(root: Path, text: str = FREE, **profiles: Profile) -> str:
+    with pytest.raises(ConfigError) as caught:
+        plan(root, text, **profiles)
+    return str(caught.value)
+
+
+def test_a_plan_holds_all_that_a_later_delete_needs(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    assert (made.platform, made.adapter) == ("local", "local")
+    assert (made.ending.verb, made.ending.kills, made.ending.keeps) == ("destroy", ("scratch", "data"), ("durable",))
+    assert (made.durable.volume, made.durable.mount, made.durable.tier) == ("durable", "mnt/durable", "durable")
+    assert made.price_per_hour == 0.12
+    assert made.reasons == (
+        "local: chosen, the first candidate that fits; durable survives destroy, scratch and data don't",
+    )
+    assert made.artifacts[0].min_bytes == 50_000_000
+
+
+def test_without_an_override_the_profile_s_price_counts(tmp_path: Path) -> None:
+    assert plan(tmp_path, FREE.replace("    overrides: {local: {price_per_hour: 0.12}}\n", "")).price_per_hour == 0
+
+
+def test_every_cell_is_on_one_box_that_is_wanted(tmp_path: Path) -> None:
+    boxes = "boxes: {a: {want: running}, b: {want: gone}, c: {want: running}}"
+    made = plan(tmp_path, FREE.replace("boxes: {box-0: {want: running}}", boxes))
+    assert made.gone == ("b",)
+    assert [box.name for box in made.boxes] == ["a", "c"]
+    assert sorted(cell.name for box in made.boxes for cell in box.cells) == sorted(made.roster.names)
+
+
+def test_all_boxes_may_be_gone(tmp_path: Path) -> None:
+    assert plan(tmp_path, FREE.replace("{want: running}", "{want: gone}")).boxes == ()
+
+
+def test_the_order_of_boxes_in_the_file_moves_no_cell(tmp_path: Path) -> None:
+    def shares(boxes: str) -> dict[str, list[str]]:
+        made = plan(tmp_path, FREE.replace("boxes: {box-0: {want: running}}", f"boxes: {boxes}"))
+        return {box.name: [cell.name for cell in box.cells] for box in made.boxes}
+
+    assert shares("{a: {}, b: {}, c: {}}") == shares("{c: {}, a: {}, b: {}}")
+
+
+def test_a_platform_above_the_ceiling_is_refused(tmp_path: Path) -> None:
+    text = FREE.replace("price_per_hour: 0.12", "price_per_hour: 3").replace(
+        "    boxes:", "    max_price: 2\n    boxes:"
+    )
+    assert "local: costs $3/h a box, above max_price $2/h" in refusal(tmp_path, text)
+
+
+TWO = FREE.replace("candidates: [local]", "candidates: [other, local]")
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"verbs": {}}, "other: its profile describes no destroy"),
+        ({"meter": load_profile("local").meter.model_copy(update={"rents": True})}, "other: it sends a bill"),
+        (
+            {"tiers": {k: v for k, v in load_profile("local").tiers.items() if k != "durable"}},
+            "other: no tier survives",
+        ),
+    ],
+)
+def test_a_refused_candidate_keeps_its_reason_and_the_next_is_taken(
+    tmp_path: Path, facts: dict[str, Any], said: str
+) -> None:
+    made = plan(tmp_path, TWO, other=other(**facts))
+    assert made.platform == "local"
+    assert made.reasons[0].startswith(said)
+    assert "the next candidate that fits" in made.reasons[-1]
+    only = FREE.replace("candidates: [local]", "candidates: [other]")
+    message = refusal(tmp_path, only, other=other(**facts))
+    assert message.startswith("stacks/Pulumi.x.yaml: no candidate fits; nothing was rented")
+    assert said in message
+
+
+def test_what_the_machine_can_t_have_is_refused(tmp_path: Path) -> None:
+    text = GOOD.replace("candidates: [local]", "candidates: [other]")
+    no_gpu = other(gpus=load_profile("local").gpus.model_copy(update={"offered": False}))
+    assert "other: has no GPUs, and job.resources.gpu asks for 1" in refusal(tmp_path, text, other=no_gpu)
+    tiers = {k: v.model_copy(update={"size_cap_bytes": 10**9}) for k, v in load_profile("local").tiers.items()}
+    big = TWO.replace("cpu: 1", "cpu: 1\n        disk: 2GB").replace("[other, local]", "[other]")
+    assert "its largest tier holds 1 GB, and job.resources.disk asks for 2GB" in refusal(
+        tmp_path, big, other=other(tiers=tiers)
+    )
+
+
+def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
+    made = plan(
+        tmp_path, GOOD.replace("workdir:", "image: pytorch/pytorch\n      workdir:").replace("count: 1", "count: 2")
+    )
+    assert any("job.image (pytorch/pytorch) has no effect" in note for note in made.notes)
+    assert any("does not check GPUs" in note for note in made.notes)
+    assert made.job.slots == 2
+
+
+def test_resources_are_spelled_canonically(tmp_path: Path) -> None:
+    made = plan(tmp_path, GOOD.replace("memory: 40GB+", "memory: 40.0 gb+"))
+    assert made.resources["gpu"]["memory"] == "40GB+"
+    assert made.resources["gpu"]["name"] == ["A100", "H100"]
