@@ -22,7 +22,7 @@ setup:
 up:
 	@$(SETUP)
 	@$(BIN)/pulumi stack select --create --stack $(STACK) --non-interactive
-	@$(BIN)/pulumi up --stack $(STACK) --yes --non-interactive
+	@$(BIN)/pulumi up --stack $(STACK) --yes
 	@scripts/next-steps $(STACK)
 
 test:

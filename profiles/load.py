@@ -109,7 +109,7 @@ def _prose(body: str, first_line: int) -> tuple[list[dict[str, Any]], list[dict[
         )
     if len(set(ids)) != len(ids):
         problems.append(f"line {line}  two gotchas have the same id")
-    problems += [f"line {line}  {g.id}: expected symptom → cause → fix" for g in gotchas if g.text.count("→") < 2]
+    problems += [f"line {line}  {g.id}: expected symptom → cause → fix" for g in gotchas if g.text.count("→") != 2]
     return sections, [gotcha.model_dump() for gotcha in gotchas], problems
 
 

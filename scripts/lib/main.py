@@ -65,7 +65,7 @@ class Setup:
         if reason is None:
             if not self.options.quiet:
                 self.console.say(f"set-up is current ({time.monotonic() - began:.1f} s)")
-            self._notes()
+                self._notes()
             return
         self.console.say(f"setting up {self.places.root} ({reason})")
         # What the user has stays when the next run wants less: torch is not taken away by `make up`.

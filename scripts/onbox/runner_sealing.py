@@ -5,6 +5,7 @@ Part of the runner (see runner.py): Python 3.8+, standard library only.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -227,5 +228,8 @@ def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that can't do that for folders
+            raise
     finally:
         os.close(descriptor)

@@ -17,11 +17,11 @@ generator, the position in the data, and what was written to metrics so far. Pyt
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
 import signal
-import threading
 from pathlib import Path
 from typing import Any, Callable  # noqa: UP035
 
@@ -85,7 +85,7 @@ class Checkpoint:
                 staged.unlink()
             raise
         _sync_folder(self.directory)
-        self._tidy(path)
+        self._tidy(path, step)
         return path
 
     def _saved(self) -> list[tuple[int, Path, str]]:
@@ -97,10 +97,12 @@ class Checkpoint:
                 found.append((int(match[1]), path, match[2]))
         return sorted(found, key=lambda one: (one[0], _mtime(one[1])), reverse=True)
 
-    def _tidy(self, newest: Path) -> None:
-        """Removes all but the newest and the one before it, and what killed saves left behind."""
-        others = [path for _, path, _ in self._saved() if path != newest]
-        for path in [*others[KEEP - 1 :], *self.directory.glob(".*.tmp")]:
+    def _tidy(self, newest: Path, step: int) -> None:
+        """Leaves the newest, the one before it, and nothing else: what was saved last is what counts, also where a run
+        had to go back (steps behind this one were damaged) or began anew."""
+        others = [(number, path) for number, path, _ in self._saved() if path != newest]
+        before = [path for number, path in others if number <= step][: KEEP - 1]
+        for path in [*(path for _, path in others if path not in before), *self.directory.glob(".*.tmp")]:
             with contextlib.suppress(OSError):
                 path.unlink()
 
@@ -109,14 +111,14 @@ class StopFlag:
     """True once a signal came."""
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._came = False
 
     def __bool__(self) -> bool:
-        return self._event.is_set()
+        return self._came
 
     def set(self, *_: Any) -> None:
         """What the signal does, and nothing else: saving is for the end of a step."""
-        self._event.set()
+        self._came = True
 
 
 def stop_flag(*numbers: int) -> StopFlag:
@@ -146,5 +148,8 @@ def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that can't do that for folders
+            raise
     finally:
         os.close(descriptor)

@@ -95,7 +95,8 @@ def look(sources: Sources) -> Scene:
     state, store, target = sources.state, sources.store, sources.target
     now = datetime.now(UTC)
     notes: list[str] = []
-    births = _safely(lambda: tuple(store.births()) if store else (), (), notes)
+    nothing: tuple[Birth, ...] = ()
+    births = _safely(lambda: tuple(store.births()) if store else nothing, nothing, notes)
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
     found = in_parallel(
@@ -115,7 +116,7 @@ def look(sources: Sources) -> Scene:
         dropped=plan.dropped,
         sights=sights,
         births=births,
-        losses=_safely(lambda: tuple(store.losses()) if store else (), (), notes),
+        losses=tuple(_safely(lambda: store.losses() if store else [], [], notes)),
         teardown=_safely(lambda: store.teardown() if store else None, None, notes),
         receipt=receipt,
         receipt_digest=digest,
@@ -182,8 +183,12 @@ def _sight(
         verdict=verdict,
         phase="gone" if gone else record.phase.value if record else "unknown",
         where=record.location if record else "",
-        price_per_hour=_first(record and record.price_per_hour, box.price_per_hour, birth and birth.price_per_hour),
-        since=(record and record.created_at) or box.created_at or (birth and birth.created_at),
+        price_per_hour=_first(
+            record.price_per_hour if record else None,
+            box.price_per_hour,
+            birth.price_per_hour if birth else None,
+        ),
+        since=(record.created_at if record else None) or box.created_at or (birth.created_at if birth else None),
         journal=journal,
         copied=journal is not None and seen.journal is None and not gone,
         proposed=may_end(facts, proposed, seen, now=now, full=False) if proposed and proposed != approval else None,

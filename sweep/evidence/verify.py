@@ -23,7 +23,7 @@ from sweep.evidence.manifest import LOG, MANIFEST, ManifestRefused, binding_prob
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.witness import BoxView, Standing, Testimony, gather
 from sweep.loaders.base import LoadResult, Reader, printable
-from sweep.loaders.pool import Job, deadline_for, read_all
+from sweep.loaders.pool import Job, WorkersBroken, deadline_for, read_all
 from sweep.model import (
     SETTLED,
     ArtifactSpec,
@@ -204,13 +204,17 @@ def _read(
                 work.append(Job(path, specs.get(file.path), file.sha256, file.size))
     total = sum(job.size or 0 for job in work)
     counter = _Counter(progress, jobs, total)
-    for job, result in read_all(
-        work, reader=reader, workers=request.workers, seconds=request.seconds, progress=counter.add
-    ):
-        copy, file = jobs[job.path]
-        copy.read[file.path] = result
-        for stage, seconds in result.stages.items():
-            clock.stages[f"worker.{stage}"] = clock.stages.get(f"worker.{stage}", 0.0) + seconds
+    results = read_all(work, reader=reader, workers=request.workers, seconds=request.seconds, progress=counter.add)
+    try:
+        for job, result in results:
+            copy, file = jobs[job.path]
+            copy.read[file.path] = result
+            for stage, seconds in result.stages.items():
+                clock.stages[f"worker.{stage}"] = clock.stages.get(f"worker.{stage}", 0.0) + seconds
+    except WorkersBroken as error:
+        raise EvidenceError(f"the processes that read files do not run here, so nothing is known: {error}") from error
+    finally:
+        results.close()  # a Ctrl-C ends the workers, too
 
 
 def _verdict(copy: _Copy, specs: dict[str, ArtifactSpec], testimony: Testimony) -> ReceiptCell:

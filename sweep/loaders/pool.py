@@ -14,8 +14,9 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from time import monotonic
 from typing import IO, Any
@@ -59,10 +60,11 @@ def read_all(
     workers: int | None = None,
     progress: Progress | None = None,
     seconds: Callable[[int], float] = deadline_for,
-) -> Iterator[tuple[Job, LoadResult]]:
+) -> Generator[tuple[Job, LoadResult], None, None]:
     """Reads all files and yields each with its result, as they are done; the largest are begun first.
 
-    Blocks until all are read, each file for `seconds(size)` at most. Closing the iterator kills the workers.
+    Blocks until all are read, each file for `seconds(size)` at most. Closing the iterator kills the workers. Raises
+    WorkersBroken when they can't run here.
     """
     ordered = sorted(jobs, key=lambda job: job.size or 0, reverse=True)
     waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
@@ -86,6 +88,10 @@ def read_all(
             thread.join()
 
 
+class WorkersBroken(Exception):
+    """Workers don't even start here: nothing is known of any file. The message is the last thing one said."""
+
+
 class _Died(Exception):
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -101,6 +107,7 @@ class _Slot:
         self.progress = progress
         self.process: subprocess.Popen[bytes] | None = None
         self.buffer = b""
+        self.errors: IO[bytes] | None = None
         self.stopped = False
         self.lock = threading.Lock()
 
@@ -134,7 +141,9 @@ class _Slot:
                 self._end()
                 return LoadResult(False, (f"could not be read within {seconds:,.0f} s",))
             except _Died as death:
-                self._end()
+                said = self._end()
+                if death.code >= 0 and attempt == 2 and not self.stopped:
+                    raise WorkersBroken(said or f"exit code {death.code}") from None
                 if self.stopped or attempt == 2 or death.code == -signal.SIGXCPU:
                     return LoadResult(False, (f"its reader died ({_how(death.code)})",))
         raise AssertionError("unreachable")
@@ -184,28 +193,32 @@ class _Slot:
                 raise _Died(-signal.SIGKILL)
             if self.process is None:
                 self.buffer = b""
+                self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the worker)
                 self.process = subprocess.Popen(
                     [sys.executable, "-I", "-B", "-m", "sweep.loaders.worker"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
+                    stderr=self.errors,
                     env=worker_environment(),
                     cwd="/",
                     start_new_session=True,  # a Ctrl-C is for us; we end it
                 )
             return self.process
 
-    def _end(self) -> None:
+    def _end(self) -> str:
+        """Ends the worker; the last line that it said on stderr."""
         with self.lock:
             process, self.process = self.process, None
         if process is None:
-            return
+            return ""
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe:
                 with contextlib.suppress(OSError):
                     pipe.close()
+        with self.errors or contextlib.nullcontext():
+            return _last_line(self.errors) if self.errors else ""
 
 
 def worker_environment() -> dict[str, str]:
@@ -222,6 +235,12 @@ def _plain(spec: Spec | None) -> dict[str, Any] | None:
 
 def _result(given: dict[str, Any]) -> LoadResult:
     return LoadResult(**{**given, "reasons": tuple(given["reasons"]), "notes": tuple(given["notes"])})
+
+
+def _last_line(errors: IO[bytes]) -> str:
+    errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4096))
+    lines = errors.read().decode("utf-8", "replace").splitlines()
+    return lines[-1] if lines else ""
 
 
 def _how(code: int) -> str:

@@ -2,7 +2,8 @@
 
 One JSON object per line. In: `{"path", "spec": {…} | null, "sha256", "size", "reader", "seconds"}`. Out, any number of
 `{"progress": bytes}`, then `{"result": {…}}`. Ends when its input does. It limits itself before each file: address
-space by the file's size, processor time, no core dumps, no file that grows.
+space by the file's size, processor time, no core dumps, no large writes. Whatever a file provokes is an answer; an
+exit is a worker that can't work at all.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from sweep.loaders.base import PlainSpec, Reader
+from sweep.loaders.base import LoadResult, PlainSpec, Progress, Reader
 from sweep.loaders.load import load
 
 SPARE = {"restricted": 1 << 30, "torch": 4 << 30}
 """Address space beyond what the process has, apart from what the file's own size calls for. Bytes."""
+LARGEST_WRITE = 1 << 20
+"""Readers write nothing; importing torch probes for a temporary folder."""
 TIMES = {"restricted": 2, "torch": 4}
 """How often the file's size may be mapped or copied."""
 
@@ -32,7 +35,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_WRITE, LARGEST_WRITE))
 
     def say(message: dict[str, Any]) -> None:
         out.write(json.dumps(message) + "\n")
@@ -44,15 +47,15 @@ def main() -> None:
         if reader == "torch" and job["spec"] and job["spec"]["load"] == "torch":
             importlib.import_module("torch")  # before the limits: it maps gigabytes of libraries
         _limit(reader, job["size"], job["seconds"])
-        result = load(
-            job["path"],
-            _spec(job["spec"]),
-            job["sha256"],
-            expected_size=job["size"],
-            reader=reader,
-            progress=lambda count: say({"progress": count}),
-        )
-        say({"result": asdict(result)})
+        say({"result": asdict(_answer(job, reader, lambda count: say({"progress": count})))})
+
+
+def _answer(job: dict[str, Any], reader: Reader, progress: Progress) -> LoadResult:
+    spec = _spec(job["spec"])
+    try:
+        return load(job["path"], spec, job["sha256"], expected_size=job["size"], reader=reader, progress=progress)
+    except Exception as error:  # a file that nobody thought of must not end the reading of all others
+        return LoadResult(False, (f"could not be read ({type(error).__name__})",))
 
 
 def _spec(given: dict[str, Any] | None) -> PlainSpec | None:

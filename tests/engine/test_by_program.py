@@ -145,15 +145,73 @@ def test_rows_9_to_15_a_replace(
     assert len(attack.stack.births()) == 1
 
 
-def test_row_12_the_way_back(attack: Attack) -> None:
+WORD = """
+from datetime import UTC, datetime, timedelta
+from sweep.model import Abandonment, Approval
+given_up = (Abandonment(box="a", native_id=LITERAL["native_id"], reason="a drill"),)
+word = {
+    "receipt": None,
+    "actions": [{"verb": "destroy", "box": "a", "native_id": LITERAL["native_id"]}],
+    "waive": [],
+    "abandon": [one.model_dump() for one in given_up],
+    "waivers_digest": Approval.digest_waivers((), given_up),
+    "by": "me",
+    "at": "2026-01-01T00:00:00Z",
+    "expires": "2099-01-01T00:00:00Z",
+}
+b = box(i, v, Options(delete_before_replace=True), approval=word)
+q = queue(i, b, approval=word)
+g = gate(i, b, Options(depends_on=[q]), approval=word)
+"""
+"""The whole program, with a person's word that the box may be lost."""
+
+
+def ends(stack: Stack) -> None:
+    """With the person's word in the program, at most three commands end the box, and nothing is rented on the way."""
+    births = len(stack.births())
+    write_program(stack, START + WORD)
+    typed = [stack.up(), stack.destroy()]
+    if typed[-1].rc != 0:
+        typed.append(stack.destroy())
+    assert typed[-1].rc == 0, "\n\n".join(map(str, typed))
+    assert stack.native_ids() == []
+    assert not stack.state()["deployment"].get("resources")
+    assert len(stack.births()) == births
+
+
+def test_row_12_the_way_back(training: Training) -> None:
     """A forced create-first replace adopts the same id; once the force is gone, at most three commands end the box."""
-    stack = attack.stack
-    attack.program(f"b = box(i, v, {CREATE_FIRST})\nq = queue(i, b)\ng = gate(i, b)")
-    attack.refused(stack.up("--replace", stack.urn("Box")), state=False)
-    write_program(stack, WHOLE)
-    again = stack.up()
-    stack.assert_unchanged(attack.before, again, state=False)
-    attack.refused(stack.destroy(), state=False)
+    stack = training.get()
+    before = stack.snapshot()
+    write_program(stack, START + f"b = box(i, v, {CREATE_FIRST})\nq = queue(i, b)\ng = gate(i, b)")
+    try:
+        result = stack.up("--replace", stack.urn("Box"))
+        assert_refused(result, ["seed1"])
+        stack.assert_unchanged(before, result, state=False)
+        write_program(stack, WHOLE)
+        stack.assert_unchanged(before, stack.up(), state=False)
+        stack.assert_unchanged(before, stack.destroy(), state=False)
+        ends(stack)
+    finally:
+        training.spoil()
+
+
+def test_another_name_the_way_back(training: Training) -> None:
+    """A resource that was renamed and named back leaves two entries of one box in the state: both can go."""
+    stack = training.get()
+    before = stack.snapshot()
+    write_program(
+        stack,
+        START + "b = box(i, v, resource_name='b')\nq = queue(i, b, resource_name='b-queue')\n"
+        "g = gate(i, b, resource_name='b-gate')",
+    )
+    try:
+        result = stack.up()
+        assert_refused(result, ["seed1"])
+        stack.assert_unchanged(before, result, state=False)
+        ends(stack)
+    finally:
+        training.spoil()
 
 
 def test_row_14_gate_without_an_input_from_the_box(attack: Attack) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from sweep.loaders import pool
 from sweep.loaders.base import PlainSpec
-from sweep.loaders.pool import Job, read_all, worker_environment
+from sweep.loaders.pool import Job, WorkersBroken, read_all, worker_environment
 from tests.unit.evidence.torchzip import Blob, View, save, tensor
 
 TORCH = PlainSpec("torch")
@@ -91,6 +91,12 @@ def test_a_worker_that_dies_is_replaced_and_asked_once_more(tmp_path: Path, monk
     assert found["bad.pt"].reasons == ("its reader died (SIGSEGV)",)
     assert found["once.pt"].ok
     assert found["good.pt"].ok
+
+
+def test_workers_that_cannot_start_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_worker(tmp_path, monkeypatch, "    raise ImportError('no numpy here')")
+    with pytest.raises(WorkersBroken, match="no numpy here"):
+        list(read_all([checkpoint(tmp_path / "a.pt")]))
 
 
 def test_an_abandoned_reading_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

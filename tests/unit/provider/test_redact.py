@@ -21,7 +21,7 @@ def test_key_shapes_are_masked(text: str) -> None:
     assert "[redacted]" in redact.redact(text)
 
 
-def test_the_filter_works_on_rendered_records(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_filter_works_on_rendered_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arguments of a log call are rendered before they are masked."""
     monkeypatch.setenv("MY_TOKEN", "s3cr3t-value")
     handler = logging.StreamHandler()

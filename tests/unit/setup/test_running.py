@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -66,6 +67,30 @@ def test_first_failure_ends_the_others_and_is_the_one_that_is_told() -> None:
         Together()([long, fails])
     assert not isinstance(caught.value, Cancelled)
     assert time.monotonic() - began < 5
+
+
+def test_ctrl_c_ends_what_was_started(tmp_path: Path) -> None:
+    program = """
+import sys
+from scripts.lib.processes import Together, run
+note = sys.argv[1]
+step = lambda cancel: run(["/bin/sh", "-c", f"echo $$ > {note}; exec sleep 60"], what="x", deadline=60, cancel=cancel)
+try:
+    Together()([step])
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    note = tmp_path / "pid"
+    setup = subprocess.Popen([sys.executable, "-c", program, str(note)], cwd=ROOT)
+    try:
+        ends = time.monotonic() + 10
+        while not (note.exists() and note.read_text().strip()) and time.monotonic() < ends:
+            time.sleep(0.02)
+        setup.send_signal(signal.SIGINT)
+        assert setup.wait(10) == 130
+    finally:
+        setup.kill()
+    assert not alive(int(note.read_text()))
 
 
 def test_long_steps_are_not_silent(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,362 @@
+"""`sweepctl approve`: a person's word, for one receipt and named boxes, written into the stack file.
+
+Naming the whole digest of the receipt is that word; so is typing its beginning when asked. There is no `--yes`.
+What is written would be taken: the same check that a delete asks says so before.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from sweep.cli.look import Sources, look, open_sources
+from sweep.cli.output import UNSURE, YES, No, Out, Unsure, count
+from sweep.cli.progress import Progress
+from sweep.cli.pull import usable
+from sweep.cli.rosters import file_roster
+from sweep.cli.target import Target
+from sweep.cli.verify import approval_of
+from sweep.cli.words import Words, who
+from sweep.errors import EvidenceError
+from sweep.evidence.store import EvidenceStore
+from sweep.model import Abandonment, Action, Approval, Receipt, Waiver
+from sweep.refusal import waiting_cost
+from sweep.scene import Scene, Sight
+from sweep.suggest import did_you_mean
+from sweep.teardown import Verdict, may_end
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+TYPED = 8
+"""Characters of the receipt that a person types."""
+
+
+@dataclass
+class Plan:
+    """What is about to be approved: the boxes that are asked for now, and those that an earlier word still covers."""
+
+    approval: Approval
+    asked: list[tuple[Sight, Verdict]] = field(default_factory=list)
+    kept: list[tuple[Sight, Verdict]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+
+    @property
+    def abandoned(self) -> list[Sight]:
+        """Boxes that are asked for now and whose content may be lost."""
+        return [sight for sight, verdict in self.asked if verdict.way == "abandoned"]
+
+
+def approve(target: Target, words: Words, out: Out) -> int:
+    """Exit 0 when the approval is in the stack file, 1 when it was refused or not given."""
+    sources = open_sources(target)
+    # Abandoning needs no evidence: that it can't be read may be the very reason.
+    store = sources.store if words.abandon and not words.receipt else usable(sources)
+    with Progress("looking"):
+        scene = look(sources)
+    plan = prepare(target, words, scene, store)
+    if plan is None:
+        out.document({"approved": [], "file": target.file.shown, "next": [f"pulumi up --stack {target.stack}"]})
+        out.line("every box named is gone already: nothing to approve")
+        out.next([f"pulumi up --stack {target.stack}", f"pulumi destroy --stack {target.stack}"])
+        return YES
+    show(plan, scene, target, out)
+    if not _given(plan, words):
+        _ask(plan, words, target)
+    target.file.write_approval(plan.approval)
+    following = [f"pulumi up --stack {target.stack}    (clears the boxes)", f"pulumi destroy --stack {target.stack}"]
+    out.document(
+        {
+            "stack": target.stack,
+            "file": target.file.shown,
+            "approval": plan.approval.model_dump(mode="json"),
+            "approved": [sight.box.name for sight, _ in plan.asked],
+            "next": following,
+        }
+    )
+    out.line(f"written to {target.file.shown}; it holds until {plan.approval.expires:%Y-%m-%d %H:%M} UTC")
+    out.next(following)
+    return YES
+
+
+def prepare(target: Target, words: Words, scene: Scene, store: EvidenceStore | None) -> Plan | None:
+    """The approval that would be written, checked. None when all named boxes are gone. Raises No with every reason."""
+    named, gone = _boxes(words, scene)
+    if not named:
+        return None
+    _known_cells(words, scene)
+    digest, receipt = _receipt(target, words, scene, store, named)
+    now = datetime.now(UTC).replace(microsecond=0)
+    approval = build(words, receipt=digest, sights=named, waive=words.waive, expires=now + words.expires, now=now)
+    asked = [(sight, may_end(sight.box.facts(), approval, sight.seen, full=False)) for sight in named]
+    refused = [(sight, verdict) for sight, verdict in asked if not verdict.allowed]
+    if refused:
+        raise _refusal(target, refused, receipt, digest)
+    if any(verdict.way == "cleared" for _, verdict in asked):
+        _same_roster(target, receipt)
+    elif all(verdict.way in ("abandoned", "nothing-launched") for _, verdict in asked) and not words.receipt:
+        approval = approval.model_copy(update={"receipt": None})
+    merged, kept = merge(approval, approval_of(target), scene, {sight.box.name for sight in named})
+    return Plan(merged, asked, kept, gone)
+
+
+def _boxes(words: Words, scene: Scene) -> tuple[list[Sight], list[str]]:
+    """The boxes that are asked for, without those that are proved gone."""
+    if not scene.sights:
+        raise No(f"there is no box in the state of {scene.state.stack}: nothing to approve")
+    by_name = {sight.box.name: sight for sight in scene.sights}
+    for name in (*words.boxes, *words.abandon):
+        if name not in by_name:
+            raise No(f"there is no box {name} in the state{did_you_mean(name, by_name)}. Boxes: {', '.join(by_name)}")
+    if words.boxes:
+        wanted = set(words.boxes) | set(words.abandon)
+    elif words.abandon and not words.receipt:
+        wanted = set(words.abandon)
+    else:
+        wanted = set(by_name)
+    sights = [sight for sight in scene.sights if sight.box.name in wanted]
+    return [sight for sight in sights if not sight.gone], [sight.box.name for sight in sights if sight.gone]
+
+
+def _known_cells(words: Words, scene: Scene) -> None:
+    known = {cell.name for cell in scene.roster}
+    for name in words.waive:
+        if name in scene.dropped:
+            raise No(f"{name} is dropped: it needs no waiver")
+        if name not in known:
+            raise No(f"there is no cell {name} on the roster{did_you_mean(name, known)}")
+
+
+def _receipt(
+    target: Target, words: Words, scene: Scene, store: EvidenceStore | None, named: Sequence[Sight]
+) -> tuple[str | None, Receipt | None]:
+    """The receipt that was named; else the latest, where one of the boxes needs one."""
+    again = [f"sweepctl verify --stack {target.stack}"]
+    digest = words.receipt
+    if digest is not None:
+        if not _DIGEST.fullmatch(digest):
+            latest = f" The latest is {scene.receipt_digest}." if scene.receipt_digest else ""
+            raise No(f"{digest} is not a whole digest (sha256: and 64 hex digits).{latest}", again)
+    else:
+        # A box on which nothing was launched, and one that is abandoned, need none.
+        if all(sight.box.name in words.abandon or sight.launch is None for sight in named) and not words.waive:
+            return None, None
+        digest = scene.receipt_digest
+        if digest is None:
+            raise No("there is no receipt to approve: nothing was verified yet", again)
+    if store is None:
+        raise Unsure("the evidence can't be read, so no receipt can be approved")
+    try:
+        return digest, store.receipt(digest)
+    except EvidenceError as error:
+        raise No(str(error), again) from error
+
+
+def build(
+    words: Words,
+    *,
+    receipt: str | None,
+    sights: Sequence[Sight],
+    waive: dict[str, str],
+    expires: datetime,
+    now: datetime,
+) -> Approval:
+    """The approval for exactly these boxes."""
+    waivers = tuple(Waiver(cell=cell, reason=reason) for cell, reason in sorted(waive.items()))
+    abandoned = tuple(
+        Abandonment(box=sight.box.name, native_id=sight.box.native_id, reason=words.abandon[sight.box.name])
+        for sight in sights
+        if sight.box.name in words.abandon
+    )
+    return Approval(
+        receipt=receipt,
+        actions=tuple(_action(sight) for sight in sights),
+        waive=waivers,
+        abandon=abandoned,
+        waivers_digest=Approval.digest_waivers(waivers, abandoned),
+        by=who(),
+        at=now,
+        expires=expires,
+    )
+
+
+def _action(sight: Sight) -> Action:
+    return Action.model_validate(
+        {"verb": sight.box.teardown.verb, "box": sight.box.name, "native_id": sight.box.native_id}
+    )
+
+
+def merge(
+    approval: Approval, earlier: Approval | None, scene: Scene, asked: set[str]
+) -> tuple[Approval, list[tuple[Sight, Verdict]]]:
+    """Takes in what an earlier approval says of other boxes, as far as it still holds for the same receipt."""
+    if earlier is None or (approval.receipt and earlier.receipt and approval.receipt != earlier.receipt):
+        return approval, []
+    others = {action.native_id for action in earlier.actions if action.box not in asked}
+    candidates = [sight for sight in scene.sights if sight.box.native_id in others and not sight.gone]
+    held = [sight for sight in candidates if may_end(sight.box.facts(), earlier, sight.seen, full=False).allowed]
+    if not held:
+        return approval, []
+    ids = {sight.box.native_id for sight in held}
+    waivers = {waiver.cell: waiver for waiver in (*earlier.waive, *approval.waive)}
+    waive = tuple(waivers[name] for name in sorted(waivers))
+    abandon = (*approval.abandon, *(entry for entry in earlier.abandon if entry.native_id in ids))
+    merged = approval.model_copy(
+        update={
+            "receipt": approval.receipt or earlier.receipt,
+            "actions": (*approval.actions, *(action for action in earlier.actions if action.native_id in ids)),
+            "waive": waive,
+            "abandon": abandon,
+            "waivers_digest": Approval.digest_waivers(waive, abandon),
+            "expires": min(approval.expires, earlier.expires),
+        }
+    )
+    return merged, [(sight, may_end(sight.box.facts(), merged, sight.seen, full=False)) for sight in held]
+
+
+def _same_roster(target: Target, receipt: Receipt | None) -> None:
+    """The next `up` brings the stack file's roster in; a receipt for another one would be locked again at once."""
+    written, _ = file_roster(target.file)
+    if written is not None and receipt is not None and written.digest != receipt.roster_digest:
+        raise No(
+            f"{target.file.shown} has another roster than the receipt: `pulumi up` would lock the boxes again",
+            [f"pulumi up --stack {target.stack} && sweepctl finish --stack {target.stack}"],
+        )
+
+
+def _refusal(target: Target, refused: list[tuple[Sight, Verdict]], receipt: Receipt | None, digest: str | None) -> No:
+    stack = target.stack
+    lines = ["not approved; nothing was written"]
+    for sight, verdict in refused:
+        lines.append(f"  box {sight.box.name} ({sight.box.native_id}): {'; '.join(verdict.reasons)}")
+    bad = _bad_cells(receipt, refused)
+    following = [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
+    if bad and digest:
+        waivers = " ".join(f"--waive {name}" for name in bad[:3])
+        following = [
+            f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}",
+            f'sweepctl approve --stack {stack} --receipt {digest} {waivers} --reason "…"    (to accept as it is)',
+        ]
+    first = refused[0][0].box.name
+    following.append(f'sweepctl approve --stack {stack} --abandon {first} --reason "…"    (to give it up)')
+    return No("\n".join(lines), following)
+
+
+def _bad_cells(receipt: Receipt | None, refused: list[tuple[Sight, Verdict]]) -> list[str]:
+    if receipt is None:
+        return []
+    said = " ".join(reason for _, verdict in refused for reason in verdict.reasons)
+    return [cell.name for cell in receipt.cells if cell.state != "verified" and f"{cell.name} is {cell.state}" in said]
+
+
+def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
+    """What would be approved: receipt, boxes, verbs, what dies, what survives, what it costs."""
+    approval = plan.approval
+    receipt = scene.receipt if approval.receipt == scene.receipt_digest else None
+    figures = f", {receipt.verified} of {receipt.total} verified" if receipt else ""
+    out.line(f"receipt   {approval.receipt or 'none: none is needed'}{figures}", style="bold")
+    rows = []
+    for sight, verdict in (*plan.asked, *plan.kept):
+        facts = sight.box.facts()
+        rows.append(
+            (
+                facts.name + (" (kept)" if (sight, verdict) in plan.kept else ""),
+                facts.native_id,
+                facts.verb,
+                str(verdict.way),
+                ", ".join(facts.kills),
+                ", ".join(facts.keeps),
+                waiting_cost(facts),
+            )
+        )
+    out.table(("BOX", "ID", "VERB", "WAY", "DIES", "SURVIVES", "COST"), rows)
+    for waiver in approval.waive:
+        out.line(f"waived    {waiver.cell}: {waiver.reason}", style="yellow")
+    for sight in plan.abandoned:
+        losing = [line for line in (sight.verdict.cells or []) if line.state not in ("verified", "waived")]
+        states: dict[str, int] = {}
+        for line in losing:
+            states[line.state] = states.get(line.state, 0) + 1
+        kinds = ", ".join(f"{number} {state}" for state, number in states.items()) or "no cell without a verified copy"
+        out.line(f"ABANDONED {sight.box.name}: {count(len(losing), 'cell')} may be lost: {kinds}", style="bold red")
+        for line in losing[:20]:
+            out.line(f"          {line.name}  {line.state}  {line.reason}".rstrip())
+        if losing[20:]:
+            out.line(f"          … and {len(losing) - 20} more")
+    for name in plan.gone:
+        out.line(f"note      box {name} is gone already and needs no approval")
+    out.line(f"survives  the evidence at {scene.evidence}")
+
+
+def _given(plan: Plan, words: Words) -> bool:
+    """Whether the command line is the person's word already."""
+    if words.receipt is not None:
+        return True
+    named = {sight.box.name for sight, _ in plan.asked}
+    return named <= set(words.abandon) and not sys.stdin.isatty()
+
+
+def _ask(plan: Plan, words: Words, target: Target) -> None:
+    """Asks at the terminal. Raises No when there is none, or the answer is not the one."""
+    boxes = " ".join(f"--box {sight.box.name}" for sight, _ in plan.asked)
+    if not sys.stdin.isatty():
+        digest = plan.approval.receipt
+        if digest is not None:
+            waive = " ".join(f'--waive {w.cell} --reason "{w.reason}"' for w in plan.approval.waive)
+            command = f"sweepctl approve --stack {target.stack} --receipt {digest} {boxes} {waive}".rstrip()
+        else:
+            first = plan.asked[0][0].box.name
+            command = f'sweepctl approve --stack {target.stack} --abandon {first} --reason "nothing was launched"'
+        raise No("there is no terminal to ask at: name the receipt's whole digest, that is a person's word", [command])
+    expected, prompt = "y", f"destroy {boxes.replace('--box ', '')}? [y/N] "
+    if plan.approval.receipt is not None:
+        expected = plan.approval.receipt.removeprefix("sha256:")[:TYPED]
+        prompt = f"to approve, type the first {TYPED} characters of the receipt (after sha256:): "
+    elif plan.abandoned:
+        expected = plan.abandoned[0].box.name
+        prompt = f"what is on it may be lost for good. To approve, type the box's name ({expected}): "
+    print(prompt, end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline().strip().lower().removeprefix("sha256:")
+    if answer != expected and not (expected == "y" and answer == "yes"):
+        raise No("not approved; nothing was written", [f"sweepctl approve --stack {target.stack}"])
+
+
+def revoke(target: Target, out: Out) -> int:
+    """Takes the approval back: out of the stack file, and the teardown and clearances on record with it."""
+    removed = target.file.write_approval(None) if target.file.path.exists() else False
+    problem, closed = _close_records(open_sources(target))
+    following = [f"pulumi up --stack {target.stack}    (locks the boxes again)"]
+    out.document(
+        {
+            "stack": target.stack,
+            "file": target.file.shown,
+            "removed": removed,
+            "teardown_closed": closed,
+            "problem": problem or None,
+            "next": following,
+        }
+    )
+    out.line(f"{target.file.shown}: {'the approval is out' if removed else 'there was no approval'}")
+    if closed:
+        out.line("the open teardown is closed: the sweep may go on")
+    if problem:
+        out.line(f"UNKNOWN the records could not be closed: {problem}", style="yellow")
+    out.next(following)
+    return UNSURE if problem else YES
+
+
+def _close_records(sources: Sources) -> tuple[str, bool]:
+    """Forgets clearances and the open teardown. Only ever locks more."""
+    store = sources.store
+    if store is None:
+        return sources.problem, False
+    try:
+        was_open = store.teardown() is not None
+        store.write_teardown(None)
+        for birth in store.births():
+            if birth.native_id is not None and birth.ended_at is None:
+                store.write_clearance(birth.native_id, None)
+    except EvidenceError as error:
+        return str(error), False
+    return "", was_open

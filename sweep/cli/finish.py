@@ -1,0 +1,115 @@
+"""`sweepctl finish`: pull, verify, approve, `pulumi up`, `pulumi destroy`, and a look whether anything still bills.
+
+Prints each command that it runs, in the form in which a person would type it, and stops at the first no.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from sweep.cli import approve as approving
+from sweep.cli import pull as pulling
+from sweep.cli import verify as verifying
+from sweep.cli.look import look, open_sources
+from sweep.cli.output import NO, UNSURE, YES, No, Out
+from sweep.cli.progress import Progress
+from sweep.cli.target import Target
+from sweep.cli.words import Words
+from sweep.state import find_engine
+from sweep.view import compose
+
+
+def finish(target: Target, words: Words, out: Out) -> int:
+    """Exit 0 only when the records and the platforms say that nothing bills any more."""
+    stack = target.stack
+    quiet = Out(as_json=False) if not out.as_json else Silent()
+    done: list[dict[str, object]] = []
+
+    def step(command: str, run: Callable[[], int]) -> None:
+        print(f"$ {command}", file=sys.stderr if out.as_json else sys.stdout, flush=True)
+        code = run()
+        done.append({"command": command, "exit": code})
+        if code != YES:
+            out.document({"stack": stack, "finished": False, "steps": done})
+            raise Stop(code)
+
+    try:
+        if not _cleared(target):
+            if not _approved(target):
+                step(f"sweepctl pull --stack {stack}", lambda: pulling.pull(target, quiet))
+                step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(target, quiet))
+                step(_spelled(stack, words), lambda: approving.approve(target, words, quiet))
+            step(f"pulumi up --stack {stack}", lambda: engine(target, "up", out))
+            if not _cleared(target):
+                raise No("`pulumi up` went through, and a box is still locked", [f"sweepctl status --stack {stack}"])
+        step(f"pulumi destroy --stack {stack}", lambda: engine(target, "destroy", out))
+    except Stop as stop:
+        return stop.code
+    return _last_look(target, out, done)
+
+
+class Stop(Exception):
+    """A step said no; it has said why."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(str(code))
+        self.code = code
+
+
+class Silent(Out):
+    """For steps of a command that prints one document at its end."""
+
+    def __init__(self) -> None:
+        super().__init__(as_json=True)
+
+    def document(self, value: object) -> None:
+        """Nothing."""
+
+
+def engine(target: Target, verb: str, out: Out) -> int:
+    """Runs the engine as a person would: it asks by itself at a terminal. Elsewhere the approval was the word."""
+    command = [find_engine(), verb, "--stack", target.stack]
+    if not sys.stdin.isatty():
+        command += ["--yes", "--non-interactive"]
+    stdout = sys.stderr if out.as_json else None
+    code = subprocess.run(command, cwd=target.root, stdout=stdout, check=False).returncode
+    if code != 0:
+        print(f"next  sweepctl status --stack {target.stack}", file=sys.stderr)
+    return YES if code == 0 else NO
+
+
+def _cleared(target: Target) -> bool:
+    """Whether every box of the state may end by what the state has."""
+    with Progress("looking"):
+        scene = look(open_sources(target))
+    return bool(scene.sights) and all(sight.verdict.allowed for sight in scene.sights)
+
+
+def _approved(target: Target) -> bool:
+    """Whether every box may end by what the state or the stack file has."""
+    with Progress("looking"):
+        scene = look(open_sources(target))
+    if not scene.sights:
+        raise No("there is no box in the state: nothing to finish", [f"sweepctl status --stack {target.stack}"])
+    return all(
+        sight.verdict.allowed or (sight.proposed is not None and sight.proposed.allowed) for sight in scene.sights
+    )
+
+
+def _spelled(stack: str, words: Words) -> str:
+    return f"sweepctl approve --stack {stack}" + (f" --receipt {words.receipt}" if words.receipt else "")
+
+
+def _last_look(target: Target, out: Out, done: list[dict[str, object]]) -> int:
+    """The engine's exit code is no proof: asks the records and the platforms."""
+    with Progress("looking"):
+        sources = open_sources(target)
+        view = compose(look(sources))
+    words = {"nothing": "nothing bills any more", "yes": "something still bills", "unknown": "what bills is not known"}
+    out.document({"stack": target.stack, "finished": view.bills == "nothing", "bills": view.bills, "steps": done})
+    out.line(f"{words[view.bills]}; ${view.meter.so_far:.2f} in all; the evidence stays at {sources.evidence}")
+    if view.bills != "nothing":
+        out.next([f"sweepctl status --stack {target.stack}"])
+    return {"nothing": YES, "yes": NO, "unknown": UNSURE}[view.bills]

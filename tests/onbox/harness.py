@@ -1,0 +1,255 @@
+"""A box's folder tree in a temporary folder, with the real runner and real processes in it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sweep.canonical import canonical_json, sha256_hex
+from sweep.evidence.manifest import manifest_digest, parse_manifest
+from sweep.journal import Journal, parse_journal
+from sweep.model import Cell, Manifest
+
+ONBOX = Path(__file__).resolve().parents[2] / "scripts" / "onbox"
+IDENTITY = "abcdefghij"
+SECONDS = 30.0
+
+STEPS = """
+import argparse, fcntl, json, os, random, sys, time
+from pathlib import Path
+from sweepstack_checkpoint import Checkpoint
+
+seed, out, control = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
+cell = os.environ["SWEEPSTACK_CELL"]
+alone = open(control / f"alone-{cell}", "w")
+try:
+    fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    (control / f"overlap-{cell}").touch()
+checkpoint = Checkpoint()
+latest = checkpoint.load_latest()
+rng, step, total = random.Random(seed), 0, []
+if latest is not None:
+    step, total, (version, internal, gauss) = json.loads(latest.read_text())
+    rng.setstate((version, tuple(internal), gauss))
+print(f"starts at {step} pid {os.getpid()}", flush=True)
+while step < 12:
+    total.append(rng.random())
+    step += 1
+    checkpoint.save(lambda path: path.write_text(json.dumps([step, total, rng.getstate()])), step)
+    if step == 6:
+        (control / f"middle-{cell}").touch()
+        while (control / f"hold-{cell}").exists():
+            time.sleep(0.01)
+(out / "result.json").write_text(json.dumps(total))
+"""
+"""A job of 12 steps that depends on all that came before; told to, it waits in the middle of it."""
+
+QUICK = "echo hello; printf '{{}}' > {out}/result.json".replace("{{}}", "{ }")
+
+
+class Box:
+    """One box: what the launcher would write, and looks at what the runner did."""
+
+    def __init__(self, root: Path, *, native_id: str = "local-test", generation: int = 0, **spec: Any) -> None:
+        self.root, self.home = root / native_id, root / native_id / "data" / "sweep"
+        self.volume, self.control = root / "volume", root / "control"
+        self.native_id = native_id
+        self.started: list[subprocess.Popen[bytes]] = []
+        for folder in (self.home, self.volume, self.control, self.root / "mnt"):
+            folder.mkdir(parents=True, exist_ok=True)
+        (self.root / "mnt" / "durable").symlink_to(self.volume)
+        self.code = "sha256:" + sha256_hex(STEPS.encode())
+        self.ship(self.code, {"steps.py": STEPS})
+        (self.home / "checkpoint").mkdir()
+        helper = "sweepstack_checkpoint.py"
+        (self.home / "checkpoint" / helper).write_bytes((ONBOX / helper).read_bytes())
+        self.runner = self.home / "runner-test"
+        self.runner.mkdir()
+        for source in ONBOX.glob("runner*.py"):
+            (self.runner / source.name).write_bytes(source.read_bytes())
+        self.settings: dict[str, Any] = {
+            "schema": 1,
+            "identity": IDENTITY,
+            "box": "box-0",
+            "native_id": native_id,
+            "generation": generation,
+            "durable": "mnt/durable",
+            "slots": 1,
+            "python": sys.executable,
+            "env": {},
+            "artifacts": [{"path": "result.json", "load": "json", "keys": [], "finite": "report", "min_bytes": 1}],
+            "metrics": None,
+            "retries": 1,
+            "grace_seconds": 10,
+        }
+        self.set(**spec)
+
+    # -- what the launcher does
+
+    def set(self, **changes: Any) -> None:
+        self.settings.update(changes)
+        staged = self.home / "spec.json.tmp"
+        staged.write_bytes(canonical_json(self.settings) + b"\n")
+        os.replace(staged, self.home / "spec.json")
+
+    def ship(self, code: str, files: Mapping[str, str]) -> None:
+        folder = self.home / "code" / code.removeprefix("sha256:")
+        folder.mkdir(parents=True)
+        for name, text in files.items():
+            (folder / name).write_text(text)
+
+    def append(self, *lines: Mapping[str, Any]) -> None:
+        with open(self.home / "queue.lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with open(self.home / "queue.jsonl", "ab") as handle:
+                handle.write(b"".join(canonical_json(line) + b"\n" for line in lines))
+
+    def add(self, name: str, run: str = QUICK, *, env: Mapping[str, str] | None = None, **params: Any) -> Cell:
+        cell = Cell(name=name, params=params)
+        self.append(self.line(cell, run, env))
+        return cell
+
+    def line(self, cell: Cell, run: str = QUICK, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+        given = {"params": cell.params, "config_digest": cell.config_digest, "code": self.code}
+        return {"op": "add", "cell": cell.name, **given, "run": run, "env": dict(env or {})}
+
+    def add_steps(self, name: str, seed: int = 1) -> Cell:
+        return self.add(name, f"python steps.py {{seed}} {{out}} {self.control}", seed=seed)
+
+    def drop(self, name: str, reason: str = "wrong") -> None:
+        self.append({"op": "drop", "cell": name, "reason": reason})
+
+    def start(self, *argv: str, script: Path | None = None, env: Mapping[str, str] | None = None) -> Runner:
+        """Starts the runner as the launcher would. `script`: another program around it."""
+        with open(self.home / "runner.log", "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, str(script or self.runner / "runner.py"), str(self.home), *argv],
+                cwd=self.home,
+                env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "SWEEPSTACK_BOX_ID": self.native_id, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.started.append(process)
+        return Runner(self, process)
+
+    def run(self, *cells: str, script: Path | None = None, code: int = 0) -> None:
+        """Runs the queue until it is drained."""
+        assert self.start(script=script).ended() == code, self.log()
+        for cell in cells:
+            assert self.state(cell) == "sealed", self.log()
+
+    # -- what the runner did
+
+    def journal(self) -> Journal:
+        path = self.home / "journal.jsonl"
+        return parse_journal(path.read_bytes() if path.exists() else b"")
+
+    def state(self, cell: str) -> str:
+        found = self.journal().cells.get(cell)
+        return found.state if found else "pending"
+
+    def events(self, event: str, cell: str | None = None) -> list[Mapping[str, Any]]:
+        entries = self.journal().entries
+        return [one for one in entries if one["event"] == event and cell in (None, one.get("cell"))]
+
+    def sealed(self, cell: str) -> Path:
+        return self.volume / IDENTITY / "cells" / cell
+
+    def manifest(self, cell: str) -> Manifest:
+        """The manifest of a sealed cell, after all that it says was compared with what lies there."""
+        folder = self.sealed(cell)
+        data = (folder / "manifest.json").read_bytes()
+        manifest = parse_manifest(data, IDENTITY, cell)
+        assert self.journal().cells[cell].manifest == manifest_digest(data)
+        lying = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+        assert {file.path for file in manifest.files} | {"manifest.json"} == lying
+        for file in manifest.files:
+            content = (folder / file.path).read_bytes()
+            assert (len(content), sha256_hex(content)) == (file.size, file.sha256)
+        return manifest
+
+    def output(self, cell: str, attempt: int = 1) -> str:
+        return (self.home / "cells" / cell / str(attempt) / "log.txt").read_text()
+
+    def pid(self, cell: str, attempt: int = 1) -> int:
+        return int(json.loads((self.home / "cells" / cell / str(attempt) / "pid").read_text())["pid"])
+
+    def log(self) -> str:
+        return (self.home / "runner.log").read_text()
+
+    def hold(self, cell: str) -> Path:
+        path = self.control / f"hold-{cell}"
+        path.touch()
+        return path
+
+    def in_the_middle(self, cell: str, attempt: int = 1) -> None:
+        wait_for(lambda: (self.control / f"middle-{cell}").exists() and bool(self.output(cell, attempt)), self.log)
+
+    def processes(self) -> Iterator[int]:
+        mark = f"SWEEPSTACK_BOX_ID={self.native_id}".encode()
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if mark in (path / "environ").read_bytes().split(b"\0"):
+                    yield int(path.name)
+
+    def clean(self) -> None:
+        for process in self.started:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            process.wait()
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class Runner:
+    """A started runner."""
+
+    def __init__(self, box: Box, process: subprocess.Popen[bytes]) -> None:
+        self.box, self.process = box, process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def ended(self, seconds: float = SECONDS) -> int:
+        return self.process.wait(seconds)
+
+    def kill(self) -> None:
+        """kill -9: the runner alone; its cells live on."""
+        self.process.kill()
+        self.process.wait()
+
+    def until(self, cell: str, state: str, attempts: int = 1) -> None:
+        def there() -> bool:
+            found = self.box.journal().cells.get(cell)
+            return found is not None and (found.state, found.attempts) == (state, attempts)
+
+        wait_for(there, self.box.log)
+
+
+def wait_for(there: Callable[[], bool], why: Callable[[], str], seconds: float = SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

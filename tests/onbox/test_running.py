@@ -1,0 +1,322 @@
+"""What the runner makes of a queue, and of changes to it while it runs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweep.model import Cell
+from tests.onbox.harness import ONBOX, Box, alive, wait_for
+
+
+def test_cells_run_and_are_sealed(box: Box) -> None:
+    box.set(metrics={"file": "metrics.jsonl", "x": "step", "y": ["loss"]})
+    run = "echo hi; echo '{ }' > {out}/result.json; echo '{ }' > {out}/metrics.jsonl; mkdir {out}/a; echo > {out}/a/b"
+    cells = [box.add("lr0.1-seed0", run, lr=0.1, seed=0), box.add("lr0.1-seed1", run, lr=0.1, seed=1)]
+    box.run()
+    for cell in cells:
+        manifest = box.manifest(cell.name)
+        assert (manifest.config_digest, manifest.params, manifest.code) == (cell.config_digest, cell.params, box.code)
+        assert (manifest.box, manifest.native_id, manifest.generation, manifest.attempt) == (
+            "box-0",
+            "local-test",
+            0,
+            1,
+        )
+        assert {file.path: file.role for file in manifest.files} == {
+            "result.json": "artifact",
+            "metrics.jsonl": "metrics",
+            "a/b": "extra",
+            "log.txt": "log",
+        }
+        assert manifest.environment["python"] == ".".join(map(str, sys.version_info[:3]))
+        assert (box.sealed(cell.name) / "log.txt").read_text().startswith("hi\n[sweepstack] attempt 1: exit code 0 ")
+    events = [entry["event"] for entry in box.journal().entries]
+    assert events[:2] == ["runner-started", "cell-started"]
+    assert sorted(events[2:]) == ["cell-sealed", "cell-sealed", "cell-started"]
+
+
+def test_relaunch_with_nothing_to_do_leaves_the_head(box: Box) -> None:
+    box.add("a")
+    box.run("a")
+    head = box.journal().head
+    box.run("a")
+    assert box.journal().head == head
+
+
+def test_empty_queue_is_drained(box: Box) -> None:
+    box.run()
+    assert box.journal().entries == ()
+
+
+def test_values_reach_the_job_as_they_are(box: Box) -> None:
+    """Quoting is the runner's business: nothing in a value is the shell's."""
+    nasty = "it's $(touch broken) `id` \"; rm -rf x & {seed} \\ \n end"
+    run = "python -c 'import json,sys; json.dump(sys.argv[2:], open(sys.argv[1], \"w\"))' {out}/result.json"
+    box.add(
+        "a", f"{run} {{s}} {{f}} {{b}} {{n}} {{l}} {{cell}} ${{HOME}}", s=nasty, f=1e-05, b=True, n=None, l=[1, "x y"]
+    )
+    box.run("a")
+    got = json.loads((box.sealed("a") / "result.json").read_text())
+    assert got == [nasty, "1e-05", "true", "null", '[1, "x y"]', "a", os.path.expanduser("~")]
+
+
+def test_environment_of_a_job_is_written_down_not_inherited(box: Box) -> None:
+    box.set(env={"A": "spec", "B": "spec"})
+    box.add("a", "env -0 > {out}/result.json", env={"B": "entry", "ID": "run-{cell}-{seed}"}, seed=3)
+    assert box.start(env={"AWS_SECRET_ACCESS_KEY": "x", "LD_PRELOAD": ""}).ended() == 0
+    words = (box.sealed("a") / "result.json").read_text().split("\0")
+    env = dict(word.partition("=")[::2] for word in words if word)
+    assert (env["A"], env["B"], env["ID"]) == ("spec", "entry", "run-a-3")
+    assert env["PATH"].startswith(str(Path(sys.executable).parent) + ":")
+    attempt = box.home / "cells" / "a" / "1"
+    assert (env["SWEEPSTACK_CELL"], env["SWEEPSTACK_ATTEMPT"], env["SWEEPSTACK_OUT"]) == ("a", "1", f"{attempt}/out")
+    assert env["SWEEPSTACK_CHECKPOINT_DIR"].startswith(str(box.root / "mnt/durable/abcdefghij/checkpoints/a"))
+    assert env["PYTHONPATH"] == str(box.home / "checkpoint")
+    assert set(env) - {
+        "A",
+        "B",
+        "ID",
+        "PATH",
+        "HOME",
+        "LANG",
+        "PYTHONPATH",
+        "PYTHONUNBUFFERED",
+        "PWD",
+        "OLDPWD",
+        "_",
+    } == {f"SWEEPSTACK_{name}" for name in ("BOX_ID", "CELL", "OUT", "ATTEMPT", "CHECKPOINT_DIR")}
+
+
+@pytest.mark.parametrize(("gpus", "seen"), [(4, {"0,1", "2,3"}), (["5", "7"], {"5", "7"}), (1, {"0"})])
+def test_slots_share_the_gpus(box: Box, gpus: object, seen: set[str]) -> None:
+    box.set(slots=2, gpus=gpus)
+    both = f"touch {box.control}/{{cell}}; while ! [ -e {box.control}/a -a -e {box.control}/b ]; do sleep 0.01; done"
+    for name in ("a", "b"):
+        box.add(name, f"{both}; printf $CUDA_VISIBLE_DEVICES > {{out}}/result.json")
+    box.run("a", "b")
+    assert {(box.sealed(name) / "result.json").read_text() for name in ("a", "b")} == seen
+
+
+def test_appending_restarts_nothing(box: Box) -> None:
+    held = box.hold("a")
+    box.add_steps("a")
+    runner = box.start()
+    box.in_the_middle("a")
+    pid = box.pid("a")
+    box.set(slots=2)
+    box.add("b")
+    runner.until("b", "sealed")
+    assert alive(pid)
+    assert box.pid("a") == pid
+    held.unlink()
+    assert runner.ended() == 0
+    assert box.journal().cells["a"].attempts == 1
+    assert len(box.events("runner-started")) == 1
+
+
+def test_append_is_never_lost_to_a_runner_that_ends(box: Box) -> None:
+    """Whoever appends looks at the runner's lock afterwards, and starts a runner only if it is free."""
+    runner = box.start()
+    for number in range(15):
+        box.add(f"c{number}", "echo > {out}/result.json")
+        if not _held(box.home / "runner.lock"):
+            runner = box.start()
+        if number % 3:
+            wait_for(lambda number=number: box.state(f"c{number}") == "sealed", box.log)
+    wait_for(lambda: all(process.poll() is not None for process in box.started), box.log)
+    assert runner.ended() == 0
+    assert {box.state(f"c{number}") for number in range(15)} == {"sealed"}
+    assert all(box.journal().cells[f"c{number}"].attempts == 1 for number in range(15))
+
+
+def _held(path: Path) -> bool:
+    import fcntl
+
+    with open(path, "ab") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_dropping(box: Box) -> None:
+    """Taken out while it waits: never started. While it runs: ended, whatever it does about SIGTERM. Sealed: stays."""
+    box.set(grace_seconds=0.5)
+    box.add("sealed")
+    box.add("running", f"trap '' TERM; touch {box.control}/middle-running; echo; while :; do sleep 0.1; done")
+    box.add("waiting")
+    box.add("last")
+    runner = box.start()
+    box.in_the_middle("running")
+    pid = box.pid("running")
+    for name in ("sealed", "running", "waiting"):
+        box.drop(name, f"{name} was wrong")
+    assert runner.ended() == 0, box.log()
+    assert not alive(pid)
+    assert {name: box.state(name) for name in ("sealed", "running", "waiting", "last")} == {
+        "sealed": "sealed",
+        "running": "dropped",
+        "waiting": "dropped",
+        "last": "sealed",
+    }
+    assert not (box.home / "cells" / "waiting").exists()
+    assert box.journal().cells["running"].reason == "running was wrong"
+    head = box.journal().head
+    box.run()
+    assert box.journal().head == head
+    box.add("waiting")
+    box.run("waiting")
+
+
+def test_second_runner_is_refused(box: Box) -> None:
+    held = box.hold("a")
+    box.add_steps("a")
+    first = box.start()
+    box.in_the_middle("a")
+    head, record = box.journal().head, (box.home / "runner.pid").read_text()
+    assert box.start().ended(5) == 3
+    assert (box.journal().head, (box.home / "runner.pid").read_text()) == (head, record)
+    assert json.loads(record)["pid"] == first.pid
+    held.unlink()
+    assert first.ended() == 0
+
+
+def test_failed_cell_is_retried_with_the_identical_config_then_given_up(box: Box) -> None:
+    box.set(retries=2)
+    box.add("a", "echo try {lr} $SWEEPSTACK_ATTEMPT; echo boom >&2; exit 3", lr=0.1)
+    box.add("b")
+    box.run("b", code=1)
+    failures = box.events("cell-failed", "a")
+    assert [(one["attempt"], one["exit_code"], one["reason"], one["final"]) for one in failures] == [
+        (1, 3, "exit code 3: boom", False),
+        (2, 3, "exit code 3: boom", False),
+        (3, 3, "exit code 3: boom", True),
+    ]
+    starts = box.events("cell-started", "a")
+    assert len({(one["config_digest"], one["code"], one["version"], tuple(one["argv"])) for one in starts}) == 1
+    assert [box.output("a", n).splitlines()[0] for n in (1, 2, 3)] == ["try 0.1 1", "try 0.1 2", "try 0.1 3"]
+    head = box.journal().head
+    box.run(code=1)
+    assert box.journal().head == head  # given up is given up
+    box.add("a", "echo mended; echo > {out}/result.json", lr=0.1)  # the same cell, a newer version
+    box.run("a")
+    assert box.manifest("a").attempt == 4
+
+
+def test_retry_lets_others_go_first(box: Box) -> None:
+    box.add("a", "test -e {out}/../../2 && echo > {out}/result.json")
+    box.add("b")
+    box.run("a", "b")
+    order = [(one["cell"], one["attempt"]) for one in box.events("cell-started")]
+    assert order == [("a", 1), ("b", 1), ("a", 2)]
+
+
+def test_started_cell_keeps_its_config_and_its_version(box: Box) -> None:
+    held = box.hold("a")
+    cell = box.add_steps("a", seed=1)
+    runner = box.start()
+    box.in_the_middle("a")
+    box.add_steps("a", seed=2)
+    box.append(box.line(cell, "exit 9"))
+    runner.kill()
+    os.kill(box.pid("a"), 9)
+    held.unlink()
+    box.run("a")
+    assert box.manifest("a").params == {"seed": 1}
+    assert len(box.events("cell-refused", "a")) == 1
+    head = box.journal().head
+    box.run("a")
+    assert box.journal().head == head  # refused once, not at every look
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("a", {"params": {"lr": 1}}, "config digest"),
+        ("a", {"code": "sha256:../../x"}, "code digest"),
+        ("a.partial-1", {}, "the runner's own"),
+        ("a", {"code": "sha256:" + "0" * 64}, "not on this box"),
+        ("a", {"run": "echo {nosuch}"}, "no such parameter"),
+    ],
+)
+def test_entry_that_can_not_be_run_is_refused(box: Box, name: str, change: dict[str, object], said: str) -> None:
+    box.append(box.line(Cell(name=name, params={})) | change)
+    box.add("b")
+    box.run("b", code=1)
+    assert box.journal().cells[name].final
+    assert said in (box.journal().cells[name].reason or "")
+    assert len(box.events("cell-started", name)) <= 1
+
+
+def test_queue_line_that_is_none_is_no_success(box: Box) -> None:
+    with open(box.home / "queue.jsonl", "ab") as handle:
+        handle.write(b'{"op":"add","cell":"../x"}\nrubbish\n')
+    box.add("b")
+    box.run("b", code=1)
+
+
+def test_torn_queue_line_waits_for_its_end(box: Box) -> None:
+    box.add("a")
+    with open(box.home / "queue.jsonl", "ab") as handle:
+        handle.write(b'{"op":"add","ce')
+    box.run("a")
+    assert list(box.journal().cells) == ["a"]
+
+
+def test_unusable_box_starts_nothing(box: Box) -> None:
+    box.add("a")
+    assert box.start(env={"SWEEPSTACK_BOX_ID": "local-other"}).ended() == 2
+    (box.root / "mnt" / "durable").unlink()
+    (box.root / "mnt" / "durable").symlink_to(box.volume.with_name("unmounted"))
+    assert box.start().ended() == 2
+    assert "durable tier is not there" in box.log()
+    (box.home / "spec.json").write_text('{"schema": 1}')
+    assert box.start().ended() == 2
+    assert not (box.home / "cells").exists()
+
+
+def test_heartbeat_says_what_runs(box: Box) -> None:
+    held = box.hold("a")
+    box.add_steps("a")
+    runner = box.start()
+    box.in_the_middle("a")
+    wait_for(lambda: len((box.home / "patrol.jsonl").read_text().splitlines()) > 1, box.log)
+    line = json.loads((box.home / "patrol.jsonl").read_text().splitlines()[1])
+    assert line["running"] == [{"cell": "a", "attempt": 1, "pid": box.pid("a")}]
+    assert line["disk_free"] > 0
+    assert line["inodes_free"] > 0
+    held.unlink()
+    assert runner.ended() == 0
+
+
+def test_runs_on_old_interpreters_without_anything_installed() -> None:
+    for path in ONBOX.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path), feature_version=(3, 8))
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                top = name.partition(".")[0]
+                assert top in sys.stdlib_module_names or (ONBOX / f"{top}.py").exists(), (path.name, name)
+
+
+def test_two_boxes_do_not_see_each_other(make_box: Callable[..., Box]) -> None:
+    one, two = make_box(native_id="local-1"), make_box(native_id="local-2")
+    held = one.hold("a")
+    one.add_steps("a")
+    runner = one.start()
+    one.in_the_middle("a")
+    two.add("a2")
+    two.run("a2")
+    assert alive(one.pid("a"))
+    held.unlink()
+    assert runner.ended() == 0

@@ -1,0 +1,334 @@
+"""`sweepctl status`: its documented shape, and what it says when state, records and platforms disagree."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sweep.cli.status import headline
+from tests.unit.cli.support import STACK, World, by_name
+
+
+def status(world: World, code: int, **settings: Any) -> dict[str, Any]:
+    result = world.run("status", "--json", **settings)
+    assert result.code == code, result
+    return dict(result.json)
+
+
+def test_the_documented_shape(world: World) -> None:
+    first, _, receipt = world.verified()
+    seen = status(world, 0)
+    assert set(seen) >= {"stack", "cells", "boxes", "gates", "meter"}
+    assert seen["stack"] == STACK
+    for cell in seen["cells"]:
+        assert set(cell) >= {"name", "state", "attempts", "box", "config_digest"}
+    for box in seen["boxes"]:
+        assert set(box) >= {"name", "platform", "native_id", "phase", "price_per_hour", "cost", "age_seconds"}
+    for gate in seen["gates"]:
+        assert set(gate) >= {"box", "state", "receipt", "reasons"}
+    assert set(seen["meter"]) >= {"per_hour", "so_far", "idle"}
+    cell = by_name(seen["cells"])["lr0.1"]
+    assert cell["config_digest"] == world.cell("lr0.1").config_digest
+    assert (cell["state"], cell["attempts"], cell["box"]) == ("verified", 1, "box-0")
+    box = by_name(seen["boxes"])["box-0"]
+    assert (box["platform"], box["native_id"], box["phase"]) == ("local", first.native_id, "running")
+    assert box["cost"] == pytest.approx(box["price_per_hour"] * box["age_seconds"] / 3600)
+    assert seen["meter"]["per_hour"] == pytest.approx(1.0)
+    assert seen["meter"]["idle"] == pytest.approx(1.0)
+    assert [gate["state"] for gate in seen["gates"]] == ["locked", "locked"]
+    assert seen["receipt"] == receipt
+    assert seen["next"] == [f"sweepctl approve --stack {STACK}"]
+
+
+def test_what_runs_shows_step_loss_heartbeat_and_eta(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    box.begin = datetime.now(UTC) - timedelta(seconds=11)
+    box.start("lr0.3", metrics=[{"step": 1, "loss": 0.9}, {"step": 8200, "loss": 0.39712}])
+    box.beat(ago=3)
+    box.alive()
+    seen = status(world, 0)
+    cell = by_name(seen["cells"])["lr0.3"]
+    assert (cell["state"], cell["step"], cell["loss"]) == ("running", "8200", "0.3971")
+    assert "heartbeat 3 s ago" in cell["note"] or "heartbeat 4 s ago" in cell["note"]
+    assert by_name(seen["cells"])["lr0.9"]["state"] == "pending"
+    # Sealing took 20 s; one cell is about 1 s in, one has not started.
+    assert seen["eta_seconds"] == pytest.approx(39, abs=2)
+    assert seen["meter"]["idle"] == 0
+    assert "sweepctl wait" in seen["next"][0]
+    text = world.run("status").out
+    assert "1 running" in text and "LOCKED" in text and "8200" in text and "next  sweepctl wait" in text
+
+
+def test_a_half_written_metrics_line_is_not_read(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    box.start("lr0.1", metrics=[{"step": 1, "loss": 0.9}])
+    with (box.root / "data/sweep/cells/lr0.1/1/out/metrics.jsonl").open("a") as handle:
+        handle.write('{"step": 2, "loss"')
+    box.alive()
+    assert by_name(status(world, 0)["cells"])["lr0.1"]["step"] == "1"
+
+
+def test_a_cell_whose_runner_died_is_failed_and_up_resumes_it(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    box.start("lr0.1")
+    seen = status(world, 0)
+    cell = by_name(seen["cells"])["lr0.1"]
+    assert cell["state"] == "failed"
+    assert "runner is not alive" in cell["note"]
+    assert seen["next"][0].startswith(f"pulumi up --stack {STACK}")
+
+
+def test_a_box_on_record_that_the_state_does_not_have(world: World) -> None:
+    world.full()
+    world.gone = ["box-1"]
+    lost = world.boxes[1]
+    seen = status(world, 1)
+    [unknown] = seen["unknown"]
+    assert (unknown["kind"], unknown["box"], unknown["native_id"]) == ("box", "box-1", lost.native_id)
+    assert unknown["next"].startswith(f"pulumi up --stack {STACK}")
+    assert seen["meter"]["per_hour"] == pytest.approx(1.0)  # what nobody asked for bills too
+    text = world.run("status")
+    assert lost.native_id in text.out and "UNKNOWN" in text.out
+
+
+def test_a_box_that_carries_the_tag_and_is_on_no_record(world: World) -> None:
+    world.full()
+    stranger = world.add("box-2", recorded=False)
+    world.gone = ["box-2"]
+    [unknown] = status(world, 1)["unknown"]
+    assert (unknown["box"], unknown["native_id"]) == ("box-2", stranger.native_id)
+
+
+def test_a_create_whose_answer_was_lost_is_found_by_its_tag(world: World) -> None:
+    world.full()
+    stranger = world.add("box-2", recorded=False)
+    world.store.write_birth(stranger.birth(native_id=None, created_at=None))
+    world.gone = ["box-2"]
+    [unknown] = status(world, 1)["unknown"]
+    assert unknown["native_id"] == stranger.native_id
+    assert "answer was lost" in unknown["why"]
+
+
+def test_a_birth_without_a_box_is_no_alarm(world: World) -> None:
+    first, _ = world.full()
+    birth = first.birth(box="box-7", tag="sweepstack-abcdefghjk-box-7-g1", native_id=None, created_at=None)
+    world.store.write_birth(birth)
+    assert status(world, 0)["unknown"] == []
+
+
+def test_an_empty_stack_whose_records_know_a_living_box(world: World) -> None:
+    first, second = world.full()
+    world.save(world.empty())
+    seen = status(world, 1, fresh=False)
+    assert {entry["native_id"] for entry in seen["unknown"]} == {first.native_id, second.native_id}
+    assert seen["bills"] == "yes"
+    world.engine_says("error: no stack named 'sweep-t' found\n")
+    assert status(world, 1)["bills"] == "yes"
+
+
+def test_nothing_bills_only_when_it_is_proved(world: World) -> None:
+    first, second = world.full()
+    for box in (first, second):
+        box.vanish()
+        world.store.write_birth(box.birth(ended_at=datetime.now(UTC), ended_how="cleared"))
+    world.save(world.empty())
+    seen = status(world, 0, fresh=False)
+    assert seen["bills"] == "nothing"
+    assert seen["meter"]["so_far"] > 0
+    assert "nothing bills" in world.run("status", fresh=False).out
+    world.move_registry()
+    seen = status(world, 0, fresh=False)  # a registry that is not there has no boxes: it never existed here
+    shutil.rmtree(world.evidence)
+    result = world.run("status", fresh=False)
+    assert "nothing bills" not in result.out
+
+
+def test_state_edited_to_cleared(world: World) -> None:
+    first, _, _ = world.verified()
+    first.clearance = "cleared by receipt sha256:00, 3/3 verified"
+    seen = status(world, 1)
+    [claim] = seen["unknown"]
+    assert (claim["kind"], claim["box"], claim["native_id"]) == ("claim", "box-0", first.native_id)
+    assert claim["next"] == f"pulumi up --stack {STACK}"
+    assert [gate["state"] for gate in seen["gates"]] == ["locked", "locked"]
+
+
+def test_an_unreachable_box_is_unknown_and_never_gone(world: World) -> None:
+    world.verified()
+    world.move_registry()
+    result = world.run("status", "--json")
+    seen = result.json
+    assert {box["phase"] for box in seen["boxes"]} == {"unknown"}
+    assert all(cell["state"] == "verified" for cell in seen["cells"])
+    assert seen["bills"] == "unknown"
+    assert result.code == 2
+    text = world.run("status").out
+    assert "what bills is not known" in text and "can't be reached" in text
+
+
+def test_cells_of_an_unreachable_box_are_as_of_the_last_copy(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3")
+    box.seal("lr0.1")
+    box.start("lr0.3")
+    box.alive()
+    assert world.run("pull").code == 0
+    world.move_registry()
+    cell = by_name(world.run("status", "--json").json["cells"])["lr0.3"]
+    assert cell["state"] == "running"
+    assert "last copy" in cell["note"]
+
+
+def test_a_vanished_box_loses_what_has_no_copy(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    box.start("lr0.3")
+    world.run("pull")
+    world.run("verify")
+    box.vanish()
+    seen = status(world, 0)
+    cells = by_name(seen["cells"])
+    assert cells["lr0.1"]["state"] == "verified"
+    assert cells["lr0.3"]["state"] == "lost"
+    assert cells["lr0.9"]["state"] == "lost"
+    assert by_name(seen["boxes"])["box-0"]["phase"] == "gone"
+    assert seen["gates"][0]["state"] == "cleared" and seen["gates"][0]["way"] == "gone"
+    assert seen["meter"]["per_hour"] == 0
+
+
+def test_a_verified_copy_that_changed_is_damaged(world: World) -> None:
+    world.verified()
+    (world.evidence / "cells/lr0.1/metrics.json").write_bytes(b'{"loss": 9.25}')
+    seen = status(world, 0)
+    cell = by_name(seen["cells"])["lr0.1"]
+    assert cell["state"] == "damaged"
+    assert "changed" in cell["note"]
+
+
+def test_a_cell_sealed_again_is_not_verified_any_more(world: World) -> None:
+    first, _, _ = world.verified()
+    first.seal("lr0.1", attempt=2)
+    assert by_name(status(world, 0)["cells"])["lr0.1"]["state"] == "sealed"
+
+
+def test_a_dropped_cell_stays_listed(world: World) -> None:
+    world.full()
+    world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
+    world.up_roster = world.file_roster()
+    cell = by_name(status(world, 0)["cells"])["lr0.9"]
+    assert cell["state"] == "waived"
+    assert "wrong augmentation" in cell["note"]
+
+
+def test_a_stack_file_with_another_roster_is_said(world: World) -> None:
+    world.full()
+    world.lrs = "[0.1, 0.3, 0.9, 2.5]"
+    world.write_stack_file()
+    seen = status(world, 0)
+    assert "lr2.5" in " ".join(seen["notes"])
+    assert len(seen["cells"]) == 3
+
+
+def test_an_open_teardown_leads_on(world: World) -> None:
+    first, second = world.full()
+    world.open_teardown(None, first, second, ended=(first.native_id,))
+    seen = status(world, 0)
+    assert "1 of 2 boxes ended" in " ".join(seen["notes"])
+    assert seen["next"][0] == f"pulumi destroy --stack {STACK}"
+    assert "--revoke" in seen["next"][1]
+
+
+def test_what_the_engine_keeps_quiet_about(world: World) -> None:
+    world.full()
+    urn = "urn:pulumi:sweep-t::sweepstack::sweepstack:index:Box::box-9"
+    world.pending = [{"type": "creating", "resource": {"urn": urn, "type": "sweepstack:index:Box"}}]
+    assert "creating box-9" in " ".join(status(world, 0)["notes"])
+
+
+def test_an_entry_of_the_state_that_does_not_read(world: World) -> None:
+    world.full()
+    export = world.export()
+    for resource in export["deployment"]["resources"]:
+        if resource["type"] == "sweepstack:index:Box":
+            del resource["outputs"]["native_id"], resource["inputs"]["native_id"]
+    world.save(export)
+    seen = status(world, 1, fresh=False)
+    assert {entry["kind"] for entry in seen["unknown"]} >= {"entry", "box"}
+
+
+def test_evidence_on_another_host(world: World) -> None:
+    world.full()
+    text = json.dumps(world.export()).replace(world.uri, "file://other-host/srv/results")
+    world.save(json.loads(text))
+    result = world.run("status", fresh=False)
+    assert result.code == 2
+    assert "other-host" in result.out and "sweepctl publish" in result.out
+
+
+def test_a_replaced_box_that_was_not_deleted_yet_is_shown(world: World) -> None:
+    world.full()
+    export = world.export()
+    next(r for r in export["deployment"]["resources"] if r["type"] == "sweepstack:index:Box")["delete"] = True
+    world.save(export)
+    assert "was replaced and still bills" in " ".join(status(world, 0, fresh=False)["notes"])
+
+
+def test_no_stack_no_evidence(world: World) -> None:
+    world.engine_says("error: no stack named 'sweep-x' found\n")
+    result = world.run("status", stack="sweep-x")
+    assert result.code == 2
+    assert result.out == ""
+    assert "there is no stack sweep-x" in result.err
+    assert 'did you mean "sweep-t"' in result.err
+    assert "next   sweepctl new sweep-x" in result.err
+
+
+def test_the_engines_own_words_when_the_state_cannot_be_read(world: World) -> None:
+    world.engine_says("error: unable to open state directory\n")
+    result = world.run("status")
+    assert result.code == 2
+    assert "unable to open state directory" in result.err
+
+
+def test_outside_a_project(world: World, tmp_path: Any) -> None:
+    world.monkeypatch.chdir(tmp_path)
+    result = world.run("status")
+    assert result.code == 2
+    assert "no Pulumi.yaml" in result.err
+
+
+def test_from_a_folder_below_and_by_the_environment(world: World) -> None:
+    world.full()
+    (world.root / "a/b").mkdir(parents=True)
+    world.monkeypatch.chdir(world.root / "a/b")
+    world.monkeypatch.setenv("PULUMI_STACK", STACK)
+    assert world.run("status", "--json", stack=None).json["stack"] == STACK
+
+
+def test_many_cells_are_counted_not_listed(world: World) -> None:
+    world.add()
+    world.lrs = str([round(0.001 * number, 3) for number in range(1, 201)])
+    world.write_stack_file()
+    world.up_roster = world.file_roster()
+    result = world.run("status")
+    assert "… and 140 cells more" in result.out
+    assert len(world.run("status", "--json").json["cells"]) == 200
+
+
+def test_headline_of_an_empty_stack(world: World) -> None:
+    from sweep.cli.look import look, open_sources
+    from sweep.cli.target import Target
+    from sweep.view import compose
+
+    world.save(world.empty())
+    view = compose(look(open_sources(Target.find(STACK))))
+    assert headline(view).endswith("nothing is up")
