@@ -62,7 +62,8 @@ class Sweep(pulumi.ComponentResource):
 
 def _described(shipment: Shipment) -> str:
     """How much ships, and which files somebody may have forgotten to track."""
-    text = f"{len(shipment.files)} files, {shipment.bytes / 1e6:.1f} MB"
+    count = len(shipment.files)
+    text = f"{count} file{'' if count == 1 else 's'}, {shipment.bytes / 1e6:.1f} MB"
     if not shipment.left_behind:
         return text
     shown = ", ".join(shipment.left_behind[:3]) + (" …" if len(shipment.left_behind) > 3 else "")

@@ -6,10 +6,9 @@ Shapes that we write are closed and frozen (`Record`). Digests are `sha256:<hex>
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from sweep.canonical import digest_of
 
@@ -94,8 +93,8 @@ class Manifest(BaseModel):
     params: dict[str, Any]
     code: Digest
     argv: list[str]
-    started_at: datetime
-    sealed_at: datetime
+    started_at: AwareDatetime
+    sealed_at: AwareDatetime
     environment: dict[str, Any]
     files: tuple[FileEntry, ...]
 
@@ -135,8 +134,8 @@ class Approval(Record):
     abandon: tuple[Abandonment, ...] = ()
     waivers_digest: Digest
     by: str
-    at: datetime
-    expires: datetime
+    at: AwareDatetime
+    expires: AwareDatetime
 
     @staticmethod
     def digest_waivers(waive: tuple[Waiver, ...], abandon: tuple[Abandonment, ...]) -> str:
@@ -212,9 +211,9 @@ class Birth(Record):
     price_per_hour: float | None
     mounts: dict[str, str] = Field(default_factory=dict)
     """path on the box → native id of the volume, which outlives it"""
-    begun_at: datetime
-    created_at: datetime | None
-    ended_at: datetime | None = None
+    begun_at: AwareDatetime
+    created_at: AwareDatetime | None
+    ended_at: AwareDatetime | None = None
     ended_how: str | None = None
 
 
@@ -227,7 +226,7 @@ class Launch(Record):
     cells: dict[str, Digest]
     """cell name → config digest"""
     code: Digest
-    at: datetime
+    at: AwareDatetime
 
 
 class Teardown(Record):
@@ -236,7 +235,7 @@ class Teardown(Record):
     receipt: Digest | None = None
     native_ids: tuple[str, ...]
     ended: tuple[str, ...] = ()
-    begun_at: datetime
+    begun_at: AwareDatetime
 
 
 class Loss(Record):
@@ -246,7 +245,7 @@ class Loss(Record):
     native_id: str
     cells: tuple[str, ...]
     why: str
-    at: datetime
+    at: AwareDatetime
 
 
 class Lease(Record):
@@ -254,4 +253,4 @@ class Lease(Record):
 
     backend: str
     host: str
-    taken_at: datetime
+    taken_at: AwareDatetime

@@ -350,6 +350,8 @@ def _next(scene: Scene, view: SweepView) -> Sequence[str]:
     stack = scene.state.stack
     if view.unknown:
         return list(dict.fromkeys(stranger.next for stranger in view.unknown))
+    if scene.evidence_problem:
+        return [f"sweepctl status --stack {stack}    (where the evidence is)"]
     if scene.teardown is not None:
         return [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
     if not scene.sights:

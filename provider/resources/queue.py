@@ -68,7 +68,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         ]
         named = {cell.name for cell in new.cells} | set(new.dropped) | set(new.elsewhere)
         failures += [
-            Failure("cells", f'{cell.name} has started: stop it by name with cells.drop: {{{cell.name}: "reason"}}')
+            Failure("cells", f'{cell.name} has started: put it back, and stop it with cells.drop: {{{cell.name}: "…"}}')
             for cell in old.cells
             if cell.name not in named and _started(seen.journal.cells.get(cell.name))
         ]

@@ -103,23 +103,26 @@ class Together:
         """
         failures: list[BaseException] = []
 
-        def guarded(step: Callable[[threading.Event], None]) -> None:
+        def guarded(step: Callable[[threading.Event], None], ended: threading.Event) -> None:
             try:
                 step(self.cancel)
             except BaseException as error:  # carried to the calling thread, which raises it
                 failures.append(error)
                 self.cancel.set()
+            finally:
+                ended.set()
 
-        threads = [threading.Thread(target=guarded, args=(step,)) for step in steps]
-        for thread in threads:
-            thread.start()
+        # Not Thread.join: once interrupted, Python 3.11 takes the running thread for ended, and its child would stay.
+        endings = [threading.Event() for _ in steps]
+        for step, ended in zip(steps, endings, strict=True):
+            threading.Thread(target=guarded, args=(step, ended)).start()
         try:
-            for thread in threads:
-                thread.join()
+            for ended in endings:
+                ended.wait()
         except KeyboardInterrupt:
             self.cancel.set()
-            for thread in threads:
-                thread.join()
+            for ended in endings:
+                ended.wait()
             raise
         causes = [failure for failure in failures if not isinstance(failure, Cancelled)]
         for failure in causes or failures:

@@ -334,12 +334,14 @@ class Runner:
             self._ask_to_end(attempt)
         grace = float(self._spec.get("grace_seconds", GRACE_SECONDS))
         deadline = time.monotonic() + grace + 2 * KILL_SECONDS
-        while (self.running or self.finishing) and time.monotonic() < deadline:
+        while True:
             if self.signals > 1:
                 for attempt in self.running.values():
                     attempt.kill_at = time.monotonic()
             self._collect()
-            self._wait(0.05 if self.signals > 1 else LOOK_SECONDS)
+            if not (self.running or self.finishing) or time.monotonic() > deadline:
+                break
+            self._wait(LOOK_SECONDS)
         if self.schedule.announced:
             self.journal.append("runner-stopped", signal=signal.Signals(number).name)
         return 128 + number

@@ -173,7 +173,7 @@ def copy(source: Path, target: Path) -> tuple[int, str]:
         before = os.fstat(reader.fileno())
         if not stat.S_ISREG(before.st_mode):
             raise CellFailure(f"{source.name!r} is no regular file")
-        while True:
+        while size <= before.st_size:  # no further: something may append faster than this copies
             chunk = reader.read(CHUNK)
             if not chunk:
                 break

@@ -17,12 +17,14 @@ def status(target: Target, out: Out) -> int:
     """Exit code: 1 when something runs that the state does not know, 2 when that could not be told, else 0."""
     with Progress("looking"):
         sources = open_sources(target)
-        view = compose(look(sources))
+        scene = look(sources)
+        view = compose(scene)
     out.document(view.as_json())
     render(view, out)
     if view.unknown:
         return NO
-    return UNSURE if view.bills == "unknown" and (sources.evidence or sources.problem) else YES
+    untold = view.bills == "unknown" or not scene.searched
+    return UNSURE if untold and (sources.evidence or sources.problem) else YES
 
 
 def render(view: SweepView, out: Out) -> None:

@@ -32,9 +32,13 @@ def search(state: StackState, store: EvidenceStore | None, births: Sequence[Birt
     notes: list[str] = []
     searched = True
     for birth in births:
-        if birth.ended_at is not None or birth.native_id in known:
+        if birth.native_id in known:
             continue
-        stranger, note = _by_record(birth, known, target)
+        if birth.ended_at is not None:
+            stranger, note = _ended(birth, target)
+            searched &= not note
+        else:
+            stranger, note = _by_record(birth, known, target)
         if stranger is not None:
             found[stranger.native_id or birth.tag] = stranger
             searched &= stranger.proved
@@ -61,6 +65,23 @@ def search(state: StackState, store: EvidenceStore | None, births: Sequence[Birt
             found[record.native_id] = _by_tag(record, adapter, identity, target)
     entries = [_entry(problem, target) for problem in state.problems]
     return Search((*found.values(), *entries), tuple(notes), searched)
+
+
+def _ended(birth: Birth, target: Target) -> tuple[Stranger | None, str]:
+    """A record that says "ended" is asked after too: it may be wrong, and it proves that the account is the right one
+    to ask what else there is."""
+    if birth.native_id is None:
+        return None, ""
+    try:
+        record = load_platform(birth.platform).get(birth.native_id, birth.account)
+    except SweepstackError as error:
+        return (
+            None,
+            f"box {birth.box} ({birth.native_id}) ended by the records; {birth.platform} can't confirm: {error}",
+        )
+    if record.phase in (Phase.GONE, Phase.UNKNOWN):
+        return None, "" if record.phase is Phase.GONE else f"box {birth.box} ({birth.native_id}): {record.note}"
+    return _stranger(birth, target, "the records say that it has ended, and it is still there", record), ""
 
 
 def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Stranger | None, str]:

@@ -105,7 +105,7 @@ class Stack:
                 job:
                   workdir: {self.job}
                   run: python train.py --seed {{seed}} --out {{out}}
-                  env: {{SWEEPSTACK_TEST_CONTROL: {self.control}}}
+                  env: {{DRILL_CONTROL: {self.control}}}
                   resources: {{cpu: 1}}
                 cells:
                   grid: {{seed: [{seeds}]}}

@@ -80,7 +80,7 @@ def queue(i, b, opts=None, resource_name="a-queue", **changed):
         "job": {
             "run": "python train.py --seed {seed} --out {out}",
             "workdir": SETTINGS["job"],
-            "env": {"SWEEPSTACK_TEST_CONTROL": SETTINGS["control"]},
+            "env": {"DRILL_CONTROL": SETTINGS["control"]},
             "slots": SETTINGS["slots"],
             "code": collect(Path(SETTINGS["job"]), ()).digest,
         },

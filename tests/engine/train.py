@@ -16,7 +16,7 @@ parser.add_argument("--seed", type=int, required=True)
 parser.add_argument("--out", type=Path, required=True)
 arguments, _ = parser.parse_known_args()
 cell = os.environ["SWEEPSTACK_CELL"]
-control = Path(os.environ["SWEEPSTACK_TEST_CONTROL"])
+control = Path(os.environ["DRILL_CONTROL"])
 print(f"step 1 of {cell}", flush=True)
 while (control / f"hold-{cell}").exists():
     time.sleep(0.05)

@@ -184,7 +184,9 @@ class Box:
         return (self.home / "cells" / cell / str(attempt) / "log.txt").read_text()
 
     def pid(self, cell: str, attempt: int = 1) -> int:
-        return int(json.loads((self.home / "cells" / cell / str(attempt) / "pid").read_text())["pid"])
+        path = self.home / "cells" / cell / str(attempt) / "pid"
+        wait_for(lambda: path.exists() and path.read_text().endswith("\n"), self.log)
+        return int(json.loads(path.read_text())["pid"])
 
     def log(self) -> str:
         return (self.home / "runner.log").read_text()
@@ -195,7 +197,10 @@ class Box:
         return path
 
     def in_the_middle(self, cell: str, attempt: int = 1) -> None:
-        wait_for(lambda: (self.control / f"middle-{cell}").exists() and bool(self.output(cell, attempt)), self.log)
+        log = self.home / "cells" / cell / str(attempt) / "log.txt"
+        wait_for(
+            lambda: (self.control / f"middle-{cell}").exists() and log.exists() and bool(log.read_text()), self.log
+        )
 
     def processes(self) -> Iterator[int]:
         mark = f"SWEEPSTACK_BOX_ID={self.native_id}".encode()

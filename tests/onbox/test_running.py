@@ -227,7 +227,7 @@ def test_started_cell_keeps_its_config_and_its_version(box: Box) -> None:
     box.add_steps("a", seed=2)
     box.append(box.line(cell, "exit 9"))
     runner.kill()
-    os.kill(box.pid("a"), 9)
+    os.killpg(box.pid("a"), 9)
     held.unlink()
     box.run("a")
     assert box.manifest("a").params == {"seed": 1}

@@ -19,7 +19,7 @@ CODE = ("components", "profiles", "provider", "sweep", "scripts")
 MAX_LINES = 400
 PLATFORM_NAMES = re.compile(
     r"(?<![a-z])(runpod|vast\.?ai|vast|autodl|lambda[ _-]?labs|paperspace|gpushare|matpool|featurize|lanrui"
-    r"|slurm|kubernetes|k8s|colab|kaggle)(?-i:(?![a-z]))",
+    r"|slurm|kubernetes|k8s)(?-i:(?![a-z]))",
     re.IGNORECASE,
 )
 PLATFORM_PLACES = ("profiles", "provider/platforms", "components/platforms")

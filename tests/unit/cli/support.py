@@ -167,7 +167,7 @@ class Box:
 
     def seal(self, name: str, attempt: int = 1, files: dict[str, bytes] | None = None) -> None:
         """A cell finishes and is sealed on the durable tier."""
-        if name not in {entry for entry in self.cells}:
+        if name not in set(self.cells):
             self.launch(name)
         if not (self.root / onbox.attempt_dir(name, attempt)).exists():
             self.start(name, attempt, log=f"training {name}\ndone\n")
@@ -437,9 +437,7 @@ class World:
     def open_teardown(self, receipt: str | None, *boxes: Box, ended: tuple[str, ...] = ()) -> None:
         """A destroy was begun."""
         ids = tuple(box.native_id for box in boxes)
-        self.store.write_teardown(
-            Teardown(receipt=receipt, native_ids=ids, ended=ended, begun_at=datetime.now(UTC))
-        )
+        self.store.write_teardown(Teardown(receipt=receipt, native_ids=ids, ended=ended, begun_at=datetime.now(UTC)))
 
     def move_registry(self) -> None:
         """The local platform can't be asked any more: its folder is somewhere else."""

@@ -62,7 +62,10 @@ def test_what_runs_shows_step_loss_heartbeat_and_eta(world: World) -> None:
     assert seen["meter"]["idle"] == 0
     assert "sweepctl wait" in seen["next"][0]
     text = world.run("status").out
-    assert "1 running" in text and "LOCKED" in text and "8200" in text and "next  sweepctl wait" in text
+    assert "1 running" in text
+    assert "LOCKED" in text
+    assert "8200" in text
+    assert "next  sweepctl wait" in text
 
 
 def test_a_half_written_metrics_line_is_not_read(world: World) -> None:
@@ -96,7 +99,8 @@ def test_a_box_on_record_that_the_state_does_not_have(world: World) -> None:
     assert unknown["next"].startswith(f"pulumi up --stack {STACK}")
     assert seen["meter"]["per_hour"] == pytest.approx(1.0)  # what nobody asked for bills too
     text = world.run("status")
-    assert lost.native_id in text.out and "UNKNOWN" in text.out
+    assert lost.native_id in text.out
+    assert "UNKNOWN" in text.out
 
 
 def test_a_box_that_carries_the_tag_and_is_on_no_record(world: World) -> None:
@@ -145,10 +149,17 @@ def test_nothing_bills_only_when_it_is_proved(world: World) -> None:
     assert seen["meter"]["so_far"] > 0
     assert "nothing bills" in world.run("status", fresh=False).out
     world.move_registry()
-    seen = status(world, 0, fresh=False)  # a registry that is not there has no boxes: it never existed here
+    assert status(world, 2, fresh=False)["bills"] == "unknown"
     shutil.rmtree(world.evidence)
-    result = world.run("status", fresh=False)
-    assert "nothing bills" not in result.out
+    assert "nothing bills" not in world.run("status", fresh=False).out
+
+
+def test_a_record_that_says_ended_too_early(world: World) -> None:
+    first, _ = world.full()
+    world.store.write_birth(first.birth(ended_at=datetime.now(UTC), ended_how="cleared"))
+    world.gone = ["box-0"]
+    [unknown] = status(world, 1)["unknown"]
+    assert "still there" in unknown["why"]
 
 
 def test_state_edited_to_cleared(world: World) -> None:
@@ -171,7 +182,8 @@ def test_an_unreachable_box_is_unknown_and_never_gone(world: World) -> None:
     assert seen["bills"] == "unknown"
     assert result.code == 2
     text = world.run("status").out
-    assert "what bills is not known" in text and "can't be reached" in text
+    assert "what bills is not known" in text
+    assert "can't be reached" in text
 
 
 def test_cells_of_an_unreachable_box_are_as_of_the_last_copy(world: World) -> None:
@@ -201,7 +213,8 @@ def test_a_vanished_box_loses_what_has_no_copy(world: World) -> None:
     assert cells["lr0.3"]["state"] == "lost"
     assert cells["lr0.9"]["state"] == "lost"
     assert by_name(seen["boxes"])["box-0"]["phase"] == "gone"
-    assert seen["gates"][0]["state"] == "cleared" and seen["gates"][0]["way"] == "gone"
+    assert seen["gates"][0]["state"] == "cleared"
+    assert seen["gates"][0]["way"] == "gone"
     assert seen["meter"]["per_hour"] == 0
 
 
@@ -259,7 +272,7 @@ def test_an_entry_of_the_state_that_does_not_read(world: World) -> None:
     export = world.export()
     for resource in export["deployment"]["resources"]:
         if resource["type"] == "sweepstack:index:Box":
-            del resource["outputs"]["native_id"], resource["inputs"]["native_id"]
+            del resource["outputs"]["native_id"]  # the same dict as the inputs
     world.save(export)
     seen = status(world, 1, fresh=False)
     assert {entry["kind"] for entry in seen["unknown"]} >= {"entry", "box"}
@@ -271,7 +284,8 @@ def test_evidence_on_another_host(world: World) -> None:
     world.save(json.loads(text))
     result = world.run("status", fresh=False)
     assert result.code == 2
-    assert "other-host" in result.out and "sweepctl publish" in result.out
+    assert "other-host" in result.out
+    assert "sweepctl publish" in result.out
 
 
 def test_a_replaced_box_that_was_not_deleted_yet_is_shown(world: World) -> None:

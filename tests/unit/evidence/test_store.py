@@ -206,6 +206,7 @@ def test_every_change_of_a_copy_is_seen(world: World, full: bool) -> None:
     (second / "new").write_text("x")
     flip(third / "manifest.json", keep_mtime=True)
     (third / "plots/curve.csv").unlink()
+    os.link(third / "log.txt", world.folder / "elsewhere")
     problems = "\n".join(world.store.check_files(receipt, [cell.name for cell in world.cells], full=full))
     for reason in (
         "is not there any more",
@@ -213,6 +214,7 @@ def test_every_change_of_a_copy_is_seen(world: World, full: bool) -> None:
         "new was not there when the receipt was made",
         "manifest.json changed after the receipt",
         "plots/curve.csv is not there any more",
+        "log.txt shares its bytes",
     ):
         assert reason in problems
 

@@ -176,8 +176,8 @@ REBUILD = b"ctorch._utils\n_rebuild_tensor_v2\n"
 @pytest.mark.parametrize(
     "data",
     [
-        protocol2(REBUILD, b"}X\x0b\x00\x00\x00__defaults__NsNb"),  # BUILD: state dict onto a function
-        protocol2(REBUILD, b"N}X\x05\x00\x00\x00_function)s\x86b"),  # BUILD: slots onto a function
+        protocol2(REBUILD, b"}X\x0c\x00\x00\x00__defaults__Nsb"),  # BUILD: state dict onto a function
+        protocol2(REBUILD, b"N}X\x09\x00\x00\x00_function)s\x86b"),  # BUILD: slots onto a function
         protocol2(REBUILD, b"N}X\x08\x00\x00\x00__call__)s\x86b"),
         protocol2(b"ccollections\nOrderedDict\n", b"N}X\x05\x00\x00\x00itemsNs\x86b"),  # onto a builtin class
         protocol2(b"ctorch\nFloatStorage\n", b"N}X\x06\x00\x00\x00formatNs\x86b"),

@@ -111,6 +111,11 @@ def _hard_link(world: World, copy: Path) -> None:
     os.link(source, copy / "best.pt")
 
 
+def _hard_linked_manifest(world: World, copy: Path) -> None:
+    (copy / "manifest.json").unlink()
+    os.link(world.box.sealed(GOOD) / "manifest.json", copy / "manifest.json")
+
+
 def _linked_folder(world: World, copy: Path) -> None:
     shutil.rmtree(copy)
     copy.symlink_to(world.box.sealed(GOOD))
@@ -171,6 +176,7 @@ def _matching_manifest(world: World, copy: Path) -> None:
         (_missing_file, "plots/curve.csv is not there"),
         (_symlink, "best.pt is a link"),
         (_hard_link, "best.pt shares its bytes"),
+        (_hard_linked_manifest, "manifest.json shares its bytes"),
         (_linked_folder, "its folder is a link"),
         (_pipe, "log.txt is not a regular file"),
         (_no_manifest, "has no manifest.json"),
@@ -310,7 +316,6 @@ def test_another_config_than_the_rosters_does_not_count(world: World) -> None:
 
 
 def test_an_empty_roster_is_never_verified(world: World) -> None:
-    good_sweep(world)
     world.cells = ()
     outcome = world.verify()
     assert not outcome.ok

@@ -1,0 +1,94 @@
+"""An exit code of 0 is no evidence: what a cell must have left behind to be sealed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.onbox.harness import Box, alive
+
+GOOD = "echo good > {out}/result.json; "
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        ("true", "artifact missing: result.json"),
+        ("touch {out}/result.json", "artifact empty: result.json"),
+        ("printf 123 > {out}/result.json", "artifact too small: result.json has 3 bytes, 4 are the least"),
+        ("mkdir {out}/result.json", "artifact missing: result.json"),
+        ("echo 12345 > {out}/../../x; ln -s ../../x {out}/result.json", "'result.json' is a link"),
+        (GOOD + "ln -s /etc/passwd {out}/extra", "'extra' is a link"),
+        (GOOD + "ln -s /etc {out}/folder", "'folder' is a link"),
+        (GOOD + "mkdir {out}/a; mkfifo {out}/a/pipe", "'a/pipe' is no regular file"),
+        (GOOD + "touch {out}/\"$(printf 'a\\nb')\"", "a control character or a line break"),
+        (GOOD + "touch {out}/'a\\b'", "holds a backslash"),
+        (GOOD + "touch {out}/\"$(printf 'a\\377')\"", "is not UTF-8"),
+        (GOOD + "touch {out}/Best.pt {out}/best.pt", "may be one file elsewhere"),
+        ("rm -r {out}; ln -s /etc {out}", "is no folder any more"),
+        ("rm -r {out}", "can't be read"),
+    ],
+)
+def test_exit_code_of_0_without_the_artifacts_is_a_failure(box: Box, run: str, reason: str) -> None:
+    box.set(retries=0, artifacts=[{"path": "result.json", "load": "json", "min_bytes": 4}])
+    box.add("a", run)
+    box.run(code=1)
+    (failure,) = box.events("cell-failed", "a")
+    assert reason in failure["reason"]
+    assert (failure["exit_code"], failure["final"]) == (0, True)
+    assert list(box.sealed("a").parent.iterdir()) == []
+
+
+def test_all_that_is_missing_is_named_at_once(box: Box) -> None:
+    box.set(retries=0, artifacts=[{"path": name, "load": "json"} for name in ("a.json", "b/c.json", "d.json")])
+    box.add("a", "touch {out}/d.json")
+    box.run(code=1)
+    assert box.events("cell-failed")[0]["reason"] == "artifact missing: a.json, b/c.json; artifact empty: d.json"
+
+
+def test_failed_exit_with_all_artifacts_is_a_failure(box: Box) -> None:
+    box.set(retries=0)
+    box.add("a", GOOD + "exit 1")
+    box.run(code=1)
+    assert not box.sealed("a").exists()
+
+
+def test_files_of_the_job_named_as_ours_are_sealed_under_another_name(box: Box) -> None:
+    box.add("a", GOOD + "echo mine > {out}/log.txt; echo mine > {out}/manifest.json; echo said")
+    box.run("a")
+    assert {file.path: file.role for file in box.manifest("a").files} == {
+        "log.out.txt": "extra",
+        "log.txt": "log",
+        "manifest.out.json": "extra",
+        "result.json": "artifact",
+    }
+    assert (box.sealed("a") / "log.out.txt").read_text() == "mine\n"
+    assert (box.sealed("a") / "log.txt").read_text().startswith("said\n")
+
+
+def test_sealed_copy_is_a_copy(box: Box) -> None:
+    box.add("a", GOOD)
+    box.run("a")
+    source = box.home / "cells/a/1/out/result.json"
+    assert source.stat().st_ino != (box.sealed("a") / "result.json").stat().st_ino
+    source.write_text("")
+    box.manifest("a")
+
+
+def test_what_a_cell_leaves_running_is_ended_before_sealing(box: Box) -> None:
+    """A writer in the background would go on changing what is being sealed."""
+    box.add("a", GOOD + "(while :; do echo x >> {out}/growing; sleep 0.01; done) & echo $! > {out}/pid")
+    box.run("a")
+    box.manifest("a")
+    assert not alive(int((box.sealed("a") / "pid").read_text()))
+
+
+def test_file_that_changes_while_it_is_sealed_is_not_sealed(box: Box) -> None:
+    """Written by a process that left the cell's group; it is ended before the next try."""
+    writer = (
+        "import itertools; f = open('{out}/result.json', 'ab', 0); [f.write(b'x' * 9999) for _ in itertools.count()]"
+    )
+    box.set(retries=0)
+    box.add("a", f'setsid python -c "{writer}" & while ! test -s {{out}}/result.json; do sleep 0.01; done')
+    box.run(code=1)
+    assert "changed while it was being sealed" in box.events("cell-failed", "a")[0]["reason"]
+    assert list(box.processes()) == []

@@ -1,0 +1,374 @@
+"""kill -9, SIGTERM, power cuts: what comes after goes on from there, and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.onbox.harness import IDENTITY, Box, alive, wait_for
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What the job of 12 steps leaves behind when nothing happens to it."""
+    box = Box(tmp_path_factory.mktemp("undisturbed"))
+    box.add_steps("a", seed=7)
+    box.run("a")
+    return (box.sealed("a") / "result.json").read_bytes()
+
+
+def goes_on(box: Box, undisturbed: bytes, attempt: int = 2) -> None:
+    """The cell went on from its checkpoint, alone, and has the undisturbed result."""
+    assert box.output("a", attempt).startswith("starts at 6 ")
+    assert (box.sealed("a") / "result.json").read_bytes() == undisturbed
+    assert box.manifest("a").attempt == attempt
+    assert not (box.control / "overlap-a").exists()
+
+
+def test_runner_and_cell_killed(box: Box, undisturbed: bytes) -> None:
+    """As a power cut does it. What was sealed before is not run again."""
+    box.set(retries=0)
+    box.add("before")
+    held = box.hold("a")
+    box.add_steps("a", seed=7)
+    runner = box.start()
+    box.in_the_middle("a")
+    runner.until("before", "sealed")
+    runner.kill()
+    os.killpg(box.pid("a"), signal.SIGKILL)
+    held.unlink()
+    box.run("before", "a")
+    goes_on(box, undisturbed)
+    assert box.events("cell-failed") == []  # being killed is no failure: none of the retries went
+    assert len(box.events("cell-started", "before")) == 1
+
+
+def test_cell_killed(box: Box, undisturbed: bytes) -> None:
+    held = box.hold("a")
+    box.add_steps("a", seed=7)
+    runner = box.start()
+    box.in_the_middle("a")
+    held.unlink()
+    os.killpg(box.pid("a"), signal.SIGKILL)
+    assert runner.ended() == 0
+    goes_on(box, undisturbed)
+    (failure,) = box.events("cell-failed", "a")
+    assert (failure["exit_code"], failure["final"]) == (-9, False)
+    assert failure["reason"].startswith("killed by SIGKILL")
+
+
+def test_runner_killed_and_its_cell_lives_on(box: Box, undisturbed: bytes) -> None:
+    box.set(grace_seconds=0.5)
+    held = box.hold("a")
+    box.add_steps("a", seed=7)
+    runner = box.start()
+    box.in_the_middle("a")
+    runner.kill()
+    survivor = box.pid("a")
+    assert alive(survivor)
+    second = box.start()
+    box.in_the_middle("a", attempt=2)
+    assert not alive(survivor)
+    held.unlink()
+    assert second.ended() == 0
+    goes_on(box, undisturbed)
+
+
+@pytest.mark.parametrize(
+    "hiding",
+    [
+        "trap '' TERM; ",  # deaf to SIGTERM
+        "setsid sleep 60 & ",  # left the process group: found by its environment
+        "exec env -i sleep 60; ",  # overwrote its environment: found by its group
+    ],
+)
+def test_survivor_is_ended_whatever_it_does(box: Box, hiding: str) -> None:
+    box.set(grace_seconds=0.3)
+    box.add(
+        "a", f"{hiding} touch {box.control}/middle-a; echo on; while test $SWEEPSTACK_ATTEMPT = 1; do sleep 1; done"
+    )
+    runner = box.start()
+    wait_for(lambda: "exec" in hiding or (box.control / "middle-a").exists(), box.log)
+    wait_for(lambda: "exec" not in hiding or _command(box.pid("a")) == "sleep", box.log)
+    runner.kill()
+    survivors = {box.pid("a"), *box.processes()} - {runner.pid}
+    box.drop("a")
+    assert box.start().ended() == 0
+    assert [pid for pid in survivors if alive(pid)] == []
+
+
+def _command(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def test_sigterm_is_passed_on(box: Box, undisturbed: bytes) -> None:
+    held = box.hold("a")
+    box.add_steps("a", seed=7)
+    runner = box.start()
+    box.in_the_middle("a")
+    pid = box.pid("a")
+    os.kill(runner.pid, signal.SIGTERM)
+    assert runner.ended() == 128 + signal.SIGTERM
+    assert not alive(pid)
+    assert box.events("runner-stopped")[0]["signal"] == "SIGTERM"
+    assert box.state("a") == "running"  # started, not failed
+    held.unlink()
+    box.run("a")
+    goes_on(box, undisturbed)
+
+
+def test_cell_that_leaves_cleanly_at_sigterm_is_not_done(box: Box) -> None:
+    """It wrote its best so far and exited with 0: as if it were finished."""
+    early = "trap 'echo early > {out}/result.json; exit 0' TERM; "
+    wait = f"touch {box.control}/middle-a; echo; while test $SWEEPSTACK_ATTEMPT = 1; do sleep 0.05; done; "
+    box.add("a", early + wait + "echo whole > {out}/result.json")
+    runner = box.start()
+    box.in_the_middle("a")
+    os.kill(runner.pid, signal.SIGTERM)
+    assert runner.ended() == 143
+    assert (box.home / "cells/a/1/out/result.json").read_text() == "early\n"
+    assert not box.sealed("a").exists()
+    box.run("a")
+    assert (box.sealed("a") / "result.json").read_text() == "whole\n"
+
+
+def test_cell_deaf_to_sigterm_is_killed_after_the_grace(box: Box) -> None:
+    box.set(grace_seconds=0.3)
+    box.add("a", f"trap '' TERM; touch {box.control}/middle-a; echo; while :; do sleep 0.05; done")
+    runner = box.start()
+    box.in_the_middle("a")
+    os.kill(runner.pid, signal.SIGTERM)
+    assert runner.ended(10) == 143
+    assert not alive(box.pid("a"))
+
+
+def test_closed_terminal_ends_nothing(box: Box) -> None:
+    held = box.hold("a")
+    box.add_steps("a")
+    runner = box.start()
+    box.in_the_middle("a")
+    os.kill(runner.pid, signal.SIGHUP)
+    held.unlink()
+    assert runner.ended() == 0
+    assert box.state("a") == "sealed"
+
+
+def test_torn_journal_line_is_cut_off(box: Box) -> None:
+    """A power cut in the middle of a line: what it would have said never happened."""
+    box.add("a")
+    box.run("a")
+    path = box.home / "journal.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"attempt":1,"cell":"b","ev')
+    box.add("b")
+    box.run("a", "b")
+    assert path.read_bytes().startswith(whole)
+    assert box.events("torn-line-cut")[0]["bytes"] == 27
+    assert len(box.events("cell-started", "a")) == 1
+
+
+def test_lost_journal_line_of_a_started_cell(box: Box) -> None:
+    """Its attempt's folder is there, and the line is not: it gets the same number, and a folder of its own."""
+    box.add("a", "ls {out} > {out}/../seen; echo > {out}/result.json")
+    stale = box.home / "cells" / "a" / "1" / "out"
+    stale.mkdir(parents=True)
+    (stale / "result.json").write_text("stale")
+    box.run("a")
+    assert "stale" not in (box.home / "cells/a/1/seen").read_text()
+    assert (box.sealed("a") / "result.json").read_text() == "\n"
+
+
+@pytest.mark.parametrize("damage", ["cut", "edited", "swapped"])
+def test_damaged_journal_starts_nothing(box: Box, damage: str) -> None:
+    box.add("a")
+    box.run("a")
+    path = box.home / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    if damage == "cut":
+        lines = lines[1:]
+    elif damage == "edited":
+        lines[1] = lines[1].replace(b'"slot":0', b'"slot":1')
+    else:
+        lines[0], lines[1] = lines[1], lines[0]
+    path.write_bytes(b"".join(lines))
+    box.add("b")
+    assert box.start().ended() == 4
+    assert path.read_bytes() == b"".join(lines)
+    assert not (box.home / "cells" / "b").exists()
+
+
+def test_next_box_takes_over_what_is_on_the_volume(make_box: Callable[..., Box], undisturbed: bytes) -> None:
+    """Box 1 vanished: what it sealed is found, what it had begun goes on from its checkpoint."""
+    one = make_box(native_id="local-1")
+    one.add("done")
+    one.run("done")
+    held = one.hold("a")
+    one.add_steps("a", seed=7)
+    runner = one.start()
+    one.in_the_middle("a")
+    runner.kill()
+    os.killpg(one.pid("a"), signal.SIGKILL)
+    shutil.rmtree(one.root)
+    held.unlink()
+    two = make_box(native_id="local-2", generation=1)
+    two.add("done")
+    two.add_steps("a", seed=7)
+    two.run("done", "a")
+    assert [one["cell"] for one in two.events("cell-found-sealed")] == ["done"]
+    assert two.events("cell-started", "done") == []
+    assert two.manifest("done").generation == 0
+    goes_on(two, undisturbed, attempt=1)
+
+
+def test_checkpoint_of_another_config_or_version_is_never_gone_on_with(make_box: Callable[..., Box]) -> None:
+    one = make_box(native_id="local-1")
+    one.hold("a")
+    one.add_steps("a", seed=7)
+    runner = one.start()
+    one.in_the_middle("a")
+    runner.kill()
+    one.clean()
+    two = make_box(native_id="local-2")
+    (two.control / "hold-a").unlink()
+    two.add_steps("a", seed=8)
+    two.run("a")
+    assert two.output("a").startswith("starts at 0 ")
+
+
+def test_sealed_copy_that_is_not_whole_is_made_again_and_kept_aside(make_box: Callable[..., Box]) -> None:
+    one = make_box(native_id="local-1")
+    one.add("a", "echo first > {out}/result.json")
+    one.run("a")
+    (one.sealed("a") / "result.json").write_text("firs")
+    two = make_box(native_id="local-2")
+    two.add("a", "echo second > {out}/result.json")
+    two.run("a")
+    assert (two.sealed("a") / "result.json").read_text() == "second\n"
+    assert (two.volume / IDENTITY / "cells" / "a.superseded-1" / "result.json").read_text() == "firs"
+
+
+AROUND = """
+import os, signal, sys
+sys.path.insert(0, {runner!r})
+import runner, runner_sealing as sealing, runner_records as records
+def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
+{change}
+os._exit(runner.main(sys.argv))
+"""
+
+MOMENTS = {
+    "while copying": """
+        def copy(source, target):
+            target.write_bytes(source.read_bytes()[:1])
+            die()
+        sealing.copy = copy""",
+    "before the copy is on the disk": "sealing.flush_and_forget = die",
+    "before the copy is read back": "sealing.read_back = die",
+    "before the rename": "sealing.publish = die",
+    "between making room and the rename": """
+        aside = sealing.set_aside
+        def set_aside(path, cell):
+            aside(path, cell)
+            if path.name == cell:
+                die()
+        sealing.set_aside = set_aside""",
+    "after the rename": """
+        rename = sealing.os.rename
+        def publish(partial, final):
+            rename(partial, final)
+            die()
+        sealing.publish = publish""",
+    "before the journal says it": """
+        append = records.Journal.append
+        records.Journal.append = lambda self, event, **rest: (
+            die() if event == "cell-sealed" else append(self, event, **rest))""",
+    "in the middle of the journal's line": """
+        write = sealing.os.write
+        def half(file, data):
+            if b"cell-sealed" in data:
+                write(file, data[:50])
+                die()
+            return write(file, data)
+        sealing.os.write = half""",
+}
+
+
+def around(box: Box, change: str) -> Path:
+    """The runner, with something changed in it."""
+    path = box.home / "around.py"
+    path.write_text(AROUND.format(runner=str(box.runner), change=textwrap.dedent(change)))
+    return path
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_while_sealing(box: Box, moment: str) -> None:
+    """Under the final name there is nothing, or all of it; and the next runner ends with all of it."""
+    box.add("a", "echo result > {out}/result.json; mkdir {out}/d; echo more > {out}/d/more")
+    assert box.start(script=around(box, MOMENTS[moment])).ended() == -signal.SIGKILL
+    renamed = moment in ("after the rename", "before the journal says it", "in the middle of the journal's line")
+    assert box.sealed("a").exists() == renamed
+    if renamed:
+        assert (box.sealed("a") / "result.json").read_text() == "result\n"
+        assert (box.sealed("a") / "manifest.json").exists()
+    assert box.events("cell-sealed") == []
+    box.run("a")
+    assert box.manifest("a").attempt == (1 if renamed else 2)
+    assert len(box.events("cell-found-sealed")) == renamed
+    assert {path.name for path in box.sealed("a").parent.iterdir()} == {"a"}  # no partial copies are left
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # the tier accepted the bytes, and gives back others
+        """
+        flush = sealing.flush_and_forget
+        def corrupted(path):
+            flush(path)
+            if path.name == "result.json":
+                data = bytearray(path.read_bytes())
+                data[0] ^= 1
+                path.write_bytes(bytes(data))
+        sealing.flush_and_forget = corrupted""",
+        """
+        flush = sealing.flush_and_forget
+        def truncated(path):
+            flush(path)
+            if path.name == "manifest.json":
+                os.truncate(path, 10)
+        sealing.flush_and_forget = truncated""",
+    ],
+)
+def test_copy_that_reads_back_differently_is_not_sealed(box: Box, change: str) -> None:
+    box.add("a", "echo result > {out}/result.json")
+    box.run(script=around(box, change), code=1)
+    assert "reads back differently" in box.events("cell-failed", "a")[0]["reason"]
+    assert box.events("cell-sealed") == []
+    assert list(box.sealed("a").parent.iterdir()) == []
+
+
+def test_full_journal_disk_ends_cells_and_tells(box: Box) -> None:
+    """What can't be recorded must not go on; the journal stays whole."""
+    box.hold("a")
+    box.add_steps("a")
+    change = """
+        write = os.write
+        def full(file, data):
+            if b"cell-started" in data and b'"cell":"b"' in data:
+                return write(file, data[:20])
+            return write(file, data)
+        records.os.write = full"""
+    runner = box.start(script=around(box, change))
+    box.in_the_middle("a")
+    box.set(slots=2)
+    box.add("b")
+    assert runner.ended() == 6
+    assert not alive(box.pid("a"))
+    assert box.journal().cells["a"].state == "running"
+    assert "b" not in box.journal().cells

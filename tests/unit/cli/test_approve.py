@@ -1,0 +1,366 @@
+"""`sweepctl approve`: what counts as a person's word, what is refused, what is written."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sweep.cli.output import Unsure
+from sweep.cli.words import pair_reasons
+from sweep.model import Approval
+from sweep.teardown import Existence, Observation, may_end
+from sweep.state import parse_export
+from tests.unit.cli.support import STACK, World
+
+
+def untouched(world: World, *arguments: str, types: str | None = None) -> str:
+    """Runs approve, proves that it refused and wrote nothing, and returns what it said."""
+    before = world.file.path.read_bytes()
+    result = world.run("approve", *arguments, types=types)
+    assert result.code == 1, result
+    assert world.file.path.read_bytes() == before
+    return result.err
+
+
+def approval(world: World) -> Approval:
+    written = world.file.approval()
+    assert written is not None
+    return written
+
+
+def test_naming_the_whole_digest_is_a_persons_word(world: World) -> None:
+    first, second, receipt = world.verified()
+    before = world.file.path.read_text()
+    result = world.run("approve", "--receipt", receipt, "--expires", "12h", "--json")
+    assert result.code == 0
+    word = approval(world)
+    assert word.receipt == receipt
+    assert {(action.verb, action.box, action.native_id) for action in word.actions} == {
+        ("destroy", "box-0", first.native_id),
+        ("destroy", "box-1", second.native_id),
+    }
+    assert word.expires - word.at == timedelta(hours=12)
+    assert "@" in word.by
+    assert world.file.path.read_text().startswith(before), "appended as the last key; comments and order kept"
+    assert result.json["approved"] == ["box-0", "box-1"]
+    assert result.json["next"][0].startswith(f"pulumi up --stack {STACK}")
+
+
+def test_what_is_written_clears_the_boxes(world: World) -> None:
+    *_, receipt = world.verified()
+    world.run("approve", "--receipt", receipt)
+    seen = world.run("status", "--json").json
+    assert [gate["state"] for gate in seen["gates"]] == ["locked", "locked"], "the state has not taken it yet"
+    assert seen["next"][0].startswith(f"pulumi up --stack {STACK}")
+    world.up()
+    seen = world.run("status", "--json").json
+    assert [(gate["state"], gate["receipt"], gate["reasons"]) for gate in seen["gates"]] == [
+        ("cleared", receipt, []),
+        ("cleared", receipt, []),
+    ]
+    assert seen["next"] == [f"pulumi destroy --stack {STACK}"]
+
+
+def test_one_box_alone(world: World) -> None:
+    first, _, receipt = world.verified()
+    assert world.run("approve", "--receipt", receipt, "--box", "box-0").code == 0
+    assert [action.native_id for action in approval(world).actions] == [first.native_id]
+
+
+def test_a_second_word_for_the_same_receipt_keeps_the_first(world: World) -> None:
+    first, second, receipt = world.verified()
+    world.run("approve", "--receipt", receipt, "--box", "box-0", "--expires", "2h")
+    world.run("approve", "--receipt", receipt, "--box", "box-1")
+    word = approval(world)
+    assert {action.native_id for action in word.actions} == {first.native_id, second.native_id}
+    assert word.expires - word.at <= timedelta(hours=2), "the earlier word holds no longer than it was given for"
+    world.run("approve", "--abandon", "box-1", "--reason", "broken")
+    word = approval(world)
+    assert word.receipt == receipt
+    assert {action.native_id for action in word.actions} == {first.native_id, second.native_id}
+    assert [entry.native_id for entry in word.abandon] == [second.native_id]
+
+
+def test_an_earlier_word_for_another_receipt_goes(world: World) -> None:
+    first, second, receipt = world.verified()
+    world.run("approve", "--receipt", receipt, "--box", "box-0")
+    first.seal("lr0.1", attempt=2)
+    world.run("pull")
+    later = world.run("verify", "--json").json["receipt"]
+    assert later != receipt
+    world.run("approve", "--receipt", later, "--box", "box-1")
+    word = approval(world)
+    assert word.receipt == later
+    assert [action.native_id for action in word.actions] == [second.native_id]
+
+
+@pytest.mark.parametrize("cut", [8, 20, 70])
+def test_part_of_a_digest_is_refused(world: World, cut: int) -> None:
+    *_, receipt = world.verified()
+    said = untouched(world, "--receipt", receipt[:cut])
+    assert "not a whole digest" in said
+    assert receipt in said
+
+
+def test_an_unknown_digest_is_refused(world: World) -> None:
+    world.verified()
+    assert "is not in" in untouched(world, "--receipt", "sha256:" + "0" * 64)
+
+
+def test_an_edited_receipt_is_refused(world: World) -> None:
+    *_, receipt = world.verified()
+    path = world.evidence / "receipts" / f"{receipt.removeprefix('sha256:')}.json"
+    path.write_bytes(path.read_bytes().replace(b'"verified":3', b'"verified":9'))
+    assert "edited or damaged" in untouched(world, "--receipt", receipt)
+
+
+def test_a_receipt_from_before_the_journal_went_on(world: World) -> None:
+    first, _, receipt = world.verified()
+    first.log("runner-started", pid=1)
+    said = untouched(world, "--receipt", receipt)
+    assert "box-0" in said
+    assert "went on after the receipt" in said
+    assert "sweepctl finish" in said
+
+
+def test_a_receipt_for_another_roster(world: World) -> None:
+    *_, receipt = world.verified()
+    world.lrs = "[0.1, 0.3, 0.9, 2.5]"
+    world.write_stack_file()
+    assert "another roster" in untouched(world, "--receipt", receipt)
+    world.up_roster = world.file_roster()
+    assert "roster changed" in untouched(world, "--receipt", receipt)
+
+
+def test_a_cell_that_is_not_verified_locks_its_box_alone(world: World) -> None:
+    first, second = world.add("box-0"), world.add("box-1")
+    first.launch("lr0.1", "lr0.3")
+    second.launch("lr0.9")
+    first.seal("lr0.1")
+    first.start("lr0.3")
+    first.fail("lr0.3")
+    second.seal("lr0.9")
+    world.run("pull")
+    receipt = world.run("verify", "--json").json["receipt"]
+    said = untouched(world, "--receipt", receipt)
+    assert "lr0.3 is failed" in said
+    assert f"--receipt {receipt} --waive lr0.3" in said
+    assert world.run("approve", "--receipt", receipt, "--box", "box-1").code == 0
+    assert world.run("approve", "--receipt", receipt, "--waive", "lr0.3", "--reason", "diverged").code == 0
+    word = approval(world)
+    assert [(waiver.cell, waiver.reason) for waiver in word.waive] == [("lr0.3", "diverged")]
+    assert word.waivers_digest == Approval.digest_waivers(word.waive, word.abandon)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--box", "box-9"], 'no box box-9 in the state; did you mean "box-0"?'),
+        (["--waive", "lr0.33", "--reason", "x"], 'no cell lr0.33 on the roster; did you mean "lr0.3"?'),
+        (["--abandon", "bax-1", "--reason", "x"], 'did you mean "box-1"?'),
+    ],
+)
+def test_unknown_names(world: World, arguments: list[str], words: str) -> None:
+    *_, receipt = world.verified()
+    assert words in untouched(world, "--receipt", receipt, *arguments)
+
+
+@pytest.mark.parametrize("arguments", [["--waive", "lr0.1"], ["--reason", "x"], ["--expires", "soon"]])
+def test_words_that_do_not_make_sense(world: World, arguments: list[str]) -> None:
+    *_, receipt = world.verified()
+    result = world.run("approve", "--receipt", receipt, *arguments)
+    assert result.code == 2
+    assert world.file.approval() is None
+
+
+def test_there_is_no_yes(world: World) -> None:
+    world.verified()
+    result = world.run("approve", "--yes")
+    assert result.code == 2
+    assert "No such option" in result.err
+
+
+def test_nobody_to_ask(world: World) -> None:
+    *_, receipt = world.verified()
+    said = untouched(world)
+    assert f"sweepctl approve --stack {STACK} --receipt {receipt}" in said
+
+
+def test_asked_at_a_terminal(world: World) -> None:
+    *_, receipt = world.verified()
+    untouched(world, types="y")
+    untouched(world, types=receipt[:8])  # "sha256:" and one digit
+    untouched(world, types="")
+    result = world.run("approve", types=receipt.removeprefix("sha256:")[:8])
+    assert result.code == 0
+    assert receipt in result.out
+    assert "$1.00" in result.out or "$0.50/h" in result.out
+    assert "scratch, data" in result.out
+    assert approval(world).receipt == receipt
+
+
+def test_nothing_was_verified_yet(world: World) -> None:
+    world.full()
+    assert f"sweepctl verify --stack {STACK}" in untouched(world)
+
+
+# A box on which nothing was launched
+
+
+def test_nothing_launched_needs_no_receipt(world: World) -> None:
+    box = world.add()
+    assert '--abandon box-0 --reason "nothing was launched"' in untouched(world, "--box", "box-0")
+    untouched(world, "--box", "box-0", types="n")
+    assert world.run("approve", "--box", "box-0", types="y").code == 0
+    word = approval(world)
+    assert word.receipt is None
+    assert [action.native_id for action in word.actions] == [box.native_id]
+    assert word.abandon == ()
+
+
+def test_nothing_launched_without_a_terminal(world: World) -> None:
+    world.add()
+    assert world.run("approve", "--abandon", "box-0", "--reason", "create failed").code == 0
+    word = approval(world)
+    assert word.receipt is None
+    assert [(entry.box, entry.reason) for entry in word.abandon] == [("box-0", "create failed")]
+
+
+def test_nothing_launched_but_a_journal_is_there(world: World) -> None:
+    box = world.add()
+    box.start("lr0.1")
+    assert "tampered" in untouched(world, "--box", "box-0", types="y")
+
+
+# Abandoning
+
+
+def test_abandoning_shows_what_is_lost(world: World) -> None:
+    first, second = world.full()
+    second.start("lr0.9", attempt=2)
+    result = world.run("approve", "--abandon", "box-0", "--reason", "  too  late ")
+    assert result.code == 0
+    assert "ABANDONED box-0: 2 cells may be lost: 2 sealed" in result.out
+    assert "lr0.3" in result.out
+    word = approval(world)
+    assert [action.native_id for action in word.actions] == [first.native_id]
+    assert word.abandon[0].reason == "too late"
+
+
+def test_abandoning_at_a_terminal_is_asked(world: World) -> None:
+    world.full()
+    untouched(world, "--abandon", "box-0", "--reason", "x", types="y")
+    assert world.run("approve", "--abandon", "box-0", "--reason", "x", types="box-0").code == 0
+
+
+def test_abandoning_when_the_evidence_is_gone(world: World) -> None:
+    first, _ = world.full()
+    shutil.rmtree(world.evidence)
+    assert world.run("approve", "--abandon", "box-0", "--reason", "the disk died").code == 0
+    box = parse_export(STACK, world.export()).boxes[0]
+    seen = Observation(Existence.EXISTS)
+    assert may_end(box.facts(), approval(world), seen, full=True).way == "abandoned"
+    assert first.native_id == box.native_id
+
+
+def test_one_abandoned_the_others_cleared(world: World) -> None:
+    first, second, receipt = world.verified()
+    second.start("lr0.9", attempt=2)
+    arguments = ("--receipt", receipt, "--abandon", "box-1", "--reason", "hangs")
+    assert world.run("approve", *arguments).code == 0
+    word = approval(world)
+    assert {action.native_id for action in word.actions} == {first.native_id, second.native_id}
+    world.up()
+    gates = world.run("status", "--json").json["gates"]
+    assert [gate["way"] for gate in gates] == ["cleared", "abandoned"]
+
+
+def test_a_box_that_is_gone_needs_no_word(world: World) -> None:
+    first, second, receipt = world.verified()
+    first.vanish()
+    assert world.run("approve", "--receipt", receipt).code == 0
+    assert [action.native_id for action in approval(world).actions] == [second.native_id]
+    assert world.run("approve", "--receipt", receipt, "--box", "box-0").code == 0
+
+
+def test_a_box_of_another_account_is_not_approved(world: World) -> None:
+    *_, receipt = world.verified()
+    world.move_registry()
+    world.platform.account()  # another registry: another account
+    said = untouched(world, "--receipt", receipt)
+    assert "account" in said
+
+
+# Taking it back
+
+
+def test_revoking_takes_everything_back(world: World) -> None:
+    first, second, receipt = world.verified()
+    before = world.file.path.read_bytes()
+    world.run("approve", "--receipt", receipt)
+    world.up()
+    world.open_teardown(receipt, first, second)
+    world.store.write_clearance(first.native_id, approval(world))
+    result = world.run("approve", "--revoke", "--json")
+    assert result.code == 0
+    assert result.json["removed"] is True
+    assert result.json["teardown_closed"] is True
+    assert world.file.path.read_bytes() == before
+    assert world.store.teardown() is None
+    assert world.store.clearance(first.native_id) is None
+    assert world.run("approve", "--revoke").code == 0, "idempotent"
+
+
+def test_revoking_goes_alone(world: World) -> None:
+    world.verified()
+    assert world.run("approve", "--revoke", "--box", "box-0").code == 2
+
+
+def test_a_malformed_approval_can_be_revoked(world: World) -> None:
+    world.verified()
+    before = world.file.path.read_text()
+    world.file.path.write_text(before + "    approval: {receipt: 7}\n")
+    result = world.run("status", "--json")
+    assert "approval" in " ".join(result.json["notes"])
+    assert world.run("approve", "--revoke").code == 0
+    assert world.file.path.read_text() == before
+
+
+def test_an_expired_word_shows_in_status(world: World) -> None:
+    *_, receipt = world.verified()
+    world.run("approve", "--receipt", receipt)
+    word = approval(world)
+    early = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+    world.file.write_approval(word.model_copy(update={"expires": early}))
+    world.up()
+    result = world.run("status", "--json")
+    assert result.code == 1
+    assert "expired" in result.json["unknown"][0]["why"]
+    assert result.json["gates"][0]["state"] == "locked"
+
+
+# The order of options
+
+
+def test_reasons_belong_to_what_stands_before_them() -> None:
+    line = ["--waive", "a", "--reason=one", "--box", "x", "--abandon=b", "--waive", "c", "--reason", "two"]
+    assert pair_reasons(line) == ({"a": "one", "c": "two"}, {"b": "two"})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *itertools.permutations(["--waive=a", "--reason=x", "--waive=b"]),
+        ["--reason=x"],
+        ["--waive=a", "--reason= "],
+        ["--waive=a", "--waive=a", "--reason=x"],
+    ],
+)
+def test_reasons_that_belong_to_nothing(line: list[str]) -> None:
+    if line == ["--waive=a", "--waive=b", "--reason=x"] or line == ["--waive=b", "--waive=a", "--reason=x"]:
+        return
+    with pytest.raises(Unsure):
+        pair_reasons(list(line))

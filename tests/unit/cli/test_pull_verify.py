@@ -1,0 +1,271 @@
+"""`sweepctl pull` and `sweepctl verify`, with real boxes, real copies and real loaders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sweep.canonical import sha256_hex
+from tests.unit.cli.support import STACK, World, by_name
+
+
+def test_pull_copies_and_says_what_came(world: World) -> None:
+    world.full()
+    result = world.run("pull", "--json")
+    assert result.code == 0
+    cells = by_name(result.json["cells"])
+    assert {name: (cell["state"], cell["box"]) for name, cell in cells.items()} == {
+        "lr0.1": ("pulled", "box-0"),
+        "lr0.3": ("pulled", "box-0"),
+        "lr0.9": ("pulled", "box-1"),
+    }
+    assert result.json["bytes"] == sum(cell["bytes"] for cell in cells.values()) > 0
+    assert (world.evidence / "cells/lr0.9/log.txt").read_text() == "training lr0.9\ndone\n"
+    assert (world.evidence / "journals/box-1-g1.jsonl").exists()
+    again = world.run("pull", "--json").json
+    assert {cell["state"] for cell in again["cells"]} == {"current"}
+    text = world.run("pull").out
+    assert f"next  sweepctl verify --stack {STACK}" in text
+
+
+def test_pull_survives_the_box(world: World) -> None:
+    first, second = world.full()
+    world.run("pull")
+    for box in (first, second):
+        box.vanish()
+    shutil.rmtree(world.volume_folder)
+    assert (world.evidence / "cells/lr0.1/metrics.json").read_bytes() == b'{"loss": 0.25}'
+    assert world.run("verify").code == 0
+
+
+def test_pull_from_the_volume_of_a_box_that_is_gone(world: World) -> None:
+    first, _ = world.full()
+    copy = world.evidence / "journals/box-0-g1.jsonl"
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(first.root / "data/sweep/journal.jsonl", copy)
+    first.vanish()
+    result = world.run("pull", "--json")
+    assert result.code == 0
+    assert {cell["state"] for cell in result.json["cells"]} == {"pulled"}
+    assert world.run("verify").code == 0
+
+
+def test_pull_from_an_earlier_generation_on_the_volume(world: World) -> None:
+    old = world.add("box-0")
+    old.launch("lr0.1")
+    old.seal("lr0.1")
+    copy = world.evidence / "journals/box-0-g1.jsonl"
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(old.root / "data/sweep/journal.jsonl", copy)
+    old.vanish()
+    world.store.write_birth(old.birth(ended_at=datetime.now(UTC), ended_how="vanished"))
+    world.boxes.clear()
+    new = world.add("box-0", generation=2)
+    new.launch("lr0.3", "lr0.9")
+    new.seal("lr0.3")
+    new.seal("lr0.9")
+    pulled = by_name(world.run("pull", "--json").json["cells"])
+    assert pulled["lr0.1"]["state"] == "pulled"
+    assert world.run("verify").code == 0
+
+
+def test_pull_with_a_box_out_of_reach(world: World) -> None:
+    world.full()
+    world.move_registry()
+    result = world.run("pull", "--json")
+    assert result.code == 2
+    assert len(result.json["problems"]) == 2
+    assert result.json["next"] == [f"sweepctl pull --stack {STACK}    (goes on where this one stopped)"]
+
+
+def test_pull_refuses_a_copy_that_is_not_what_was_sealed(world: World) -> None:
+    world.full()
+    (world.volume_folder / "abcdefghjk/cells/lr0.1/metrics.json").write_bytes(b'{"loss": 9.99}')
+    result = world.run("pull", "--json")
+    assert result.code == 1
+    cells = by_name(result.json["cells"])
+    assert cells["lr0.1"]["state"] == "refused"
+    assert cells["lr0.3"]["state"] == "pulled"
+
+
+def test_verify_says_yes_and_writes_the_receipt(world: World) -> None:
+    world.full()
+    world.run("pull")
+    result = world.run("verify", "--json")
+    assert result.code == 0
+    assert (result.json["verified"], result.json["total"]) == (3, 3)
+    for cell in result.json["cells"]:
+        assert set(cell) >= {"name", "state", "reasons"}
+    digest = result.json["receipt"]
+    path = world.evidence / "receipts" / f"{digest.removeprefix('sha256:')}.json"
+    assert sha256_hex(path.read_bytes()) == digest.removeprefix("sha256:")
+    assert world.store.latest_receipt() == digest
+    assert world.run("verify", "--json").json["receipt"] == digest
+    text = world.run("verify").out
+    assert digest in text
+    assert f"next  sweepctl approve --stack {STACK}" in text
+
+
+def test_verify_names_what_is_missing(world: World) -> None:
+    world.full()
+    result = world.run("verify", "--json")
+    assert result.code == 1
+    assert {cell["state"] for cell in result.json["cells"]} == {"missing"}
+    assert result.json["next"] == [f"sweepctl pull --stack {STACK} && sweepctl verify --stack {STACK}"]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"loss": NaN}', b'{"other": 1}', b'{"loss": 0.'])
+def test_verify_names_what_is_damaged(world: World, content: bytes) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1", files={"metrics.json": content})
+    box.seal("lr0.3")
+    box.seal("lr0.9")
+    world.run("pull")
+    result = world.run("verify", "--json")
+    assert result.code == 1
+    cells = by_name(result.json["cells"])
+    assert cells["lr0.1"]["state"] == "damaged"
+    assert cells["lr0.1"]["reasons"]
+    assert cells["lr0.3"]["state"] == "verified"
+    assert any("--waive lr0.1" in command for command in result.json["next"])
+
+
+def test_verify_of_a_sweep_that_runs(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    box.start("lr0.3")
+    box.alive()
+    world.run("pull")
+    result = world.run("verify", "--json")
+    assert result.code == 1
+    states = {cell["name"]: cell["state"] for cell in result.json["cells"]}
+    assert states == {"lr0.1": "verified", "lr0.3": "running", "lr0.9": "pending"}
+
+
+def test_a_copy_that_nobody_asked_for_is_a_no(world: World) -> None:
+    world.verified()
+    (world.evidence / "cells/lr7").mkdir()
+    result = world.run("verify", "--json")
+    assert result.code == 1
+    assert result.json["unexpected"] == ["lr7"]
+
+
+def test_verify_keeps_a_copy_of_the_journals(world: World) -> None:
+    world.full()
+    world.run("verify")
+    assert (world.evidence / "journals/box-0-g1.jsonl").exists()
+
+
+def test_verify_by_the_last_copies_when_a_box_is_out_of_reach(world: World) -> None:
+    world.full()
+    world.run("pull")
+    world.move_registry()
+    assert world.run("verify").code == 0
+
+
+def test_verify_cannot_tell_without_any_journal(world: World) -> None:
+    world.full()
+    world.move_registry()
+    result = world.run("verify", "--json")
+    assert result.code == 2
+    assert result.out == ""
+    assert "no copy of its journal" in result.err
+
+
+def test_a_journal_that_was_cut_is_no_witness(world: World) -> None:
+    first, _ = world.full()
+    world.run("pull")
+    journal = first.root / "data/sweep/journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
+    result = world.run("verify", "--json")
+    assert result.code == 1
+    assert by_name(result.json["cells"])["lr0.3"]["state"] == "damaged"
+
+
+def test_verify_cannot_tell_with_evidence_elsewhere(world: World) -> None:
+    world.full()
+    text = json.dumps(world.export()).replace(world.uri, "file://other-host/srv/results")
+    world.save(json.loads(text))
+    result = world.run("verify", "--json", fresh=False)
+    assert result.code == 2
+    assert "other-host" in result.err
+    assert "sweepctl publish" in result.err
+
+
+def test_verify_cannot_tell_after_a_crash(world: World) -> None:
+    world.full()
+
+    def crash(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    world.monkeypatch.setattr("sweep.cli.verify.verify_cells", crash)
+    result = world.run("verify", "--json")
+    assert result.code == 2
+    assert "RuntimeError: boom" in result.err
+
+
+def test_verify_needs_the_whole_roster(world: World) -> None:
+    """`up` stopped before the second queue was made, and the stack file is not here: cells are unknown."""
+    world.full()
+    export = world.export()
+    resources = export["deployment"]["resources"]
+    export["deployment"]["resources"] = [
+        r for r in resources if not (r["type"].endswith("Queue") and "box-1" in r["urn"])
+    ]
+    world.save(export)
+    assert world.run("pull", fresh=False).code == 0
+    assert world.run("verify", fresh=False).code == 0, "the stack file still names the whole roster"
+    world.file.path.unlink()
+    result = world.run("verify", fresh=False)
+    assert result.code == 2
+    assert "roster is not known" in result.err
+
+
+def test_waivers_count_for_their_receipt_only(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1", files={"metrics.json": b'{"other": 1}'})
+    box.seal("lr0.3")
+    box.start("lr0.9")
+    box.fail("lr0.9")
+    world.run("pull")
+    before = world.run("verify", "--json")
+    assert before.code == 1
+    digest = before.json["receipt"]
+    reasons = ("--waive", "lr0.1", "--reason", "no such key", "--waive", "lr0.9", "--reason", "diverged")
+    assert world.run("approve", "--receipt", digest, *reasons).code == 0
+    after = world.run("verify", "--json")
+    assert after.code == 0
+    assert after.json["receipt"] == digest, "the receipt stays factual"
+    assert by_name(after.json["cells"])["lr0.9"]["state"] == "waived"
+    assert after.json["verified"] == 1
+    box.start("lr0.9", attempt=2)
+    box.fail("lr0.9", attempt=2)
+    assert world.run("verify", "--json").code == 1
+
+
+def test_dropped_cells_need_no_waiver(world: World) -> None:
+    first, _ = world.full()
+    world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
+    world.up_roster = world.file_roster()
+    world.run("pull")
+    result = world.run("verify", "--json")
+    assert result.code == 0
+    assert result.json["total"] == 2
+    assert by_name(result.json["cells"])["lr0.9"]["state"] == "waived"
+
+
+def test_nothing_up_yet(world: World, tmp_path: Path) -> None:
+    world.save(world.empty())
+    shutil.rmtree(world.evidence)
+    for command in ("pull", "verify"):
+        result = world.run(command, fresh=False)
+        assert result.code == 2
+        assert "nothing was ever brought up" in result.err
+        assert f"pulumi up --stack {STACK}" in result.err
