@@ -334,8 +334,10 @@ class Runner:
             self._ask_to_end(attempt)
         grace = float(self._spec.get("grace_seconds", GRACE_SECONDS))
         deadline = time.monotonic() + grace + 2 * KILL_SECONDS
+        patient = True
         while True:
-            if self.signals > 1:
+            if patient and self.signals > 1:
+                patient = False
                 for attempt in self.running.values():
                     attempt.kill_at = time.monotonic()
             self._collect()

@@ -155,7 +155,7 @@ def _on_volume(sources: Sources, cell: str, attempt: int | None) -> tuple[LogSou
         if identity is None:
             break
         try:
-            channel = load_platform(volume.adapter).volume_channel(volume.native_id)
+            channel = load_platform(volume.adapter).volume_channel(volume.native_id, onbox.DURABLE)
             folder = f"{onbox.DURABLE}/{onbox.sealed_dir(identity.identity, cell)}"
             size = channel.size(f"{folder}/log.txt")
             if size is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from provider.platforms.base import Phase
@@ -16,7 +16,6 @@ from sweep.cli.target import Target
 from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.pull import BoxPull, BoxSource, PullResult, pull_all
 from sweep.evidence.store import EvidenceStore
-from sweep.state import BoxEntry
 
 
 @dataclass
@@ -100,29 +99,23 @@ def _sources(sources: Sources, store: EvidenceStore, haul: Haul) -> tuple[list[B
                 continue
         except SweepstackError as error:
             haul.problems.append(f"box {box.name}: {error}")
-        dead += _by_volume(sources, box.name, box.generation, _durable(box))
+        dead += _by_volume(box.name, box.generation, box.adapter, box.mounts)
     for birth in store.births():
         if (birth.box, birth.generation) not in named:
-            dead += _by_volume(sources, birth.box, birth.generation, None)
+            dead += _by_volume(birth.box, birth.generation, birth.platform, birth.mounts)
     return live, dead
 
 
-def _durable(box: BoxEntry) -> str | None:
-    return box.mounts.get(onbox.DURABLE)
-
-
-def _by_volume(sources: Sources, box: str, generation: int, volume: str | None) -> list[BoxSource]:
-    """The volumes that may hold what this box sealed: its own where that is known, else all of the sweep."""
-    found = []
-    for entry in sources.state.volumes:
-        if volume is not None and entry.native_id != volume:
-            continue
-        try:
-            channel = load_platform(entry.adapter).volume_channel(entry.native_id)
-        except SweepstackError:
-            continue
-        found.append(BoxSource(box, generation, channel, volume_only=True))
-    return found
+def _by_volume(box: str, generation: int, adapter: str, mounts: Mapping[str, str]) -> list[BoxSource]:
+    """The durable volume of a box that does not answer, where that one does."""
+    volume = mounts.get(onbox.DURABLE)
+    if volume is None:
+        return []
+    try:
+        channel = load_platform(adapter).volume_channel(volume, onbox.DURABLE)
+    except SweepstackError:
+        return []
+    return [BoxSource(box, generation, channel, volume_only=True)]
 
 
 def _sealed_by(store: EvidenceStore, box: str, generation: int) -> set[str]:

@@ -115,6 +115,7 @@ class Box:
             "account": self.record.account,
             "native_id": self.native_id,
             "price_per_hour": self.record.price_per_hour,
+            "mounts": {onbox.DURABLE: self.world.volume},
             "begun_at": self.begin,
             "created_at": self.begin,
         }

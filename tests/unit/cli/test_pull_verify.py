@@ -251,7 +251,7 @@ def test_waivers_count_for_their_receipt_only(world: World) -> None:
 
 
 def test_dropped_cells_need_no_waiver(world: World) -> None:
-    first, _ = world.full()
+    _first, _ = world.full()
     world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
     world.up_roster = world.file_roster()
     world.run("pull")
