@@ -89,20 +89,26 @@ def descendants(pid: int) -> dict[int, str]:
 
 
 def stable_state(document: Mapping[str, Any]) -> str:
-    """Resources and pending operations of an exported state, without times and without what Read saw."""
+    """Resources and pending operations of an exported state, without what the engine or a refresh writes anyway."""
     deployment = document["deployment"]
-    resources = []
-    for resource in deployment.get("resources", []):
-        kept = {key: value for key, value in resource.items() if key not in NOT_COMPARED}
-        # A refresh of the engine leaves empty entries out.
-        kept["propertyDependencies"] = {k: v for k, v in resource.get("propertyDependencies", {}).items() if v}
-        for side in ("inputs", "outputs"):
-            kept[side] = {key: value for key, value in kept.get(side, {}).items() if key != "live"}
-        resources.append(kept)
-    ordered = sorted(resources, key=lambda resource: resource["urn"])
+    resources = sorted((_stable(resource) for resource in deployment.get("resources", [])), key=lambda r: str(r["urn"]))
     return json.dumps(
-        {"resources": ordered, "pending": deployment.get("pending_operations") or []}, sort_keys=True, indent=1
+        {"resources": resources, "pending": deployment.get("pending_operations") or []}, sort_keys=True, indent=1
     )
+
+
+def _stable(resource: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in resource.items() if key not in NOT_COMPARED}
+    # The engine keeps these in any order, and a refresh leaves empty ones out.
+    kept["dependencies"] = sorted(resource.get("dependencies", []))
+    properties = resource.get("propertyDependencies", {})
+    kept["propertyDependencies"] = {name: sorted(urns) for name, urns in properties.items() if urns}
+    # The provider's own entry repeats the stack config; outputs repeat inputs, and follow them at the next refresh.
+    inputs = {} if str(resource["type"]).startswith("pulumi:providers:") else resource.get("inputs", {})
+    kept["inputs"] = {key: value for key, value in inputs.items() if key != "live"}
+    repeated = {*inputs, "live", "approval", "sweep"}
+    kept["outputs"] = {key: value for key, value in resource.get("outputs", {}).items() if key not in repeated}
+    return kept
 
 
 def different(before: Mapping[str, str], after: Mapping[str, str]) -> str:

@@ -22,9 +22,11 @@ def locked(locked_once: Locked) -> Iterator[Attack]:
     stack = locked_once.get()
     before = stack.snapshot()
     config = stack.config_file.read_text()
+    stack.keep_state()
     try:
         yield Attack(stack, before, locked_once.running)
         stack.config_file.write_text(config)
+        stack.put_back_state()
         stack.assert_unchanged(before)
     except BaseException:
         locked_once.spoil()

@@ -1,0 +1,395 @@
+"""`sweepctl` new, wait, logs, finish, and what all commands share."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from sweep.cli.logs import _CONTROL
+from sweep.cli.output import Unsure, count, size, span
+from sweep.cli.progress import Progress
+from sweep.cli.target import parse_duration
+from sweep.stackfile import StackFile
+from tests.unit.cli.support import STACK, World
+
+# new
+
+
+def test_new_writes_a_file_that_the_program_accepts(world: World) -> None:
+    from components.config import StackConfig
+
+    result = world.run("new", "day-2", "--json", stack=None)
+    assert result.code == 0
+    assert result.json["file"] == "stacks/Pulumi.day-2.yaml"
+    assert result.json["next"][0] == "pulumi preview --stack day-2"
+    file = StackFile.locate(world.root, "day-2")
+    assert file.pull_to() == "results/day-2"
+    assert file.path.read_text().count("#") > 5
+    config = StackConfig.load(world.root, "day-2")
+    assert config is not None
+
+
+def test_new_never_overwrites(world: World) -> None:
+    before = world.file.path.read_bytes()
+    result = world.run("new", STACK, stack=None)
+    assert result.code == 1
+    assert "is there already" in result.err
+    assert world.file.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["Day2", "a b", "../x", "a.b"])
+def test_new_refuses_names(world: World, name: str) -> None:
+    result = world.run("new", name, stack=None)
+    assert result.code == 1
+    assert "can't be a stack's name" in result.err
+    assert len(list((world.root / "stacks").iterdir())) == 1
+
+
+# wait
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.cli.wait.POLL_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("quick")
+def test_wait_for_done_is_yes_when_all_is_sealed(world: World) -> None:
+    world.full()
+    result = world.run("wait", "--json")
+    assert result.code == 0
+    assert result.json["reached"] is True
+    assert world.run("wait", "--for", "done").code == 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_wait_goes_on_until_it_is_true(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    box.seal("lr0.3")
+    box.start("lr0.9")
+    box.alive()
+    timer = threading.Timer(0.5, lambda: box.seal("lr0.9"))
+    timer.start()
+    begin = time.monotonic()
+    assert world.run("wait", "--for", "done", "--timeout", "20s").code == 0
+    assert time.monotonic() - begin >= 0.4
+    timer.join()
+
+
+@pytest.mark.usefixtures("quick")
+def test_wait_ends_at_its_deadline(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    box.start("lr0.1")
+    box.alive()
+    result = world.run("wait", "--timeout", "0.3s")
+    assert result.code == 1
+    assert "not done within" in result.err
+    assert f"next   sweepctl wait --stack {STACK} --for done" in result.err
+
+
+@pytest.mark.usefixtures("quick")
+def test_wait_does_not_wait_for_what_will_not_happen(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    box.start("lr0.3")
+    box.fail("lr0.3")
+    result = world.run("wait", "--for", "done", "--timeout", "60s")
+    assert result.code == 1
+    assert "no runner is alive" in result.err
+    assert "lr0.3 (failed)" in result.err
+
+
+@pytest.mark.usefixtures("quick")
+def test_wait_waits_an_outage_out(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    box.start("lr0.1")
+    world.run("pull")
+    world.move_registry()
+    result = world.run("wait", "--timeout", "0.5s")
+    assert result.code == 1
+    assert "not done within" in result.err, "an unreachable box is no reason to give up"
+
+
+@pytest.mark.usefixtures("quick")
+def test_wait_for_first_step(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    box.start("lr0.1")
+    box.alive()
+    assert world.run("wait", "--for", "first-step", "--timeout", "0.3s").code == 1
+    (box.root / "data/sweep/cells/lr0.1/1/log.txt").write_text("step 1\n")
+    assert world.run("wait", "--for", "first-step", "--timeout", "5s").code == 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_wait_for_verified(world: World) -> None:
+    world.full()
+    assert world.run("wait", "--for", "verified", "--timeout", "0.2s").code == 1
+    world.run("pull")
+    world.run("verify")
+    assert world.run("wait", "--for", "verified", "--timeout", "0.2s").code == 0
+
+
+def test_wait_for_something_else(world: World) -> None:
+    result = world.run("wait", "--for", "ever")
+    assert result.code == 2
+    assert "done, verified or first-step" in result.err
+
+
+# logs
+
+
+def test_logs_from_the_box(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    box.start("lr0.1", log="one\n")
+    box.fail("lr0.1", final=False)
+    box.start("lr0.1", attempt=2, log="two\nthree\nfour\n")
+    assert world.run("logs", "lr0.1").out == "two\nthree\nfour\n"
+    assert world.run("logs", "lr0.1", "--attempt", "1").out == "one\n"
+    assert world.run("logs", "lr0.1", "--tail", "2").out == "three\nfour\n"
+    assert world.run("logs", "lr0.1", "--tail", "0").out == ""
+    assert world.run("logs", "lr0.1", "--json").json["text"] == "two\nthree\nfour\n"
+    result = world.run("logs", "lr0.1", "--attempt", "3")
+    assert result.code == 1
+    assert "has had 2 attempts" in result.err
+
+
+def test_logs_follow_until_the_cell_ends(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    box.start("lr0.1", log="one\n")
+    box.alive()
+    log = box.root / "data/sweep/cells/lr0.1/1/log.txt"
+
+    def later() -> None:
+        with log.open("a") as handle:
+            handle.write("two\n")
+        box.fail("lr0.1")
+
+    timer = threading.Timer(0.7, later)
+    timer.start()
+    assert world.run("logs", "lr0.1", "-f").out == "one\ntwo\n"
+    timer.join()
+
+
+def test_logs_after_the_box_is_gone(world: World) -> None:
+    first, _, _ = world.verified()
+    first.vanish()
+    result = world.run("logs", "lr0.1")
+    assert result.code == 0
+    assert result.out == "training lr0.1\ndone\n"
+    assert "pulled copy" in result.err
+
+
+def test_logs_from_the_volume(world: World) -> None:
+    first, _ = world.full()
+    first.vanish()
+    result = world.run("logs", "lr0.1")
+    assert result.out == "training lr0.1\ndone\n"
+    assert "volume" in result.err
+
+
+def test_logs_of_what_has_not_started(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    result = world.run("logs", "lr0.1")
+    assert result.code == 2
+    assert "has not started" in result.err
+
+
+def test_logs_of_no_such_cell(world: World) -> None:
+    world.full()
+    result = world.run("logs", "lr0.33")
+    assert result.code == 1
+    assert 'did you mean "lr0.3"' in result.err
+
+
+def test_long_logs_are_read_from_their_end(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    box.start("lr0.1", log="".join(f"line {number}\n" for number in range(40000)))
+    assert world.run("logs", "lr0.1", "--tail", "3").out == "line 39997\nline 39998\nline 39999\n"
+    assert len(world.run("logs", "lr0.1").out.splitlines()) == 40000
+
+
+def test_a_log_can_colour_and_no_more() -> None:
+    text = "\x1b[31mred\x1b[0m\x1b]0;owned\x07\x1b[2J\x1b[1;1H\x07ok\n"
+    assert _CONTROL.sub("", text) == "\x1b[31mred\x1b[0mok\n"
+
+
+# finish
+
+
+def test_finish_runs_the_loop_and_looks_again(world: World) -> None:
+    first, second = world.full()
+    world.run("pull")
+    receipt = world.run("verify", "--json").json["receipt"]
+    # What the engine leaves behind: after `up` the boxes are cleared, after `destroy` they are gone.
+    assert world.run("approve", "--receipt", receipt).code == 0
+    world.up()
+    (world.engine / "after-up.json").write_text(json.dumps(world.export()))
+    world.run("approve", "--revoke", fresh=False)
+    first.approval = second.approval = None
+    first.clearance = second.clearance = "locked"
+    (world.engine / "after-destroy.json").write_text(json.dumps(world.empty()))
+    world.on("up", "cp $home/after-up.json $home/state.json")
+    world.on("destroy", f"cp $home/after-destroy.json $home/state.json; rm -rf {first.root} {second.root}")
+    result = world.run("finish", "--receipt", receipt)
+    assert result.code == 0, result
+    commands = [line for line in result.out.splitlines() if line.startswith("$ ")]
+    assert commands == [
+        f"$ sweepctl pull --stack {STACK}",
+        f"$ sweepctl verify --stack {STACK}",
+        f"$ sweepctl approve --stack {STACK} --receipt {receipt}",
+        f"$ pulumi up --stack {STACK}",
+        f"$ pulumi destroy --stack {STACK}",
+    ]
+    assert "nothing bills any more" in result.out
+    assert world.calls() == [
+        f"up --stack {STACK} --yes --non-interactive",
+        f"destroy --stack {STACK} --yes --non-interactive",
+    ]
+
+
+def test_finish_stops_at_the_first_no(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    result = world.run("finish", "--json")
+    assert result.code == 1
+    assert [step["command"].split()[1] for step in result.json["steps"]] == ["pull", "verify"]
+    assert world.calls() == []
+
+
+def test_finish_asks_before_anything_is_ended(world: World) -> None:
+    world.full()
+    assert world.run("finish").code == 1
+    assert world.file.approval() is None
+    assert world.calls() == []
+    assert world.run("finish", types="n").code == 1
+    assert world.calls() == []
+
+
+def test_finish_goes_on_with_what_is_approved_already(world: World) -> None:
+    *_, receipt = world.verified()
+    world.run("approve", "--receipt", receipt)
+    world.up()
+    world.on("destroy", "exit 1")
+    result = world.run("finish")
+    assert result.code == 1
+    assert world.calls() == [f"destroy --stack {STACK} --yes --non-interactive"]
+    assert f"next  sweepctl status --stack {STACK}" in result.err
+
+
+def test_finish_does_not_believe_an_exit_code(world: World) -> None:
+    *_, receipt = world.verified()
+    world.run("approve", "--receipt", receipt)
+    result = world.run("finish")  # an engine that says yes and does nothing
+    assert result.code == 1
+    assert "still locked" in result.err
+    assert world.calls() == [f"up --stack {STACK} --yes --non-interactive"]
+    world.up()
+    result = world.run("finish")
+    assert result.code == 1
+    assert "something still bills" in result.out
+
+
+# All commands
+
+
+def test_which_stack(world: World) -> None:
+    result = world.run("status", stack=None)
+    assert result.code == 2
+    assert "--stack" in result.err
+    assert STACK in result.err
+
+
+def test_what_nobody_foresaw_is_one_message(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("sweep.cli.status.compose", crash)
+    result = world.run("status", "--json")
+    assert result.code == 2
+    assert result.out == ""
+    assert "ZeroDivisionError" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_no_color_is_honoured(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.full()
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[3" not in world.run("status").out
+    monkeypatch.delenv("NO_COLOR")
+    assert "\x1b[3" in world.run("status").out
+
+
+def test_help_imports_next_to_nothing() -> None:
+    program = (
+        "import sys, sweep.cli.main\n"
+        "sys.argv = ['sweepctl', '--help']\n"
+        "try:\n    sweep.cli.main.main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'rich', 'pydantic', 'ruamel', 'numpy', 'pulumi', 'grpc', 'safetensors'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
+    )
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    for command in ("new", "status", "wait", "logs", "pull", "verify", "approve", "finish"):
+        assert command in done.stdout
+
+
+def test_progress_is_quiet_below_two_seconds_and_goes_to_stderr(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweep.cli.progress.PATIENCE", 0.1)
+    with Progress("copying"):
+        pass
+    assert capsys.readouterr() == ("", "")
+    with Progress("copying", unit="bytes") as progress:
+        progress.expect(2_000_000)
+        progress.advance(500_000)
+        progress.say("lr0.1")
+        time.sleep(0.3)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "copying: 500.0 kB of 2.0 MB lr0.1" in said.err
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("15m", 900), ("15min", 900), ("12h", 43200), ("3d", 259200), ("0.5s", 0.5)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "0h", "-1h", "72", "h", "1w", "1h30"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(Unsure):
+        parse_duration(text)
+
+
+def test_words_for_people() -> None:
+    assert [span(seconds) for seconds in (-1, 12, 2460, 12000, 187200)] == [
+        "0 s",
+        "12 s",
+        "41 min",
+        "3 h 20 min",
+        "2 d 4 h",
+    ]
+    assert [size(number) for number in (7, 1500, 3.1e9)] == ["7 B", "1.5 kB", "3.1 GB"]
+    assert [count(number, "box") for number in (1, 2)] == ["1 box", "2 boxes"]
