@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -136,13 +135,6 @@ class Override(Shape):
     price_per_hour: PriceOrZero | None = None
 
 
-def _with_zone(approval: Approval) -> Approval:
-    for moment in (approval.at, approval.expires):
-        if not isinstance(moment, datetime) or moment.tzinfo is None:
-            raise wrong("times with a zone, such as 2026-11-21T09:00:00Z")
-    return approval
-
-
 def _at_least_one(what: str) -> AfterValidator:
     def check(value: Any) -> Any:
         if not value:
@@ -165,7 +157,7 @@ class SweepConfig(Shape):
     boxes: Annotated[dict[BoxKey, BoxConfig], _at_least_one("box, such as box-0: {want: running}")]
     pull_to: Folder
     overrides: dict[PlatformName, Override] = Field(default_factory=dict)
-    approval: Annotated[Approval, AfterValidator(_with_zone)] | None = None
+    approval: Approval | None = None
 
 
 ANCHORS: dict[type[BaseModel], str] = {CellsConfig: "cells", Approval: "approval"}

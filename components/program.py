@@ -28,8 +28,8 @@ def one_message() -> Iterator[None]:
 
     Restores SIGINT's default first. When a run ends in an error, the engine closes the language host by SIGINT while
     this program still waits for answers; Python would turn that into KeyboardInterrupt, wait for those threads, and
-    hold the command up until it is killed 5 s later (seen in 9 of 15 failing runs; 0 of 20 with this line). A terminal's
-    Ctrl-C goes to the engine, not here.
+    hold the command up until it is killed 5 s later (seen in 9 of 15 failing runs; 0 of 20 with this line). Ctrl-C at a
+    terminal goes to the engine, not here.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

@@ -80,7 +80,8 @@ class Runner:
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
         self.stop, self.signals, self.patrol_due = 0, 0, 0.0
-        self.pool = ThreadPoolExecutor(SEALERS)
+        self.syncs: list[Future[None]] = []
+        self.pool = ThreadPoolExecutor(SEALERS + 1)
         self.wake_read, self.wake_write = os.pipe()
         for end in (self.wake_read, self.wake_write):
             os.set_blocking(end, False)
@@ -183,6 +184,9 @@ class Runner:
             elif attempt.kill_at is not None and time.monotonic() >= attempt.kill_at:
                 signal_group(attempt.process.pid, signal.SIGKILL)
                 attempt.kill_at += KILL_SECONDS
+        for sync in [sync for sync in self.syncs if sync.done()]:
+            self.syncs.remove(sync)
+            sync.result()
         for name, (_, future) in list(self.finishing.items()):
             if future.done():
                 del self.finishing[name]
@@ -232,7 +236,7 @@ class Runner:
             self._touch(name)
         else:
             self.running[name] = attempt
-            self.journal.sync()  # while the cell is already at work: only a power cut could lose the line, and it too
+            self.syncs.append(self.pool.submit(self.journal.sync))  # only a power cut could lose the line, and the cell
         return True
 
     def _claim(self, spec: dict[str, Any], slot: int) -> Attempt | None:

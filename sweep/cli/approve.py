@@ -1,6 +1,6 @@
 """`sweepctl approve`: a person's word, for one receipt and named boxes, written into the stack file.
 
-Naming the whole digest of the receipt is that word; so is typing its beginning when asked. There is no `--yes`.
+Naming the whole digest of the receipt is that word; so is typing `yes` when asked. There is no `--yes`.
 What is written would be taken: the same check that a delete asks says so before.
 """
 
@@ -29,8 +29,6 @@ from sweep.suggest import did_you_mean
 from sweep.teardown import Verdict, may_end
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-TYPED = 8
-"""Characters of the receipt that a person types."""
 
 
 @dataclass
@@ -293,33 +291,45 @@ def _given(plan: Plan, words: Words) -> bool:
     """Whether the command line is the person's word already."""
     if words.receipt is not None:
         return True
-    named = {sight.box.name for sight, _ in plan.asked}
-    return named <= set(words.abandon) and not sys.stdin.isatty()
+    if sys.stdin.isatty():
+        return False
+    explained = {name for name, verdict in _ways(plan) if verdict == "nothing-launched"} & set(words.explained)
+    return {name for name, _ in _ways(plan)} <= set(words.abandon) | explained
+
+
+def _ways(plan: Plan) -> list[tuple[str, str | None]]:
+    return [(sight.box.name, verdict.way) for sight, verdict in plan.asked]
 
 
 def _ask(plan: Plan, words: Words, target: Target) -> None:
     """Asks at the terminal. Raises No when there is none, or the answer is not the one."""
-    boxes = " ".join(f"--box {sight.box.name}" for sight, _ in plan.asked)
+    names = [sight.box.name for sight, _ in plan.asked]
     if not sys.stdin.isatty():
-        digest = plan.approval.receipt
-        if digest is not None:
-            waive = " ".join(f'--waive {w.cell} --reason "{w.reason}"' for w in plan.approval.waive)
-            command = f"sweepctl approve --stack {target.stack} --receipt {digest} {boxes} {waive}".rstrip()
-        else:
-            first = plan.asked[0][0].box.name
-            command = f'sweepctl approve --stack {target.stack} --abandon {first} --reason "nothing was launched"'
-        raise No("there is no terminal to ask at: name the receipt's whole digest, that is a person's word", [command])
-    expected, prompt = "y", f"destroy {boxes.replace('--box ', '')}? [y/N] "
-    if plan.approval.receipt is not None:
-        expected = plan.approval.receipt.removeprefix("sha256:")[:TYPED]
-        prompt = f"to approve, type the first {TYPED} characters of the receipt (after sha256:): "
-    elif plan.abandoned:
+        raise No("there is no terminal to ask at: " + _instead(plan), [_command(plan, target)])
+    expected, prompt = "yes", f"let {', '.join(names)} be destroyed? Only yes counts: "
+    if plan.abandoned:
         expected = plan.abandoned[0].box.name
-        prompt = f"what is on it may be lost for good. To approve, type the box's name ({expected}): "
+        prompt = f"what is on it may be lost for good. Go on? Only the box's name counts ({expected}): "
     print(prompt, end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline().strip().lower().removeprefix("sha256:")
-    if answer != expected and not (expected == "y" and answer == "yes"):
+    answer = sys.stdin.readline().strip().lower()
+    if answer != expected:
         raise No("not approved; nothing was written", [f"sweepctl approve --stack {target.stack}"])
+
+
+def _instead(plan: Plan) -> str:
+    if plan.approval.receipt is not None:
+        return "name the receipt's whole digest, that is a person's word"
+    return "name each box with a reason, that is a person's word"
+
+
+def _command(plan: Plan, target: Target) -> str:
+    """What to type where there is no terminal."""
+    command = f"sweepctl approve --stack {target.stack}"
+    if plan.approval.receipt is not None:
+        command += f" --receipt {plan.approval.receipt}"
+        command += "".join(f" --box {name}" for name, _ in _ways(plan))
+        return command + "".join(f' --waive {entry.cell} --reason "{entry.reason}"' for entry in plan.approval.waive)
+    return command + "".join(f' --abandon {name} --reason "nothing was launched"' for name, _ in _ways(plan))
 
 
 def revoke(target: Target, out: Out) -> int:

@@ -1,6 +1,7 @@
 """`sweepctl finish`: pull, verify, approve, `pulumi up`, `pulumi destroy`, and a look whether anything still bills.
 
-Prints each command that it runs, in the form in which a person would type it, and stops at the first no.
+Prints each command that it runs, asks once, and stops at the first no. What the engine would ask again is what was just
+approved, so it is not asked; a roster other than the receipt's is refused before.
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ def finish(target: Target, words: Words, out: Out) -> int:
 
     try:
         if not _cleared(target):
-            if not _approved(target):
+            if _approved(target):
+                _ask(target)
+            else:
                 step(f"sweepctl pull --stack {stack}", lambda: pulling.pull(target, quiet))
                 step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(target, quiet))
                 step(_spelled(stack, words), lambda: approving.approve(target, words, quiet))
-            step(f"pulumi up --stack {stack}", lambda: engine(target, "up", out))
+            step(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out))
             if not _cleared(target):
                 raise No("`pulumi up` went through, and a box is still locked", [f"sweepctl status --stack {stack}"])
-        step(f"pulumi destroy --stack {stack}", lambda: engine(target, "destroy", out))
+        else:
+            _ask(target)
+        step(f"pulumi destroy --stack {stack} --yes", lambda: engine(target, "destroy", out))
     except Stop as stop:
         return stop.code
     return _last_look(target, out, done)
@@ -69,15 +74,24 @@ class Silent(Out):
 
 
 def engine(target: Target, verb: str, out: Out) -> int:
-    """Runs the engine as a person would: it asks by itself at a terminal. Elsewhere the approval was the word."""
-    command = [find_engine(), verb, "--stack", target.stack]
+    """Runs the engine. Its `--yes` is no approval: the boxes refuse without one."""
+    command = [find_engine(), verb, "--stack", target.stack, "--yes"]
     if not sys.stdin.isatty():
-        command += ["--yes", "--non-interactive"]
+        command += ["--non-interactive"]
     stdout = sys.stderr if out.as_json else None
     code = subprocess.run(command, cwd=target.root, stdout=stdout, check=False).returncode
     if code != 0:
         print(f"next  sweepctl status --stack {target.stack}", file=sys.stderr)
     return YES if code == 0 else NO
+
+
+def _ask(target: Target) -> None:
+    """For boxes that were approved before: asks at a terminal; elsewhere that approval is the word."""
+    if not sys.stdin.isatty():
+        return
+    print(f"everything is approved. Destroy {target.stack} now? Only yes counts: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise No("nothing was destroyed", [f"sweepctl finish --stack {target.stack}"])
 
 
 def _cleared(target: Target) -> bool:

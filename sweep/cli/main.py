@@ -205,8 +205,9 @@ def approve(
             if receipt or box or waive or abandon or reason:
                 raise Unsure("--revoke takes the whole approval back: it goes with none of the other options")
             return take_back(target, out)
-        waived, abandoned = pair_reasons(ctx.meta["arguments"])
-        words = Words(receipt, tuple(dict.fromkeys(box or ())), waived, abandoned, parse_duration(expires))
+        waived, abandoned, explained = pair_reasons(ctx.meta["arguments"])
+        boxes = tuple(dict.fromkeys(box or ()))
+        words = Words(receipt, boxes, waived, abandoned, explained, parse_duration(expires))
         return run(target, words, out)
 
     answer(ask)

@@ -13,46 +13,52 @@ from sweep.cli.output import Unsure
 
 @dataclass(frozen=True)
 class Words:
-    """What `sweepctl approve` was told. `waive`, `abandon`: name → reason."""
+    """What `sweepctl approve` was told. `waive`, `abandon`: name → reason.
+
+    `explained`: boxes with a reason of their own, a person's word where nothing was launched; it is not kept.
+    """
 
     receipt: str | None = None
     boxes: tuple[str, ...] = ()
     waive: dict[str, str] = field(default_factory=dict)
     abandon: dict[str, str] = field(default_factory=dict)
+    explained: dict[str, str] = field(default_factory=dict)
     expires: timedelta = timedelta(hours=72)
 
 
-def pair_reasons(arguments: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """(waive, abandon) as name → reason, by their order on the command line.
+def pair_reasons(arguments: Sequence[str]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """(waive, abandon, explained boxes) as name → reason, by their order on the command line.
 
-    A `--reason` belongs to every `--waive` and `--abandon` since the `--reason` before it. Raises Unsure for one that
-    has none, for a reason without anything to explain, for a name twice, and for an empty reason.
+    A `--reason` belongs to every `--waive` and `--abandon` since the `--reason` before it; where there is none, to
+    every `--box`. Raises Unsure for a waiver or abandonment without a reason, for a reason that explains nothing or is empty,
+    and for a name twice.
     """
-    found: dict[str, dict[str, str]] = {"--waive": {}, "--abandon": {}}
+    found: dict[str, dict[str, str]] = {"--waive": {}, "--abandon": {}, "--box": {}}
     waiting: list[tuple[str, str]] = []
     for option, value in _options(arguments):
         if option in found:
-            if value in found[option] or (option, value) in waiting:
+            if option != "--box" and (value in found[option] or (option, value) in waiting):
                 raise Unsure(f"{option} {value} is given twice")
             waiting.append((option, value))
             continue
         reason = " ".join(value.split())
         if not reason:
             raise Unsure("--reason is empty: say why, it is kept with the approval")
-        if not waiting:
+        explained = [entry for entry in waiting if entry[0] != "--box"] or waiting
+        if not explained:
             raise Unsure(f'--reason "{reason}" explains nothing: it follows its --waive CELL or --abandon BOX')
-        for kind, name in waiting:
+        for kind, name in explained:
             found[kind][name] = reason
         waiting = []
-    if waiting:
-        option, name = waiting[0]
-        raise Unsure(f'{option} {name} needs a reason: {option} {name} --reason "why"')
-    return found["--waive"], found["--abandon"]
+    for option, name in waiting:
+        if option != "--box":
+            raise Unsure(f'{option} {name} needs a reason: {option} {name} --reason "why"')
+    return found["--waive"], found["--abandon"], found["--box"]
 
 
 def _options(arguments: Sequence[str]) -> list[tuple[str, str]]:
     """The options that are paired, in order, in both spellings (`--waive x`, `--waive=x`)."""
-    names = ("--waive", "--abandon", "--reason")
+    names = ("--waive", "--abandon", "--box", "--reason")
     found = []
     rest = iter(arguments)
     for argument in rest:

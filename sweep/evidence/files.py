@@ -72,16 +72,25 @@ def write_index(store: EvidenceStore, receipt_digest: str, seen: dict[str, tuple
 
 def check_files(store: EvidenceStore, receipt: Receipt, cells: Iterable[str], *, full: bool) -> list[str]:
     """See EvidenceStore.check_files."""
-    known = {cell.name: cell for cell in receipt.cells}
-    index = {} if full else _read_index(store, receipt)
-    problems = []
-    for name in cells:
-        cell = known.get(name)
-        if cell is None or cell.state != "verified":
-            problems.append(f"{name} is {cell.state if cell else 'not'} in the receipt")
-        else:
-            problems += [f"{name}: {problem}" for problem in _check_cell(store, cell, index)]
-    return problems
+    check = FileCheck(store, receipt, full=full)
+    return [f"{name}: {problem}" if name in check.cells else problem for name in cells for problem in check.cell(name)]
+
+
+class FileCheck:
+    """Compares pulled copies with one receipt, cell by cell. Reads the index once."""
+
+    def __init__(self, store: EvidenceStore, receipt: Receipt, *, full: bool) -> None:
+        self.cells = {cell.name: cell for cell in receipt.cells if cell.state == "verified"}
+        self._store = store
+        self._states = {cell.name: cell.state for cell in receipt.cells}
+        self._index = {} if full else _read_index(store, receipt)
+
+    def cell(self, name: str) -> list[str]:
+        """Why a cell's copy is not what the receipt says; empty when it is."""
+        cell = self.cells.get(name)
+        if cell is None:
+            return [f"{name} is {self._states.get(name, 'not')} in the receipt"]
+        return list(_check_cell(self._store, cell, self._index))
 
 
 def _check_cell(store: EvidenceStore, cell: ReceiptCell, index: dict[str, tuple[int, int, str]]) -> Iterator[str]:

@@ -6,15 +6,15 @@ would have gone through is refused.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
-import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.harness import Stack
-from tests.engine.looking import BOX_ID
 
 
 def locked_again(stack: Stack, reason: str, *, box: str = "") -> Result:
@@ -67,8 +67,6 @@ def test_receipt_removed(cleared: Stack) -> None:
 
 def test_receipt_of_another_sweep(cleared: Stack) -> None:
     """A good receipt of another sweep, put where this one's are, clears nothing here."""
-    import hashlib
-
     folder = cleared.evidence / "receipts"
     document = json.loads((folder / f"{receipt_of(cleared).removeprefix('sha256:')}.json").read_text())
     document["identity"] = "another9x9"
@@ -96,24 +94,34 @@ def box_of(stack: Stack, cell: str) -> str:
     return next(box for box in stack.boxes if cell in stack.cells_of(box))
 
 
-def rerun(stack: Stack, cell: str, box: str) -> None:
-    """The cell runs again on its box: its sealed copy is taken away and the box's own runner is started."""
-    subprocess.run(["rm", "-rf", str(stack.durable_cell(cell))], check=True)
-    home = stack.box_dir(box) / "data" / "sweep"
-    runner = next(home.glob("runner-*/runner.py"))
-    python = stack.checkout / ".venv" / "bin" / "python"
-    env = {**stack.env, BOX_ID: stack.native_id(box)}
-    before = len(stack.started())
-    subprocess.Popen([python, runner, home], cwd=home, env=env, stdout=subprocess.DEVNULL, start_new_session=True)
-    stack.wait_for(lambda: len(stack.started()) > before, f"{cell} runs again")
-    stack.wait_done()
-    stack.wait_idle()
+def retry(stack: Stack, cell: str) -> None:
+    """The cell ran once more on its box: what a runner leaves behind then, in manifest and journal, line by line."""
+    folder, journal = stack.durable_cell(cell), stack.box_dir(box_of(stack, cell)) / "data" / "sweep" / "journal.jsonl"
+    document = json.loads((folder / "manifest.json").read_text())
+    document["attempt"] += 1
+    (folder / "manifest.json").chmod(0o644)
+    (folder / "manifest.json").write_bytes(canonical(document) + b"\n")
+    lines = journal.read_bytes().splitlines()
+    last = json.loads(lines[-1])
+    began = {key: document[key] for key in ("attempt", "cell", "code", "config_digest")}
+    sealed = {"manifest": f"sha256:{hashlib.sha256(canonical(document)).hexdigest()}", "bytes": 1}
+    for details in ({"event": "cell-started", "argv": [], "slot": 0}, {"event": "cell-sealed", **sealed}):
+        entry = {**began, **details, "seq": last["seq"] + 1, "time": last["time"], "prev": last["hash"]}
+        last = {**entry, "hash": hashlib.sha256(canonical(entry)).hexdigest()}
+        with journal.open("ab") as handle:
+            handle.write(canonical(last) + b"\n")
+
+
+def canonical(value: object) -> bytes:
+    """Canonical JSON, as journals and manifests are written."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 def test_cell_retried_after_the_approval(cleared: Stack) -> None:
     """A cell that ran once more is not the cell that was verified."""
-    rerun(cleared, cleared.cells_of("box-0")[0], "box-0")
-    locked_again(cleared, "journal", box="box-0")
+    cell = cleared.cells[0]
+    retry(cleared, cell)
+    locked_again(cleared, "journal", box=box_of(cleared, cell))
 
 
 def test_approval_of_another_box(verified: Stack) -> None:
@@ -195,8 +203,6 @@ def test_copy_damaged_after_the_approval(cleared: Stack) -> None:
 
 def test_copy_damaged_with_its_old_size_and_time(cleared: Stack) -> None:
     """A change that size and time don't show is found by the destroy, which reads every byte again."""
-    import os
-
     path = cleared.evidence / "cells" / cleared.cells[0] / "model.safetensors"
     status = path.stat()
     path.chmod(0o644)
@@ -208,7 +214,7 @@ def test_copy_damaged_with_its_old_size_and_time(cleared: Stack) -> None:
 
 def test_approved_again(cleared: Stack) -> None:
     """After the lock, the same three commands as before clear the boxes again."""
-    rerun(cleared, cleared.cells_of("box-0")[0], "box-0")
+    retry(cleared, cleared.cells[0])
     ok(cleared.up())
     ok(cleared.sweepctl("pull"))
     cleared.approve()

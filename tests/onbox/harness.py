@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -60,7 +61,8 @@ QUICK = "echo hello; printf '{{}}' > {out}/result.json".replace("{{}}", "{ }")
 class Box:
     """One box: what the launcher would write, and looks at what the runner did."""
 
-    def __init__(self, root: Path, *, native_id: str = "local-test", generation: int = 0, **spec: Any) -> None:
+    def __init__(self, root: Path, *, generation: int = 0, **spec: Any) -> None:
+        native_id = f"local-{secrets.token_hex(5)}"  # processes are found by it: never that of a test running beside
         self.root, self.home = root / native_id, root / native_id / "data" / "sweep"
         self.volume, self.control = root / "volume", root / "control"
         self.native_id = native_id

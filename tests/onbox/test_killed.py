@@ -205,7 +205,7 @@ def test_damaged_journal_starts_nothing(box: Box, damage: str) -> None:
 
 def test_next_box_takes_over_what_is_on_the_volume(make_box: Callable[..., Box], undisturbed: bytes) -> None:
     """Box 1 vanished: what it sealed is found, what it had begun goes on from its checkpoint."""
-    one = make_box(native_id="local-1")
+    one = make_box()
     one.add("done")
     one.run("done")
     held = one.hold("a")
@@ -216,7 +216,7 @@ def test_next_box_takes_over_what_is_on_the_volume(make_box: Callable[..., Box],
     os.killpg(one.pid("a"), signal.SIGKILL)
     shutil.rmtree(one.root)
     held.unlink()
-    two = make_box(native_id="local-2", generation=1)
+    two = make_box(generation=1)
     two.add("done")
     two.add_steps("a", seed=7)
     two.run("done", "a")
@@ -227,14 +227,14 @@ def test_next_box_takes_over_what_is_on_the_volume(make_box: Callable[..., Box],
 
 
 def test_checkpoint_of_another_config_or_version_is_never_gone_on_with(make_box: Callable[..., Box]) -> None:
-    one = make_box(native_id="local-1")
+    one = make_box()
     one.hold("a")
     one.add_steps("a", seed=7)
     runner = one.start()
     one.in_the_middle("a")
     runner.kill()
     one.clean()
-    two = make_box(native_id="local-2")
+    two = make_box()
     (two.control / "hold-a").unlink()
     two.add_steps("a", seed=8)
     two.run("a")
@@ -242,11 +242,11 @@ def test_checkpoint_of_another_config_or_version_is_never_gone_on_with(make_box:
 
 
 def test_sealed_copy_that_is_not_whole_is_made_again_and_kept_aside(make_box: Callable[..., Box]) -> None:
-    one = make_box(native_id="local-1")
+    one = make_box()
     one.add("a", "echo first > {out}/result.json")
     one.run("a")
     (one.sealed("a") / "result.json").write_text("firs")
-    two = make_box(native_id="local-2")
+    two = make_box()
     two.add("a", "echo second > {out}/result.json")
     two.run("a")
     assert (two.sealed("a") / "result.json").read_text() == "second\n"

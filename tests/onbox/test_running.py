@@ -25,7 +25,7 @@ def test_cells_run_and_are_sealed(box: Box) -> None:
         assert (manifest.config_digest, manifest.params, manifest.code) == (cell.config_digest, cell.params, box.code)
         assert (manifest.box, manifest.native_id, manifest.generation, manifest.attempt) == (
             "box-0",
-            "local-test",
+            box.native_id,
             0,
             1,
         )
@@ -310,7 +310,7 @@ def test_runs_on_old_interpreters_without_anything_installed() -> None:
 
 
 def test_two_boxes_do_not_see_each_other(make_box: Callable[..., Box]) -> None:
-    one, two = make_box(native_id="local-1"), make_box(native_id="local-2")
+    one, two = make_box(), make_box()
     held = one.hold("a")
     one.add_steps("a")
     runner = one.start()

@@ -190,13 +190,12 @@ def test_nobody_to_ask(world: World) -> None:
 
 def test_asked_at_a_terminal(world: World) -> None:
     *_, receipt = world.verified()
-    untouched(world, types="y")
-    untouched(world, types=receipt[:8])  # "sha256:" and one digit
-    untouched(world, types="")
-    result = world.run("approve", types=receipt.removeprefix("sha256:")[:8])
+    for answer in ("y", "", "no", receipt[:8]):
+        untouched(world, types=answer)
+    result = world.run("approve", types="yes")
     assert result.code == 0
     assert receipt in result.out
-    assert "$1.00" in result.out or "$0.50/h" in result.out
+    assert "$0.50/h" in result.out
     assert "scratch, data" in result.out
     assert approval(world).receipt == receipt
 
@@ -212,8 +211,8 @@ def test_nothing_was_verified_yet(world: World) -> None:
 def test_nothing_launched_needs_no_receipt(world: World) -> None:
     box = world.add()
     assert '--abandon box-0 --reason "nothing was launched"' in untouched(world, "--box", "box-0")
-    untouched(world, "--box", "box-0", types="n")
-    assert world.run("approve", "--box", "box-0", types="y").code == 0
+    untouched(world, "--box", "box-0", types="y")
+    assert world.run("approve", "--box", "box-0", types="yes").code == 0
     word = approval(world)
     assert word.receipt is None
     assert [action.native_id for action in word.actions] == [box.native_id]
@@ -228,10 +227,24 @@ def test_nothing_launched_without_a_terminal(world: World) -> None:
     assert [(entry.box, entry.reason) for entry in word.abandon] == [("box-0", "create failed")]
 
 
+def test_naming_the_box_with_a_reason_is_a_word_where_nothing_was_launched(world: World) -> None:
+    first, second = world.add("box-0"), world.add("box-1")
+    assert world.run("approve", "--box", "box-0", "--reason", "never ran").code == 0
+    word = approval(world)
+    assert [action.native_id for action in word.actions] == [first.native_id]
+    assert word.abandon == ()
+    second.launch("lr0.1")
+    untouched(world, "--box", "box-1", "--reason", "a drill")
+    second.seal("lr0.1")
+    world.run("pull")
+    world.run("verify")
+    untouched(world, "--box", "box-1", "--reason", "a drill")
+
+
 def test_nothing_launched_but_a_journal_is_there(world: World) -> None:
     box = world.add()
     box.start("lr0.1")
-    assert "tampered" in untouched(world, "--box", "box-0", types="y")
+    assert "tampered" in untouched(world, "--box", "box-0", types="yes")
 
 
 # Abandoning
@@ -251,7 +264,7 @@ def test_abandoning_shows_what_is_lost(world: World) -> None:
 
 def test_abandoning_at_a_terminal_is_asked(world: World) -> None:
     world.full()
-    untouched(world, "--abandon", "box-0", "--reason", "x", types="y")
+    untouched(world, "--abandon", "box-0", "--reason", "x", types="yes")
     assert world.run("approve", "--abandon", "box-0", "--reason", "x", types="box-0").code == 0
 
 
@@ -346,7 +359,12 @@ def test_an_expired_word_shows_in_status(world: World) -> None:
 
 def test_reasons_belong_to_what_stands_before_them() -> None:
     line = ["--waive", "a", "--reason=one", "--box", "x", "--abandon=b", "--waive", "c", "--reason", "two"]
-    assert pair_reasons(line) == ({"a": "one", "c": "two"}, {"b": "two"})
+    assert pair_reasons(line) == ({"a": "one", "c": "two"}, {"b": "two"}, {})
+    assert pair_reasons(["--box", "a", "--box=b", "--reason", "never ran"]) == (
+        {},
+        {},
+        {"a": "never ran", "b": "never ran"},
+    )
 
 
 @pytest.mark.parametrize(

@@ -254,8 +254,8 @@ def test_finish_runs_the_loop_and_looks_again(world: World) -> None:
         f"$ sweepctl pull --stack {STACK}",
         f"$ sweepctl verify --stack {STACK}",
         f"$ sweepctl approve --stack {STACK} --receipt {receipt}",
-        f"$ pulumi up --stack {STACK}",
-        f"$ pulumi destroy --stack {STACK}",
+        f"$ pulumi up --stack {STACK} --yes",
+        f"$ pulumi destroy --stack {STACK} --yes",
     ]
     assert "nothing bills any more" in result.out
     assert world.calls() == [
@@ -281,6 +281,14 @@ def test_finish_asks_before_anything_is_ended(world: World) -> None:
     assert world.calls() == []
     assert world.run("finish", types="n").code == 1
     assert world.calls() == []
+    world.run("approve", types="yes")
+    for cleared in (False, True):
+        if cleared:
+            world.up()
+        result = world.run("finish", types="no")
+        assert result.code == 1
+        assert "everything is approved" in result.err
+        assert world.calls() == []
 
 
 def test_finish_goes_on_with_what_is_approved_already(world: World) -> None:

@@ -177,7 +177,7 @@ encryptionsalt"""
     assert config.approval is not None
     assert config.approval.expires.isoformat() == "2026-11-24T09:00:00+00:00"
     without = broken("encryptionsalt", approval.replace("2026-11-24T09:00:00Z", "2026-11-24T09:00:00"))
-    assert "times with a zone" in refusal(tmp_path, without)
+    assert "should have timezone info" in refusal(tmp_path, without)
     unknown = broken("encryptionsalt", approval.replace("native_id:", "natve_id:"))
     assert "approval.actions[0].natve_id" in refusal(tmp_path, unknown)
     assert 'did you mean "native_id"?' in refusal(tmp_path, unknown)

@@ -206,8 +206,10 @@ def test_extra_files_are_left_alone_and_named(world: World) -> None:
     world.run()
     world.pull()
     (world.copy(NAME) / "notes.txt").write_text("mine")
+    (world.copy(NAME) / "shortcut").symlink_to("notes.txt")
     result = pull(world)
-    assert "1 files in" in result.notes[0]
+    assert "shortcut is a link" in result.notes[0]
+    assert "1 files in" in result.notes[1]
     assert (world.copy(NAME) / "notes.txt").read_text() == "mine"
 
 
