@@ -130,7 +130,7 @@ def read(
             f"{identifier} cannot be imported by its id alone. Next: `pulumi up --stack {op.stack}`, which finds what "
             "this sweep rented by its tag and adopts it"
         )
-    state = handler.state_type.model_validate({**outputs, **_known(inputs)})
+    state = _state(handler, inputs, outputs)
     seen: Seen[Any, Any] | Gone = handler.read(op, identifier, state)
     if isinstance(seen, Gone):
         return None
@@ -144,14 +144,14 @@ def update(
     handler = handler_for(token_of(op.urn))
     if op.preview:
         return {**old_outputs, **news}
-    old = handler.state_type.model_validate({**old_outputs, **_known(old_inputs)})
+    old = _state(handler, old_inputs, old_outputs)
     return _outputs(handler.update(op, identifier, old, handler.inputs_type.model_validate(news)))
 
 
 def delete(op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
     """Ends it or raises."""
     handler = handler_for(token_of(op.urn))
-    handler.delete(op, identifier, handler.state_type.model_validate({**outputs, **_known(inputs)}))
+    handler.delete(op, identifier, _state(handler, inputs, outputs))
 
 
 def to_properties(model: Any) -> dict[str, Any]:
@@ -165,8 +165,18 @@ def _outputs(model: Any) -> dict[str, Any]:
     return {key: value for key, value in to_properties(model).items() if key != "live"}
 
 
-def _known(inputs: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in inputs.items() if not holds_unknown(value)}
+def _state(handler: Handler[Any, Any], inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
+    """What the state remembers. An input counts as it is now: one that was taken out is not found in old outputs."""
+    own = {
+        name: value
+        for name, value in outputs.items()
+        if name not in handler.inputs_type.model_fields or name in _FROM_THE_PLATFORM
+    }
+    return handler.state_type.model_validate(own | {k: v for k, v in inputs.items() if not holds_unknown(v)})
+
+
+_FROM_THE_PLATFORM: Final = frozenset({"price_per_hour"})
+"""Inputs that a person may leave out, and that the platform then answers."""
 
 
 def _differs(before: Any, after: Any) -> bool:

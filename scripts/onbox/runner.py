@@ -23,7 +23,6 @@ Exit codes:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import select
@@ -36,21 +35,20 @@ from pathlib import Path
 from typing import Any, Iterator  # noqa: UP035
 
 from runner_attempt import Attempt, describe
+from runner_patrol import Patrol
 from runner_processes import end_all, end_group, of_cells, signal_group, start_of
-from runner_records import Fatal, Journal, Queue, now, say
+from runner_records import Fatal, Journal, Queue, say, take
 from runner_schedule import Schedule
 from runner_sealing import CellFailure, seal, sync_folder
 
-HEARTBEAT_SECONDS = 5.0
 LOOK_SECONDS = 1.0
 """How soon a queue line is seen while nothing else happens."""
 GRACE_SECONDS = 20.0
 """Between SIGTERM and SIGKILL, unless spec.json says `grace_seconds`."""
 KILL_SECONDS = 5.0
-LOCK_SECONDS = 1.0
 SEALERS = 4
 REASON_CHARS = 1000
-PATROL_BYTES = 8 << 20
+REQUIRED = {"schema", "identity", "box", "native_id", "generation", "durable", "python", "artifacts"}
 
 
 class Runner:
@@ -79,7 +77,7 @@ class Runner:
         self.schedule = Schedule(Queue(home / "queue.jsonl"), self.journal, self.cells, spec["identity"])
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
-        self.stop, self.signals, self.patrol_due = 0, 0, 0.0
+        self.stop, self.signals, self.patrol = 0, 0, Patrol(home)
         self.syncs: list[Future[None]] = []
         self.pool = ThreadPoolExecutor(SEALERS + 1)
         self.wake_read, self.wake_write = os.pipe()
@@ -106,16 +104,7 @@ class Runner:
             status = path.stat()
             if (status.st_mtime_ns, status.st_ino) != self._spec_seen:
                 spec = json.loads(path.read_bytes())
-                missing = {
-                    "schema",
-                    "identity",
-                    "box",
-                    "native_id",
-                    "generation",
-                    "durable",
-                    "python",
-                    "artifacts",
-                } - set(spec)
+                missing = REQUIRED - set(spec)
                 if missing or spec["schema"] != 1:
                     raise ValueError(f"it lacks {', '.join(sorted(missing))}" if missing else "its schema is not 1")
                 self._spec_seen, self._spec = (status.st_mtime_ns, status.st_ino), spec
@@ -166,9 +155,9 @@ class Runner:
 
     def _wait(self, seconds: float) -> None:
         """Sleeps until a child ends, a sealer is done or a signal comes, and no longer than `seconds`."""
-        self._patrol()
+        self.patrol.beat(self.running)
         due = [attempt.kill_at - time.monotonic() for attempt in self.running.values() if attempt.kill_at is not None]
-        select.select([self.wake_read], [], [], max(0.0, min([seconds, self.patrol_due - time.monotonic(), *due])))
+        select.select([self.wake_read], [], [], max(0.0, min([seconds, self.patrol.due - time.monotonic(), *due])))
         with contextlib.suppress(BlockingIOError):
             os.read(self.wake_read, 4096)
 
@@ -178,6 +167,7 @@ class Runner:
             code = attempt.process.poll()
             if code is not None:
                 del self.running[name]
+                attempt.holds_slot = signal_group(attempt.process.pid, 0)
                 future = self.pool.submit(self._finish, attempt, code)
                 self.finishing[name] = attempt, future
                 future.add_done_callback(lambda _: self._wake())
@@ -353,9 +343,8 @@ class Runner:
         return 128 + number
 
     def _end_cells(self) -> None:
-        groups = [attempt.process.pid for attempt in self.running.values()]
-        for group in groups:
-            signal_group(group, signal.SIGTERM)
+        for attempt in self.running.values():
+            signal_group(attempt.process.pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
         while time.monotonic() < deadline and any(a.process.poll() is None for a in self.running.values()):
             time.sleep(0.05)
@@ -363,49 +352,13 @@ class Runner:
             if attempt.process.poll() is None:
                 signal_group(attempt.process.pid, signal.SIGKILL)
 
-    def _patrol(self) -> None:
-        """A line every HEARTBEAT_SECONDS that says: alive, at work on these, so much room. Losing one is no harm."""
-        if time.monotonic() < self.patrol_due:
-            return
-        self.patrol_due = time.monotonic() + HEARTBEAT_SECONDS
-        path = self.home / "patrol.jsonl"
-        with contextlib.suppress(OSError):
-            room = os.statvfs(self.home)
-            running = [
-                {"cell": name, "attempt": attempt.number, "pid": attempt.process.pid}
-                for name, attempt in self.running.items()
-            ]
-            line = {
-                "time": now(),
-                "running": running,
-                "disk_free": room.f_bavail * room.f_frsize,
-                "inodes_free": room.f_favail,
-            }
-            if path.exists() and path.stat().st_size > PATROL_BYTES:
-                os.replace(path, self.home / "patrol.1.jsonl")
-            with open(path, "a") as handle:
-                handle.write(json.dumps(line) + "\n")
-
-
-def take(lock: int) -> bool:
-    """Takes an flock within LOCK_SECONDS: whoever asks whether it is held has it for a moment."""
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
-
 
 def main(argv: list[str]) -> int:
     """Runs the queue of the box whose SWEEP folder is `argv[1]`. Returns the exit code."""
     try:
         if len(argv) != 2 or not Path(argv[1]).is_dir():
             raise Fatal(2, "one argument: the folder of spec.json and queue.jsonl")
-        return Runner(Path(argv[1]).resolve()).run()
+        return Runner(Path(os.path.abspath(argv[1]))).run()  # links stay: the box's root is found by the names
     except Fatal as error:
         code, message = error.args
         say(message)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 GENESIS = "0" * 64
+LOCK_SECONDS = 1.0
 CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 OURS = re.compile(r".*\.(partial|superseded)-\d+")
 
@@ -42,6 +44,19 @@ def now() -> str:
 
 def say(text: str) -> None:
     print(now(), text, file=sys.stderr, flush=True)
+
+
+def take(lock: int) -> bool:
+    """Takes an flock within LOCK_SECONDS: whoever asks whether it is held has it for a moment."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
 
 
 class Progress:

@@ -104,6 +104,16 @@ def test_slots_share_the_gpus(box: Box, gpus: object, seen: set[str]) -> None:
     assert {(box.sealed(name) / "result.json").read_text() for name in ("a", "b")} == seen
 
 
+def test_slot_is_free_when_all_of_a_cell_has_ended(box: Box) -> None:
+    """What it left in the background may still hold the GPU."""
+    mark = f"{box.control}/left"
+    trap = f"trap 'sleep 0.4; rm {mark}; exit' TERM"
+    box.add("a", f"(touch {mark}; {trap}; while :; do sleep 0.05; done) & sleep 0.3; echo > {{out}}/result.json")
+    box.add("b", f"test ! -e {mark}; echo $? > {{out}}/result.json")
+    box.run("a", "b")
+    assert (box.sealed("b") / "result.json").read_text() == "0\n"
+
+
 def test_appending_restarts_nothing(box: Box) -> None:
     held = box.hold("a")
     box.add_steps("a")

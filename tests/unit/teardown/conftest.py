@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.unit.teardown.support import Situation, build
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_flushed() -> Iterator[None]:
+    """No power is cut in these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")

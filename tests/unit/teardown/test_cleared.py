@@ -1,0 +1,234 @@
+"""The way that counts most: cleared by a receipt. It opens for exactly one situation, and closes with any change."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sweep.teardown import Existence
+from tests.unit.teardown.deviations import DEVIATIONS
+from tests.unit.teardown.support import (
+    FIRST,
+    NOW,
+    SECOND,
+    Situation,
+    action,
+    keep_size_and_time,
+    receipt_cell,
+    waiver,
+)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_everything_right_opens_it(situation: Situation, full: bool) -> None:
+    verdict = situation.ask(full=full)
+    assert (verdict.allowed, verdict.way) == (True, "cleared")
+    assert (verdict.reasons, verdict.unsettled) == ([], [])
+    assert (verdict.verified, verdict.total) == (3, 3)
+    assert situation.approval is not None
+    assert verdict.headline == f"cleared by receipt {situation.approval.receipt}, 3/3 verified"
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_any_one_thing_wrong_closes_it(situation: Situation, name: str) -> None:
+    deviate, reason = DEVIATIONS[name]
+    deviate(situation)
+    verdict = situation.ask()
+    assert not verdict.allowed
+    assert verdict.way is None
+    assert reason in "; ".join(verdict.reasons)
+    assert verdict.headline == f"locked ({verdict.reasons[0]})"
+
+
+UNSEEN_BY_A_LOOK = {"copied_file_changed"}
+"""Same size, same time: only reading the file tells. Clearing and deleting do."""
+
+
+@pytest.mark.parametrize("name", sorted(DEVIATIONS.keys() - UNSEEN_BY_A_LOOK))
+def test_a_preview_sees_it_too(situation: Situation, name: str) -> None:
+    DEVIATIONS[name][0](situation)
+    assert not situation.ask(full=False).allowed
+
+
+def test_a_touched_file_is_read_again_even_by_a_preview(situation: Situation) -> None:
+    """Another time alone is no harm, but nobody trusts it: the bytes decide."""
+    path = situation.copied()
+    path.touch()
+    assert situation.ask(full=False).allowed
+    path.write_bytes(path.read_bytes()[::-1])
+    assert "metrics.json changed after the receipt" in situation.ask(full=False).reasons[0]
+
+
+def test_only_reading_sees_bytes_that_changed_under_the_same_size_and_time(situation: Situation) -> None:
+    path = situation.copied()
+    keep_size_and_time(path, path.read_bytes()[::-1])
+    assert situation.ask(full=False).allowed
+    assert not situation.ask(full=True).allowed
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(chosen=st.sets(st.sampled_from(list(DEVIATIONS)), min_size=1, max_size=6), full=st.booleans())
+def test_no_set_of_things_wrong_opens_it(template: Path, chosen: set[str], full: bool) -> None:
+    """Two mistakes never make a right: whatever is wrong, and in whatever company, the box stays."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(template, Path(folder, "sweep"), symlinks=True)
+        situation = Situation.of(Path(folder, "sweep"))
+        for name, (deviate, _) in DEVIATIONS.items():
+            if name in chosen:
+                # What an earlier one has removed can't be hurt again.
+                with contextlib.suppress(OSError):
+                    deviate(situation)
+        verdict = situation.ask(full=full or bool(chosen & UNSEEN_BY_A_LOOK))
+        assert verdict.way != "cleared"
+        if not {"launch_record_lost", "the_journal_is_empty"} <= chosen:
+            assert not verdict.allowed, verdict
+
+
+# What does not close it
+
+
+def test_the_approval_holds_until_the_second_it_expires(situation: Situation) -> None:
+    assert situation.approval is not None
+    situation.edit_approval(expires=NOW.replace(microsecond=1))
+    assert situation.ask().allowed
+
+
+def test_the_same_approval_dated_anew_holds(situation: Situation) -> None:
+    """Nothing but the dates changed: a person may extend what they said."""
+    situation.edit_approval(at=NOW, expires=NOW.replace(year=2027), by="grace")
+    assert situation.ask().allowed
+
+
+def test_the_pointer_to_the_latest_receipt_opens_and_closes_nothing(situation: Situation) -> None:
+    pointer = situation.evidence / "records" / "latest-receipt"
+    good = pointer.read_bytes()
+    pointer.write_bytes(b"nonsense")
+    assert situation.ask().allowed
+    pointer.write_bytes(good)
+    situation.other_cell(FIRST, state="missing")
+    pointer.write_bytes(good)
+    assert not situation.ask().allowed
+
+
+def test_what_happens_to_the_other_box_s_cells_is_its_own_affair(situation: Situation) -> None:
+    """Box-0 may go while box-1 trains, when the person approved a receipt that says so."""
+    situation.other_cell("lr0.9-seed0", state="running")
+    shutil.rmtree(situation.copied("lr0.9-seed0").parent)
+    verdict = situation.ask()
+    assert verdict.allowed
+    situation.approve(actions=(action(),))
+    assert situation.ask().allowed
+
+
+def test_a_runner_that_lives_and_has_nothing_to_do_is_no_obstacle(situation: Situation) -> None:
+    situation.runner_alive = True
+    assert situation.ask().allowed
+
+
+def test_a_cell_that_died_with_its_runner_counts_by_its_copy(situation: Situation) -> None:
+    """Not alive: nothing is running, and the receipt was made knowing that."""
+    situation.start(SECOND)
+    boxes = tuple(
+        box.model_copy(update={"journal_head": situation.journal.head}) if box.box == "box-0" else box
+        for box in situation.receipt.boxes
+    )
+    situation.other_receipt(boxes=boxes)
+    assert situation.ask().allowed
+    situation.other_cell(SECOND, state="failed")
+    assert not situation.ask().allowed
+
+
+# Waivers
+
+
+@pytest.mark.parametrize("state", ["missing", "damaged", "failed", "pending", "lost"])
+def test_a_named_waiver_lets_one_cell_go(situation: Situation, state: str) -> None:
+    situation.other_cell(FIRST, state=state)
+    situation.approve(waive=(waiver(SECOND),))
+    assert not situation.ask().allowed
+    situation.approve(waive=(waiver(FIRST),))
+    verdict = situation.ask()
+    assert verdict.allowed
+    assert [(cell.name, cell.state, cell.reason) for cell in verdict.cells] == [
+        (FIRST, "waived", "it diverges"),
+        (SECOND, "verified", ""),
+    ]
+
+
+def test_a_waiver_does_not_cover_a_neighbour_whose_name_begins_alike(situation: Situation) -> None:
+    situation.other_cell(FIRST, state="missing")
+    situation.approve(waive=(waiver(FIRST[:-1]), waiver(FIRST + "0"), waiver(FIRST.upper())))
+    assert not situation.ask().allowed
+
+
+def test_a_waived_cell_that_runs_keeps_the_box(situation: Situation) -> None:
+    """To waive its result is one thing, to end it in the middle of its work another: that is to abandon the box."""
+    DEVIATIONS["a_cell_runs"][0](situation)
+    situation.approve(waive=(waiver(SECOND),))
+    assert "a cell is running on the box" in situation.ask().reasons
+
+
+def test_a_dropped_cell_needs_no_copy(situation: Situation) -> None:
+    """The stack config said that it need not exist, and the runner took it out."""
+    situation.log("cell-dropped", cell=SECOND, reason="too slow")
+    boxes = tuple(
+        box.model_copy(update={"journal_head": situation.journal.head}) if box.box == "box-0" else box
+        for box in situation.receipt.boxes
+    )
+    cells = tuple(cell for cell in situation.receipt.cells if cell.name != SECOND)
+    situation.other_receipt(boxes=boxes, cells=cells)
+    shutil.rmtree(situation.copied(SECOND).parent)
+    verdict = situation.ask()
+    assert verdict.allowed
+    assert ("waived", "dropped: too slow") in [(cell.state, cell.reason) for cell in verdict.cells]
+
+
+def test_a_waiver_in_a_receipt_is_nobody_s_word(situation: Situation) -> None:
+    """A receipt says what was found. `waived` in one lets nothing go that no person waived."""
+    situation.other_cell(FIRST, state="waived")
+    assert receipt_cell(situation.receipt, FIRST).state == "waived"
+    shutil.rmtree(situation.copied(FIRST).parent)
+    assert not situation.ask().allowed
+
+
+# Records that contradict each other
+
+
+def test_a_cell_that_ran_here_and_is_in_no_launch_record(situation: Situation) -> None:
+    """A launch record put back from before the cell was added: the journal knows better."""
+    situation.other_cell(SECOND, state="missing")
+    launch = situation.launch()
+    situation.store.write_launch(launch.model_copy(update={"cells": {FIRST: launch.cells[FIRST]}}))
+    assert not situation.ask().allowed
+
+
+def test_a_launch_record_of_another_native_id(situation: Situation) -> None:
+    """It says nothing about this box: neither what ran on it, nor that nothing did."""
+    launch = situation.launch()
+    situation.store.write_launch(launch.model_copy(update={"native_id": "local-other6"}))
+    assert not situation.ask().allowed
+
+
+def test_it_never_raises_for_what_it_finds_on_disk(situation: Situation) -> None:
+    """Whatever file of the evidence is nonsense: a reason, not a traceback."""
+    for path in sorted(path for path in situation.evidence.rglob("*") if path.is_file()):
+        before = path.read_bytes()
+        for nonsense in (b"", b"\xff\xfe", b"[]", b"null", b"[" * 5000):
+            path.write_bytes(nonsense)
+            verdict = situation.ask(full=False)
+            assert verdict.allowed or verdict.reasons, path
+        path.write_bytes(before)
+    assert situation.ask().allowed
+
+
+def test_unknown_is_not_gone(situation: Situation) -> None:
+    situation.existence, situation.readable = Existence.UNKNOWN, False
+    for approval in (situation.approval, None):
+        situation.approval = approval
+        assert not situation.ask().allowed
