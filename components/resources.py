@@ -58,12 +58,11 @@ class BoxArgs(Args):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueueArgs(Args):
-    """The cells of one box, and the job that runs them. `box` is the box's native id."""
+class OnBoxArgs(Args):
+    """What a resource of a box must know of it. `box` is the box's native id."""
 
     identity: pulumi.Input[str]
     evidence: pulumi.Input[str]
-    stack: pulumi.Input[str]
     adapter: pulumi.Input[str]
     box: pulumi.Input[str]
     box_name: pulumi.Input[str]
@@ -71,29 +70,25 @@ class QueueArgs(Args):
     generation: pulumi.Input[int]
     roster_digest: pulumi.Input[str]
     teardown: pulumi.Input[Mapping[str, Any]]
+    approval: pulumi.Input[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueArgs(OnBoxArgs):
+    """The cells of one box, and the job that runs them."""
+
+    stack: pulumi.Input[str]
     job: pulumi.Input[Mapping[str, Any]]
     cells: pulumi.Input[Sequence[Mapping[str, Any]]]
     artifacts: pulumi.Input[Sequence[Mapping[str, Any]]]
     elsewhere: pulumi.Input[Sequence[str]] | None = None
     dropped: pulumi.Input[Mapping[str, str]] | None = None
     metrics: pulumi.Input[Mapping[str, Any]] | None = None
-    approval: pulumi.Input[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class GateArgs(Args):
-    """What stands between a box and its end. `box` is the box's native id, and replaces the gate when it changes."""
-
-    identity: pulumi.Input[str]
-    evidence: pulumi.Input[str]
-    adapter: pulumi.Input[str]
-    box: pulumi.Input[str]
-    box_name: pulumi.Input[str]
-    account: pulumi.Input[str]
-    generation: pulumi.Input[int]
-    roster_digest: pulumi.Input[str]
-    teardown: pulumi.Input[Mapping[str, Any]]
-    approval: pulumi.Input[Mapping[str, Any]] | None = None
+class GateArgs(OnBoxArgs):
+    """What stands between a box and its end. A changed `box` replaces the gate."""
 
 
 class _Resource(pulumi.CustomResource):

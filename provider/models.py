@@ -124,12 +124,11 @@ class JobInput(Record):
     code: Digest
 
 
-class QueueInputs(Inputs):
-    """The cells of one box, and the job that runs them."""
+class OnBoxInputs(Inputs):
+    """What a resource of a box must know of it, to ask about its end. `box` is the box's native id."""
 
     identity: str
     evidence: str
-    stack: str
     adapter: str
     box: str
     box_name: BoxName
@@ -137,13 +136,19 @@ class QueueInputs(Inputs):
     generation: int
     roster_digest: Digest
     teardown: TeardownFacts
+    approval: Approval | None = None
+
+
+class QueueInputs(OnBoxInputs):
+    """The cells of one box, and the job that runs them."""
+
+    stack: str
     job: JobInput
     cells: tuple[CellInput, ...]
     elsewhere: tuple[str, ...] = ()
     dropped: dict[str, str] = Field(default_factory=dict)
     artifacts: tuple[ArtifactSpec, ...]
     metrics: MetricsInput | None = None
-    approval: Approval | None = None
 
 
 class QueueState(QueueInputs):
@@ -152,19 +157,9 @@ class QueueState(QueueInputs):
     launched_at: datetime
 
 
-class GateInputs(Inputs):
-    """What stands between a box and its end, for people to read. `box` is the native id and a replace key."""
+class GateInputs(OnBoxInputs):
+    """What stands between a box and its end, for people to read. `box` is a replace key."""
 
-    identity: str
-    evidence: str
-    adapter: str
-    box: str
-    box_name: BoxName
-    account: str
-    generation: int
-    roster_digest: Digest
-    teardown: TeardownFacts
-    approval: Approval | None = None
     clearance: str = "locked"
     live: dict[str, Any] | None = None
 

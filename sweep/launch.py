@@ -153,7 +153,7 @@ def ship(spec: LaunchSpec, channel: Channel, progress: Callable[[str], None]) ->
     shipment = collect(spec.workdir, spec.include)
     if shipment.digest != spec.code:
         raise ConfigError(f"{spec.workdir} changed between preview and up; run the command again")
-    progress(f"shipping {len(shipment.files)} files, {shipment.bytes / 1e6:.1f} MB")
+    progress(f"shipping {len(shipment.files)} file(s), {shipment.bytes / 1e6:.1f} MB")
     files = ((file.path, spec.workdir / file.path, file.mode) for file in shipment.files)
     channel.put_tree(files, onbox.code_dir(spec.code))
 

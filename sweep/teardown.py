@@ -228,7 +228,9 @@ def _cell_problems(
     waived |= {name for name, progress in journal.cells.items() if progress.state == "dropped"}
     problems = []
     to_check = []
-    for name, config_digest in sorted(launch.cells.items()):
+    # A launch record put back from a backup may know less than the journal. What a person dropped is in no receipt.
+    ran = {n: p.config_digest for n, p in journal.cells.items() if n in known and p.config_digest is not None}
+    for name, config_digest in sorted({**ran, **launch.cells}.items()):
         cell = known.get(name)
         if name in waived:
             continue
@@ -295,10 +297,13 @@ def _open(facts: BoxFacts, verdict: Verdict) -> EvidenceStore | None:
 
 def _launch(store: EvidenceStore, facts: BoxFacts, verdict: Verdict) -> Launch | None:
     try:
-        return store.launch(facts.name, facts.generation)
+        launch = store.launch(facts.name, facts.generation)
     except EvidenceError as error:
         verdict.reasons.append(str(error))
         return None
+    if launch is not None and launch.native_id != facts.native_id:
+        verdict.reasons.append(f"the launch record is of {launch.native_id}, and this box is {facts.native_id}")
+    return launch
 
 
 def _nothing_launched(store: EvidenceStore, facts: BoxFacts, seen: Observation, verdict: Verdict) -> Verdict:

@@ -155,5 +155,5 @@ def _read_index(store: EvidenceStore, receipt: Receipt) -> dict[str, tuple[int, 
         if found["receipt"] != digest:
             return {}
         return {str(path): (int(size), int(mtime), str(sha)) for path, (size, mtime, sha) in found["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
