@@ -14,7 +14,8 @@ SHOWN = 12
 def refusal_text(facts: BoxFacts, verdict: Verdict, *, stack: str, now: datetime | None = None) -> str:
     """The refusal for one box, as lines of text. First line: nothing was deleted, and how far the box is."""
     settled = len(verdict.cells) - len(verdict.unsettled)
-    head = f"REFUSED. Nothing was deleted. Box {facts.name}: {settled} of {len(verdict.cells)} cells verified."
+    far = "its cells are not known" if verdict.launched is None else f"{settled} of {len(verdict.cells)} cells verified"
+    head = f"REFUSED. Nothing was deleted. Box {facts.name}: {far}."
     rows: list[tuple[str, str]] = []
     why = "; ".join(verdict.reasons)
     if why:
@@ -37,7 +38,9 @@ def refusal_text(facts: BoxFacts, verdict: Verdict, *, stack: str, now: datetime
 def next_commands(facts: BoxFacts, verdict: Verdict, *, stack: str) -> list[tuple[str, str]]:
     """The commands that lead from here to "nothing bills any more"."""
     abandon = f'sweepctl approve --stack {stack} --abandon {facts.name} --reason "…" && pulumi up --stack {stack}'
-    if not verdict.cells and not verdict.unsettled:
+    if verdict.launched is None:
+        return [("next", f"mend what is in the way, then pulumi destroy --stack {stack}"), ("give up", abandon)]
+    if not verdict.launched:
         return [
             ("next", f"sweepctl approve --stack {stack} --box {facts.name} && pulumi up --stack {stack}"),
             ("give up", abandon),

@@ -100,6 +100,8 @@ class Scene:
     receipt_digest: str | None = None
     broken: Mapping[str, str] = field(default_factory=dict)
     """Verified cells of the receipt whose copy is not there as it was: name → reason."""
+    waived: Mapping[str, str] = field(default_factory=dict)
+    """Cells that a person's word for this very receipt lets go: name → reason."""
     strangers: tuple[Stranger, ...] = ()
     notes: tuple[str, ...] = ()
     evidence: str | None = None

@@ -79,12 +79,16 @@ class CellLine:
 
 @dataclass
 class Verdict:
-    """May it end? If not, `reasons` say why; `cells` are this box's cells, `verified` and `total` the sweep's."""
+    """May it end? If not, `reasons` say why; `cells` are this box's cells, `verified` and `total` the sweep's.
+
+    `launched`: whether its queue was ever given cells; None where nobody can know.
+    """
 
     allowed: bool = False
     way: Way | None = None
     reasons: list[str] = field(default_factory=list)
     cells: list[CellLine] = field(default_factory=list)
+    launched: bool | None = None
     verified: int = 0
     total: int = 0
     receipt: str | None = None
@@ -121,6 +125,10 @@ def may_end(
     store = _open(facts, verdict)
     launch = _launch(store, facts, verdict) if store else None
     verdict.cells = cell_lines(store, launch, seen) if store else []
+    if launch is not None:
+        verdict.launched = True
+    elif store is not None and not verdict.reasons and seen.journal is not None and seen.journal.head == GENESIS:
+        verdict.launched = False
     if seen.account_problem:
         verdict.reasons.insert(0, seen.account_problem)
         return verdict

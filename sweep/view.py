@@ -177,6 +177,8 @@ def _state(
     if verdict is not None and same and verdict.config_digest == cell.config_digest:
         if cell.name in scene.broken:
             return "damaged", f"the verified copy changed: {scene.broken[cell.name]}"
+        if verdict.state not in SETTLED and cell.name in scene.waived:
+            return "waived", "; ".join((scene.waived[cell.name], verdict.state, *verdict.reasons))
         if verdict.state in ("verified", "damaged", "unexpected"):
             return verdict.state, "; ".join(verdict.reasons)
     if holder is None:
@@ -302,7 +304,8 @@ def _notes(scene: Scene) -> list[str]:
         if sight.copied:
             notes.append(f"box {sight.box.name} can't be reached: its cells are as of the last copy of its journal")
     notes += [
-        f"the engine was cut off while {operation.kind} {operation.name}; it keeps that entry and says nothing of it"
+        f"the engine was cut off while {operation.kind} {operation.name}; it keeps that entry and says nothing of it "
+        "(pulumi refresh --clear-pending-creates forgets it)"
         for operation in scene.state.pending
         if operation.token.startswith("sweepstack:")
     ]

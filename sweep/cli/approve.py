@@ -48,6 +48,10 @@ class Plan:
 
 def approve(target: Target, words: Words, out: Out) -> int:
     """Exit 0 when the approval is in the stack file, 1 when it was refused or not given."""
+    if not target.file.path.exists():
+        raise No(
+            f"an approval is written into {target.file.shown}, which is not here: run this where the stack file is"
+        )
     sources = open_sources(target)
     # Abandoning needs no evidence: that it can't be read may be the very reason.
     store = sources.store if words.abandon and not words.receipt else usable(sources)
@@ -229,8 +233,11 @@ def _refusal(target: Target, refused: list[tuple[Sight, Verdict]], receipt: Rece
     for sight, verdict in refused:
         lines.append(f"  box {sight.box.name} ({sight.box.native_id}): {'; '.join(verdict.reasons)}")
     bad = _bad_cells(receipt, refused)
+    running = any(line.state in ("running", "pending") for _, verdict in refused for line in verdict.unsettled)
     following = [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
-    if bad and digest:
+    if running:
+        following = [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
+    elif bad and digest:
         waivers = " ".join(f"--waive {name}" for name in bad[:3])
         following = [
             f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}",

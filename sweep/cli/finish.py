@@ -18,6 +18,7 @@ from sweep.cli.output import NO, UNSURE, YES, No, Out
 from sweep.cli.progress import Progress
 from sweep.cli.target import Target
 from sweep.cli.words import Words
+from sweep.errors import SweepstackError
 from sweep.state import find_engine
 from sweep.view import compose
 
@@ -55,7 +56,7 @@ def finish(target: Target, words: Words, out: Out) -> int:
     return _last_look(target, out, done)
 
 
-class Stop(Exception):
+class Stop(SweepstackError):
     """A step said no; it has said why."""
 
     def __init__(self, code: int) -> None:
@@ -81,7 +82,7 @@ def engine(target: Target, verb: str, out: Out) -> int:
     stdout = sys.stderr if out.as_json else None
     code = subprocess.run(command, cwd=target.root, stdout=stdout, check=False).returncode
     if code != 0:
-        print(f"next  sweepctl status --stack {target.stack}", file=sys.stderr)
+        print(f"next   sweepctl status --stack {target.stack}", file=sys.stderr)
     return YES if code == 0 else NO
 
 

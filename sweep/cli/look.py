@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -121,6 +121,7 @@ def look(sources: Sources) -> Scene:
         receipt=receipt,
         receipt_digest=digest,
         broken=broken,
+        waived=_waived(digest, [proposed, *(box.word()[0] for box in state.boxes)]),
         strangers=others.strangers,
         notes=(*plan.notes, *others.notes, *notes),
         evidence=sources.evidence,
@@ -272,6 +273,12 @@ def _receipt(store: EvidenceStore | None, notes: list[str]) -> tuple[str | None,
     except EvidenceError as error:
         notes.append(f"the latest receipt can't be used: {error}")
         return None, None, {}
+
+
+def _waived(digest: str | None, words: Iterable[Approval | None]) -> dict[str, str]:
+    """What the approvals for this receipt waive."""
+    good = [word for word in words if word is not None and word.receipt is not None and word.receipt == digest]
+    return {waiver.cell: waiver.reason for word in good for waiver in word.waive}
 
 
 def _proposed(target: Target, notes: list[str]) -> Approval | None:

@@ -71,12 +71,15 @@ class Out:
             table.add_column(header, no_wrap=index < len(headers) - 1)
         for row in rows:
             table.add_row(*(Text(value, style=STYLES.get(value, "")) for value in row))
-        console().print(table)
+        out = console()
+        with out.capture() as captured:
+            out.print(table)
+        print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
 
     def next(self, commands: Sequence[str]) -> None:
         """The last lines of every command: what to type now."""
         for index, command in enumerate(commands):
-            self.line(f"{'next' if index == 0 else '    '}  {command}")
+            self.line(f"{'next' if index == 0 else '    '}   {command}")
 
 
 def console() -> Console:

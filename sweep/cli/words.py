@@ -30,8 +30,8 @@ def pair_reasons(arguments: Sequence[str]) -> tuple[dict[str, str], dict[str, st
     """(waive, abandon, explained boxes) as name → reason, by their order on the command line.
 
     A `--reason` belongs to every `--waive` and `--abandon` since the `--reason` before it; where there is none, to
-    every `--box`. Raises Unsure for a waiver or abandonment without a reason, for a reason that explains nothing or is empty,
-    and for a name twice.
+    every `--box`. Raises Unsure for a waiver or abandonment without a reason, for a reason that explains nothing or is
+    empty, and for a name twice.
     """
     found: dict[str, dict[str, str]] = {"--waive": {}, "--abandon": {}, "--box": {}}
     waiting: list[tuple[str, str]] = []

@@ -8,6 +8,7 @@ import unicodedata
 from pydantic import ValidationError
 
 from sweep.canonical import DIGEST_PREFIX, digest_of, sha256_hex
+from sweep.errors import SweepstackError
 from sweep.model import SCHEMA, Cell, Manifest
 
 MANIFEST = "manifest.json"
@@ -18,7 +19,7 @@ MAX_PATH = 1024
 MAX_COMPONENT = 255
 
 
-class ManifestRefused(Exception):
+class ManifestRefused(SweepstackError):
     """The manifest is not usable. The message is the reason, in a few words, without a path of this machine."""
 
 

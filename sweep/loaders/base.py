@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from sweep.errors import SweepstackError
+
 Reader = Literal["restricted", "torch"]
 Progress = Callable[[int], None]
 """Gets the bytes read since its last call."""
@@ -63,7 +65,7 @@ class Content:
     """(where, how many)"""
 
 
-class Unreadable(Exception):
+class Unreadable(SweepstackError):
     """The file is not what it should be. The message is the reason, in a few words, without a path or an address."""
 
 

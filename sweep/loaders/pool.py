@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import IO, Any
 
+from sweep.errors import SweepstackError
 from sweep.loaders.base import LoadResult, Reader, Spec
 
 BYTES_PER_SECOND = 20e6
@@ -88,11 +89,11 @@ def read_all(
             thread.join()
 
 
-class WorkersBroken(Exception):
+class WorkersBroken(SweepstackError):
     """Workers don't even start here: nothing is known of any file. The message is the last thing one said."""
 
 
-class _Died(Exception):
+class _Died(SweepstackError):
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code

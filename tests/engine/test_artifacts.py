@@ -146,6 +146,14 @@ def test_empty_roster(verified: Stack) -> None:
     assert verified.pulumi("preview").rc != 0
 
 
+def test_cell_that_was_never_brought_up(verified: Stack) -> None:
+    """The roster is what the stack config says, never what was produced: a cell that nobody has started is missing."""
+    verified.edit_config(lambda sweep: sweep["cells"].update({"add": [{"seed": 9}]}))
+    result = verified.sweepctl("verify", "--json")
+    assert result.rc != 0, str(result)
+    assert "seed9" in result.text, str(result)
+
+
 def test_nothing_pulled(finished: Stack) -> None:
     """Sealed on the box is not verified: without a pull every cell is missing, and no zero of zero passes."""
     result = finished.sweepctl("verify", "--json")

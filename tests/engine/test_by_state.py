@@ -121,7 +121,7 @@ def claims(receipt: str) -> Callable[[list[dict[str, Any]]], None]:
     """An edit that makes every box, queue and gate say that it is cleared, with an approval for this receipt."""
 
     def edit(resources: list[dict[str, Any]]) -> None:
-        boxes = [r for r in resources if r["type"].endswith(":Box")]
+        boxes = [r for r in resources if r["type"] == "sweepstack:index:Box"]
         actions = [{"verb": "destroy", "box": box["inputs"]["name"], "native_id": box["id"]} for box in boxes]
         approval = {
             "receipt": receipt,
@@ -134,9 +134,9 @@ def claims(receipt: str) -> Callable[[list[dict[str, Any]]], None]:
             "expires": "2099-01-01T00:00:00Z",
         }
         for resource in resources:
-            if resource["type"].rpartition(":")[2] in ("Box", "Queue", "Gate"):
+            if resource["type"] in [f"sweepstack:index:{kind}" for kind in ("Box", "Queue", "Gate")]:
                 for side in ("inputs", "outputs"):
-                    resource[side]["approval"] = approval
+                    resource.setdefault(side, {})["approval"] = approval
                     if not resource["type"].endswith(":Queue"):
                         resource[side]["clearance"] = f"cleared by receipt {receipt}, 4/4 verified"
 
@@ -174,10 +174,10 @@ def test_state_edited_to_another_id(edited: Edited) -> None:
         for resource in resources:
             if real in str(resource):
                 for key in ("inputs", "outputs"):
-                    for name, value in resource[key].items():
+                    for name, value in resource.get(key, {}).items():
                         if value == real:
                             resource[key][name] = "local-aaaaaaaaaa"
-                resource["id"] = resource["id"].replace(real, "local-aaaaaaaaaa")
+                resource["id"] = resource.get("id", "").replace(real, "local-aaaaaaaaaa")
 
     stack.edit_state(edit)
     edited.status_names("box-1")

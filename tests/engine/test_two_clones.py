@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.engine.harness import Stack, copy_checkout
 def clone(stack: Stack, name: str = "clone-b") -> Any:
     """A second checkout with the stack config as it was committed, before any approval."""
     folder = stack.base / name
+    shutil.rmtree(folder, ignore_errors=True)
     copy_checkout(folder)
     lines = stack.config_file.read_text().split("      approval:")[0].split("    approval:")[0]
     (folder / "stacks" / stack.config_file.name).write_text(lines)

@@ -299,7 +299,7 @@ def test_finish_goes_on_with_what_is_approved_already(world: World) -> None:
     result = world.run("finish")
     assert result.code == 1
     assert world.calls() == [f"destroy --stack {STACK} --yes --non-interactive"]
-    assert f"next  sweepctl status --stack {STACK}" in result.err
+    assert f"next   sweepctl status --stack {STACK}" in result.err
 
 
 def test_finish_does_not_believe_an_exit_code(world: World) -> None:

@@ -29,7 +29,7 @@ def test_pull_copies_and_says_what_came(world: World) -> None:
     again = world.run("pull", "--json").json
     assert {cell["state"] for cell in again["cells"]} == {"current"}
     text = world.run("pull").out
-    assert f"next  sweepctl verify --stack {STACK}" in text
+    assert f"next   sweepctl verify --stack {STACK}" in text
 
 
 def test_pull_survives_the_box(world: World) -> None:
@@ -107,7 +107,7 @@ def test_verify_says_yes_and_writes_the_receipt(world: World) -> None:
     assert world.run("verify", "--json").json["receipt"] == digest
     text = world.run("verify").out
     assert digest in text
-    assert f"next  sweepctl approve --stack {STACK}" in text
+    assert f"next   sweepctl approve --stack {STACK}" in text
 
 
 def test_verify_names_what_is_missing(world: World) -> None:
@@ -245,6 +245,8 @@ def test_waivers_count_for_their_receipt_only(world: World) -> None:
     assert after.json["receipt"] == digest, "the receipt stays factual"
     assert by_name(after.json["cells"])["lr0.9"]["state"] == "waived"
     assert after.json["verified"] == 1
+    seen = world.run("status", "--json").json
+    assert by_name(seen["cells"])["lr0.1"]["state"] == "waived"
     box.start("lr0.9", attempt=2)
     box.fail("lr0.9", attempt=2)
     assert world.run("verify", "--json").code == 1

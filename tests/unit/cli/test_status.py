@@ -65,7 +65,7 @@ def test_what_runs_shows_step_loss_heartbeat_and_eta(world: World) -> None:
     assert "1 running" in text
     assert "LOCKED" in text
     assert "8200" in text
-    assert "next  sweepctl wait" in text
+    assert "next   sweepctl wait" in text
 
 
 def test_a_half_written_metrics_line_is_not_read(world: World) -> None:

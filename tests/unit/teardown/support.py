@@ -145,9 +145,7 @@ class Situation:
 
     def other_cell(self, name: str, **changes: Any) -> None:
         """A receipt is made, and approved, that says something else of a cell."""
-        cells = tuple(
-            cell.model_copy(update=changes) if cell.name == name else cell for cell in self.receipt.cells
-        )
+        cells = tuple(cell.model_copy(update=changes) if cell.name == name else cell for cell in self.receipt.cells)
         self.other_receipt(cells=cells)
 
     def log(self, event: str, **details: Any) -> None:
@@ -246,4 +244,3 @@ def keep_size_and_time(path: Path, data: bytes) -> None:
     assert len(data) == status.st_size
     path.write_bytes(data)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-

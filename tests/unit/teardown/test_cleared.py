@@ -72,7 +72,7 @@ def test_only_reading_sees_bytes_that_changed_under_the_same_size_and_time(situa
     assert not situation.ask(full=True).allowed
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(chosen=st.sets(st.sampled_from(list(DEVIATIONS)), min_size=1, max_size=6), full=st.booleans())
 def test_no_set_of_things_wrong_opens_it(template: Path, chosen: set[str], full: bool) -> None:
     """Two mistakes never make a right: whatever is wrong, and in whatever company, the box stays."""

@@ -1,0 +1,387 @@
+"""Gone, nothing launched, abandoned, a teardown that began: each opens when it should, and for nothing beside it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from sweep.model import Launch
+from sweep.teardown import Existence
+from tests.unit.teardown.deviations import DEVIATIONS
+from tests.unit.teardown.support import (
+    FIRST,
+    NOW,
+    NOWHERE,
+    SECOND,
+    Situation,
+    abandonment,
+    action,
+    waiver,
+)
+
+ACCOUNT = "this belongs to there/1, and the account at hand is here/1"
+
+
+# Gone
+
+
+@pytest.fixture
+def gone(situation: Situation) -> Situation:
+    """The platform proves that the box is no more; nobody approved anything."""
+    situation.existence, situation.readable, situation.approval = Existence.GONE, False, None
+    return situation
+
+
+def test_gone_needs_no_approval(gone: Situation) -> None:
+    verdict = gone.ask()
+    assert (verdict.allowed, verdict.way) == (True, "gone")
+    assert verdict.headline == "cleared: gone from the platform"
+
+
+@pytest.mark.parametrize(
+    "name", ["evidence_gone", "evidence_on_another_host", "launch_record_damaged", "marker_damaged"]
+)
+def test_gone_needs_no_evidence(gone: Situation, name: str) -> None:
+    """What is no more can't be kept: refusing would only leave the state stuck."""
+    DEVIATIONS[name][0](gone)
+    assert gone.ask().way == "gone"
+
+
+def test_gone_for_another_account_proves_nothing(gone: Situation) -> None:
+    """The account at hand does not see it; that is all that it says."""
+    gone.account_problem = ACCOUNT
+    verdict = gone.ask()
+    assert not verdict.allowed
+    assert verdict.reasons[0] == ACCOUNT
+
+
+@pytest.mark.parametrize("existence", [Existence.UNKNOWN, Existence.EXISTS])
+def test_only_gone_is_gone(gone: Situation, existence: Existence) -> None:
+    gone.existence = existence
+    verdict = gone.ask()
+    assert not verdict.allowed
+    assert verdict.reasons == ["not approved"]
+
+
+def test_gone_counts_what_has_no_verified_copy_as_lost(gone: Situation) -> None:
+    assert [cell.state for cell in gone.ask().cells] == ["verified", "verified"]
+    (gone.evidence / "records" / "latest-receipt").unlink()
+    assert [(cell.name, cell.state) for cell in gone.ask().unsettled] == [(FIRST, "lost"), (SECOND, "lost")]
+
+
+# Nothing launched
+
+
+@pytest.fixture
+def empty(situation: Situation) -> Situation:
+    """The box was rented and its queue never came to be; approved without a receipt."""
+    situation.nothing_ever_ran()
+    return situation
+
+
+def test_nothing_launched_needs_an_approval_and_no_receipt(empty: Situation) -> None:
+    for full in (True, False):
+        verdict = empty.ask(full=full)
+        assert (verdict.allowed, verdict.way) == (True, "nothing-launched")
+        assert verdict.headline == "cleared: nothing was ever launched on it"
+        assert verdict.cells == []
+
+
+def no_birth(s: Situation, _: Launch) -> None:
+    s.forget_birth()
+
+
+def birth_of_another_id(s: Situation, _: Launch) -> None:
+    s.store.write_birth(s.birth().model_copy(update={"native_id": "local-other7"}))
+
+
+def birth_without_id(s: Situation, _: Launch) -> None:
+    s.store.write_birth(s.birth().model_copy(update={"native_id": None}))
+
+
+def birth_damaged(s: Situation, _: Launch) -> None:
+    (s.evidence / "records" / "births" / "box-0-g1.json").write_bytes(b'{"box":"box-0"}')
+
+
+def journal_begun(s: Situation, _: Launch) -> None:
+    s.log("runner-started", pid=7)
+
+
+def journal_unreadable(s: Situation, _: Launch) -> None:
+    s.readable = False
+
+
+def launched(s: Situation, before: Launch) -> None:
+    s.store.write_launch(before)
+
+
+def launched_with_no_cells(s: Situation, before: Launch) -> None:
+    s.store.write_launch(before.model_copy(update={"cells": {}}))
+
+
+def launch_damaged(s: Situation, _: Launch) -> None:
+    DEVIATIONS["launch_record_damaged"][0](s)
+
+
+NOT_EMPTY: dict[str, tuple[Callable[[Situation, Launch], None], str]] = {
+    "no birth record": (no_birth, "no readable birth record"),
+    "birth of another id": (birth_of_another_id, "no readable birth record"),
+    "birth without id": (birth_without_id, "no readable birth record"),
+    "birth damaged": (birth_damaged, "box-0-g1.json is damaged"),
+    "journal begun": (journal_begun, "no launch record, but the box has a journal"),
+    "journal unreadable": (journal_unreadable, "can't be shown that nothing was launched: it does not answer"),
+    "launched": (launched, "names no receipt, and cells were launched"),
+    "launched with no cells": (launched_with_no_cells, "names no receipt"),
+    "launch record damaged": (launch_damaged, "box-0-g1.json is damaged"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_EMPTY)
+def test_anything_that_speaks_of_a_launch_closes_it(situation: Situation, name: str) -> None:
+    before = situation.launch()
+    situation.nothing_ever_ran()
+    assert situation.ask().allowed
+    change, reason = NOT_EMPTY[name]
+    change(situation, before)
+    verdict = situation.ask()
+    assert not verdict.allowed
+    assert reason in "; ".join(verdict.reasons)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("the_account_is_another", "the_box_may_exist_or_not", "marker_of_another_sweep", "marker_gone"),
+        *("evidence_gone", "evidence_on_another_host", "another_native_id_in_the_state", "another_verb_in_the_state"),
+        *("the_name_of_the_other_box_in_the_state", "another_generation_in_the_state", "approval_of_another_verb"),
+        *("approval_of_another_native_id", "approval_of_nothing", "a_waiver_written_in", "expired", "not_approved"),
+        *("another_identity_in_the_state", "an_abandonment_written_in"),
+    ],
+)
+def test_nothing_launched_needs_all_the_rest_too(empty: Situation, name: str) -> None:
+    DEVIATIONS[name][0](empty)
+    assert not empty.ask().allowed
+
+
+def test_an_approval_with_a_receipt_serves_an_empty_box_too(situation: Situation) -> None:
+    """One approval for two boxes, of which one never ran anything."""
+    given = situation.approval
+    situation.nothing_ever_ran()
+    situation.approval = given
+    assert situation.ask().way == "nothing-launched"
+
+
+def test_an_empty_journal_on_a_box_that_was_given_cells_is_no_proof(situation: Situation) -> None:
+    """The data tier was wiped: the launch record remembers."""
+    situation.lines = b""
+    situation.approve(receipt=None)
+    assert not situation.ask().allowed
+
+
+# Abandoned
+
+
+@pytest.fixture
+def abandoned(situation: Situation) -> Situation:
+    """A person said that what is on box-0 may be lost."""
+    situation.approve(receipt=None, actions=(action(),), abandon=(abandonment(),))
+    return situation
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("a_cell_was_tried_again", "the_journal_is_unreadable", "the_journal_is_empty", "the_box_may_exist_or_not"),
+        *("the_queue_was_given_another_cell", "launch_record_damaged", "launch_record_lost", "copied_folder_gone"),
+        *("another_roster_in_the_state", "marker_damaged", "evidence_gone", "evidence_on_another_host"),
+    ],
+)
+def test_abandoning_needs_nothing_but_the_word(abandoned: Situation, name: str) -> None:
+    """It is the way out of all that can't be mended: the journal, the evidence, a box that does not answer."""
+    DEVIATIONS[name][0](abandoned)
+    verdict = abandoned.ask()
+    assert (verdict.allowed, verdict.way) == (True, "abandoned")
+    assert verdict.headline == "cleared: abandoned, what is on it may be lost"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("the_account_is_another", "another_native_id_in_the_state", "the_name_of_the_other_box_in_the_state"),
+        *("another_verb_in_the_state", "approval_of_another_verb", "approval_of_another_native_id"),
+        *("approval_of_this_native_id_under_another_name", "approval_of_nothing", "a_waiver_written_in", "expired"),
+        *("expires_this_moment", "not_approved", "abandonment_of_another_native_id", "abandonment_of_another_box"),
+        "abandonment_edited",
+    ],
+)
+def test_the_word_must_be_for_this_box_and_now(abandoned: Situation, name: str) -> None:
+    if name == "abandonment_edited":
+        abandoned.edit_approval(abandon=(abandonment(native_id="local-other8"), abandonment()))
+    else:
+        DEVIATIONS[name][0](abandoned)
+    assert not abandoned.ask().allowed
+
+
+def test_abandoning_one_box_abandons_no_other(abandoned: Situation) -> None:
+    abandoned.approve(actions=(action(), action("box-1", "local-box-11")))
+    abandoned.state(name="box-1", native_id="local-box-11")
+    verdict = abandoned.ask()
+    assert not verdict.allowed
+    assert verdict.reasons[0] == "the approval names no receipt, and cells were launched on this box"
+
+
+def test_an_action_alone_abandons_nothing(situation: Situation) -> None:
+    """To name a box without a receipt is not to give up what is on it."""
+    situation.approve(receipt=None)
+    assert not situation.ask().allowed
+
+
+# A teardown that began
+
+
+@pytest.fixture
+def begun(situation: Situation) -> Situation:
+    """Box-0's teardown began while the approval held; its runner's end is in the journal; the approval has expired."""
+    situation.begin_teardown("local-box-01", "local-box-11")
+    situation.log("runner-stopped", signal="SIGTERM")
+    situation.edit_approval(expires=NOW - timedelta(minutes=30))
+    return situation
+
+
+def test_a_teardown_that_began_may_finish(begun: Situation) -> None:
+    verdict = begun.ask()
+    assert (verdict.allowed, verdict.way) == (True, "cleared")
+
+
+def test_without_it_neither_expiry_nor_journal_are_forgiven(begun: Situation) -> None:
+    begun.store.write_teardown(None)
+    assert "expired" in begun.ask().reasons[0]
+    begun.edit_approval(expires=NOW + timedelta(hours=1))
+    assert "journal went on" in begun.ask().reasons[0]
+
+
+def test_it_is_for_the_boxes_that_it_names(begun: Situation) -> None:
+    begun.begin_teardown("local-box-11")
+    assert not begun.ask().allowed
+
+
+def test_it_is_for_its_own_receipt(begun: Situation) -> None:
+    """An old teardown does not carry a later, expired approval."""
+    begun.begin_teardown("local-box-01", receipt=NOWHERE)
+    assert not begun.ask().allowed
+
+
+def test_it_does_not_carry_another_receipt(begun: Situation) -> None:
+    """The person approved again, something else, and let it expire."""
+    begun.other_cell("lr0.9-seed0", state="missing")
+    assert not begun.ask().allowed
+
+
+def test_a_damaged_teardown_record_carries_nothing(begun: Situation) -> None:
+    (begun.evidence / "records" / "teardown.json").write_bytes(b"{}")
+    assert not begun.ask().allowed
+
+
+STILL_CLOSED = [
+    *("receipt_edited_on_disk", "receipt_removed", "copied_file_gone", "copied_file_changed", "copied_folder_gone"),
+    *("the_queue_was_given_another_cell", "the_queue_was_given_another_config", "the_journal_is_unreadable"),
+    *("the_account_is_another", "another_roster_in_the_state", "another_native_id_in_the_state", "not_approved"),
+    *("another_verb_in_the_state", "approval_of_another_native_id", "approval_of_another_verb", "a_waiver_written_in"),
+    *("evidence_gone", "marker_of_another_sweep", "launch_record_lost", "launch_record_damaged"),
+    *("the_box_may_exist_or_not", "another_identity_in_the_state", "a_file_beside"),
+]
+
+
+@pytest.mark.parametrize("name", STILL_CLOSED)
+def test_it_forgives_nothing_else(begun: Situation, name: str) -> None:
+    DEVIATIONS[name][0](begun)
+    assert not begun.ask().allowed
+
+
+def test_a_cell_that_runs_again_stops_even_a_teardown_that_began(begun: Situation) -> None:
+    begun.start(FIRST)
+    begun.runner_alive = True
+    assert begun.ask().reasons == ["a cell is running on the box"]
+
+
+def test_a_teardown_of_abandoned_boxes_may_finish_too(abandoned: Situation) -> None:
+    abandoned.begin_teardown()
+    abandoned.edit_approval(expires=NOW - timedelta(hours=1))
+    assert abandoned.ask().way == "abandoned"
+    abandoned.begin_teardown("local-box-11")
+    assert not abandoned.ask().allowed
+
+
+def test_a_teardown_of_an_empty_box_may_finish_too(empty: Situation) -> None:
+    empty.begin_teardown()
+    empty.edit_approval(expires=NOW - timedelta(hours=1))
+    assert empty.ask().way == "nothing-launched"
+    empty.log("runner-started", pid=7)
+    assert not empty.ask().allowed
+
+
+# What the cells of a box are called
+
+
+def lines_of(situation: Situation) -> dict[str, tuple[str, str]]:
+    return {cell.name: (cell.state, cell.reason) for cell in situation.ask().cells}
+
+
+def test_a_cell_that_was_sealed_again_is_not_verified(situation: Situation) -> None:
+    """The receipt's copy is of the seal before."""
+    situation.start(FIRST)
+    assert lines_of(situation)[FIRST] == ("failed", "its runner is not alive; `pulumi up` resumes it")
+    situation.runner_alive = True
+    assert lines_of(situation)[FIRST] == ("running", "")
+    digest = situation.launch().cells[FIRST]
+    situation.log("cell-sealed", cell=FIRST, attempt=2, config_digest=digest, manifest=NOWHERE, bytes=3)
+    assert lines_of(situation)[FIRST] == ("sealed", "finished; not pulled and verified yet")
+    assert lines_of(situation)[SECOND][0] == "verified"
+
+
+def test_cells_without_a_receipt_are_called_by_the_journal(situation: Situation) -> None:
+    (situation.evidence / "records" / "latest-receipt").unlink()
+    situation.relaunch(**{"lr0.5-seed0": NOWHERE, "lr0.7-seed0": NOWHERE})
+    situation.start("lr0.5-seed0", attempt=1)
+    situation.log("cell-failed", cell="lr0.5-seed0", attempt=1, exit_code=1, reason="exit code 1", final=True)
+    situation.log("cell-dropped", cell=SECOND, reason="too slow")
+    assert lines_of(situation) == {
+        FIRST: ("sealed", "finished; not pulled and verified yet"),
+        SECOND: ("waived", "dropped: too slow"),
+        "lr0.5-seed0": ("failed", "exit code 1"),
+        "lr0.7-seed0": ("pending", ""),
+    }
+
+
+def test_cells_of_a_box_that_does_not_answer_are_not_called_safe(situation: Situation) -> None:
+    (situation.evidence / "records" / "latest-receipt").unlink()
+    situation.readable = False
+    assert set(lines_of(situation).values()) == {("pending", "the journal could not be read")}
+
+
+def test_a_damaged_copy_is_named_with_its_reasons(situation: Situation) -> None:
+    situation.other_cell(FIRST, state="damaged", reasons=("metrics.json is empty", "log.txt is not there"))
+    assert lines_of(situation)[FIRST] == ("damaged", "metrics.json is empty; log.txt is not there")
+
+
+def test_a_refusal_counts_this_boxs_cells_only(situation: Situation) -> None:
+    situation.approval = None
+    assert sorted(lines_of(situation)) == [FIRST, SECOND]
+
+
+def test_the_record_of_a_launch_says_what_counts_not_its_folder(situation: Situation) -> None:
+    """A record put under another generation's name does not answer for it."""
+    launches = situation.evidence / "records" / "launches"
+    shutil.copy(launches / "box-0-g1.json", launches / "box-0-g2.json")
+    situation.state(generation=2)
+    assert not situation.ask().allowed
+
+
+def test_waivers_in_another_order_are_the_same_waivers(situation: Situation) -> None:
+    situation.other_cell(FIRST, state="missing")
+    situation.approve(waive=(waiver(FIRST), waiver("lr0.9-seed0")))
+    situation.edit_approval(waive=(waiver("lr0.9-seed0"), waiver(FIRST)))
+    assert situation.ask().allowed
