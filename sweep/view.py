@@ -155,8 +155,8 @@ def _cell(scene: Scene, cell: Cell, verdict: ReceiptCell | None) -> CellView:
     point = holder.points.get(cell.name) if holder and state in ("running", "failed") else None
     attempts = progress.attempts if progress else 0
     box = holder.box.name if holder else None
-    if state == "verified" and verdict is not None:
-        attempts, box = attempts or verdict.attempt or 1, verdict.box or box
+    if verdict is not None and (state == "verified" or holder is None):
+        attempts, box = attempts or verdict.attempt or 0, verdict.box or box
     return CellView(
         cell.name,
         state,
@@ -358,7 +358,8 @@ def _next(scene: Scene, view: SweepView) -> Sequence[str]:
     if scene.teardown is not None:
         return [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
     if not scene.sights:
-        return [f"pulumi up --stack {stack}"] if not scene.births else []
+        again = "    (begins anew; what is verified is not trained again)" if scene.births else ""
+        return [f"pulumi up --stack {stack}{again}"]
     if all(sight.verdict.allowed for sight in scene.sights):
         return [f"pulumi destroy --stack {stack}"]
     if any(sight.gone for sight in scene.sights) and not view.settled:

@@ -28,6 +28,10 @@ class Rosters:
     differs: bool = False
     """The stack file names other cells than the state: the next `up` changes the roster."""
     notes: tuple[str, ...] = field(default_factory=tuple)
+    ahead: tuple[str, ...] = ()
+    """Cells that the person wrote down and no `up` has brought in yet."""
+    unreadable: str = ""
+    """Why the stack file's roster, which is what the person wants, can't be told."""
 
     @property
     def roster(self) -> Roster:
@@ -58,7 +62,8 @@ def rosters(target: Target, state: StackState) -> Rosters:
         return Rosters(written.cells, written.dropped, bool(wanted) and wanted == {written.digest}, notes=tuple(notes))
     if written is not None:
         notes.append(f"{target.file.shown} {_difference(written, given)}: `pulumi up` brings it in")
-    return Rosters(given.cells, dropped, whole, differs=written is not None, notes=tuple(notes))
+    ahead = tuple(sorted(set(written.names) - set(given.names))) if written is not None else ()
+    return Rosters(given.cells, dropped, whole, written is not None, tuple(notes), ahead, problem)
 
 
 def file_roster(file: StackFile) -> tuple[Roster | None, str]:

@@ -134,6 +134,7 @@ def overlay(cells: tuple[ReceiptCell, ...], digest: str, approval: Approval | No
         else Shown(cell.name, cell.state, cell.reasons)
         for cell in cells
     ]
+    shown += [Shown(name, "pending", ("in the stack file, and not brought up yet",)) for name in plan.ahead]
     return shown + [Shown(name, "waived", (f"dropped: {why}",)) for name, why in sorted(plan.dropped.items())]
 
 
@@ -143,7 +144,7 @@ def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out) -> i
     cells = overlay(receipt.cells, outcome.digest, approval_of(target), plan)
     bad = [cell for cell in cells if cell.state not in SETTLED]
     yes = bool(cells) and not bad and not outcome.unexpected
-    following = _following(stack, outcome, bad)
+    following = [f"pulumi up --stack {stack}"] if plan.ahead else _following(stack, outcome, bad)
     out.document(
         {
             "receipt": outcome.digest,
@@ -163,6 +164,10 @@ def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out) -> i
     for note in plan.notes:
         out.line(f"note   {note}")
     out.next(following)
+    if yes and plan.unreadable:
+        raise Unsure(
+            f"the roster that is wanted can't be told: {plan.unreadable}", [f"sweepctl verify --stack {stack}"]
+        )
     return YES if yes else NO
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.onbox.harness import IDENTITY, Box, alive, wait_for
+from tests.onbox.harness import IDENTITY, Box, alive, around, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -253,14 +252,16 @@ def test_sealed_copy_that_is_not_whole_is_made_again_and_kept_aside(make_box: Ca
     assert (two.volume / IDENTITY / "cells" / "a.superseded-1" / "result.json").read_text() == "firs"
 
 
-AROUND = """
-import os, signal, sys
-sys.path.insert(0, {runner!r})
-import runner, runner_sealing as sealing, runner_records as records
-def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
-{change}
-os._exit(runner.main(sys.argv))
-"""
+def test_sealed_copy_of_another_config_is_no_result_and_is_kept_aside(make_box: Callable[..., Box]) -> None:
+    one = make_box()
+    one.add("a", "echo {lr} > {out}/result.json", lr=0.1)
+    one.run("a")
+    two = make_box()
+    two.add("a", "echo {lr} > {out}/result.json", lr=0.2)
+    two.run("a")
+    assert (two.sealed("a") / "result.json").read_text() == "0.2\n"
+    assert (two.volume / IDENTITY / "cells" / "a.superseded-1" / "result.json").read_text() == "0.1\n"
+
 
 MOMENTS = {
     "while copying": """
@@ -297,13 +298,6 @@ MOMENTS = {
             return write(file, data)
         sealing.os.write = half""",
 }
-
-
-def around(box: Box, change: str) -> Path:
-    """The runner, with something changed in it."""
-    path = box.home / "around.py"
-    path.write_text(AROUND.format(runner=str(box.runner), change=textwrap.dedent(change)))
-    return path
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -370,5 +364,6 @@ def test_full_journal_disk_ends_cells_and_tells(box: Box) -> None:
     box.add("b")
     assert runner.ended() == 6
     assert not alive(box.pid("a"))
+    assert (box.home / "journal.jsonl").read_bytes().endswith(b"\n")
     assert box.journal().cells["a"].state == "running"
     assert "b" not in box.journal().cells

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweep.model import Cell
-from tests.onbox.harness import ONBOX, Box, alive, wait_for
+from tests.onbox.harness import ONBOX, Box, alive, around, wait_for
 
 
 def test_cells_run_and_are_sealed(box: Box) -> None:
@@ -146,6 +146,25 @@ def test_append_is_never_lost_to_a_runner_that_ends(box: Box) -> None:
     assert all(box.journal().cells[f"c{number}"].attempts == 1 for number in range(15))
 
 
+def test_runner_lets_its_lock_go_before_the_queue_s(box: Box) -> None:
+    """Whoever appends while it ends finds its lock free, and starts the next one; never a held one that ends anyway."""
+    change = f"""
+        verdict = runner.Schedule.verdict
+        def slow(self):
+            open({str(box.control / "ending")!r}, "w").close()
+            while not os.path.exists({str(box.control / "go")!r}):
+                sealing.os.sched_yield()
+            return verdict(self)
+        runner.Schedule.verdict = slow"""
+    ending = box.start(script=around(box, change))
+    wait_for((box.control / "ending").exists, box.log)
+    box.add("a")
+    assert not _held(box.home / "runner.lock")
+    box.run("a")
+    (box.control / "go").touch()
+    assert ending.ended() == 0
+
+
 def _held(path: Path) -> bool:
     import fcntl
 
@@ -216,6 +235,9 @@ def test_failed_cell_is_retried_with_the_identical_config_then_given_up(box: Box
     head = box.journal().head
     box.run(code=1)
     assert box.journal().head == head  # given up is given up
+    box.add("a", "echo > {out}/result.json", lr=0.2)  # another config under its name
+    box.run(code=1)
+    assert len(box.events("cell-started", "a")) == 3
     box.add("a", "echo mended; echo > {out}/result.json", lr=0.1)  # the same cell, a newer version
     box.run("a")
     assert box.manifest("a").attempt == 4

@@ -1,0 +1,191 @@
+"""A real box of the local platform with the real runner, and what the program would tell its queue."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from provider.platforms.base import BoxRequest, Wait
+from provider.platforms.local import LocalPlatform
+from sweep import onbox
+from sweep.channel import processes
+from sweep.channel.local import LocalChannel
+from sweep.evidence.store import EvidenceStore
+from sweep.journal import Journal
+from sweep.launch import Launched, LaunchSpec, launch, read_journal
+from sweep.model import ArtifactSpec, Birth, Cell, Launch
+from sweep.workdir import collect
+
+IDENTITY = "abcdefghjk"
+SECONDS = 20.0
+TRAIN = """\
+import json, os, pathlib, sys, time
+word, out, control = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+cell = os.environ["SWEEPSTACK_CELL"]
+print(f"training {cell} with {word}", flush=True)
+with open(control / "started", "a") as started:
+    started.write(f"{cell} {word}\\n")
+while (control / f"hold-{cell}").exists():
+    time.sleep(0.01)
+if (control / f"fail-{cell}").exists():
+    sys.exit("the last words of " + cell)
+(out / "result.json").write_text(json.dumps({"word": word}))
+"""
+
+
+class Site:
+    """A box, its evidence, and the job's folder."""
+
+    def __init__(self, folder: Path, name: str = "box-0") -> None:
+        self.folder = folder
+        self.platform = LocalPlatform(folder / "platform", grace=0.2)
+        self.platform.account()
+        self.volume = self.platform.ensure_volume(onbox.volume_tag(IDENTITY, "store"), "store").native_id
+        uri = f"file://{socket.gethostname()}{folder / 'evidence'}"
+        self.store = EvidenceStore.found(uri, IDENTITY, "project", "sweep-t")
+        self.control = folder / "control"
+        self.job = folder / "job"
+        for made in (self.control, self.job):
+            made.mkdir(exist_ok=True)
+        (self.job / "train.py").write_text(TRAIN)
+        self.name = name
+        tag = onbox.box_tag(IDENTITY, name, 1)
+        self.record = self.platform.create(BoxRequest(tag, name, 0.5, {onbox.DURABLE: self.volume}, {}), wait=Wait(5))
+        self.native_id = self.record.native_id
+        self.root = folder / "platform" / "boxes" / self.native_id
+        self.store.write_birth(self.birth())
+        self.said: list[str] = []
+        self.channel: LocalChannel = self.platform.channel(self.native_id, self.record.account)
+
+    def birth(self, **changes: Any) -> Birth:
+        known = {
+            "box": self.name,
+            "generation": 1,
+            "tag": self.record.tag,
+            "platform": "local",
+            "account": self.record.account,
+            "native_id": self.native_id,
+            "price_per_hour": 0.5,
+            "begun_at": self.record.created_at,
+            "created_at": self.record.created_at,
+        }
+        return Birth.model_validate(known | changes)
+
+    def spec(self, *cells: str | Cell, **changes: Any) -> LaunchSpec:
+        """What `pulumi up` gives the queue: cells by name, all of the same job."""
+        made = tuple(Cell(name=cell, params={"word": cell}) if isinstance(cell, str) else cell for cell in cells)
+        spec = LaunchSpec(
+            identity=IDENTITY,
+            box=self.name,
+            native_id=self.native_id,
+            generation=1,
+            cells=made,
+            dropped={},
+            elsewhere=frozenset(),
+            workdir=self.job,
+            include=(),
+            code=collect(self.job).digest,
+            run=f"python train.py {{word}} {{out}} {self.control}",
+            env={},
+            slots=2,
+            artifacts=(ArtifactSpec(path="result.json", load="json", keys=("word",)),),
+            metrics=None,
+        )
+        return replace(spec, **changes)
+
+    def launch(self, *cells: str | Cell, channel: Any = None, seconds: float = SECONDS, **changes: Any) -> Launched:
+        """Brings the queue to these cells."""
+        return launch(
+            self.spec(*cells, **changes),
+            channel or self.channel,
+            self.store,
+            progress=self.said.append,
+            first_step_seconds=seconds,
+        )
+
+    def hold(self, *cells: str) -> None:
+        """These cells start and do not end."""
+        for cell in cells:
+            (self.control / f"hold-{cell}").touch()
+
+    def release(self) -> None:
+        """What is held goes on."""
+        for path in self.control.glob("hold-*"):
+            path.unlink()
+
+    def fail(self, *cells: str, yes: bool = True) -> None:
+        """These cells fail, or don't any more."""
+        for cell in cells:
+            path = self.control / f"fail-{cell}"
+            path.touch() if yes else path.unlink()
+
+    # What there is to see
+
+    @property
+    def journal(self) -> Journal:
+        return read_journal(self.channel)
+
+    def states(self) -> dict[str, str]:
+        return {name: progress.state for name, progress in self.journal.cells.items()}
+
+    def started(self) -> list[str]:
+        """Every start of the job, in order: cell and word."""
+        path = self.control / "started"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def queue(self) -> bytes:
+        try:
+            return self.channel.read(onbox.QUEUE)
+        except FileNotFoundError:
+            return b""
+
+    def record_of_launch(self) -> Launch | None:
+        return self.store.launch(self.name, 1)
+
+    def runner_pid(self) -> bytes:
+        return self.channel.read(onbox.RUNNER_PID)
+
+    def idle(self) -> bool:
+        return not self.channel.lock_held(onbox.RUNNER_LOCK)
+
+    def until(self, there: Callable[[], bool], what: str) -> None:
+        """Waits for it."""
+        deadline = time.monotonic() + SECONDS
+        while not there():
+            assert time.monotonic() < deadline, f"{what}: {self.states()}\n{(self.root / onbox.RUNNER_LOG).read_text()}"
+            time.sleep(0.01)
+
+    def until_state(self, state: str, *cells: str) -> None:
+        self.until(lambda: all(self.states().get(cell) == state for cell in cells), f"{cells} to be {state}")
+
+    def drained(self) -> None:
+        self.until(self.idle, "the runner to end")
+
+    def close(self) -> None:
+        self.release()
+        processes.end_all(self.native_id, grace=0)
+
+
+class Broken:
+    """A channel that fails at one verb, and passes all else on."""
+
+    def __init__(self, channel: LocalChannel, verb: str, error: Exception) -> None:
+        self._channel, self._verb, self._error = channel, verb, error
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._channel, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.asked.append(name)
+            if name == self._verb:
+                raise self._error
+            return found(*arguments, **options)
+
+        return call

@@ -1,0 +1,499 @@
+"""Giving a box its cells: the record first, then the queue, then the runner; and called again, nothing twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sweep import onbox
+from sweep.canonical import digest_of
+from sweep.errors import ConfigError, PlatformError, SweepstackError, Unreachable
+from sweep.evidence.verify import BoxView, VerifyRequest, verify
+from sweep.launch import FirstCellFailed
+from sweep.model import Cell, Launch
+from sweep.roster import Roster
+from tests.unit.launch.support import IDENTITY, Broken, Site
+
+OTHER = digest_of("other code")
+
+
+def given_elsewhere(site: Site, *cells: str, box: str = "box-1", generation: int = 1) -> None:
+    """The queue of another box was given these cells."""
+    digests = {name: Cell(name=name, params={"word": name}).config_digest for name in cells}
+    site.store.write_birth(site.birth(box=box, generation=generation, native_id=f"local-{box}", tag=f"tag-{box}"))
+    site.store.write_launch(
+        Launch(
+            box=box, generation=generation, native_id=f"local-{box}", cells=digests, code=OTHER, at=datetime.now(UTC)
+        )
+    )
+
+
+def verified(site: Site, *cells: str) -> None:
+    """These cells have a verified copy in the evidence."""
+    for name in cells:
+        sealed = site.folder / "platform" / "volumes" / site.volume / "content" / onbox.sealed_dir(IDENTITY, name)
+        target = site.store.cell_dir(name)
+        target.mkdir(parents=True)
+        for path in sealed.iterdir():
+            (target / path.name).write_bytes(path.read_bytes())
+    spec = site.spec(*cells)
+    outcome = verify(
+        VerifyRequest(
+            identity=IDENTITY,
+            stack="sweep-t",
+            roster=Roster(spec.cells),
+            artifacts=spec.artifacts,
+            store=site.store,
+            boxes=[BoxView(site.name, site.native_id, 1, site.journal)],
+            workers=1,
+        )
+    )
+    assert outcome.ok, outcome.receipt
+
+
+# Converging
+
+
+def test_the_second_call_does_nothing(site: Site) -> None:
+    site.hold("a", "b")
+    first = site.launch("a", "b")
+    assert (first.appended, first.started_runner) == (("a", "b"), True)
+    site.until_state("running", "a", "b")
+    before = site.queue(), site.journal.head, site.runner_pid(), site.record_of_launch()
+    for _ in range(2):
+        again = site.launch("a", "b")
+        assert (again.appended, again.removed, again.started_runner) == ((), (), False)
+    assert (site.queue(), site.journal.head, site.runner_pid(), site.record_of_launch()) == before
+    assert site.started().count("a a") == 1
+
+
+def test_a_drained_queue_stays_as_it_is(site: Site) -> None:
+    """What is sealed is not run again, and the journal's head, which a receipt names, does not move."""
+    site.launch("a")
+    site.drained()
+    head = site.journal.head
+    again = site.launch("a")
+    assert (again.appended, again.started_runner) == ((), False)
+    assert site.journal.head == head
+
+
+def test_a_new_cell_joins_the_live_queue(site: Site) -> None:
+    site.hold("a")
+    site.launch("a")
+    site.until_state("running", "a")
+    pid = site.runner_pid()
+    later = site.launch("a", "b")
+    assert (later.appended, later.started_runner) == (("b",), False)
+    site.until_state("sealed", "b")
+    assert site.runner_pid() == pid
+    assert site.started() == ["a a", "b b"]
+    record = site.record_of_launch()
+    assert record is not None
+    assert sorted(record.cells) == ["a", "b"]
+
+
+def test_a_new_cell_wakes_a_queue_that_was_drained(site: Site) -> None:
+    site.launch("a")
+    site.drained()
+    later = site.launch("a", "b")
+    assert (later.appended, later.started_runner) == (("b",), True)
+    site.drained()
+    assert site.started() == ["a a", "b b"]
+
+
+def test_a_runner_that_was_killed_is_started_again(site: Site) -> None:
+    site.hold("a")
+    site.launch("a", "b", slots=1)
+    site.until_state("running", "a")
+    pid = int(site.runner_pid().split(b":")[1].split(b",")[0])
+    os.killpg(pid, signal.SIGKILL)
+    site.drained()
+    site.release()
+    again = site.launch("a", "b", slots=1)
+    assert (again.appended, again.started_runner) == ((), True)
+    site.until_state("sealed", "a", "b")
+    assert site.journal.cells["a"].attempts == 2
+
+
+def test_nothing_to_give_leaves_no_trace(site: Site) -> None:
+    """No record, no queue: this box may still be ended as one on which nothing was launched."""
+    done = site.launch()
+    assert not done.started_runner
+    assert site.record_of_launch() is None
+    assert not (site.root / onbox.HOME).exists()
+
+
+def test_the_box_gets_the_code_and_the_settings(site: Site) -> None:
+    site.launch("a", env={"WORD": "x"})
+    spec = site.spec("a")
+    assert site.channel.read(f"{onbox.code_dir(spec.code)}/train.py") == (site.job / "train.py").read_bytes()
+    assert any("shipping 1 files" in line for line in site.said)
+    site.said.clear()
+    site.drained()
+    site.launch("a", env={"WORD": "x"})
+    assert not any("shipping" in line for line in site.said)
+
+
+# The record comes first
+
+
+@pytest.mark.parametrize("verb", ["append_locked", "spawn"])
+def test_the_launch_is_on_record_before_anything_can_start(site: Site, verb: str) -> None:
+    """From the first line of the queue on, this is a box that needs a receipt; also when the answer is lost."""
+    broken = Broken(site.channel, verb, Unreachable("the line is cut"))
+    with pytest.raises(Unreachable):
+        site.launch("a", "b", channel=broken)
+    record = site.record_of_launch()
+    assert record is not None
+    assert record.native_id == site.native_id
+    assert record.cells == {cell.name: cell.config_digest for cell in site.spec("a", "b").cells}
+    assert site.journal.entries == ()
+    done = site.launch("a", "b")
+    assert done.started_runner
+    site.until_state("sealed", "a", "b")
+    assert sorted(site.started()) == ["a a", "b b"]
+
+
+@pytest.mark.parametrize("verb", ["put_tree", "write", "read"])
+def test_what_fails_before_the_queue_leaves_no_launch(site: Site, verb: str) -> None:
+    with pytest.raises((PlatformError, SweepstackError)):
+        site.launch("a", channel=Broken(site.channel, verb, Unreachable("the line is cut")))
+    assert site.record_of_launch() is None
+    assert site.queue() == b""
+
+
+def test_evidence_that_can_t_be_written_launches_nothing(site: Site) -> None:
+    (site.store.root / "sweep.json").unlink()
+    with pytest.raises(SweepstackError):
+        site.launch("a")
+    assert site.queue() == b""
+    assert site.idle()
+
+
+def test_a_later_launch_forgets_no_cell_that_ran(site: Site) -> None:
+    """The record is what the gate asks for: it may grow, and only what never ran leaves it."""
+    site.hold("a")
+    site.launch("a", "b", "c", slots=1)
+    site.until_state("running", "a")
+    given_elsewhere(site, "c")
+    done = site.launch("a", slots=1, elsewhere=frozenset({"b"}))
+    assert set(done.removed) == {"b", "c"}
+    record = site.record_of_launch()
+    assert record is not None
+    assert sorted(record.cells) == ["a"]
+    site.release()
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "dropped", "c": "dropped"}
+    assert site.started() == ["a a"]
+
+
+def test_the_record_keeps_its_first_date(site: Site) -> None:
+    site.launch("a")
+    first = site.record_of_launch()
+    site.launch("a", "b")
+    second = site.record_of_launch()
+    assert first is not None
+    assert second is not None
+    assert first.at == second.at
+
+
+# Cells that are others' or done
+
+
+def test_a_cell_that_another_living_box_was_given_is_left_to_it(site: Site) -> None:
+    given_elsewhere(site, "a")
+    done = site.launch("a", "b")
+    assert (done.appended, done.waiting) == (("b",), ("a",))
+    site.drained()
+    assert site.started() == ["b b"]
+    record = site.record_of_launch()
+    assert record is not None
+    assert sorted(record.cells) == ["b"]
+
+
+def test_nothing_but_waiting_cells_launches_nothing(site: Site) -> None:
+    given_elsewhere(site, "a")
+    done = site.launch("a")
+    assert (done.appended, done.waiting, done.started_runner) == ((), ("a",), False)
+    assert site.record_of_launch() is None
+
+
+def test_a_cell_of_a_box_that_ended_is_taken_over(site: Site) -> None:
+    given_elsewhere(site, "a")
+    birth = site.store.birth("box-1", 1)
+    assert birth is not None
+    site.store.write_birth(birth.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "vanished"}))
+    assert site.launch("a").appended == ("a",)
+
+
+def test_an_earlier_generation_of_the_same_box_holds_nothing(site: Site) -> None:
+    given_elsewhere(site, "a", box="box-0", generation=7)
+    assert site.launch("a").appended == ("a",)
+
+
+def test_a_verified_cell_is_not_run_again_on_a_new_box(site: Site, tmp_path: Path) -> None:
+    site.launch("a", "b")
+    site.drained()
+    verified(site, "a", "b")
+    (site.store.cell_dir("b") / "result.json").write_bytes(b"{}")  # b's copy was hurt since
+    channel = Broken(site.channel, "", Unreachable(""))
+    fresh = site.spec("a", "b", "c", box="box-2")
+    from sweep.launch import _held_elsewhere, _verified_here
+
+    assert _verified_here(site.store, fresh.cells) == {"a"}
+    assert _held_elsewhere(site.store, fresh) == {"a", "b"}
+    assert channel.asked == []
+
+
+def test_a_verified_cell_with_another_config_is_run(site: Site) -> None:
+    from sweep.launch import _verified_here
+
+    site.launch("a")
+    site.drained()
+    verified(site, "a")
+    assert _verified_here(site.store, site.spec("a").cells) == {"a"}
+    assert _verified_here(site.store, (Cell(name="a", params={"word": "other"}),)) == set()
+
+
+# Cells that go
+
+
+def test_a_cell_that_has_not_started_can_be_taken_out(site: Site) -> None:
+    site.hold("a")
+    site.launch("a", "b", slots=1)
+    site.until_state("running", "a")
+    done = site.launch("a", slots=1)
+    assert done.removed == ("b",)
+    site.release()
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "dropped"}
+    assert site.started() == ["a a"]
+
+
+def test_a_started_cell_is_not_taken_out_by_leaving_it_away(site: Site) -> None:
+    """Only `cells.drop` stops what runs."""
+    site.hold("a", "b")
+    site.launch("a", "b")
+    site.until_state("running", "a", "b")
+    done = site.launch("a")
+    assert done.removed == ()
+    site.release()
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "sealed"}
+    record = site.record_of_launch()
+    assert record is not None
+    assert sorted(record.cells) == ["a", "b"]
+
+
+def test_a_dropped_cell_is_stopped(site: Site) -> None:
+    site.hold("a", "b")
+    site.launch("a", "b")
+    site.until_state("running", "a", "b")
+    done = site.launch("a", dropped={"b": "too slow"})
+    assert done.removed == ("b",)
+    site.until_state("dropped", "b")
+    assert site.launch("a", dropped={"b": "too slow"}).removed == ()
+    site.release()
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "dropped"}
+
+
+def test_a_dropped_cell_that_was_never_given_is_never_given(site: Site) -> None:
+    done = site.launch("a", "b", dropped={"b": "too slow"})
+    assert done.appended == ("a",)
+    site.drained()
+    assert site.started() == ["a a"]
+
+
+@pytest.mark.parametrize("end", ["sealed", "failed"])
+def test_a_cell_dropped_after_its_end_holds_the_box_no_longer(site: Site, end: str) -> None:
+    """It is on no roster any more, so no receipt will ever name it: on the launch record it would lock the box for
+    good, and `approve --waive` says of it "is dropped: it needs no waiver"."""
+    if end == "failed":
+        site.fail("b")
+        site.hold("b")
+    site.launch("a", "b")
+    site.release()
+    site.drained()
+    assert site.states()["b"] == end
+    site.launch("a", dropped={"b": "not wanted"})
+    site.drained()
+    record = site.record_of_launch()
+    assert record is not None
+    assert site.states()["b"] == "dropped" or "b" not in record.cells
+
+
+def test_a_dropped_cell_can_come_back(site: Site) -> None:
+    site.hold("a")
+    site.launch("a", "b", slots=1)
+    site.until_state("running", "a")
+    site.launch("a", slots=1, dropped={"b": "wait"})
+    site.release()
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "dropped"}
+    done = site.launch("a", "b", slots=1)
+    assert done.appended == ("b",)
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "sealed"}
+
+
+# What must not change
+
+
+def test_a_started_cell_keeps_its_config(site: Site) -> None:
+    site.hold("a")
+    site.launch("a")
+    site.until_state("running", "a")
+    before = site.queue(), site.record_of_launch()
+    with pytest.raises(SweepstackError, match=r"a started with another config.*new name.*cells\.drop"):
+        site.launch(Cell(name="a", params={"word": "other"}))
+    assert (site.queue(), site.record_of_launch()) == before
+    site.release()
+    site.drained()
+    with pytest.raises(SweepstackError, match="another config"):
+        site.launch(Cell(name="a", params={"word": "other"}), "b")
+    assert site.started() == ["a a"]
+
+
+def test_a_cell_that_waits_may_change(site: Site) -> None:
+    site.hold("a")
+    site.launch("a", "b", slots=1)
+    site.until_state("running", "a")
+    other = Cell(name="b", params={"word": "other"})
+    assert site.launch("a", other, slots=1).appended == ("b",)
+    record = site.record_of_launch()
+    assert record is not None
+    assert record.cells["b"] == other.config_digest
+    site.release()
+    site.drained()
+    assert site.started() == ["a a", "b other"]
+
+
+def test_code_that_is_not_what_was_previewed_is_not_shipped(site: Site) -> None:
+    spec = site.spec("a")
+    (site.job / "train.py").write_text("print('edited meanwhile')\n")
+    with pytest.raises(ConfigError, match="changed between preview and up"):
+        site.launch("a", code=spec.code)
+    assert site.record_of_launch() is None
+    assert site.queue() == b""
+
+
+def test_new_code_is_for_cells_that_start_later(site: Site) -> None:
+    site.hold("a")
+    site.launch("a", "b", slots=1)
+    site.until_state("running", "a")
+    (site.job / "train.py").write_text((site.job / "train.py").read_text().replace("with {word}", "anew with {word}"))
+    site.launch("a", "b", slots=1)
+    site.release()
+    site.drained()
+    log = site.channel.read(f"{onbox.attempt_dir('b', 1)}/log.txt")
+    assert b"training b anew" in log
+    assert b"anew" not in site.channel.read(f"{onbox.attempt_dir('a', 1)}/log.txt")
+
+
+@pytest.mark.parametrize("line", [b"not json\n", b"[]\n", b'{"op":"add"}\n'])
+def test_a_queue_that_is_none_is_an_error_that_shows_the_line(site: Site, line: bytes) -> None:
+    site.channel.append_locked(onbox.QUEUE, line, onbox.QUEUE_LOCK)
+    with pytest.raises(SweepstackError, match="holds a line that is not an entry"):
+        site.launch("a")
+    assert site.record_of_launch() is None
+
+
+def test_a_journal_that_is_none_launches_nothing(site: Site) -> None:
+    site.channel.write(onbox.JOURNAL, b'{"seq":1}\n')
+    with pytest.raises(SweepstackError, match="journal line 1"):
+        site.launch("a")
+    assert site.record_of_launch() is None
+
+
+# Noticed at once
+
+
+def test_the_first_cell_that_fails_is_shown_with_its_last_words(site: Site) -> None:
+    site.fail("a")
+    site.hold("a", "b")
+    site.control.joinpath("hold-a").unlink()
+    broken = "python no-such-file.py {word} {out}"
+    with pytest.raises(FirstCellFailed, match="no-such-file") as failed:
+        site.launch("a", run=broken)
+    assert "a failed at once" in str(failed.value)
+    assert site.record_of_launch() is not None
+
+
+def test_mended_settings_are_tried_at_once(site: Site) -> None:
+    """The runner gave up on the cell and ended. What was mended is a new version: `up` alone must start it."""
+    with pytest.raises(FirstCellFailed):
+        site.launch("a", run="python no-such-file.py {word} {out}")
+    site.drained()
+    assert site.journal.cells["a"].final
+    done = site.launch("a")
+    assert (done.appended, done.started_runner) == (("a",), True)
+    site.drained()
+    assert site.states() == {"a": "sealed"}
+
+
+def test_mended_settings_reach_a_runner_that_lives(site: Site) -> None:
+    site.hold("b")
+    with pytest.raises(FirstCellFailed):
+        site.launch("a", "b", run="test {word} = b && python train.py {word} {out} " + str(site.control))
+    site.until(lambda: site.journal.cells["a"].final, "a to fail for good")
+    done = site.launch("a", "b")
+    assert (set(done.appended), done.started_runner) == ({"a", "b"}, False)
+    site.until_state("sealed", "a")
+    site.release()
+    site.drained()
+
+
+def test_unchanged_settings_are_not_tried_for_ever(site: Site) -> None:
+    with pytest.raises(FirstCellFailed):
+        site.launch("a", run="false")
+    site.drained()
+    attempts = site.journal.cells["a"].attempts
+    done = site.launch("a", run="false")
+    assert not done.started_runner
+    assert site.journal.cells["a"].attempts == attempts
+
+
+def test_a_runner_that_dies_at_once_is_shown_with_its_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 0.3)
+    (site.root / "mnt" / "durable").unlink()
+    with pytest.raises(FirstCellFailed, match=r"(?s)ended before it started a cell.*the durable tier is not there"):
+        site.launch("a")
+
+
+def test_a_runner_that_can_t_be_run_is_shown_with_its_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 0.3)
+    site.channel.python = "/bin/cat"
+    with pytest.raises(FirstCellFailed, match=r"(?s)ended before it started a cell; the runner's log"):
+        site.launch("a")
+    site.channel.python = sys.executable
+    site.launch("a")
+    site.until_state("sealed", "a")
+
+
+def test_a_runner_that_dies_without_a_word_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 0.3)
+    site.channel.python = "/bin/true"
+    with pytest.raises(FirstCellFailed, match="the runner's log is empty"):
+        site.launch("a")
+
+
+def test_no_sign_of_life_is_an_error_after_the_deadline(site: Site) -> None:
+    with pytest.raises(FirstCellFailed, match="no cell showed a sign of life within 0 s"):
+        site.launch("a", run="sleep 60", seconds=0.4)
+
+
+def test_a_failure_of_long_ago_is_not_taken_for_this_one(site: Site) -> None:
+    """The journal is read from where it stood: what failed before this launch is known already."""
+    with pytest.raises(FirstCellFailed):
+        site.launch("a", run="false")
+    site.drained()
+    done = site.launch("a", "b", run="false || " + site.spec("a").run)
+    assert done.started_runner
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "sealed"}
