@@ -24,11 +24,14 @@ from sweep.workdir import collect
 
 FIRST_STEP_SECONDS = 60.0
 RUNNER_START_SECONDS = 10.0
+SETTLE_SECONDS = 1.0
+"""Between a cell's first output and the word that it works: a wrong setting shows within that."""
 PROGRESS_SECONDS = 2.0
 POLL_SECONDS = 0.1
 LOG_TAIL_BYTES = 1500
 ONBOX_SOURCES = Path(__file__).resolve().parents[1] / "scripts" / "onbox"
 CHECKPOINT_HELPER = "sweepstack_checkpoint.py"
+_ENDS = ("cell-failed", "cell-sealed", "cell-found-sealed")
 
 
 @dataclass(frozen=True)
@@ -99,12 +102,14 @@ def launch(
         ship(spec, channel, progress)
     if wanted:
         runner = _ship_runner(spec, channel)
-    _write_launch_record(store, spec, wanted, present, {str(drop["cell"]) for drop in drops}, journal)
+    alive = channel.lock_held(onbox.RUNNER_LOCK)
+    removed = {str(drop["cell"]) for drop in drops} | set(spec.dropped)
+    _write_launch_record(store, spec, wanted, present, removed, journal, runner_alive=alive)
     lines = [canonical_json(line) + b"\n" for line in [*(entries[name] for name in appended), *drops]]
     if lines:
         channel.append_locked(onbox.QUEUE, b"".join(lines), onbox.QUEUE_LOCK)
     started = False
-    if wanted and not channel.lock_held(onbox.RUNNER_LOCK) and _unfinished(wanted, journal):
+    if (appended or _unfinished(wanted, journal)) and not channel.lock_held(onbox.RUNNER_LOCK):
         progress("starting the runner")
         channel.spawn(
             [channel.python, channel.absolute(f"{onbox.HOME}/{runner}"), channel.absolute(onbox.HOME)],
@@ -268,14 +273,19 @@ def _write_launch_record(
     present: Mapping[str, Any],
     removed: set[str],
     journal: Journal,
+    *,
+    runner_alive: bool,
 ) -> None:
-    """Before anything starts: from here on, this box is one on which something was launched."""
+    """Before anything starts: from here on, this box is one on which something was launched.
+
+    What was taken out is forgotten, unless it runs: no receipt will name it, and the journal says how it ended.
+    """
     before = store.launch(spec.box, spec.generation)
     cells = {name: cell.config_digest for name, cell in wanted.items()}
     for name in present:
         progress = journal.cells.get(name)
-        started = progress is not None and progress.state != "pending"
-        if name not in cells and (name not in removed or started) and before and name in before.cells:
+        runs = runner_alive and progress is not None and progress.state == "running"
+        if name not in cells and (name not in removed or runs) and before and name in before.cells:
             cells[name] = before.cells[name]
     if not cells and before is None:
         return
@@ -301,36 +311,45 @@ def _unfinished(wanted: Mapping[str, Cell], journal: Journal) -> bool:
 def _await_first_step(
     spec: LaunchSpec, channel: Channel, before: Journal, progress: Callable[[str], None], seconds: float
 ) -> None:
-    """Returns at the first output of a cell, or the first sealed one. A first attempt that fails is an error."""
+    """Returns when a cell is sealed, or has shown a sign of life and not failed on its heels: a traceback is output,
+    too. A first attempt that fails is an error."""
     began = said = lived = time.monotonic()
-    deadline = began + seconds
-    seen = len(before.entries)
-    while time.monotonic() < deadline:
-        journal = read_journal(channel)
-        for entry in journal.entries[seen:]:
-            event, cell = entry["event"], str(entry.get("cell", ""))
-            if event == "cell-failed":
-                tail = log_tail(channel, cell, int(entry["attempt"]))
-                raise FirstCellFailed(f"{cell} failed at once: {entry.get('reason', '')}\n{tail}".rstrip())
-            if event in ("cell-sealed", "cell-found-sealed"):
-                return
-            if event == "cell-started" and channel.size(f"{onbox.attempt_dir(cell, entry['attempt'])}/log.txt"):
-                return
-            if event == "cell-started" and spec.metrics:
-                path = f"{onbox.attempt_dir(cell, entry['attempt'])}/out/{spec.metrics['file']}"
-                if channel.size(path):
-                    return
-        if channel.lock_held(onbox.RUNNER_LOCK):
-            lived = time.monotonic()
-        elif len(journal.entries) > seen:
+    first: float | None = None
+    quiet = False
+    while (now := time.monotonic()) < began + seconds:
+        alive = channel.lock_held(onbox.RUNNER_LOCK)  # asked first: what a runner that has ended wrote is all there
+        entries = read_journal(channel).entries[len(before.entries) :]
+        ended = next((entry for entry in entries if entry["event"] in _ENDS), None)
+        if ended is not None and ended["event"] == "cell-failed":
+            tail = log_tail(channel, str(ended["cell"]), int(ended["attempt"]))
+            raise FirstCellFailed(f"{ended['cell']} failed at once: {ended.get('reason', '')}\n{tail}".rstrip())
+        if ended is not None:
             return
-        elif time.monotonic() - lived > RUNNER_START_SECONDS:
+        if first is None and any(_shows_life(entry, spec, channel) for entry in entries):
+            first = now
+        if first is not None and now - first >= SETTLE_SECONDS:
+            return
+        if alive:
+            lived, quiet = now, False
+        elif entries:
+            if quiet:  # twice: the first look may have been just before its start
+                return
+            quiet = True
+        elif now - lived > RUNNER_START_SECONDS:
             raise FirstCellFailed(_silent("the runner ended before it started a cell", channel))
-        if time.monotonic() - said > PROGRESS_SECONDS:
-            said = time.monotonic()
+        if now - said > PROGRESS_SECONDS:
+            said = now
             progress(f"waiting for the first step of a cell: {said - began:.0f} s of at most {seconds:.0f} s")
         time.sleep(POLL_SECONDS)
     raise FirstCellFailed(_silent(f"no cell showed a sign of life within {seconds:.0f} s", channel))
+
+
+def _shows_life(entry: Mapping[str, Any], spec: LaunchSpec, channel: Channel) -> bool:
+    if entry["event"] != "cell-started":
+        return False
+    folder = onbox.attempt_dir(str(entry["cell"]), int(entry["attempt"]))
+    paths = [f"{folder}/log.txt", *([f"{folder}/out/{spec.metrics['file']}"] if spec.metrics else [])]
+    return any(channel.size(path) for path in paths)
 
 
 def _silent(what: str, channel: Channel) -> str:

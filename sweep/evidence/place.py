@@ -51,7 +51,7 @@ def resolve(uri: str) -> Path:
     if host != here:
         raise EvidenceElsewhere(
             f"the evidence is a folder on the host {host} (/{path}), and this is {here}. Run the command there, or run "
-            f"`sweepctl publish` there, which copies the evidence to object storage"
+            f"`sweepctl publish` there, which copies the evidence to object storage (not in this version yet)"
         )
     return Path("/" + path)
 

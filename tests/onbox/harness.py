@@ -215,11 +215,13 @@ class Box:
             lambda: (self.control / f"middle-{cell}").exists() and log.exists() and bool(log.read_text()), self.log
         )
 
-    def processes(self) -> Iterator[int]:
+    def processes(self, *, cells: bool = False) -> Iterator[int]:
+        """All that carries the box's id; or those of cells only, without the runner and what it asks."""
         mark = f"SWEEPSTACK_BOX_ID={self.native_id}".encode()
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if mark in (path / "environ").read_bytes().split(b"\0"):
+                words = (path / "environ").read_bytes().split(b"\0")
+                if mark in words and (not cells or any(word.startswith(b"SWEEPSTACK_CELL=") for word in words)):
                     yield int(path.name)
 
     def clean(self) -> None:

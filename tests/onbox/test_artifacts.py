@@ -91,4 +91,4 @@ def test_file_that_changes_while_it_is_sealed_is_not_sealed(box: Box) -> None:
     box.add("a", f'setsid python -c "{writer}" & while ! test -s {{out}}/result.json; do sleep 0.01; done')
     box.run(code=1)
     assert "changed while it was being sealed" in box.events("cell-failed", "a")[0]["reason"]
-    assert list(box.processes()) == []
+    assert list(box.processes(cells=True)) == []

@@ -93,10 +93,12 @@ def test_survivor_is_ended_whatever_it_does(box: Box, hiding: str) -> None:
         "a", f"{hiding} touch {box.control}/middle-a; echo on; while test $SWEEPSTACK_ATTEMPT = 1; do sleep 1; done"
     )
     runner = box.start()
+    pid = box.pid("a")
     wait_for(lambda: "exec" in hiding or (box.control / "middle-a").exists(), box.log)
-    wait_for(lambda: "exec" not in hiding or _command(box.pid("a")) == "sleep", box.log)
+    wait_for(lambda: "exec" not in hiding or _command(pid) == "sleep", box.log)
     runner.kill()
-    survivors = {box.pid("a"), *box.processes()} - {runner.pid}
+    survivors = {pid, *box.processes(cells=True)}
+    assert all(alive(pid) for pid in survivors)
     box.drop("a")
     assert box.start().ended() == 0
     assert [pid for pid in survivors if alive(pid)] == []

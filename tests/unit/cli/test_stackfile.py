@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import threading
@@ -177,6 +178,20 @@ def test_two_writers_at_once_leave_one_whole_file(tmp_path: Path) -> None:
     assert file.approval() in words
     assert file.path.read_text().count("approval:") == 1
     assert list(tmp_path.glob("stacks/.*")) == []
+
+
+def test_a_writer_waits_for_the_one_before(tmp_path: Path) -> None:
+    file = stack_file(tmp_path, PLAIN)
+    held = os.open(file.path.parent, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    writer = threading.Thread(target=file.write_approval, args=(word(),))
+    writer.start()
+    writer.join(0.2)
+    assert writer.is_alive()
+    assert file.path.read_text() == PLAIN
+    os.close(held)
+    writer.join(5)
+    assert file.approval() == word()
 
 
 @pytest.mark.parametrize(

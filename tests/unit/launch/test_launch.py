@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -132,7 +132,7 @@ def test_the_box_gets_the_code_and_the_settings(site: Site) -> None:
     site.launch("a", env={"WORD": "x"})
     spec = site.spec("a")
     assert site.channel.read(f"{onbox.code_dir(spec.code)}/train.py") == (site.job / "train.py").read_bytes()
-    assert any("shipping 1 files" in line for line in site.said)
+    assert any("shipping 1 file" in line for line in site.said)
     site.said.clear()
     site.drained()
     site.launch("a", env={"WORD": "x"})
@@ -236,28 +236,38 @@ def test_an_earlier_generation_of_the_same_box_holds_nothing(site: Site) -> None
     assert site.launch("a").appended == ("a",)
 
 
-def test_a_verified_cell_is_not_run_again_on_a_new_box(site: Site, tmp_path: Path) -> None:
+@pytest.fixture
+def later(site: Site) -> Iterator[Site]:
+    """Another box of the same sweep, with the same volume and evidence; the first one has run a and b, and ended."""
     site.launch("a", "b")
     site.drained()
     verified(site, "a", "b")
-    (site.store.cell_dir("b") / "result.json").write_bytes(b"{}")  # b's copy was hurt since
-    channel = Broken(site.channel, "", Unreachable(""))
-    fresh = site.spec("a", "b", "c", box="box-2")
-    from sweep.launch import _held_elsewhere, _verified_here
-
-    assert _verified_here(site.store, fresh.cells) == {"a"}
-    assert _held_elsewhere(site.store, fresh) == {"a", "b"}
-    assert channel.asked == []
+    site.store.write_birth(site.birth(ended_at=datetime.now(UTC), ended_how="vanished"))
+    found = Site(site.folder, "box-2")
+    yield found
+    found.close()
 
 
-def test_a_verified_cell_with_another_config_is_run(site: Site) -> None:
-    from sweep.launch import _verified_here
+def test_a_verified_cell_is_not_given_to_a_later_box(later: Site) -> None:
+    done = later.launch("a", "b", "c")
+    assert (done.appended, done.waiting) == (("c",), ())
+    later.drained()
+    assert later.started()[2:] == ["c c"]
 
-    site.launch("a")
-    site.drained()
-    verified(site, "a")
-    assert _verified_here(site.store, site.spec("a").cells) == {"a"}
-    assert _verified_here(site.store, (Cell(name="a", params={"word": "other"}),)) == set()
+
+def test_a_verified_copy_that_was_hurt_since_counts_no_more(later: Site) -> None:
+    """Given again; and found sealed on the volume, so that nothing is trained twice."""
+    (later.store.cell_dir("b") / "result.json").write_bytes(b"{}")
+    assert later.launch("a", "b").appended == ("b",)
+    later.drained()
+    assert later.states() == {"b": "sealed"}
+    assert len(later.started()) == 2
+
+
+def test_a_verified_cell_of_another_config_is_another_cell(later: Site) -> None:
+    assert later.launch(Cell(name="a", params={"word": "other"})).appended == ("a",)
+    later.drained()
+    assert later.started()[2:] == ["a other"]
 
 
 # Cells that go
@@ -414,18 +424,41 @@ def test_a_journal_that_is_none_launches_nothing(site: Site) -> None:
 # Noticed at once
 
 
-def test_the_first_cell_that_fails_is_shown_with_its_last_words(site: Site) -> None:
-    site.fail("a")
-    site.hold("a", "b")
-    site.control.joinpath("hold-a").unlink()
-    broken = "python no-such-file.py {word} {out}"
-    with pytest.raises(FirstCellFailed, match="no-such-file") as failed:
-        site.launch("a", run=broken)
-    assert "a failed at once" in str(failed.value)
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long enough for a busy machine: a failure ends the wait at once."""
+    monkeypatch.setattr("sweep.launch.SETTLE_SECONDS", 10.0)
+
+
+def test_the_first_cell_that_fails_is_shown_with_its_last_words(site: Site, patient: None) -> None:
+    """A traceback is output too: it must not pass for the sign of life that is waited for."""
+    with pytest.raises(FirstCellFailed, match="a failed at once: exit code") as failed:
+        site.launch("a", run="python no-such-file.py {word} {out}")
+    assert "can't open file" in str(failed.value)
     assert site.record_of_launch() is not None
 
 
-def test_mended_settings_are_tried_at_once(site: Site) -> None:
+def test_a_cell_that_fails_after_its_first_words_is_shown(site: Site, patient: None) -> None:
+    site.fail("a")
+    with pytest.raises(FirstCellFailed, match="the last words of a"):
+        site.launch("a")
+
+
+def test_a_missing_artifact_is_noticed_at_once_too(site: Site, patient: None) -> None:
+    """An exit code of 0 is no sign of life."""
+    with pytest.raises(FirstCellFailed, match=r"result\.json"):
+        site.launch("a", run="echo done")
+
+
+def test_a_cell_that_was_sealed_first_makes_the_launch_good(site: Site, patient: None) -> None:
+    site.hold("b")
+    site.fail("b")
+    assert site.launch("a", "b").started_runner
+    site.release()
+    site.until_state("failed", "b")
+
+
+def test_mended_settings_are_tried_at_once(site: Site, patient: None) -> None:
     """The runner gave up on the cell and ended. What was mended is a new version: `up` alone must start it."""
     with pytest.raises(FirstCellFailed):
         site.launch("a", run="python no-such-file.py {word} {out}")
@@ -437,7 +470,7 @@ def test_mended_settings_are_tried_at_once(site: Site) -> None:
     assert site.states() == {"a": "sealed"}
 
 
-def test_mended_settings_reach_a_runner_that_lives(site: Site) -> None:
+def test_mended_settings_reach_a_runner_that_lives(site: Site, patient: None) -> None:
     site.hold("b")
     with pytest.raises(FirstCellFailed):
         site.launch("a", "b", run="test {word} = b && python train.py {word} {out} " + str(site.control))
@@ -449,7 +482,7 @@ def test_mended_settings_reach_a_runner_that_lives(site: Site) -> None:
     site.drained()
 
 
-def test_unchanged_settings_are_not_tried_for_ever(site: Site) -> None:
+def test_unchanged_settings_are_not_tried_for_ever(site: Site, patient: None) -> None:
     with pytest.raises(FirstCellFailed):
         site.launch("a", run="false")
     site.drained()
@@ -488,7 +521,7 @@ def test_no_sign_of_life_is_an_error_after_the_deadline(site: Site) -> None:
         site.launch("a", run="sleep 60", seconds=0.4)
 
 
-def test_a_failure_of_long_ago_is_not_taken_for_this_one(site: Site) -> None:
+def test_a_failure_of_long_ago_is_not_taken_for_this_one(site: Site, patient: None) -> None:
     """The journal is read from where it stood: what failed before this launch is known already."""
     with pytest.raises(FirstCellFailed):
         site.launch("a", run="false")
