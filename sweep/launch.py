@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -100,7 +100,7 @@ def launch(
     ]
     if appended:
         ship(spec, channel, progress)
-    if wanted:
+    if wanted or drops:
         runner = _ship_runner(spec, channel)
     alive = channel.lock_held(onbox.RUNNER_LOCK)
     removed = {str(drop["cell"]) for drop in drops} | set(spec.dropped)
@@ -109,7 +109,9 @@ def launch(
     if lines:
         channel.append_locked(onbox.QUEUE, b"".join(lines), onbox.QUEUE_LOCK)
     started = False
-    if (appended or _unfinished(wanted, journal)) and not channel.lock_held(onbox.RUNNER_LOCK):
+    if (appended or _unfinished(wanted, journal) or _left_running(drops, journal)) and not channel.lock_held(
+        onbox.RUNNER_LOCK
+    ):
         progress("starting the runner")
         channel.spawn(
             [channel.python, channel.absolute(f"{onbox.HOME}/{runner}"), channel.absolute(onbox.HOME)],
@@ -299,6 +301,11 @@ def _write_launch_record(
     )
     if record != before:
         store.write_launch(record)
+
+
+def _left_running(drops: Iterable[Mapping[str, str]], journal: Journal) -> bool:
+    """Whether a cell that is to be dropped is, by the journal, still at work: only a runner can end that."""
+    return any((cell := journal.cells.get(drop["cell"])) is not None and cell.state == "running" for drop in drops)
 
 
 def _unfinished(wanted: Mapping[str, Cell], journal: Journal) -> bool:

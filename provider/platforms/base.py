@@ -139,8 +139,10 @@ class Platform(Protocol):
         first use, so it is for creates, not for previews. Free."""
         ...
 
-    def find_by_tag(self, tag: str) -> BoxRecord | None:
-        """The box with this tag, in whatever phase; None only when it is proved that there is none. Reads only."""
+    def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
+        """The box with this tag, in whatever phase; None only when it is proved that there is none. Reads only.
+
+        `account`: whose box it is to be, where that is known: another account's silence proves nothing."""
         ...
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:

@@ -65,7 +65,9 @@ class LocalPlatform:
                 registry = self._store.found()
         return registry.account
 
-    def find_by_tag(self, tag: str) -> BoxRecord | None:
+    def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
+        if account:
+            self._store.require(account)
         registry = self._store.registry()
         if registry is None:
             return None

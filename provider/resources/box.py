@@ -120,7 +120,13 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         try:
             record = platform.create(request, wait=wait)
         except OutcomeUnknown as error:
-            found = platform.find_by_tag(birth.tag)
+            try:
+                found = platform.find_by_tag(birth.tag, birth.account)
+            except PlatformError as outage:
+                raise OutcomeUnknown(
+                    f"box {inputs.name}: {error}, and nobody can say whether it was made ({outage}): a box tagged "
+                    f"{birth.tag} may bill. Next: pulumi up --stack {op.stack}, which looks for it before it rents"
+                ) from outage
             if found is None:
                 raise SweepstackError(
                     f"box {inputs.name}: {error}. The platform lists nothing under {birth.tag}, so nothing bills now. "
@@ -170,7 +176,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 f"end it there before it is rented on {inputs.adapter}"
             )
         if last.native_id is None:
-            return last.generation, platform.find_by_tag(last.tag)
+            return last.generation, platform.find_by_tag(last.tag, last.account)
         record = platform.get(last.native_id, last.account)
         if record.phase is Phase.GONE:
             store.write_birth(last.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "vanished"}))

@@ -109,7 +109,7 @@ def may_still_bill(birth: Birth) -> str:
     try:
         platform = load_platform(birth.platform)
         if birth.native_id is None:
-            found = platform.find_by_tag(birth.tag)
+            found = platform.find_by_tag(birth.tag, birth.account)
             return f"box {birth.box}: {found.native_id} was rented and its answer lost" if found else ""
         if platform.get(birth.native_id, birth.account).phase is Phase.GONE:
             return ""

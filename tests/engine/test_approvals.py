@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.harness import Stack
@@ -91,7 +92,8 @@ def test_cell_added_after_the_approval(cleared: Stack) -> None:
 
 def box_of(stack: Stack, cell: str) -> str:
     """The box that a cell was given to."""
-    return next(box for box in stack.boxes if cell in stack.cells_of(box))
+    names = [birth["box"] for birth in stack.births() if birth["native_id"] in stack.native_ids()]
+    return next(box for box in names if cell in stack.cells_of(box))
 
 
 def retry(stack: Stack, cell: str) -> None:
@@ -140,7 +142,7 @@ def test_approval_with_another_boxs_id(cleared: Stack) -> None:
     """A word for box-0 by its native id is not a word for the box that is called box-1."""
     ids = {box: cleared.native_id(box) for box in cleared.boxes}
 
-    def swap(sweep: dict) -> None:  # type: ignore[type-arg]
+    def swap(sweep: dict[str, Any]) -> None:
         for action in sweep["approval"]["actions"]:
             action["native_id"] = ids["box-1" if action["box"] == "box-0" else "box-0"]
 
@@ -151,7 +153,7 @@ def test_approval_with_another_boxs_id(cleared: Stack) -> None:
 def test_approval_of_another_verb(cleared: Stack) -> None:
     """Allowing a stop does not allow a destroy."""
 
-    def stop(sweep: dict) -> None:  # type: ignore[type-arg]
+    def stop(sweep: dict[str, Any]) -> None:
         for action in sweep["approval"]["actions"]:
             action["verb"] = "stop"
 
@@ -171,6 +173,42 @@ def test_approval_taken_out(cleared: Stack) -> None:
     up = ok(cleared.up("--diff"))
     assert re.search(r"clearance\s*:.*cleared.*=>.*locked", up.text), str(up)
     still_refused(cleared)
+
+
+def test_approval_taken_out_while_the_state_had_lost_the_box(cleared: Stack) -> None:
+    """A box that is adopted again without an approval is locked: what once cleared it is over."""
+    for box in cleared.boxes:
+        cleared.edit_in_state("delete", cleared.urn("Box", box), "--target-dependents")
+    cleared.edit_config(lambda sweep: sweep.pop("approval"))
+    ok(cleared.up())
+    assert len(cleared.births()) == 2
+    still_refused(cleared)
+
+
+def test_want_gone_taken_back_before_it_happened(verified: Stack) -> None:
+    """Approved and on its way out, then taken back with its approval: the box is locked as if nothing had been said."""
+    verified.approve("--box", "box-1")
+    verified.edit_config(lambda sweep: sweep["boxes"].update({"box-1": {"want": "gone"}}))
+    ok(verified.up("--target", verified.urn("Identity")))
+    assert len(verified.native_ids()) == 2
+
+    def take_back(sweep: dict[str, Any]) -> None:
+        sweep["boxes"]["box-1"] = {"want": "running"}
+        del sweep["approval"]
+
+    verified.edit_config(take_back)
+    ok(verified.up())
+    still_refused(verified)
+
+
+def test_retry_in_the_middle_of_a_teardown(cleared: Stack) -> None:
+    """A teardown that has begun may finish what was approved, and not take along what ran on a box since."""
+    cell = cleared.cells_of("box-1")[0]
+    urns = [word for kind in ("Gate", "Queue", "Box") for word in ("--target", cleared.urn(kind, "box-0"))]
+    ok(cleared.destroy(*urns))
+    assert cleared.native_ids() == [cleared.native_id("box-1")]
+    retry(cleared, cell)
+    still_refused(cleared, reason="journal")
 
 
 def test_malformed_approval_is_an_error_in_the_config(cleared: Stack) -> None:

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -193,7 +194,7 @@ def expire(stack: Stack) -> None:
     past = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     stack.edit_config(lambda sweep: sweep["approval"].update(expires=past))
 
-    def edit(resources: list[dict]) -> None:  # type: ignore[type-arg]
+    def edit(resources: list[dict[str, Any]]) -> None:
         for resource in resources:
             for side in ("inputs", "outputs"):
                 if resource.get(side, {}).get("approval"):

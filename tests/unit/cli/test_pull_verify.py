@@ -227,6 +227,25 @@ def test_verify_needs_the_whole_roster(world: World) -> None:
     assert "roster is not known" in result.err
 
 
+def test_cells_that_no_up_has_brought_in_yet_are_not_verified(world: World) -> None:
+    world.verified()
+    world.lrs = "[0.1, 0.3, 0.9, 2.5]"
+    world.write_stack_file()
+    result = world.run("verify", "--json")
+    assert result.code == 1
+    assert by_name(result.json["cells"])["lr2.5"]["state"] == "pending"
+    assert result.json["next"] == [f"pulumi up --stack {STACK}"]
+
+
+def test_a_stack_file_that_does_not_read_leaves_the_answer_open(world: World) -> None:
+    world.verified()
+    text = world.file.path.read_text()
+    world.file.path.write_text(text.replace("grid: {lr:", "grid: {lr: 7, x:"))
+    result = world.run("verify")
+    assert result.code == 2
+    assert "can't be told" in result.err
+
+
 def test_waivers_count_for_their_receipt_only(world: World) -> None:
     box = world.add()
     box.launch("lr0.1", "lr0.3", "lr0.9")

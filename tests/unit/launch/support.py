@@ -37,6 +37,14 @@ if (control / f"fail-{cell}").exists():
 """
 
 
+def until(there: Callable[[], bool], what: Callable[[], str]) -> None:
+    """Waits until it is so; `what` says what was waited for."""
+    deadline = time.monotonic() + SECONDS
+    while not there():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.01)
+
+
 class Site:
     """A box, its evidence, and the job's folder."""
 
@@ -154,10 +162,7 @@ class Site:
 
     def until(self, there: Callable[[], bool], what: str) -> None:
         """Waits for it."""
-        deadline = time.monotonic() + SECONDS
-        while not there():
-            assert time.monotonic() < deadline, f"{what}: {self.states()}\n{(self.root / onbox.RUNNER_LOG).read_text()}"
-            time.sleep(0.01)
+        until(there, lambda: f"{what}: {self.states()}\n{(self.root / onbox.RUNNER_LOG).read_text()}")
 
     def until_state(self, state: str, *cells: str) -> None:
         self.until(lambda: all(self.states().get(cell) == state for cell in cells), f"{cells} to be {state}")

@@ -15,7 +15,7 @@ from sweep.canonical import digest_of
 from sweep.errors import ConfigError, PlatformError, SweepstackError, Unreachable
 from sweep.evidence.verify import BoxView, VerifyRequest, verify
 from sweep.launch import FirstCellFailed
-from sweep.model import Cell, Launch
+from sweep.model import ArtifactSpec, Cell, Launch
 from sweep.roster import Roster
 from tests.unit.launch.support import IDENTITY, Broken, Site
 
@@ -530,3 +530,15 @@ def test_a_failure_of_long_ago_is_not_taken_for_this_one(site: Site, patient: No
     assert done.started_runner
     site.drained()
     assert site.states() == {"a": "sealed", "b": "sealed"}
+
+
+@pytest.mark.xfail(strict=True, reason="FINDINGS G9: what a cell must leave behind is no part of its version")
+def test_mended_artifacts_are_tried_at_once(site: Site, patient: None) -> None:
+    """The name in `artifacts` was misspelt: no file of that name ever comes."""
+    with pytest.raises(FirstCellFailed):
+        site.launch("a", artifacts=(ArtifactSpec(path="resutl.json", load="json"),))
+    site.drained()
+    assert site.journal.cells["a"].final
+    site.launch("a")
+    site.drained()
+    assert site.states() == {"a": "sealed"}

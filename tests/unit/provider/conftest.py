@@ -1,0 +1,27 @@
+"""A sweep, made anew for each test and emptied of processes after it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.provider.support import Sweep
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
+    """No power is cut in these tests, so nothing is flushed here; and their cells do not fail late."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr("sweep.launch.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweep.launch.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("provider.resources.box.POLL_SECONDS", 0.02)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
+    for drill in ("SWEEPSTACK_DRILL_CREATE", "SWEEPSTACK_DRILL_BOOT_SECONDS"):
+        monkeypatch.delenv(drill, raising=False)
+    found = Sweep(tmp_path)
+    yield found
+    found.close()

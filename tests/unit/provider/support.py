@@ -1,0 +1,325 @@
+"""A sweep whose resources are driven handler by handler: real boxes, real runners, real evidence; no engine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from provider.models import (
+    BoxInputs,
+    BoxState,
+    GateInputs,
+    GateState,
+    IdentityInputs,
+    IdentityState,
+    QueueInputs,
+    QueueState,
+    VolumeInputs,
+    VolumeState,
+)
+from provider.platforms.local import LocalPlatform, connect
+from provider.resources.box import BoxHandler
+from provider.resources.gate import GateHandler
+from provider.resources.identity import IdentityHandler
+from provider.resources.queue import QueueHandler
+from provider.resources.volume import VolumeHandler
+from provider.session import Operation, Session, Severity
+from sweep import onbox
+from sweep.channel import processes
+from sweep.channel.local import LocalChannel
+from sweep.errors import StillCreating
+from sweep.evidence.pull import BoxSource, pull_all
+from sweep.evidence.store import EvidenceStore
+from sweep.evidence.verify import BoxView, VerifyRequest, verify
+from sweep.launch import read_journal
+from sweep.model import Abandonment, Action, Approval, ArtifactSpec, Cell, Waiver
+from sweep.roster import Roster
+from sweep.workdir import collect
+from tests.unit.launch.support import TRAIN, until
+
+STACK = "sweep-t"
+ARTIFACT = ArtifactSpec(path="result.json", load="json", keys=("word",))
+FACTS = {"verb": "destroy", "kills": ("scratch", "data"), "keeps": ("durable",)}
+BOX, GATE, QUEUE, IDENTITY, VOLUME = BoxHandler(), GateHandler(), QueueHandler(), IdentityHandler(), VolumeHandler()
+
+
+@dataclass
+class Said:
+    """What handlers said, in order."""
+
+    lines: list[tuple[Severity, str]] = field(default_factory=list)
+
+    def emit(self, severity: Severity, _urn: str, text: str) -> None:
+        self.lines.append((severity, text))
+
+    def text(self, *severities: Severity) -> str:
+        return "\n".join(text for severity, text in self.lines if not severities or severity in severities)
+
+    @property
+    def warnings(self) -> str:
+        return self.text(Severity.WARNING)
+
+
+class Sweep:
+    """One sweep; `boxes` are made one by one. Cells have names of the job's words."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.project = folder / "project"
+        self.control = folder / "control"
+        for made in (self.project / "job", self.control):
+            made.mkdir(parents=True)
+        (self.project / "job" / "train.py").write_text(TRAIN)
+        self.said = Said()
+        self.cancelled = threading.Event()
+        self.roster: tuple[str, ...] = ("a", "b")
+        self.identity = self.found()
+        self.volume = self.made_volume()
+        self.native_ids: list[str] = []
+
+    # What the engine would send
+
+    def op(self, kind: str = "Box", name: str = "box-0", *, timeout: float = 0) -> Operation:
+        session = Session(self.project, self.said.emit, self.cancelled)
+        return Operation(session, f"urn:pulumi:{STACK}::project::sweepstack:index:{kind}::{name}", timeout)
+
+    def identity_inputs(self, **changes: Any) -> IdentityInputs:
+        known = {"project": "project", "stack": STACK, "pull_to": "results"}
+        return IdentityInputs.model_validate(known | changes)
+
+    def found(self, **changes: Any) -> IdentityState:
+        return IDENTITY.create(self.op("Identity", "identity"), self.identity_inputs(**changes))[1]
+
+    def made_volume(self) -> VolumeState:
+        inputs = VolumeInputs(
+            identity=self.identity.identity, evidence=self.identity.evidence, adapter="local", name="store"
+        )
+        return VOLUME.create(self.op("Volume", "store"), inputs)[1]
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return tuple(Cell(name=name, params={"word": name}) for name in self.roster)
+
+    @property
+    def roster_digest(self) -> str:
+        return Roster(self.cells).digest
+
+    def box_inputs(self, name: str = "box-0", **changes: Any) -> BoxInputs:
+        known = {
+            "identity": self.identity.identity,
+            "evidence": self.identity.evidence,
+            "adapter": "local",
+            "name": name,
+            "price_per_hour": 0.5,
+            "mounts": {onbox.DURABLE: self.volume.native_id},
+            "roster_digest": self.roster_digest,
+            "teardown": FACTS,
+        }
+        return BoxInputs.model_validate(known | changes)
+
+    def box(self, name: str = "box-0", *, timeout: float = 0, **changes: Any) -> BoxState:
+        """Rents it."""
+        identifier, state = BOX.create(self.op(name=name, timeout=timeout), self.box_inputs(name, **changes))
+        assert identifier == state.native_id
+        return state
+
+    def queue_inputs(self, box: BoxState, *cells: str, **changes: Any) -> QueueInputs:
+        job = {
+            "run": f"python train.py {{word}} {{out}} {self.control}",
+            "workdir": "job",
+            "slots": 2,
+            "code": collect(self.project / "job").digest,
+        }
+        known = self.on_box(box) | {
+            "stack": STACK,
+            "job": job | changes.pop("job", {}),
+            "cells": [{"name": name, "params": {"word": f'"{name}"'}} for name in cells or self.roster],
+            "artifacts": [ARTIFACT],
+        }
+        return QueueInputs.model_validate(known | changes)
+
+    def queue(self, box: BoxState, *cells: str, **changes: Any) -> QueueState:
+        """Gives the box these cells (all by default)."""
+        return QUEUE.create(self.op("Queue", box.name), self.queue_inputs(box, *cells, **changes))[1]
+
+    def gate_inputs(self, box: BoxState, **changes: Any) -> GateInputs:
+        return GateInputs.model_validate(self.on_box(box) | changes)
+
+    def gate(self, box: BoxState, **changes: Any) -> GateState:
+        return GATE.create(self.op("Gate", box.name), self.gate_inputs(box, **changes))[1]
+
+    def on_box(self, box: BoxState) -> dict[str, Any]:
+        return {
+            "identity": box.identity,
+            "evidence": box.evidence,
+            "adapter": "local",
+            "box": box.native_id,
+            "box_name": box.name,
+            "account": box.account,
+            "generation": box.generation,
+            "roster_digest": self.roster_digest,
+            "teardown": FACTS,
+            "approval": box.approval,
+        }
+
+    # The loop
+
+    def trained(self, name: str = "box-0", *cells: str) -> BoxState:
+        """A box all of whose cells are sealed, and whose runner has ended."""
+        box = self.box(name)
+        self.queue(box, *cells)
+        self.drained(box)
+        return box
+
+    def verified(self, *boxes: BoxState) -> str:
+        """Pulls and verifies everything; the receipt."""
+        sources = [BoxSource(box.name, box.generation, self.channel(box)) for box in boxes]
+        assert all(not pulled.problem for pulled in pull_all(sources, self.identity.identity, self.store))
+        views = [
+            BoxView(box.name, box.native_id, box.generation, read_journal(self.channel(box)), runner_alive=False)
+            for box in boxes
+        ]
+        outcome = verify(
+            VerifyRequest(
+                identity=self.identity.identity,
+                stack=STACK,
+                roster=Roster(self.cells),
+                artifacts=(ARTIFACT,),
+                store=self.store,
+                boxes=views,
+                workers=1,
+            )
+        )
+        return outcome.digest
+
+    def cleared(self, name: str = "box-0", *cells: str) -> BoxState:
+        """A box that may end: trained, verified, approved, and its state says so."""
+        box = self.trained(name, *cells)
+        return approved(box, approval_for(box, receipt=self.verified(box)))
+
+    # What there is to see
+
+    @property
+    def store(self) -> EvidenceStore:
+        return EvidenceStore.open(self.identity.evidence)
+
+    @property
+    def platform(self) -> LocalPlatform:
+        return connect()
+
+    @property
+    def platform_root(self) -> Path:
+        return Path(os.environ["XDG_DATA_HOME"]) / "sweepstack" / "local"
+
+    def listed(self) -> list[str]:
+        """The native ids of all boxes that exist."""
+        folder = self.platform_root / "boxes"
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+    def root(self, box: BoxState) -> Path:
+        return self.platform_root / "boxes" / box.native_id
+
+    @property
+    def volume_root(self) -> Path:
+        return self.platform_root / "volumes" / self.volume.native_id / "content"
+
+    def channel(self, box: BoxState) -> LocalChannel:
+        return self.platform.channel(box.native_id, box.account)
+
+    def states(self, box: BoxState) -> dict[str, str]:
+        return {name: progress.state for name, progress in read_journal(self.channel(box)).cells.items()}
+
+    def drained(self, box: BoxState) -> None:
+        channel = self.channel(box)
+        until(lambda: not channel.lock_held(onbox.RUNNER_LOCK), lambda: f"its runner to end: {self.states(box)}")
+
+    def until_state(self, box: BoxState, state: str, *cells: str) -> None:
+        until(lambda: all(self.states(box).get(cell) == state for cell in cells), lambda: f"{self.states(box)}")
+
+    def hold(self, *cells: str) -> None:
+        """These cells start and do not end."""
+        for cell in cells:
+            (self.control / f"hold-{cell}").touch()
+
+    def release(self) -> None:
+        for path in self.control.glob("hold-*"):
+            path.unlink()
+
+    def alive(self, box: BoxState) -> set[int]:
+        """The processes of a box."""
+        return {process.pid for process in processes.of_box(box.native_id)}
+
+    def vanish(self, box: BoxState) -> None:
+        """The box is deleted by hand."""
+        processes.end_all(box.native_id, grace=0)
+        shutil.rmtree(self.root(box))
+
+    def close(self) -> None:
+        self.release()
+        for native_id in self.listed():
+            processes.end_all(native_id, grace=0)
+
+
+def action(box: BoxState, **changes: str) -> Action:
+    return Action.model_validate({"verb": "destroy", "box": box.name, "native_id": box.native_id} | changes)
+
+
+def abandonment(box: BoxState) -> Abandonment:
+    return Abandonment(box=box.name, native_id=box.native_id, reason="not worth it")
+
+
+def approval_for(*boxes: BoxState, receipt: str | None = None, **changes: Any) -> Approval:
+    """A person's word, given a minute ago and good for three days."""
+    waive: tuple[Waiver, ...] = changes.pop("waive", ())
+    abandon: tuple[Abandonment, ...] = changes.pop("abandon", ())
+    now = datetime.now(UTC)
+    known = {
+        "receipt": receipt,
+        "actions": tuple(action(box) for box in boxes),
+        "waive": waive,
+        "abandon": abandon,
+        "waivers_digest": Approval.digest_waivers(waive, abandon),
+        "by": "ada",
+        "at": now - timedelta(minutes=1),
+        "expires": now + timedelta(hours=72),
+    }
+    return Approval.model_validate(known | changes)
+
+
+def approved(box: BoxState, approval: Approval | None) -> BoxState:
+    """The state after an `up` with this approval."""
+    return box.model_copy(update={"approval": approval})
+
+
+def expired(approval: Approval | None) -> Approval:
+    """The same, three days later."""
+    assert approval is not None
+    return approval.model_copy(update={"expires": datetime.now(UTC) - timedelta(seconds=1)})
+
+
+def still_creating(work: Any) -> StillCreating:
+    """The error that `work` raises."""
+    try:
+        work()
+    except StillCreating as error:
+        return error
+    raise AssertionError("it was ready")
+
+
+def picture(root: Path) -> dict[str, str]:
+    """Every file below a folder with its digest; links by where they lead; without what runners write by the clock."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            found[str(path)] = os.readlink(path)
+        elif stat.S_ISREG(status.st_mode) and path.name != "patrol.jsonl":
+            found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found

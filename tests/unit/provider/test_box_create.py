@@ -1,0 +1,335 @@
+"""Renting: once and never twice, whatever is lost on the way; and in no state in which nothing may be rented."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provider.models import BoxState
+from provider.platforms.local import LocalPlatform
+from sweep import onbox
+from sweep.canonical import canonical_json
+from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError, Unreachable, WrongAccount
+from sweep.model import Lease, Teardown
+from tests.unit.provider.support import BOX, Sweep, approval_for, approved, still_creating
+
+LOSE, FAIL, BOOT = "lose-answer", "fail-after-create", "SWEEPSTACK_DRILL_BOOT_SECONDS"
+DRILL = "SWEEPSTACK_DRILL_CREATE"
+
+
+def test_a_box_is_on_record_from_its_birth(sweep: Sweep) -> None:
+    box = sweep.box()
+    birth = sweep.store.birth("box-0", 1)
+    assert birth is not None
+    assert (birth.native_id, birth.account, birth.tag) == (box.native_id, box.account, box.tag)
+    assert (birth.price_per_hour, birth.mounts) == (0.5, {onbox.DURABLE: sweep.volume.native_id})
+    assert birth.created_at == box.created_at
+    assert sweep.store.lease() is not None
+    assert (box.generation, box.phase) == (1, "running")
+    assert sweep.listed() == [box.native_id]
+
+
+def test_the_birth_is_on_record_before_anything_is_asked_for(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def create(*_: Any, **__: Any) -> None:
+        birth = sweep.store.birth("box-0", 1)
+        assert birth is not None
+        assert birth.native_id is None
+        assert birth.account == sweep.platform.account()
+        raise PlatformError("out of stock")
+
+    monkeypatch.setattr(LocalPlatform, "create", create)
+    with pytest.raises(PlatformError, match="out of stock"):
+        sweep.box()
+
+
+# Answers that are lost
+
+
+def test_a_lost_answer_is_found_by_its_tag(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DRILL, LOSE)
+    box = sweep.box()
+    assert sweep.listed() == [box.native_id]
+    assert f"the answer was lost; found {box.native_id} by its tag" in sweep.said.text()
+    assert [birth.native_id for birth in sweep.store.births()] == [box.native_id]
+
+
+def test_a_lost_answer_and_then_an_outage(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known: an error. The record remembers, and the next create adopts instead of renting again."""
+    honest = LocalPlatform.find_by_tag
+
+    def find_by_tag(self: LocalPlatform, *arguments: Any) -> Any:
+        if sweep.listed():
+            raise Unreachable("no answer")
+        return honest(self, *arguments)
+
+    monkeypatch.setenv(DRILL, LOSE)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPlatform, "find_by_tag", find_by_tag)
+        with pytest.raises(SweepstackError) as lost:
+            sweep.box()
+    assert onbox.box_tag(sweep.identity.identity, "box-0", 1) in str(lost.value)
+    assert "may bill" in str(lost.value)
+    (native_id,) = sweep.listed()
+    birth = sweep.store.birth("box-0", 1)
+    assert birth is not None
+    assert birth.native_id is None
+    monkeypatch.delenv(DRILL)
+    assert sweep.box().native_id == native_id
+    assert sweep.listed() == [native_id]
+    assert f"{native_id} carries this box's tag: adopted, nothing new is rented" in sweep.said.text()
+
+
+def test_a_lost_answer_to_a_request_that_made_nothing(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def create(*_: Any, **__: Any) -> None:
+        raise OutcomeUnknown("the connection was reset")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPlatform, "create", create)
+        with pytest.raises(SweepstackError, match=r"lists nothing under .*nothing bills now.*Next: pulumi up"):
+            sweep.box()
+    assert sweep.listed() == []
+    assert sweep.box().generation == 1
+    assert len(sweep.listed()) == 1
+
+
+@pytest.mark.parametrize("killed", [KeyboardInterrupt, SystemExit])
+def test_a_create_that_was_killed_is_adopted(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, killed: type[BaseException]
+) -> None:
+    """As kill -9 between the rental and its answer: the engine remembers nothing at all."""
+    honest = LocalPlatform.create
+
+    def create(self: LocalPlatform, *arguments: Any, **options: Any) -> None:
+        honest(self, *arguments, **options)
+        raise killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPlatform, "create", create)
+        with pytest.raises(killed):
+            sweep.box()
+    (native_id,) = sweep.listed()
+    assert sweep.box().native_id == native_id
+    assert sweep.listed() == [native_id]
+
+
+def test_a_box_that_the_state_forgot_is_adopted_with_what_it_runs(sweep: Sweep) -> None:
+    sweep.hold("a", "b")
+    box = sweep.box()
+    sweep.queue(box)
+    pids = sweep.alive(box)
+    again = sweep.box()
+    assert again == box
+    assert sweep.alive(box) == pids
+    assert sweep.listed() == [box.native_id]
+
+
+def test_a_lost_answer_in_another_account_is_not_looked_for_in_this_one(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The account at hand lists nothing under the tag, and that proves nothing about the account that was asked."""
+    birth = sweep.box()
+    sweep.store.write_birth(sweep.store.births()[0].model_copy(update={"native_id": None, "created_at": None}))
+    first = sweep.listed()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "other"))
+    volume = sweep.made_volume()
+    with pytest.raises(WrongAccount, match=birth.account):
+        sweep.box(mounts={onbox.DURABLE: volume.native_id})
+    assert sweep.listed() == []
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert [sweep.box().native_id] == first
+
+
+# Made, and not ready
+
+
+def complete(outputs: dict[str, Any], sweep: Sweep) -> BoxState:
+    """The outputs as the engine keeps them: plain JSON, and enough to end the box weeks later."""
+    canonical_json(outputs)
+    state = BoxState.model_validate(outputs)
+    assert [state.native_id] == sweep.listed()
+    assert (state.generation, state.price_per_hour, state.evidence) == (1, 0.5, sweep.identity.evidence)
+    assert state.account == sweep.platform.account()
+    assert state.tag == onbox.box_tag(sweep.identity.identity, "box-0", 1)
+    assert state.mounts == {onbox.DURABLE: sweep.volume.native_id}
+    assert state.created_at is not None
+    return state
+
+
+def test_made_and_then_failed_hands_over_all_that_is_known(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DRILL, FAIL)
+    error = still_creating(sweep.box)
+    state = complete(error.outputs, sweep)
+    assert error.identifier == state.native_id
+    assert "It bills $0.50/h" in str(error)
+    assert "Next: pulumi up --stack sweep-t (adopts it)" in str(error)
+    birth = sweep.store.birth("box-0", 1)
+    assert birth is not None
+    assert birth.native_id == state.native_id
+    monkeypatch.delenv(DRILL)
+    ready = BOX.update(sweep.op(), state.native_id, state, sweep.box_inputs())
+    assert ready.phase == "running"
+    assert sweep.box().native_id == state.native_id
+    assert len(sweep.store.births()) == 1
+
+
+def test_not_ready_in_time(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BOOT, "600")
+    error = still_creating(lambda: sweep.box(timeout=0.1))
+    state = complete(error.outputs, sweep)
+    assert state.phase == "creating"
+    again = still_creating(lambda: BOX.update(sweep.op(timeout=0.1), state.native_id, state, sweep.box_inputs()))
+    assert (again.identifier, "not ready yet" in str(again)) == (state.native_id, True)
+    BoxState.model_validate(again.outputs)
+    seen = BOX.read(sweep.op(), state.native_id, state)
+    assert "is creating, not ready" in seen.unhealthy[0]  # type: ignore[union-attr]
+    assert still_creating(lambda: sweep.box(timeout=0.1)).identifier == state.native_id
+    assert sweep.listed() == [state.native_id]
+
+
+def test_an_interrupt_while_it_gets_ready_hands_over_too(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BOOT, "600")
+    made = LocalPlatform._build
+
+    def build(self: LocalPlatform, *arguments: Any) -> Any:
+        record = made(self, *arguments)
+        sweep.cancelled.set()
+        return record
+
+    monkeypatch.setattr(LocalPlatform, "_build", build)
+    complete(still_creating(sweep.box).outputs, sweep)
+
+
+def test_an_interrupt_before_it_is_made_rents_nothing(sweep: Sweep) -> None:
+    sweep.cancelled.set()
+    with pytest.raises(PlatformError, match="nothing bills"):
+        sweep.box()
+    assert sweep.listed() == []
+
+
+# Generations
+
+
+def test_a_box_that_vanished_is_followed_by_the_next_generation(sweep: Sweep) -> None:
+    first = sweep.trained()
+    sweep.vanish(first)
+    second = sweep.box()
+    assert (second.generation, second.native_id != first.native_id) == (2, True)
+    assert second.tag == onbox.box_tag(sweep.identity.identity, "box-0", 2)
+    closed = sweep.store.birth("box-0", 1)
+    assert closed is not None
+    assert closed.ended_at is not None
+    assert closed.ended_how == "vanished"
+    assert f"{first.native_id} is gone from local; generation 2 takes over" in sweep.said.warnings
+    assert sweep.box() == second
+    sweep.queue(second)
+    sweep.drained(second)
+    assert sweep.states(second) == {"a": "sealed", "b": "sealed"}
+    assert len((sweep.control / "started").read_text().splitlines()) == 2
+
+
+def test_a_box_that_ended_is_followed_by_the_next_generation(sweep: Sweep) -> None:
+    box = sweep.cleared()
+    BOX.delete(sweep.op(), box.native_id, box)
+    assert sweep.box().generation == 2
+
+
+def test_a_box_that_may_still_run_has_no_successor(sweep: Sweep) -> None:
+    box = sweep.box()
+    (sweep.root(box) / "box.json").write_text("{}")
+    with pytest.raises(SweepstackError, match=f"{box.native_id} may still run and bill; nothing new is rented"):
+        sweep.box()
+    assert sweep.listed() == [box.native_id]
+
+
+def test_a_box_of_another_account_has_no_successor_here(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    box = sweep.box()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "other"))
+    sweep.platform.account()
+    with pytest.raises(WrongAccount, match=box.account):
+        sweep.box()
+    assert sweep.listed() == []
+
+
+def test_a_box_that_can_t_be_asked_after_has_no_successor(sweep: Sweep) -> None:
+    sweep.box()
+    shutil.move(sweep.platform_root / "boxes", sweep.folder / "aside")
+    with pytest.raises(Unreachable):
+        sweep.box()
+    assert len(sweep.store.births()) == 1
+
+
+def test_a_box_that_is_being_destroyed_is_not_adopted(sweep: Sweep) -> None:
+    box = sweep.box()
+    (sweep.root(box) / "box.json").rename(sweep.root(box) / "ending.json")
+    with pytest.raises(NotYetGone):
+        sweep.box()
+    assert sweep.listed() == [box.native_id]
+
+
+def test_a_box_that_lives_on_another_platform_is_not_rented_here(sweep: Sweep) -> None:
+    box = sweep.box()
+    sweep.store.write_birth(sweep.store.births()[0].model_copy(update={"platform": "elsewhere"}))
+    with pytest.raises(SweepstackError, match=f"was rented on elsewhere .{box.native_id}.*end it there"):
+        sweep.box()
+
+
+# When nothing may be rented
+
+
+def test_nothing_is_rented_while_a_teardown_is_open(sweep: Sweep) -> None:
+    first = sweep.box()
+    birth = sweep.store.births()[0]
+    sweep.store.write_teardown(
+        Teardown(native_ids=(first.native_id, "local-gone"), ended=("local-gone",), begun_at=birth.begun_at)
+    )
+    with pytest.raises(SweepstackError) as refused:
+        sweep.box("box-1")
+    words = str(refused.value)
+    assert "a teardown has begun (1 of 2 boxes ended" in words
+    assert f"still there: {first.native_id}" in words
+    assert "pulumi destroy --stack sweep-t" in words
+    assert "sweepctl approve --stack sweep-t --revoke" in words
+    assert sweep.listed() == [first.native_id]
+    assert len(sweep.store.births()) == 1
+    sweep.store.write_teardown(None)
+    assert sweep.box("box-1").generation == 1
+
+
+def test_nothing_is_rented_for_a_sweep_that_another_backend_holds(sweep: Sweep) -> None:
+    lease = sweep.store.lease()
+    assert lease is not None
+    sweep.store.write_lease(Lease(backend="s3://team-state", host="there", taken_at=lease.taken_at))
+    with pytest.raises(SweepstackError, match=r"held by the state in s3://team-state .*PULUMI_BACKEND_URL"):
+        sweep.box()
+    assert sweep.listed() == []
+    assert sweep.store.births() == []
+
+
+@pytest.mark.parametrize("hurt", ["marker", "births", "lease"])
+def test_nothing_is_rented_without_records(sweep: Sweep, hurt: str) -> None:
+    """A rental that nothing remembers is what bills for days."""
+    sweep.box()
+    root = sweep.store.root
+    path = {"marker": root / "sweep.json", "lease": root / "records" / "lease.json"}.get(
+        hurt, root / "records" / "births" / "box-0-g1.json"
+    )
+    path.write_bytes(b"{")
+    before = sweep.listed()
+    with pytest.raises(SweepstackError, match="is damaged"):
+        sweep.box("box-1")
+    assert sweep.listed() == before
+
+
+def test_an_approved_box_is_not_rented_again_by_its_approval(sweep: Sweep) -> None:
+    """An approval names a native id; the next generation has another."""
+    box = sweep.box()
+    approval = approval_for(box, abandon=())
+    sweep.vanish(box)
+    second = approved(sweep.box(), approval)
+    with pytest.raises(SweepstackError, match=f"the approval is for {box.native_id}"):
+        BOX.delete(sweep.op(), second.native_id, second)
