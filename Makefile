@@ -27,7 +27,7 @@ up:
 
 test:
 	@$(SETUP) --dev --torch
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup
 
 check:
 	@$(SETUP) --dev --quiet
