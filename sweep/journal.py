@@ -49,6 +49,14 @@ class Journal:
     entries: tuple[Entry, ...] = ()
     cells: Mapping[str, CellProgress] = field(default_factory=dict)
 
+    def after(self, head: str) -> tuple[Entry, ...] | None:
+        """The entries that follow `head`; None when this journal never had that head."""
+        if head == GENESIS:
+            return self.entries
+        places = (index for index, entry in enumerate(self.entries, start=1) if entry["hash"] == head)
+        found = next(places, None)
+        return None if found is None else self.entries[found:]
+
     def continues(self, earlier: Journal) -> bool:
         """Is `earlier` how this journal began? False when it was cut, rolled back or written anew."""
         count = len(earlier.entries)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sweep import onbox
-from sweep.canonical import canonical_json, sha256_hex
+from sweep.canonical import canonical_json, digest_of, sha256_hex
 from sweep.channel.base import Channel
 from sweep.errors import ConfigError, EvidenceError, SweepstackError
 from sweep.evidence.store import EvidenceStore
@@ -206,6 +206,8 @@ def _entry(cell: Cell, spec: LaunchSpec) -> dict[str, Any]:
         "code": spec.code,
         "run": spec.run,
         "env": dict(spec.env),
+        # A cell that failed for good because of a misspelt artifact is tried again once that is mended.
+        "artifacts": digest_of([artifact.model_dump(mode="json") for artifact in spec.artifacts]),
     }
 
 

@@ -156,6 +156,7 @@ def may_end(
     problems = receipt_problems(store, facts, approval, launch, seen, full=full)
     if problems:
         verdict.reasons[:0] = problems
+        verdict.cells = [_unless_damaged(line, problems) for line in verdict.cells]
         return verdict
     assert approval.receipt is not None
     receipt = store.receipt(approval.receipt)
@@ -221,11 +222,19 @@ def receipt_problems(
         return ["the receipt was made without this box"]
     if seen.journal is None:
         return [f"the box's journal could not be read{': ' + seen.note if seen.note else ''}"]
-    if seen.journal.head != box.journal_head and not _begun(store, facts, approval):
+    if not _ends_as(seen.journal, box.journal_head, teardown_begun=_begun(store, facts, approval)):
         return ["the box's journal went on after the receipt"]
     if seen.runner_alive and any(cell.state == "running" for cell in seen.journal.cells.values()):
         return ["a cell is running on the box"]
     return _cell_problems(store, receipt, approval, launch, seen.journal, full=full)
+
+
+def _ends_as(journal: Journal, head: str, *, teardown_begun: bool) -> bool:
+    """Whether nothing happened on the box since the receipt. A teardown that has begun stops the runner itself."""
+    since = journal.after(head)
+    if since is None:
+        return False
+    return all(teardown_begun and entry["event"] == "runner-stopped" for entry in since)
 
 
 def _cell_problems(
@@ -251,6 +260,12 @@ def _cell_problems(
         else:
             to_check.append(name)
     return problems or store.check_files(receipt, to_check, full=full)
+
+
+def _unless_damaged(line: CellLine, problems: list[str]) -> CellLine:
+    """A verified cell whose copy is no longer what the receipt says is not shown as verified."""
+    named = [problem.removeprefix(f"{line.name}: ") for problem in problems if problem.startswith(f"{line.name}: ")]
+    return CellLine(line.name, "damaged", "; ".join(named)) if named and line.state == "verified" else line
 
 
 def cell_lines(store: EvidenceStore, launch: Launch | None, seen: Observation) -> list[CellLine]:

@@ -55,6 +55,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return Checked(new.model_copy(update={"clearance": "locked"}), self._over_price(new))
         judgement = ending.judge(rented, new.approval, full=False, roster_digest=new.roster_digest)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})
+        if checked.clearance != old.clearance:
+            op.info(f"{old.name}: {old.clearance} → {checked.clearance}")
         failures = self._over_price(new)
         replacing = [name for name, decision in self.changes(old, checked).items() if decision is Decision.REPLACE]
         if replacing and not judgement.verdict.allowed:
@@ -102,6 +104,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         )
         store.write_birth(birth)
         if existing is not None:
+            store.write_clearance(existing.native_id, None)  # the state that it was cleared in is not this one
             op.info(f"box {inputs.name}: {existing.native_id} carries this box's tag: adopted, nothing new is rented")
         record = self._rent(op, platform, inputs, birth, store)
         return record.native_id, self._state(inputs, record, generation, tag)
@@ -280,7 +283,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             if op.session.cancelled.wait(POLL_SECONDS):
                 problem = "the wait was cancelled"
                 break
-        if platform.get(state.native_id, state.account).phase is not Phase.GONE:
+        try:
+            proved = platform.get(state.native_id, state.account).phase is Phase.GONE
+        except PlatformError as error:
+            proved, problem = False, str(error)
+        if not proved:
             raise NotYetGone(
                 f"box {state.name} ({state.native_id}): {state.teardown.verb} was asked for, but that it is gone is "
                 f"not proved: {problem}. May still bill {waiting_cost(facts)}. Next: pulumi destroy --stack {op.stack}"

@@ -73,6 +73,8 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
 
     def update(self, op: Operation, identifier: str, old: IdentityState, new: IdentityInputs) -> IdentityState:
         """Clears the boxes that leave the program with this change; their deletes come after, and check again."""
+        if old.leaving is not None:
+            leaving.take_back(old.evidence, old.leaving, new.leaving)
         if new.leaving is not None:
             leaving.clear(op, old.evidence, new.leaving, new.roster_digest)
         return IdentityState(**new.model_dump(), identity=old.identity, evidence=old.evidence)

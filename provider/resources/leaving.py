@@ -7,6 +7,8 @@ again.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from provider.platforms.observe import observe
 from provider.resources.ending import Judgement
 from provider.session import Operation
@@ -14,6 +16,8 @@ from sweep.errors import EvidenceError, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Action, Approval, Birth
 from sweep.teardown import BoxFacts, may_end
+
+LASTS = timedelta(hours=1)
 
 
 def judge_leaving(evidence: str, approval: Approval, roster_digest: str | None, *, full: bool) -> list[Judgement]:
@@ -40,7 +44,7 @@ def _judge(
         native_id=action.native_id,
         account=birth.account,
         generation=birth.generation,
-        verb=action.verb,
+        verb="destroy",  # the only one that a box may have (TeardownFacts)
         kills=(),
         keeps=(),
         roster_digest=roster_digest or "",
@@ -53,10 +57,27 @@ def _judge(
 
 def clear(op: Operation, evidence: str, approval: Approval, roster_digest: str | None) -> None:
     """Writes the clearances. Raises before anything is deleted when one of the boxes may not end."""
-    for judgement in judge_leaving(evidence, approval, roster_digest, full=True):
+    judged = judge_leaving(evidence, approval, roster_digest, full=True)
+    for judgement in judged:
         if not judgement.verdict.allowed:
             raise SweepstackError(
                 f"box {judgement.facts.name} stays locked: {'; '.join(judgement.verdict.reasons)}. "
                 f"Next: sweepctl verify --stack {op.stack}"
             )
-        EvidenceStore.open(evidence).write_clearance(judgement.facts.native_id, approval)
+    for judgement in judged:
+        EvidenceStore.open(evidence).write_clearance(judgement.facts.native_id, _for_this_change(approval))
+
+
+def take_back(evidence: str, withdrawn: Approval, kept: Approval | None) -> None:
+    """Forgets the clearances of boxes that an earlier change approved to leave, and this one does not."""
+    still = {action.native_id for action in kept.actions} if kept else set()
+    store = EvidenceStore.open(evidence)
+    for action in withdrawn.actions:
+        if action.native_id not in still:
+            store.write_clearance(action.native_id, None)
+
+
+def _for_this_change(approval: Approval) -> Approval:
+    """The deletes come within minutes. A clearance that outlives a change cut off half-way must not count for days."""
+    soon = datetime.now(UTC) + LASTS
+    return approval.model_copy(update={"expires": min(approval.expires, soon)})

@@ -166,7 +166,12 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return
         op.progress("stopping the runner")
         channel = load_platform(state.adapter).channel(state.box, state.account)
-        channel.terminate(int(json.loads(channel.read(onbox.RUNNER_PID))["pid"]), grace=op.seconds(STOP_SECONDS))
+        try:
+            pids = [int(json.loads(channel.read(onbox.RUNNER_PID))["pid"])]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            pids = [process.pid for process in channel.processes()]
+        for pid in pids:
+            channel.terminate(pid, grace=op.seconds(STOP_SECONDS))
         if channel.lock_held(onbox.RUNNER_LOCK):
             raise SweepstackError(
                 f"queue of {state.box_name}: its runner still holds {onbox.RUNNER_LOCK}. "

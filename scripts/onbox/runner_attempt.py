@@ -53,7 +53,7 @@ class Attempt:
         self.home, self.spec, self.entry, self.number, self.slot = home, spec, entry, number, slot
         self.folder = home / "cells" / entry.cell / str(number)
         self.out, self.log = self.folder / "out", self.folder / "log.txt"
-        self.checkpoint = checkpoints / entry.cell / digest([entry.config, entry.version])[7:23]
+        self.checkpoint = checkpoints / entry.cell / digest([entry.config, entry.work])[7:23]
         self.argv = ["/bin/sh", "-c", entry.run]
         with contextlib.suppress(CellFailure):  # said again when it is started
             self.argv[2] = self._fill(entry.run, shlex.quote)

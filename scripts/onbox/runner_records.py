@@ -142,7 +142,10 @@ class Journal:
 
 
 class Entry(NamedTuple):
-    """One version of a cell, as the queue holds it."""
+    """One version of a cell, as the queue holds it.
+
+    `work` is the part of the version that computes: checkpoints fit as long as it stays, whatever must be left behind.
+    """
 
     cell: str
     params: dict[str, Any]
@@ -151,6 +154,7 @@ class Entry(NamedTuple):
     run: str
     env: dict[str, str]
     version: str
+    work: str
 
 
 class Queue:
@@ -189,8 +193,9 @@ class Queue:
             if OURS.fullmatch(name):
                 raise ValueError("names that end so are the runner's own; give the cell another name")
             env = {str(key): str(value) for key, value in raw.get("env", {}).items()}
-            version = digest({"code": raw["code"], "run": raw["run"], "env": env})
-            entry = Entry(name, raw["params"], raw["config_digest"], raw["code"], raw["run"], env, version)
+            work = digest({"code": raw["code"], "run": raw["run"], "env": env})
+            version = digest([work, raw["artifacts"]]) if "artifacts" in raw else work
+            entry = Entry(name, raw["params"], raw["config_digest"], raw["code"], raw["run"], env, version, work)
             if entry.config != digest({"name": name, "params": entry.params}):
                 raise ValueError("its config digest is not that of its name and parameters")
             if not re.fullmatch(r"sha256:[0-9a-f]{64}", entry.code) or not isinstance(entry.run, str):

@@ -92,7 +92,7 @@ def test_cell_added_after_the_approval(cleared: Stack) -> None:
 
 def box_of(stack: Stack, cell: str) -> str:
     """The box that a cell was given to."""
-    names = [birth["box"] for birth in stack.births() if birth["native_id"] in stack.native_ids()]
+    names = [str(birth["box"]) for birth in stack.births() if birth["native_id"] in stack.native_ids()]
     return next(box for box in names if cell in stack.cells_of(box))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 
@@ -48,23 +50,21 @@ def test_box_vanished_while_cleared(cleared: Stack) -> None:
 
 
 def test_unreachable_is_not_gone(verified: Stack) -> None:
-    """A platform that can't be asked is not a platform without boxes: nothing is rented, and nothing is written off."""
+    """A platform that can't be asked is not a platform without boxes: nothing is rented, forgotten or written off."""
     root = verified.platform_root
     hidden = root.with_name("local-hidden")
-    births = verified.births()
+    before = verified.snapshot()
     root.rename(hidden)
     try:
-        ups = verified.up()
-        assert ups.rc != 0, str(ups)
-        assert "LOST" not in ups.text, str(ups)
-        destroy = verified.destroy()
-        assert destroy.rc != 0, str(destroy)
+        for command in (verified.up, verified.destroy):
+            result = command()
+            assert result.rc != 0, str(result)
+            assert "LOST" not in result.text, str(result)
+            for kind in ("Box", "Queue", "Gate"):
+                assert len(verified.resources(kind)) == 2, f"the state forgot something\n{result}"
+            assert not list((verified.evidence / "records").glob("losses/*")), str(result)
     finally:
-        if root.exists():
-            import shutil
-
-            shutil.rmtree(root)
+        shutil.rmtree(root, ignore_errors=True)
         hidden.rename(root)
-    assert verified.births() == births
     ok(verified.up())
-    assert len(verified.native_ids()) == 2
+    verified.assert_unchanged(before)

@@ -76,7 +76,7 @@ class Sweep:
         self.control = folder / "control"
         for made in (self.project / "job", self.control):
             made.mkdir(parents=True)
-        (self.project / "job" / "train.py").write_text(TRAIN)
+        (self.project / "job" / "train.sh").write_text(TRAIN)
         self.said = Said()
         self.cancelled = threading.Event()
         self.roster: tuple[str, ...] = ("a", "b")
@@ -132,7 +132,7 @@ class Sweep:
 
     def queue_inputs(self, box: BoxState, *cells: str, **changes: Any) -> QueueInputs:
         job = {
-            "run": f"python train.py {{word}} {{out}} {self.control}",
+            "run": f"sh train.sh {{word}} {{out}} {self.control}",
             "workdir": "job",
             "slots": 2,
             "code": collect(self.project / "job").digest,
@@ -164,7 +164,7 @@ class Sweep:
             "box_name": box.name,
             "account": box.account,
             "generation": box.generation,
-            "roster_digest": self.roster_digest,
+            "roster_digest": box.roster_digest,
             "teardown": FACTS,
             "approval": box.approval,
         }
@@ -243,6 +243,20 @@ class Sweep:
     def until_state(self, box: BoxState, state: str, *cells: str) -> None:
         until(lambda: all(self.states(box).get(cell) == state for cell in cells), lambda: f"{self.states(box)}")
 
+    def at_work(self, *cells: str, name: str = "box-0") -> BoxState:
+        """A box whose cells (all by default) have all begun, and don't end."""
+        cells = cells or self.roster
+        self.hold(*cells)
+        box = self.box(name)
+        self.queue(box, *cells)
+        until(lambda: set(self.started()) >= {f"{cell} {cell}" for cell in cells}, lambda: f"{self.states(box)}")
+        return box
+
+    def started(self) -> list[str]:
+        """Every start of the job, in order: cell and word."""
+        path = self.control / "started"
+        return path.read_text().splitlines() if path.exists() else []
+
     def hold(self, *cells: str) -> None:
         """These cells start and do not end."""
         for cell in cells:
@@ -256,6 +270,11 @@ class Sweep:
         """The processes of a box."""
         return {process.pid for process in processes.of_box(box.native_id)}
 
+    def workers(self, box: BoxState) -> set[int]:
+        """The runner, and the cells at work."""
+        argvs = {process.pid: " ".join(process.argv) for process in processes.of_box(box.native_id)}
+        return {pid for pid, argv in argvs.items() if "runner.py" in argv or "train.sh" in argv}
+
     def vanish(self, box: BoxState) -> None:
         """The box is deleted by hand."""
         processes.end_all(box.native_id, grace=0)
@@ -267,8 +286,8 @@ class Sweep:
             processes.end_all(native_id, grace=0)
 
 
-def action(box: BoxState, **changes: str) -> Action:
-    return Action.model_validate({"verb": "destroy", "box": box.name, "native_id": box.native_id} | changes)
+def action(of: BoxState, **changes: str) -> Action:
+    return Action.model_validate({"verb": "destroy", "box": of.name, "native_id": of.native_id} | changes)
 
 
 def abandonment(box: BoxState) -> Abandonment:

@@ -116,13 +116,11 @@ def test_a_create_that_was_killed_is_adopted(
 
 
 def test_a_box_that_the_state_forgot_is_adopted_with_what_it_runs(sweep: Sweep) -> None:
-    sweep.hold("a", "b")
-    box = sweep.box()
-    sweep.queue(box)
-    pids = sweep.alive(box)
+    box = sweep.at_work()
+    pids = sweep.workers(box)
     again = sweep.box()
     assert again == box
-    assert sweep.alive(box) == pids
+    assert sweep.workers(box) == pids
     assert sweep.listed() == [box.native_id]
 
 
