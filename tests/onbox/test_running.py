@@ -73,7 +73,7 @@ def test_values_reach_the_job_as_they_are(box: Box) -> None:
         '[1, "x y"]',
         "a",
         pwd.getpwuid(os.getuid()).pw_dir,
-    ]  # the box's, not ours
+    ]
 
 
 def test_environment_of_a_job_is_written_down_not_inherited(box: Box) -> None:

@@ -301,10 +301,52 @@ def test_it_forgives_nothing_else(begun: Situation, name: str) -> None:
     assert not begun.ask().allowed
 
 
-def test_a_cell_that_runs_again_stops_even_a_teardown_that_began(begun: Situation) -> None:
-    begun.start(FIRST)
-    begun.runner_alive = True
-    assert begun.ask().reasons == ["a cell is running on the box"]
+def ran_again(s: Situation) -> None:
+    s.start(FIRST)
+    s.runner_alive = True
+    assert begun.ask().reasons == ["the box's journal went on after the receipt"]
+
+def ran_again_and_was_sealed(s: Situation) -> None:
+    s.start(FIRST)
+    digest = s.launch().cells[FIRST]
+    s.log("cell-sealed", cell=FIRST, attempt=2, config_digest=digest, manifest=NOWHERE, bytes=3)
+    s.log("runner-stopped", signal="SIGTERM")
+
+
+def ran_again_and_failed(s: Situation) -> None:
+    s.start(FIRST)
+    s.log("cell-failed", cell=FIRST, attempt=2, exit_code=1, reason="exit code 1", final=True)
+
+
+def runner_began_again(s: Situation) -> None:
+    s.log("runner-started", pid=7)
+
+
+def journal_cut(s: Situation) -> None:
+    DEVIATIONS["the_journal_was_cut"][0](s)
+    DEVIATIONS["the_journal_was_cut"][0](s)
+
+
+def journal_written_anew(s: Situation) -> None:
+    s.lines = b""
+    s.log("runner-stopped", signal="SIGTERM")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [ran_again, ran_again_and_was_sealed, ran_again_and_failed, runner_began_again, journal_cut, journal_written_anew],
+)
+def test_only_the_end_of_the_runner_may_follow_the_receipt(
+    begun: Situation, change: Callable[[Situation], None]
+) -> None:
+    """A cell that ran again between two destroys must not die unseen."""
+    change(begun)
+    assert "journal went on" in begun.ask().reasons[0]
+
+
+def test_the_runner_may_be_stopped_twice(begun: Situation) -> None:
+    begun.log("runner-stopped", signal="SIGTERM")
+    assert begun.ask().allowed
 
 
 def test_a_teardown_of_abandoned_boxes_may_finish_too(abandoned: Situation) -> None:
@@ -385,3 +427,9 @@ def test_waivers_in_another_order_are_the_same_waivers(situation: Situation) -> 
     situation.approve(waive=(waiver(FIRST), waiver("lr0.9-seed0")))
     situation.edit_approval(waive=(waiver("lr0.9-seed0"), waiver(FIRST)))
     assert situation.ask().allowed
+
+
+def test_a_copy_that_was_hurt_after_the_receipt_is_not_shown_as_verified(situation: Situation) -> None:
+    situation.copied().unlink()
+    assert lines_of(situation)[FIRST] == ("damaged", "metrics.json is not there any more")
+    assert lines_of(situation)[SECOND][0] == "verified"
