@@ -306,6 +306,7 @@ def ran_again(s: Situation) -> None:
     s.runner_alive = True
     assert begun.ask().reasons == ["the box's journal went on after the receipt"]
 
+
 def ran_again_and_was_sealed(s: Situation) -> None:
     s.start(FIRST)
     digest = s.launch().cells[FIRST]
