@@ -261,7 +261,6 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         judgement = ending.require_allowed(op, state)
         facts, way = judgement.facts, judgement.verdict.way
         if way == "gone":
-            ending.record_end(op, facts, "gone")
             return
         ending.begin_teardown(judgement)
         if way == "abandoned":

@@ -93,6 +93,8 @@ def require_allowed(op: Operation, state: BoxState | QueueState | GateState) -> 
         raise TeardownRefused(refusal_text(judgement.facts, judgement.verdict, stack=op.stack))
     if judgement.verdict.way == "gone":
         record_loss(op, judgement, state.adapter, "its box is gone from the platform")
+        # Whichever of its resources comes first: a refresh may have taken the box itself out of the state.
+        record_end(op, judgement.facts, "gone")
     return judgement
 
 

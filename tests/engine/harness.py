@@ -161,12 +161,12 @@ class Stack:
         ok(self.run("pulumi", "stack", "init", self.name, "--non-interactive"))
 
     def up(self, *words: str, **how: Any) -> Result:
-        """`pulumi up --yes`."""
-        return self.pulumi("up", *words, **how)
+        """`pulumi up --yes`, without the preview before it: half the time."""
+        return self.pulumi("up", "--skip-preview", *words, **how)
 
     def destroy(self, *words: str, **how: Any) -> Result:
-        """`pulumi destroy --yes`."""
-        return self.pulumi("destroy", *words, **how)
+        """`pulumi destroy --yes`, likewise."""
+        return self.pulumi("destroy", "--skip-preview", *words, **how)
 
     def verify(self) -> dict[str, Any]:
         """The document of `sweepctl verify --json`, whatever it says of the cells."""

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import threading
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -250,7 +251,14 @@ class Sweep:
         box = self.box(name)
         self.queue(box, *cells)
         until(lambda: set(self.started()) >= {f"{cell} {cell}" for cell in cells}, lambda: f"{self.states(box)}")
+        until(lambda: self._quiet(box), lambda: f"{self.workers(box)}")
         return box
+
+    def _quiet(self, box: BoxState) -> bool:
+        """Whether the processes of a box are the same a moment later: a shell that has just begun still forks."""
+        before = self.workers(box)
+        time.sleep(0.3)
+        return self.workers(box) == before
 
     def started(self) -> list[str]:
         """Every start of the job, in order: cell and word."""

@@ -8,7 +8,7 @@ import pytest
 
 from provider.resources.base import Decision, Gone
 from sweep.errors import TeardownRefused
-from tests.unit.provider.support import GATE, Sweep, action, approval_for, approved, expired
+from tests.unit.provider.support import BOX, GATE, Sweep, action, approval_for, approved, expired
 
 
 def test_a_gate_is_named_after_its_box_and_says_nothing_by_itself(sweep: Sweep) -> None:
@@ -100,3 +100,31 @@ def test_a_gate_with_the_name_of_another_box_opens_neither(sweep: Sweep) -> None
     with pytest.raises(TeardownRefused, match=f"the approval is for {one.native_id}"):
         GATE.delete(sweep.op("Gate"), "g", mixed)
     assert sweep.workers(two)
+
+
+def test_a_vanished_box_that_leaves_the_program_gives_its_cells_free(sweep: Sweep) -> None:
+    """The refresh takes the box out of the state, so its own delete is never called: the gate's must close the
+    record, or the box's cells would wait for it for ever."""
+    one, two = sweep.trained("box-0", "a"), sweep.at_work("b", name="box-1")
+    gate = sweep.gate(two)
+    sweep.vanish(two)
+    sweep.release()
+    sweep.queue(one, "a", "b")
+    assert "1 cells stay with the box that was given them first" in sweep.said.text()
+    GATE.delete(sweep.op("Gate"), "g", gate)
+    birth = sweep.store.birth("box-1", 1)
+    assert birth is not None
+    assert birth.ended_how == "gone"
+    sweep.queue(one, "a", "b")
+    sweep.drained(one)
+    assert sweep.states(one) == {"a": "sealed", "b": "sealed"}
+
+
+def test_a_box_that_vanishes_in_an_open_teardown_closes_it(sweep: Sweep) -> None:
+    one, two = sweep.trained("box-0", "a"), sweep.trained("box-1", "b")
+    approval = approval_for(one, two, receipt=sweep.verified(one, two))
+    BOX.delete(sweep.op(), one.native_id, approved(one, approval))
+    assert sweep.store.teardown() is not None
+    sweep.vanish(two)
+    GATE.delete(sweep.op("Gate"), "g", sweep.gate(approved(two, approval)))
+    assert sweep.store.teardown() is None
