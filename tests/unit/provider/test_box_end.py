@@ -197,8 +197,10 @@ def test_an_abandoned_box_ends_in_the_middle_of_its_work(sweep: Sweep) -> None:
 
 def test_a_waived_cell_needs_no_copy(sweep: Sweep) -> None:
     sweep.control.joinpath("fail-b").touch()
+    sweep.hold("b")
     box = sweep.box()
     sweep.queue(box)
+    sweep.release()
     sweep.drained(box)
     receipt = sweep.verified(box)
     with pytest.raises(TeardownRefused, match="b is failed in the receipt"):
