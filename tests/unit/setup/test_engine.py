@@ -214,7 +214,9 @@ def test_archive_that_its_checksum_file_does_not_list_is_refused(
         fetch(recipe, tmp_path / "engines")
 
 
-@pytest.mark.parametrize("content", [archive()[:100], b"<html>sorry</html>", archive(version="3.1.0")])
+@pytest.mark.parametrize(
+    "content", [archive()[:100], b"<html>sorry</html>", archive(version="3.1.0")], ids=["cut", "page", "other version"]
+)
 def test_broken_download_leaves_nothing(recipe: Recipe, tmp_path: Path, releases: Releases, content: bytes) -> None:
     publish(releases, content)
     with pytest.raises(SetupError):
