@@ -88,9 +88,8 @@ def descendants(pid: int) -> dict[int, str]:
     return {child: commands[child] for child in below}
 
 
-def stable_state(document: Mapping[str, Any]) -> str:
-    """Resources and pending operations of an exported state, without what the engine or a refresh writes anyway."""
-    deployment = document["deployment"]
+def stable_state(deployment: Mapping[str, Any]) -> str:
+    """Resources and pending operations of a state, without what the engine or a refresh writes anyway."""
     resources = sorted((_stable(resource) for resource in deployment.get("resources", [])), key=lambda r: str(r["urn"]))
     return json.dumps(
         {"resources": resources, "pending": deployment.get("pending_operations") or []}, sort_keys=True, indent=1

@@ -175,7 +175,7 @@ def ends(stack: Stack) -> None:
         typed.append(stack.destroy())
     assert typed[-1].rc == 0, "\n\n".join(map(str, typed))
     assert stack.native_ids() == []
-    assert not stack.state()["deployment"].get("resources")
+    assert not stack.state().get("resources")
     assert len(stack.births()) == births
 
 

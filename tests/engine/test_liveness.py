@@ -47,7 +47,7 @@ class WayOut:
         assert not any(self.stack.processes().values()), self.stack.picture()
         assert len(self.typed) <= 3, self.typed
         assert len(self.stack.births()) == self._births, self.stack.births()
-        assert not self.stack.state()["deployment"].get("resources"), self.stack.state()
+        assert not self.stack.state().get("resources"), self.stack.state()
 
 
 @pytest.fixture
