@@ -109,7 +109,7 @@ def launch(
     if lines:
         channel.append_locked(onbox.QUEUE, b"".join(lines), onbox.QUEUE_LOCK)
     started = False
-    if (appended or _unfinished(wanted, journal) or _left_running(drops, journal)) and not channel.lock_held(
+    if (appended or _unfinished(wanted, journal) or _left_open(drops, journal)) and not channel.lock_held(
         onbox.RUNNER_LOCK
     ):
         progress("starting the runner")
@@ -305,9 +305,11 @@ def _write_launch_record(
         store.write_launch(record)
 
 
-def _left_running(drops: Iterable[Mapping[str, str]], journal: Journal) -> bool:
-    """Whether a cell that is to be dropped is, by the journal, still at work: only a runner can end that."""
-    return any((cell := journal.cells.get(drop["cell"])) is not None and cell.state == "running" for drop in drops)
+def _left_open(drops: Iterable[Mapping[str, str]], journal: Journal) -> bool:
+    """Whether a cell that is to be dropped is, by the journal, at work or failed: only a runner can write that it is
+    dropped, and only then can it come back."""
+    found = (journal.cells.get(drop["cell"]) for drop in drops)
+    return any(cell is not None and cell.state in ("running", "failed") for cell in found)
 
 
 def _unfinished(wanted: Mapping[str, Cell], journal: Journal) -> bool:

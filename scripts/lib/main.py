@@ -209,7 +209,7 @@ def main(argv: Sequence[str], root: Path) -> int:
     env = dict(os.environ)
     try:
         Setup(Places.of(root, env), options, Console(), env).run()
-    except SetupError as error:
+    except (SetupError, OSError) as error:
         sys.stdout.flush()
         print(f"error: set-up failed: {error}", file=sys.stderr)
         return 1

@@ -352,6 +352,35 @@ def test_a_dropped_cell_can_come_back(site: Site) -> None:
     assert site.states() == {"a": "sealed", "b": "sealed"}
 
 
+def test_a_failed_cell_that_is_dropped_can_come_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runner had ended when it was dropped, and nothing but the word changed: it is tried anew."""
+    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 1.0)
+    site.fail("b")
+    site.hold("b")
+    site.launch("a", "b")
+    site.release()
+    site.drained()
+    assert site.states()["b"] == "failed"
+    site.launch("a", dropped={"b": "wait"})
+    site.drained()
+    site.fail("b", yes=False)
+    assert site.launch("a", "b").appended == ("b",)
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "sealed"}
+
+
+def test_a_sealed_cell_that_is_dropped_can_come_back(site: Site) -> None:
+    """What it left behind is still there: nothing is run again."""
+    site.launch("a", "b")
+    site.drained()
+    site.launch("a", dropped={"b": "wait"})
+    assert site.launch("a", "b").appended == ()
+    record = site.record_of_launch()
+    assert record is not None
+    assert sorted(record.cells) == ["a", "b"]
+    assert len(site.started()) == 2
+
+
 # What must not change
 
 

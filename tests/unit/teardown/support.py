@@ -64,7 +64,7 @@ class Situation:
     readable: bool = True
     runner_alive: bool | None = False
     account_problem: str = ""
-    now: datetime = NOW
+    now: datetime | None = NOW
 
     @classmethod
     def of(cls, folder: Path) -> Situation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,14 @@ def test_the_approval_holds_until_the_second_it_expires(situation: Situation) ->
     assert situation.approval is not None
     situation.edit_approval(expires=NOW.replace(microsecond=1))
     assert situation.ask().allowed
+
+
+def test_the_clock_is_today_s_unless_told_otherwise(situation: Situation) -> None:
+    situation.now = None
+    situation.edit_approval(expires=datetime.now(UTC) + timedelta(minutes=1))
+    assert situation.ask().allowed
+    situation.edit_approval(expires=datetime.now(UTC) - timedelta(seconds=1))
+    assert "expired" in situation.ask().reasons[0]
 
 
 def test_the_same_approval_dated_anew_holds(situation: Situation) -> None:
