@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,15 @@ def test_a_lost_answer_in_another_account_is_not_looked_for_in_this_one(
     assert sweep.listed() == []
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert [sweep.box().native_id] == first
+
+
+def test_of_many_creates_at_once_one_rents(sweep: Sweep) -> None:
+    """Two `up`s, from two clones of one backend: one of them adopts."""
+    with ThreadPoolExecutor(4) as pool:
+        made = [pool.submit(sweep.box) for _ in range(4)]
+        assert len({box.result().native_id for box in made}) == 1
+    assert len(sweep.listed()) == 1
+    assert len(sweep.store.births()) == 1
 
 
 # Made, and not ready

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from provider.models import BoxState
+from provider.platforms import _local_removal
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.local import LocalPlatform
 from provider.resources.base import Gone
@@ -160,6 +162,43 @@ def test_a_teardown_of_two_boxes_is_closed_by_the_second(sweep: Sweep) -> None:
     assert teardown.ended == (one.native_id,)
     two = approved(two, expired(approval))
     delete(sweep, two)
+    assert (sweep.listed(), sweep.store.teardown()) == ([], None)
+
+
+def test_two_boxes_that_end_at_once_close_their_teardown(sweep: Sweep) -> None:
+    """The engine deletes in parallel."""
+    boxes = [sweep.box(f"box-{number}") for number in range(4)]
+    approval = approval_for(*boxes)
+    with ThreadPoolExecutor(4) as pool:
+        for ended in [pool.submit(delete, sweep, approved(box, approval)) for box in boxes]:
+            ended.result()
+    assert (sweep.listed(), sweep.store.teardown()) == ([], None)
+    assert all(birth.ended_how == "nothing-launched" for birth in sweep.store.births())
+
+
+@pytest.mark.parametrize("how", ["cleared", "nothing-launched"])
+def test_a_destroy_that_was_killed_half_way_may_finish(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """As kill -9 when most of the box is gone already: what is left must still show what the check asks for."""
+
+    def destroy(self: LocalPlatform, native_id: str, account: str) -> None:
+        root = sweep.platform_root / "boxes" / native_id
+        _local_removal.mark_ending(root, facts="box.json", ending="ending.json")
+        _local_removal.empty(root, keep=("box.json", "ending.json", "tag", onbox.JOURNAL))
+        raise KeyboardInterrupt
+
+    box = sweep.cleared() if how == "cleared" else sweep.box()
+    box = approved(box, box.approval or approval_for(box))
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPlatform, "destroy", destroy)
+        with pytest.raises(KeyboardInterrupt):
+            delete(sweep, box)
+    assert sweep.listed() == [box.native_id]
+    with pytest.raises(SweepstackError, match="a teardown has begun"):
+        sweep.box()
+    delete(sweep, approved(box, expired(box.approval)))
+    birth = sweep.store.birth("box-0", 1)
+    assert birth is not None
+    assert birth.ended_how == how
     assert (sweep.listed(), sweep.store.teardown()) == ([], None)
 
 
