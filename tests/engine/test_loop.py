@@ -50,7 +50,8 @@ def test_the_loop_as_written(sweep_a: Stack) -> None:
         assert {"box", "state", "receipt", "reasons"} <= gate.keys(), gate
         assert gate["state"] == "locked"
     assert {"per_hour", "so_far", "idle"} <= status["meter"].keys()
-    table = ok(stack.run("sweepctl", "status", "--stack", "sweep-a"))
+    table = ok(stack.run("sweepctl", "status", env={"PULUMI_STACK": "sweep-a"}))
+    assert "\x1b" not in table.text, "NO_COLOR is set"
     for cell in status["cells"]:
         assert cell["name"] in table.text, str(table)
 
@@ -142,7 +143,7 @@ def test_config_of_a_started_cell(make_stack: Callable[..., Stack]) -> None:
     ok(stack.up())
     before = stack.snapshot()
     stack.edit_config(lambda sweep: sweep["cells"].update(base={"epochs": 3}))
-    result = stack.up()
+    result = stack.pulumi("up")
     assert result.rc != 0, str(result)
     assert "new name" in result.text, str(result)
     stack.assert_unchanged(before, result)
