@@ -1,0 +1,53 @@
+"""The `sweepctl` application itself: options that several commands share, and how an answer becomes an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="sweepctl",
+    help="Runs beside `pulumi`: where a sweep is, what it left behind, and a person's word before anything is ended.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Stack = Annotated[
+    str | None, typer.Option("--stack", "-s", envvar="PULUMI_STACK", help="The stack, as in `pulumi --stack`.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for programs.")]
+
+
+def answer(ask: Callable[[], int]) -> None:
+    """Runs one command. Every error is one clear message; what nobody foresaw, too. Exit codes: see `output`."""
+    from sweep.cli.output import NO, UNSURE, No, Unsure, complain
+    from sweep.errors import SweepstackError
+
+    code = UNSURE
+    try:
+        code = ask()
+    except No as error:
+        complain(str(error), error.next)
+        code = UNSURE if isinstance(error, Unsure) else NO
+    except SweepstackError as error:
+        complain(str(error))
+    except KeyboardInterrupt:
+        complain("interrupted; nothing is half done: run it again")
+        code = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left: no second complaint
+        code = UNSURE
+    except Exception as error:
+        if os.environ.get("SWEEPCTL_DEBUG"):
+            raise
+        complain(
+            f"{type(error).__name__}: {error}\nthis is a mistake in sweepctl, and the answer is not known; "
+            "SWEEPCTL_DEBUG=1 shows where it happened"
+        )
+    raise typer.Exit(code)

@@ -1,0 +1,107 @@
+"""From sealed cells to nothing that bills: pull, verify, approve, finish."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from sweep.cli.app import AsJson, Stack, answer, app
+
+Receipt = Annotated[
+    str | None, typer.Option(metavar="sha256:…", help="The receipt's whole digest: naming it is a person's word.")
+]
+Expires = Annotated[str, typer.Option(metavar="72h", help="How long the approval holds.")]
+
+
+class WithOrder(TyperCommand):
+    """Keeps the raw arguments: `--reason` belongs to what stands before it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta["arguments"] = list(args)
+        return super().parse_args(ctx, args)
+
+
+@app.command()
+def pull(stack: Stack = None, json: AsJson = False) -> None:
+    """Copy every sealed cell, and the journals, into the evidence. Resumable."""
+
+    def ask() -> int:
+        from sweep.cli.output import Out
+        from sweep.cli.pull import pull as run
+        from sweep.cli.target import Target
+
+        return run(Target.find(stack), Out(as_json=json))
+
+    answer(ask)
+
+
+@app.command()
+def verify(stack: Stack = None, json: AsJson = False) -> None:
+    """Load every artifact and write the receipt. Exit 0: all verified or waived; 1: not; 2: could not tell."""
+
+    def ask() -> int:
+        from sweep.cli.output import Out
+        from sweep.cli.target import Target
+        from sweep.cli.verify import verify as run
+
+        return run(Target.find(stack), Out(as_json=json))
+
+    answer(ask)
+
+
+@app.command(cls=WithOrder)
+def approve(
+    ctx: typer.Context,
+    receipt: Receipt = None,
+    box: Annotated[list[str] | None, typer.Option(metavar="BOX", help="Only this box. Repeatable.")] = None,
+    waive: Annotated[
+        list[str] | None, typer.Option(metavar="CELL", help="Let go without this cell; needs --reason.")
+    ] = None,
+    abandon: Annotated[
+        list[str] | None, typer.Option(metavar="BOX", help="What is on it may be lost; needs --reason.")
+    ] = None,
+    reason: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="Why; belongs to the --waive or --abandon before it.")
+    ] = None,
+    expires: Expires = "72h",
+    revoke: Annotated[bool, typer.Option("--revoke", help="Take the approval back.")] = False,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """Give a person's word for one receipt and named boxes. There is no --yes."""
+
+    def ask() -> int:
+        from sweep.cli.approve import approve as run
+        from sweep.cli.approve import revoke as take_back
+        from sweep.cli.output import Out, Unsure
+        from sweep.cli.target import Target, parse_duration
+        from sweep.cli.words import Words, pair_reasons
+
+        target, out = Target.find(stack), Out(as_json=json)
+        if revoke:
+            if receipt or box or waive or abandon or reason:
+                raise Unsure("--revoke takes the whole approval back: it goes with none of the other options")
+            return take_back(target, out)
+        waived, abandoned, explained = pair_reasons(ctx.meta["arguments"])
+        boxes = tuple(dict.fromkeys(box or ()))
+        words = Words(receipt, boxes, waived, abandoned, explained, parse_duration(expires))
+        return run(target, words, out)
+
+    answer(ask)
+
+
+@app.command()
+def finish(receipt: Receipt = None, expires: Expires = "72h", stack: Stack = None, json: AsJson = False) -> None:
+    """Pull, verify, approve, `pulumi up`, `pulumi destroy`: prints each command, stops at the first no."""
+
+    def ask() -> int:
+        from sweep.cli.finish import finish as run
+        from sweep.cli.output import Out
+        from sweep.cli.target import Target, parse_duration
+        from sweep.cli.words import Words
+
+        return run(Target.find(stack), Words(receipt, expires=parse_duration(expires)), Out(as_json=json))
+
+    answer(ask)

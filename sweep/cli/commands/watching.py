@@ -1,0 +1,87 @@
+"""Looking at a sweep: new, status, wait, logs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sweep.cli.app import AsJson, Stack, answer, app
+
+
+@app.command()
+def new(name: Annotated[str, typer.Argument(help="Lower-case letters, digits and -.")], json: AsJson = False) -> None:
+    """Write a stack file to start from."""
+
+    def ask() -> int:
+        from sweep.cli.new import new as run
+        from sweep.cli.output import Out
+        from sweep.cli.target import Target
+
+        return run(Target.find(name), Out(as_json=json))
+
+    answer(ask)
+
+
+@app.command()
+def status(stack: Stack = None, json: AsJson = False) -> None:
+    """Show cells, boxes, gates and cost. Exit 1: something runs that the state doesn't know; 2: could not tell."""
+
+    def ask() -> int:
+        from sweep.cli.output import Out
+        from sweep.cli.status import status as run
+        from sweep.cli.target import Target
+
+        return run(Target.find(stack), Out(as_json=json))
+
+    answer(ask)
+
+
+@app.command()
+def wait(
+    what: Annotated[str, typer.Option("--for", metavar="done|verified|first-step")] = "done",
+    timeout: Annotated[str, typer.Option(metavar="12h", help="When to stop waiting.")] = "24h",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """Wait until all cells are done, or verified, or one has made a step. Exit 0 only for yes."""
+
+    def ask() -> int:
+        from typing import get_args
+
+        from sweep.cli.output import Out, Unsure
+        from sweep.cli.target import Target, parse_duration
+        from sweep.cli.wait import What
+        from sweep.cli.wait import wait as run
+
+        for one in get_args(What):
+            if what == one:
+                return run(Target.find(stack), one, parse_duration(timeout), Out(as_json=json))
+        raise Unsure(f'--for "{what}": it is done, verified or first-step')
+
+    answer(ask)
+
+
+@app.command()
+def logs(
+    cell: Annotated[str, typer.Argument(help="A cell's name.")],
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on while the cell runs.")] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Another attempt than the last.")] = None,
+    tail: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only the last N lines.")] = None,
+    timeout: Annotated[str, typer.Option(metavar="12h", help="When to stop following.")] = "24h",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """Print what a cell printed."""
+
+    def ask() -> int:
+        from sweep.cli.logs import logs as run
+        from sweep.cli.output import Out, Unsure
+        from sweep.cli.target import Target, parse_duration
+
+        if follow and json:
+            raise Unsure("--json prints one document, and -f never ends: use one of them")
+        until = parse_duration(timeout) if follow else None
+        return run(Target.find(stack), cell, attempt, tail, until, Out(as_json=json))
+
+    answer(ask)
