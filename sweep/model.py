@@ -22,6 +22,7 @@ Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 CellState = Literal[
     "pending",  # on the roster, not started
+    "blocked_disk",  # not started: its box has too little room (bytes or inodes) to start another cell
     "running",  # started, its runner is alive
     "failed",  # started and ended badly, or its runner died
     "sealed",  # finished and sealed on its box; not verified here yet

@@ -21,6 +21,7 @@ STYLES = {
     "cleared": "green",
     "running": "cyan",
     "sealed": "cyan",
+    "blocked_disk": "red",
     "failed": "red",
     "damaged": "red",
     "missing": "red",

@@ -1,0 +1,54 @@
+"""One picture of a sweep, out of the state, the evidence, and what was seen of each box just now.
+
+Pure: `sweep.cli.look` gathers, this decides what to call things. Nothing is called gone that is not proved gone, and
+nothing verified whose files are not there any more.
+"""
+
+from __future__ import annotations
+
+from sweep.cost import meter
+from sweep.scene import Scene
+from sweep.view.boxes import bills, box_view, things
+from sweep.view.cells import cell_view, dropped_view
+from sweep.view.following import following
+from sweep.view.notes import claims, notes_of
+from sweep.view.shapes import BoxView, CellView, GateView, SweepView
+from sweep.view.timing import eta
+
+__all__ = ["BoxView", "CellView", "GateView", "SweepView", "compose"]
+
+
+def compose(scene: Scene) -> SweepView:
+    """Names every cell, box, gate and cost, and the command to type next."""
+    verdicts = {cell.name: cell for cell in scene.receipt.cells} if scene.receipt else {}
+    cells = tuple(cell_view(scene, cell, verdicts.get(cell.name)) for cell in scene.roster) + tuple(
+        dropped_view(scene, name, reason)
+        for name, reason in sorted(scene.dropped.items())
+        if all(cell.name != name for cell in scene.roster)
+    )
+    gates = tuple(
+        GateView(
+            sight.box.name,
+            "cleared" if sight.verdict.allowed else "locked",
+            sight.verdict.receipt,
+            () if sight.verdict.allowed else tuple(sight.verdict.reasons),
+            sight.verdict.way,
+        )
+        for sight in scene.sights
+    )
+    unknown = (*scene.strangers, *claims(scene))
+    view = SweepView(
+        stack=scene.state.stack,
+        cells=cells,
+        boxes=tuple(box_view(sight, scene.now) for sight in scene.sights),
+        gates=gates,
+        meter=meter(things(scene), scene.now),
+        eta_seconds=eta(scene),
+        unknown=unknown,
+        notes=(*scene.notes, *notes_of(scene)),
+        next=(),
+        bills=bills(scene),
+        receipt=scene.receipt_digest,
+        evidence=scene.evidence,
+    )
+    return SweepView(**vars(view) | {"next": tuple(following(scene, view))})

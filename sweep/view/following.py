@@ -1,0 +1,40 @@
+"""What to type next: the one command that leads on from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweep.scene import Scene
+from sweep.view.shapes import SweepView
+
+
+def following(scene: Scene, view: SweepView) -> Sequence[str]:
+    """Commands, the first is the way on."""
+    stack = scene.state.stack
+    if view.unknown:
+        return list(dict.fromkeys(stranger.next for stranger in view.unknown))
+    if scene.evidence_problem:
+        return [f"sweepctl status --stack {stack}    (where the evidence is)"]
+    if scene.teardown is not None:
+        return [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
+    if not scene.sights:
+        again = "    (begins anew; what is verified is not trained again)" if scene.births else ""
+        return [f"pulumi up --stack {stack}{again}"]
+    if all(sight.verdict.allowed for sight in scene.sights):
+        return [f"pulumi destroy --stack {stack}"]
+    if any(sight.gone for sight in scene.sights) and not view.settled:
+        return [f"pulumi up --stack {stack}"]
+    locked = [sight for sight in scene.sights if not sight.verdict.allowed]
+    if all(sight.proposed is not None and sight.proposed.allowed for sight in locked):
+        return [f"pulumi up --stack {stack}    (clears what the stack file approves)"]
+    states = set(view.counts())
+    if "running" in states or ("pending" in states and any(sight.seen.runner_alive for sight in scene.sights)):
+        return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
+    if any("runner is not alive" in cell.note for cell in view.cells) or states & {"pending", "lost"}:
+        return [f"pulumi up --stack {stack}    (resumes what waits)"]
+    if view.settled:
+        return [f"sweepctl approve --stack {stack}"]
+    bad = next((cell.name for cell in view.cells if cell.state == "failed"), None)
+    if bad is not None:
+        return [f"sweepctl logs --stack {stack} {bad}", f"sweepctl finish --stack {stack}"]
+    return [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]

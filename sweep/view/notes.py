@@ -1,0 +1,50 @@
+"""What a person must know beside cells and boxes: claims of the state that do not hold, and notes."""
+
+from __future__ import annotations
+
+from sweep.scene import Scene, Stranger
+
+
+def claims(scene: Scene) -> list[Stranger]:
+    """Boxes that the state calls cleared although the check says no: edited state, or a word that no longer holds."""
+    claims = []
+    for sight in scene.sights:
+        if sight.claims_cleared and not sight.verdict.allowed:
+            claims.append(
+                Stranger(
+                    kind="claim",
+                    box=sight.box.name,
+                    native_id=sight.box.native_id,
+                    platform=sight.box.adapter,
+                    tag=sight.box.tag or None,
+                    price_per_hour=sight.price_per_hour,
+                    why=f"the state calls it cleared, and it is locked: {'; '.join(sight.verdict.reasons)}",
+                    next=f"pulumi up --stack {scene.state.stack}",
+                    since=sight.since,
+                )
+            )
+    return claims
+
+
+def notes_of(scene: Scene) -> list[str]:
+    notes = []
+    if scene.evidence_problem:
+        notes.append(scene.evidence_problem)
+    if scene.teardown is not None:
+        ended = len(set(scene.teardown.ended) & set(scene.teardown.native_ids))
+        notes.append(f"a teardown has begun: {ended} of {len(scene.teardown.native_ids)} boxes ended")
+    for sight in scene.sights:
+        if sight.gone:
+            notes.append(f"box {sight.box.name} ({sight.box.native_id}) is gone from {sight.box.adapter}")
+        elif sight.box.to_delete:
+            notes.append(f"box {sight.box.name} ({sight.box.native_id}) was replaced and still bills")
+        if sight.copied:
+            notes.append(f"box {sight.box.name} can't be reached: its cells are as of the last copy of its journal")
+    notes += [
+        f"the engine was cut off while {operation.kind} {operation.name}; it keeps that entry and says nothing of it "
+        "(pulumi refresh --clear-pending-creates forgets it)"
+        for operation in scene.state.pending
+        if operation.token.startswith("sweepstack:")
+    ]
+    notes += [f"{len(loss.cells)} cells were lost with {loss.box} ({loss.why})" for loss in scene.losses]
+    return notes
