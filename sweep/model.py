@@ -218,6 +218,23 @@ class Birth(Record):
     ended_how: str | None = None
 
 
+LedgerPhase = Literal["running", "stopped", "ended"]
+
+
+class LedgerEntry(Record):
+    """From `at` on, `native_id` is in this phase at this price (USD per hour; null: nobody knows). Never changed."""
+
+    box: str
+    native_id: str
+    platform: str
+    account: str
+    phase: LedgerPhase
+    price_per_hour: float | None = Field(ge=0)
+    at: AwareDatetime
+    how: str = ""
+    """Why it ended."""
+
+
 class Launch(Record):
     """Written before a queue starts anything on a box: which cells that box's queue was given."""
 

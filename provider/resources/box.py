@@ -15,7 +15,8 @@ from provider.resources.identity import take_lease
 from provider.session import Operation
 from sweep.errors import EvidenceError, NotYetGone, OutcomeUnknown, PlatformError, StillCreating, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.model import Birth
+from sweep.model import Birth, LedgerPhase
+from sweep.money.ledger import record_phase
 from sweep.onbox import box_tag
 from sweep.refusal import refusal_text, waiting_cost
 from sweep.teardown import Existence
@@ -150,6 +151,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             )
             price = "" if state.price_per_hour is None else f" It bills ${state.price_per_hour:.2f}/h."
             reasons = [f"{reason}.{price} Next: pulumi up --stack {op.stack} (adopts it)" for reason in error.reasons]
+            self._charge(
+                store, birth, error.identifier, "running", state.price_per_hour, state.created_at or birth.begun_at
+            )
             raise StillCreating(error.identifier, outputs_of(state), reasons) from error
         self._born(store, birth, record)
         return record
@@ -162,6 +166,32 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             "price_per_hour": record.price_per_hour,
         }
         store.write_birth(birth.model_copy(update=known))
+        rented_at = record.created_at or birth.begun_at
+        self._charge(store, birth, record.native_id, "running", record.price_per_hour, rented_at)
+
+    def _charge(
+        self,
+        store: EvidenceStore,
+        birth: Birth,
+        native_id: str,
+        phase: LedgerPhase,
+        price_per_hour: float | None,
+        at: datetime,
+        how: str = "",
+    ) -> None:
+        """Into the ledger: from `at` on, this native id is in this phase at this price."""
+        price = birth.price_per_hour if price_per_hour is None else price_per_hour
+        record_phase(
+            store,
+            box=birth.box,
+            native_id=native_id,
+            platform=birth.platform,
+            account=birth.account,
+            phase=phase,
+            price_per_hour=price,
+            at=at,
+            how=how,
+        )
 
     def _generation(
         self, op: Operation, store: EvidenceStore, platform: Platform, inputs: BoxInputs
@@ -182,7 +212,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return last.generation, platform.find_by_tag(last.tag, last.account)
         record = platform.get(last.native_id, last.account)
         if record.phase is Phase.GONE:
-            store.write_birth(last.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "vanished"}))
+            noticed = datetime.now(UTC)
+            store.write_birth(last.model_copy(update={"ended_at": noticed, "ended_how": "vanished"}))
+            self._charge(store, last, last.native_id, "ended", 0.0, noticed, "vanished")
             op.warn(
                 f"box {inputs.name}: {last.native_id} is gone from {inputs.adapter}; generation {last.generation + 1} "
                 "takes over, verified and sealed cells are not run again"
@@ -243,6 +275,10 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         state = BoxState.model_validate(
             {**old.model_dump(), **new.model_dump(), "price_per_hour": new.price_per_hour or old.price_per_hour}
         )
+        if state.price_per_hour != old.price_per_hour and old.phase == "running":
+            birth = store.birth(old.name, old.generation)
+            if birth is not None and birth.ended_at is None:
+                self._charge(store, birth, old.native_id, "running", state.price_per_hour, datetime.now(UTC))
         return state.model_copy(update={"phase": self._until_ready(op, state).phase.value})
 
     def _until_ready(self, op: Operation, state: BoxState) -> BoxRecord:

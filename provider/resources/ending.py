@@ -16,6 +16,7 @@ from provider.session import Operation
 from sweep.errors import EvidenceError, PlatformError, TeardownRefused
 from sweep.evidence.store import EvidenceStore
 from sweep.model import SETTLED, Approval, Birth, Loss, Teardown
+from sweep.money.ledger import record_phase
 from sweep.onbox import sealed_dir
 from sweep.refusal import refusal_text, waiting_cost
 from sweep.teardown import BoxFacts, Observation, Verdict, may_end
@@ -132,7 +133,19 @@ def record_end(op: Operation, facts: BoxFacts, how: str) -> None:
             store = EvidenceStore.open(facts.evidence)
             birth = store.birth(facts.name, facts.generation)
             if birth is not None and birth.ended_at is None:
-                store.write_birth(birth.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": how}))
+                now = datetime.now(UTC)
+                store.write_birth(birth.model_copy(update={"ended_at": now, "ended_how": how}))
+                record_phase(
+                    store,
+                    box=facts.name,
+                    native_id=facts.native_id,
+                    platform=birth.platform,
+                    account=birth.account,
+                    phase="ended",
+                    price_per_hour=0.0,
+                    at=now,
+                    how=how,
+                )
             teardown = store.teardown()
             if teardown is not None and facts.native_id in teardown.native_ids:
                 ended = tuple(sorted({*teardown.ended, facts.native_id}))

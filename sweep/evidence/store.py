@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sweep.canonical import (
     DIGEST_PREFIX,
     canonical_json,
+    digest_of,
     fsync_directory,
     sha256_hex,
     write_atomically,
@@ -20,7 +21,7 @@ from sweep.errors import EvidenceDamaged, EvidenceError, EvidenceMissing, Journa
 from sweep.evidence import files, place
 from sweep.evidence.place import Marker, RecordT, parse_record
 from sweep.journal import Journal, parse_journal, whole_lines
-from sweep.model import Approval, Birth, Launch, Lease, Loss, Receipt, Record, Teardown
+from sweep.model import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Receipt, Record, Teardown
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LATEST = "latest-receipt"
@@ -90,6 +91,25 @@ class EvidenceStore:
     def write_loss(self, loss: Loss) -> None:
         """Writes what was lost with one box."""
         self._write(self._records("losses") / f"{loss.box}-{quote(loss.native_id, safe='')}.json", loss)
+
+    def ledger(self) -> tuple[list[LedgerEntry], list[tuple[str, str]]]:
+        """All entries of the ledger, and (native id, why) of those that don't read; `sweep.money` adds them up."""
+        entries: list[LedgerEntry] = []
+        damaged: list[tuple[str, str]] = []
+        for path in self._listed("ledger"):
+            try:
+                entry = self._one(path, LedgerEntry)
+            except EvidenceDamaged as error:
+                damaged.append((unquote(path.name.rpartition("--")[0]), str(error)))
+                continue
+            if entry is not None:
+                entries.append(entry)
+        return entries, damaged
+
+    def write_ledger(self, entry: LedgerEntry) -> None:
+        """Adds one entry, under a name made of its content: the same twice is one file, and none replaces another."""
+        digest = digest_of(entry.model_dump(mode="json")).removeprefix(DIGEST_PREFIX)[:16]
+        self._write(self._records("ledger") / f"{quote(entry.native_id, safe='')}--{digest}.json", entry)
 
     def clearance(self, native_id: str) -> Approval | None:
         """The approval that `up` checked and cleared this box with, or None. Proves nothing: it is checked again."""
@@ -229,6 +249,9 @@ class EvidenceStore:
         return None if data is None else parse_record(kind, data, path)
 
     def _all(self, folder: str, kind: type[RecordT]) -> list[RecordT]:
+        return [record for path in self._listed(folder) if (record := self._one(path, kind)) is not None]
+
+    def _listed(self, folder: str) -> list[Path]:
         try:
             names = sorted(os.listdir(self._records(folder)))
         except FileNotFoundError:
@@ -236,8 +259,7 @@ class EvidenceStore:
             return []
         except OSError as error:
             raise EvidenceError(f"{self._records(folder)} can't be read: {error.strerror}") from error
-        paths = [self._records(folder) / name for name in names if name.endswith(".json") and not name.startswith(".")]
-        return [record for path in paths if (record := self._one(path, kind)) is not None]
+        return [self._records(folder) / name for name in names if name.endswith(".json") and not name.startswith(".")]
 
     def _write(self, path: Path, record: Record | None) -> None:
         place.require_marker(self.root)  # a folder that vanished must not be made anew, half empty

@@ -1,0 +1,1 @@
+"""What a sweep costs: the ledger of everything ever rented, the budget, the clocks that platforms set."""

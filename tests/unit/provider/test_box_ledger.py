@@ -1,0 +1,61 @@
+"""Every box ever rented is in the ledger, from the platform's answer to the proof of its end."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+
+import pytest
+
+from sweep.money.ledger import Bill, spent
+from tests.unit.provider.support import BOX, Sweep, still_creating
+
+
+def bills(sweep: Sweep) -> tuple[Bill, ...]:
+    return spent(sweep.store, datetime.now(UTC)).bills
+
+
+def test_from_the_answer_to_the_proof_of_the_end(sweep: Sweep) -> None:
+    box = sweep.cleared()
+    (bill,) = bills(sweep)
+    assert (bill.box, bill.native_id, bill.platform, bill.account) == ("box-0", box.native_id, "local", box.account)
+    assert [(span.phase, span.price_per_hour, span.begin, span.end) for span in bill.spans] == [
+        ("running", 0.5, box.created_at, None)
+    ]
+    BOX.delete(sweep.op(), box.native_id, box)
+    (bill,) = bills(sweep)
+    assert (bill.ended_how, bill.per_hour) == ("cleared", 0.0)
+    assert bill.spans[0].end == bill.ended_at is not None
+    assert len(sweep.store.ledger()[0]) == 2
+
+
+def test_an_adopted_box_is_one_bill(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPSTACK_DRILL_CREATE", "lose-answer")
+    sweep.box()
+    monkeypatch.delenv("SWEEPSTACK_DRILL_CREATE")
+    sweep.box()
+    assert len(bills(sweep)) == len(sweep.store.ledger()[0]) == 1
+
+
+def test_a_box_that_is_not_ready_bills_already(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPSTACK_DRILL_CREATE", "fail-after-create")
+    still_creating(sweep.box)
+    (bill,) = bills(sweep)
+    assert bill.open is not None
+    assert bill.open.price_per_hour == 0.5
+
+
+def test_a_vanished_box_stops_counting_when_that_is_proved(sweep: Sweep) -> None:
+    box = sweep.box()
+    shutil.rmtree(sweep.root(box))
+    after = sweep.box()
+    gone, new = bills(sweep)
+    assert (gone.native_id, gone.ended_how, gone.per_hour) == (box.native_id, "vanished", 0.0)
+    assert (new.native_id, new.generation, new.per_hour) == (after.native_id, 2, 0.5)
+
+
+def test_a_new_price_is_a_new_span(sweep: Sweep) -> None:
+    box = sweep.box()
+    BOX.update(sweep.op(), box.native_id, box, sweep.box_inputs(price_per_hour=0.75))
+    (bill,) = bills(sweep)
+    assert [span.price_per_hour for span in bill.spans] == [0.5, 0.75]
