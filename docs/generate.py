@@ -1,0 +1,161 @@
+"""Writes docs/reference from the code: `python docs/generate.py`, or `--check` to only say what is stale.
+
+A test runs the check, so what these pages say of commands, resources and platform facts is what the code does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+NOTE = "<!-- Made by docs/generate.py from the code: change the code, then run it. -->\n"
+
+sys.path.insert(0, str(ROOT))
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    columns = list(head)
+    lines = [columns, ["---"] * len(columns), *([_cell(value) for value in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def words_of(thing: Any) -> str:
+    """The docstring, as paragraphs."""
+    return inspect.cleandoc(thing.__doc__ or "").strip()
+
+
+def commands_page() -> str:
+    """Every command of `sweepctl` with its arguments and options."""
+    import typer
+
+    from sweep.cli.main import app
+
+    group: Any = typer.main.get_command(app)
+    parts = [NOTE, "# sweepctl: every command and option\n", "What they are for, and their JSON: [cli.md](../cli.md).\n"]
+    for name in sorted(group.commands):
+        command = group.commands[name]
+        shown = [parameter for parameter in command.params if not parameter.hidden and parameter.name != "help"]
+        arguments = [parameter for parameter in shown if parameter.param_type_name == "argument"]
+        usage = " ".join([f"sweepctl {name}", *(_argument(argument) for argument in arguments), "[options]"])
+        parts += [f"## {name}\n", f"`{usage}`\n", f"{inspect.cleandoc(command.help or '')}\n"]
+        rows = [(f"`{_spelled(parameter)}`", _default(parameter), parameter.help or "") for parameter in shown]
+        parts.append(table(("argument or option", "default", "what"), rows))
+    return "\n".join(parts)
+
+
+def _argument(parameter: Any) -> str:
+    name = (parameter.metavar or parameter.name or "").upper() + ("…" if parameter.nargs == -1 else "")
+    return name if parameter.required else f"[{name}]"
+
+
+def _spelled(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return _argument(parameter).strip("[]")
+    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+    if parameter.is_flag:
+        return names
+    return f"{names} {parameter.metavar or parameter.name.upper()}"
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return "needed"
+    value = parameter.default
+    if parameter.is_flag if parameter.param_type_name == "option" else False:
+        return ""
+    return "" if value in (None, (), [], False) else f"`{value}`"
+
+
+def resources_page() -> str:
+    """Inputs of every resource, what a change of each does, and what the state adds."""
+    from provider.dispatch import HANDLERS, handler_for
+    from provider.resources.base import Decision
+
+    meaning = {
+        Decision.UPDATE: "in place",
+        Decision.REPLACE: "replaces it: a destroy first, with the same check",
+        Decision.REFUSE: "refused",
+        Decision.IGNORE: "no reason for anything",
+    }
+    parts = [NOTE, "# The resources: every input, and what changing it does\n", "The idea: [resources.md](../resources.md).\n"]
+    for token in HANDLERS:
+        handler = handler_for(token)
+        parts += [f"## {token.rsplit(':', 1)[-1]}\n", f"`{token}`\n", words_of(handler.inputs_type) + "\n"]
+        fields = handler.inputs_type.model_fields
+        parts.append(
+            table(
+                ("input", "needed", "a change is"),
+                (
+                    (f"`{name}`", "yes" if fields[name].is_required() else "", meaning[decision])
+                    for name, decision in handler.decisions.items()
+                ),
+            )
+        )
+        added = [name for name in handler.state_type.model_fields if name not in fields]
+        if added:
+            parts.append("The state adds " + ", ".join(f"`{name}`" for name in added) + ".\n")
+    return "\n".join(parts)
+
+
+def profiles_page() -> str:
+    """The facts that a platform's profile states."""
+    from profiles import model
+
+    parts = [NOTE, "# Profiles: the facts of a platform\n", words_of(model) + "\n"]
+    for shape in (model.Profile, model.Meter, model.Gpus, model.Tier, model.VerbFacts, model.Clock):
+        parts += [f"## {shape.__name__}\n", words_of(shape) + "\n"]
+        rows = (
+            (f"`{name}`", "yes" if field.is_required() else "", _type(field.annotation))
+            for name, field in shape.model_fields.items()
+        )
+        parts.append(table(("key", "needed", "kind"), rows))
+    return "\n".join(parts)
+
+
+def _type(annotation: Any) -> str:
+    text = inspect.formatannotation(annotation)
+    for module in ("profiles.model.", "typing.", "NoneType"):
+        text = text.replace(module, "null" if module == "NoneType" else "")
+    return f"`{text}`"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "sweepctl.md": commands_page,
+    "resources.md": resources_page,
+    "profiles.md": profiles_page,
+}
+
+
+def stale() -> list[str]:
+    """Pages that are not what the code says now."""
+    return [
+        name
+        for name, make in PAGES.items()
+        if not (REFERENCE / name).exists() or (REFERENCE / name).read_text(encoding="utf-8") != make()
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the pages; with --check only names those that are stale, and fails if there are any."""
+    if arguments == ["--check"]:
+        names = stale()
+        print("\n".join(f"docs/reference/{name} is stale: python docs/generate.py" for name in names))
+        return 1 if names else 0
+    REFERENCE.mkdir(exist_ok=True)
+    for name, make in PAGES.items():
+        (REFERENCE / name).write_text(make(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
