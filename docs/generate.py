@@ -41,7 +41,11 @@ def commands_page() -> str:
     from sweep.cli.main import app
 
     group: Any = typer.main.get_command(app)
-    parts = [NOTE, "# sweepctl: every command and option\n", "What they are for, and their JSON: [cli.md](../cli.md).\n"]
+    parts = [
+        NOTE,
+        "# sweepctl: every command and option\n",
+        "What they are for, and their JSON: [cli.md](../cli.md).\n",
+    ]
     for name in sorted(group.commands):
         command = group.commands[name]
         shown = [parameter for parameter in command.params if not parameter.hidden and parameter.name != "help"]
@@ -87,7 +91,11 @@ def resources_page() -> str:
         Decision.REFUSE: "refused",
         Decision.IGNORE: "no reason for anything",
     }
-    parts = [NOTE, "# The resources: every input, and what changing it does\n", "The idea: [resources.md](../resources.md).\n"]
+    parts = [
+        NOTE,
+        "# The resources: every input, and what changing it does\n",
+        "The idea: [resources.md](../resources.md).\n",
+    ]
     for token in HANDLERS:
         handler = handler_for(token)
         parts += [f"## {token.rsplit(':', 1)[-1]}\n", f"`{token}`\n", words_of(handler.inputs_type) + "\n"]

@@ -24,6 +24,7 @@ from google.protobuf import empty_pb2
 
 from provider import dispatch, redact
 from provider.protocol import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
+from provider.resources.base import Failure
 from provider.schema import schema_json
 from provider.session import Operation, Session, Severity
 from provider.wire import to_python, to_struct
@@ -105,7 +106,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
         return provider_pb2.CheckResponse(
             inputs=to_struct(inputs),
-            failures=[provider_pb2.CheckFailure(property=f.property, reason=redact.redact(f.reason)) for f in failures],
+            failures=[_failure(failure, inputs) for failure in failures],
         )
 
     def Diff(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -245,3 +246,11 @@ def serve(engine_address: str) -> int:
     sys.stdout.flush()
     # Worker threads may sit in a platform call; they are not daemons, and waiting for them would cost the engine 5 s.
     os._exit(0)
+
+
+def _failure(failure: Failure, inputs: dict[str, Any]) -> Any:
+    """A failure as the engine takes it. Of a list or an object it would print the whole value before our words."""
+    name, reason = failure.property, redact.redact(failure.reason)
+    if name and not isinstance(inputs.get(name), str | int | float):
+        name, reason = "", f"{name}: {reason}"
+    return provider_pb2.CheckFailure(property=name, reason=reason)

@@ -53,7 +53,7 @@ def new(target: Target, out: Out) -> int:
         with contextlib.suppress(OSError):
             target.file.path.unlink()
         raise
-    following = [f"pulumi preview --stack {target.stack}", f"pulumi up --stack {target.stack}"]
+    following = [f"pulumi {words} {target.stack}" for words in ("stack init", "preview --stack", "up --stack")]
     out.document({"stack": target.stack, "file": target.file.shown, "next": following})
     out.line(f"wrote {target.file.shown}: edit it, then")
     out.next(following)

@@ -48,7 +48,7 @@ class Target:
             return Unsure(
                 f"the backend has no stack {self.stack}: nothing was ever brought up, or it was removed, or it is in "
                 "another backend (PULUMI_BACKEND_URL)",
-                [f"pulumi up --stack {self.stack}"],
+                [f"pulumi stack init {self.stack} && pulumi up --stack {self.stack}"],
             )
         return Unsure(
             f"there is no stack {self.stack}: the backend has none, and {self.file.shown} "

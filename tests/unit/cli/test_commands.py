@@ -28,7 +28,7 @@ def test_new_writes_a_file_that_the_program_accepts(world: World) -> None:
     result = world.run("new", "day-2", "--json", stack=None)
     assert result.code == 0
     assert result.json["file"] == "stacks/Pulumi.day-2.yaml"
-    assert result.json["next"][0] == "pulumi preview --stack day-2"
+    assert result.json["next"][0] == "pulumi stack init day-2"
     file = StackFile.locate(world.root, "day-2")
     assert file.pull_to() == "results/day-2"
     assert file.path.read_text().count("#") > 5

@@ -195,6 +195,14 @@ def test_check_answers_with_all_failures(stub: Any, sweep: Sweep) -> None:
     assert to_python(answer.inputs)["clearance"] == "locked"
 
 
+def test_the_value_of_a_list_or_an_object_is_not_printed(stub: Any, sweep: Sweep) -> None:
+    """Of a property that it is told of, the engine prints the whole value first: with 10,000 cells, megabytes."""
+    news = dispatch.to_properties(sweep.box_inputs()) | {"teardown": {"verb": "destroy"}}
+    answer = stub.Check(provider_pb2.CheckRequest(urn=urn(), news=to_struct(news)))
+    assert {failure.property for failure in answer.failures} == {""}
+    assert all(failure.reason.startswith("teardown.") for failure in answer.failures)
+
+
 def test_diff_says_what_replaces_and_that_the_old_one_goes_first(stub: Any, sweep: Sweep) -> None:
     old = dispatch.to_properties(sweep.box_inputs())
 

@@ -1,0 +1,114 @@
+"""Types commands, keeps what was typed and said, and proves that each command had been named before it was needed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.engine import commands
+from tests.engine.commands import Result
+from tests.engine.harness import Stack
+
+SHOWN_LINES = 40
+"""Of one command's output in the transcript; the rest is cut in the middle."""
+_NOISE = re.compile(
+    r"^(… |\s*@ |Duration:|\s*$|View (Live|in Browser)|(Previewing|Updating|Destroying|Refreshing)\b.*:$)"
+    r"|^ [ ~+-]*\s+(pulumi|sweepstack):\S+ \S+ +((refresh|creat|updat|delet|runn)ing\b.*|refresh\b.*)?$"
+)
+"""Lines that a terminal draws over: an engine's progress, and what did not change."""
+_QUOTED = re.compile(r"\"[^\"]*\"")
+
+
+@dataclass
+class Play:
+    """One person at a terminal in one checkout. `lines` is the transcript, in Markdown."""
+
+    stack: Stack
+    folder: Path
+    lines: list[str] = field(default_factory=list)
+    typed: list[str] = field(default_factory=list)
+    _said: str = ""
+
+    def day(self, title: str) -> None:
+        """A heading."""
+        self.lines += ["", f"## {title}"]
+
+    def say(self, text: str) -> None:
+        """Prose between the commands."""
+        self.lines += ["", " ".join(text.split())]
+
+    def type(
+        self,
+        command: str,
+        *,
+        rc: int = 0,
+        expect: Sequence[str] = (),
+        told: bool = False,
+        answers: Sequence[tuple[str, str]] = (),
+        shown: str | None = None,
+    ) -> Result:
+        """Types `command`. It must end with `rc` and say each of `expect`.
+
+        `told`: the output before it named this very command. `answers`: typed on a terminal, else there is none and
+        `pulumi` gets the `--yes` that CI gives it. `shown`: how the transcript spells it, where that differs.
+        """
+        if told:
+            assert self._was_named(command), f"nobody said to type: {command}\n\nwhat was said:\n{self._said}"
+        argv = shlex.split(command)
+        if argv[0] == "pulumi" and argv[1] in ("up", "destroy") and not answers:
+            argv.append("--yes")
+        if answers:
+            result = commands.on_terminal(argv, cwd=self.folder, env=self.stack.env, answers=answers)
+        else:
+            result = commands.run(argv, cwd=self.folder, env=self.stack.env)
+        self._record(shown or command, result, answers)
+        assert result.rc == rc, f"expected rc {rc}\n{result}"
+        for words in expect:
+            assert words in result.text, f"{words!r} is not said\n{result}"
+        self._said = result.text
+        return result
+
+    def edit(self, path: Path, change: Callable[[str], str]) -> None:
+        """An edit in an editor, shown as a diff of the lines that differ."""
+        before = path.read_text()
+        after = change(before)
+        assert after != before, f"the edit of {path} changes nothing"
+        path.write_text(after)
+        old, new = before.splitlines(), after.splitlines()
+        removed = [f"-{line}" for line in old if line not in new]
+        added = [f"+{line}" for line in new if line not in old]
+        name = self._without_places(str(path))
+        self.lines += ["", "```diff", f"# {name}", *removed, *added, "```"]
+
+    def _was_named(self, command: str) -> bool:
+        """Whether one of the commands in the last output is this one. What a person fills in ("…") may be anything."""
+        wanted = self._words(command)
+        named = re.findall(r"(?:sweepctl|pulumi)[ ][^\n]*", self._said)
+        parts = [part for line in named for part in re.split(r"&&|\s{2,}|`|;", line)]
+        return any(self._words(part) == wanted for part in parts if part.strip().startswith(("sweepctl", "pulumi")))
+
+    @staticmethod
+    def _words(command: str) -> list[str]:
+        text = _QUOTED.sub('"…"', command.strip().rstrip(".,)"))
+        try:
+            return sorted(shlex.split(text))
+        except ValueError:
+            return []
+
+    def _record(self, command: str, result: Result, answers: Sequence[tuple[str, str]]) -> None:
+        self.typed.append(command)
+        text = result.out if answers else "\n".join(part for part in (result.out.rstrip(), result.err.rstrip()) if part)
+        kept = [line.rstrip() for line in text.replace("\r", "").splitlines() if not _NOISE.match(line)]
+        if len(kept) > SHOWN_LINES:
+            cut = len(kept) - SHOWN_LINES
+            kept = [*kept[: SHOWN_LINES // 2], f"… {cut} more lines …", *kept[-SHOWN_LINES // 2 :]]
+        tail = [f"(exit code {result.rc})"] if result.rc else []
+        self.lines += ["", "```console", f"$ {command}", *map(self._without_places, [*kept, *tail]), "```"]
+
+    def _without_places(self, line: str) -> str:
+        line = line.replace(str(self.stack.base), "~").replace(str(self.folder), "~/sweepstack")
+        return line.replace(socket.gethostname(), "laptop")
