@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
-from pathlib import Path
 
 from tests.engine.harness import Stack
 from tests.week.play import Play
