@@ -92,6 +92,8 @@ class VerbFacts(Fact):
     kills: tuple[str, ...]
     keeps: tuple[str, ...]
     bills_after: tuple[str, ...] = ()
+    price_per_hour: float | None = None
+    """USD that a box still costs per hour after it, where that is one figure; null: each offer has its own."""
     issued_by: Literal["api", "ssh", "person"]
 
 

@@ -11,6 +11,7 @@ SweepstackError
 │   ├── WrongAccount       the credentials at hand are not those the thing was rented with
 │   ├── OutcomeUnknown     a request was sent and its answer lost: look up by tag before anything else
 │   ├── NotYetGone         a delete was accepted and is not proved yet: call again
+│   ├── NotYetStopped      a stop was accepted and is not proved yet: call again
 │   └── Unreachable        nobody knows; never to be read as "gone" or "failed"
 ├── TeardownRefused        the check said no: nothing was deleted
 └── StillCreating          created, not ready: the id and what is known travel with it
@@ -67,6 +68,10 @@ class OutcomeUnknown(PlatformError):
 
 class NotYetGone(PlatformError):
     """A delete was accepted; that the thing is gone is not proved yet."""
+
+
+class NotYetStopped(PlatformError):
+    """A stop was accepted; that the box stands still is not proved yet."""
 
 
 class Unreachable(PlatformError):

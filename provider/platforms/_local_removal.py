@@ -54,6 +54,24 @@ def empty(box: Path, *, keep: tuple[str, ...]) -> None:
         raise NotYetGone(f"{box} is only partly removed: {error}. Run it again") from error
 
 
+def wipe(folder: Path) -> None:
+    """Empties a folder and leaves it there, made anew where it was gone. Raises NotYetGone as `empty` does."""
+    _refuse_mounted(folder)
+    try:
+        if folder.is_symlink() or not folder.is_dir():
+            folder.unlink(missing_ok=True)
+            folder.mkdir()
+        _open_up(folder)
+        for name in os.listdir(folder):
+            path = folder / name
+            if path.is_dir() or path.is_symlink():
+                _remove(path)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise NotYetGone(f"{folder} is only partly emptied: {error}. Run it again") from error
+
+
 def _remove(path: Path) -> None:
     if path.is_symlink():
         path.unlink()

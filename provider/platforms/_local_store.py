@@ -154,7 +154,7 @@ class LocalStore:
             self.root.mkdir(parents=True, exist_ok=True)
             holder = open(self.root / "registry.lock", "ab")  # noqa: SIM115 - closed below, after the caller's work
         with holder:
-            why = wait.until(lambda: _try_lock(holder.fileno()), f"the lock {holder.name}, which another command holds")
+            why = wait.until(lambda: take_lock(holder.fileno()), f"the lock {holder.name}, which another command holds")
             if why:
                 raise Unreachable(f"{why}; nothing was made or ended")
             with answering(self.root):
@@ -206,7 +206,8 @@ def _parse_registry(data: bytes) -> Registry:
     return Registry(identifier, tuple(also))
 
 
-def _try_lock(descriptor: int) -> bool:
+def take_lock(descriptor: int) -> bool:
+    """Tries once to hold an exclusive flock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

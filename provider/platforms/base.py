@@ -30,6 +30,7 @@ class Phase(StrEnum):
 
     CREATING = "creating"
     RUNNING = "running"
+    STOPPING = "stopping"  # a stop has begun and is not proved finished: it may bill as if it ran
     STOPPED = "stopped"
     ENDING = "ending"  # a destroy has begun and is not proved finished: the box still exists
     GONE = "gone"
@@ -53,6 +54,8 @@ class BoxRequest:
 @dataclass(frozen=True)
 class BoxRecord:
     """What a platform says about one box. `location` and `note` are for people; `note` says why a phase is unknown.
+
+    `price_per_hour` is that of a running box, also while it is stopped: what then still bills is the profile's to say.
 
     `created_at` is aware, UTC; None together with an empty `tag` where the platform can't tell any more.
     """
@@ -147,7 +150,7 @@ class Platform(Protocol):
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         """Rents a box and blocks until it is ready. Costs money. Atomic and idempotent by tag: a box that carries the
-        tag already is adopted, never doubled.
+        tag already is adopted, never doubled; a stopped one as it is, since starting it is another decision.
 
         Raises StillCreating (it exists and bills; id, outputs and reasons travel along) on deadline, cancel or a late
         failure; OutcomeUnknown when the answer was lost: `find_by_tag` before anything else; NotYetGone when the tag's
@@ -168,6 +171,25 @@ class Platform(Protocol):
         """
         ...
 
+    def stop(self, native_id: str, account: str) -> None:
+        """Issues the verb that pauses the box: processes ended with grace, the tiers wiped that the profile says the
+        verb kills, all others kept. Whether it may is not asked here. Idempotent; a stop that was cut off is finished
+        by the next. Blocks for seconds. Undone by `start`.
+
+        Raises NotYetStopped with the reason when it is not proved finished: poll `get` until `STOPPED`, or call again.
+        PlatformError when the box is gone or being destroyed: there is nothing to pause.
+        """
+        ...
+
+    def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
+        """Brings a stopped box back and blocks until it is ready. Costs money. Idempotent: a box that runs is left as
+        it is; a stop that was cut off is finished first. Never makes a new box.
+
+        Raises StillCreating (it exists and bills) on deadline or cancel; PlatformError when the box is gone or being
+        destroyed, or the platform has no room for it now.
+        """
+        ...
+
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         """Every box whose tag begins with `prefix`, and every box whose tag can't be read (tag ""). Reads only."""
         ...
@@ -182,7 +204,9 @@ class Platform(Protocol):
         ...
 
     def channel(self, native_id: str, account: str) -> Channel:
-        """A way to read, write and run on the box. Raises Unreachable when the box can't be reached or is gone."""
+        """A way to read, write and run on the box. Raises Unreachable when the box can't be reached or is gone. Nothing
+        runs on one that is stopped or being destroyed: PlatformError; what of its files still answers can be read.
+        """
         ...
 
     def volume_channel(self, native_id: str, mount: str = "") -> Channel:

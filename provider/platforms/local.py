@@ -1,14 +1,12 @@
 """The platform embedded in sweepstack: a box is a folder tree on this machine, with real processes.
 
     <root>/boxes/local-<id>/box.json      facts, written once; renamed to ending.json when a destroy begins
+                            power.json    whether it is stopped (`_local_power`)
                             tag           the tag again, should box.json be damaged
                             scratch/ data/ mnt/<name> -> a volume's content
     <root>/volumes/volume-<registry>-<id>/volume.json content/
 
 A box appears by one rename and disappears by one, so a kill -9 at any moment leaves none, or one that its tag finds.
-
-Drills, for practising and for tests: `SWEEPSTACK_DRILL_BOOT_SECONDS=<n>` makes a new box take n seconds to get ready;
-`SWEEPSTACK_DRILL_CREATE=lose-answer` makes the box and loses the answer, `=fail-after-create` makes it and then fails.
 """
 
 from __future__ import annotations
@@ -24,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from provider.platforms import _local_removal as removal
+from provider.platforms._local_drills import drills
+from provider.platforms._local_power import Switch, closed, phase_of
 from provider.platforms._local_store import CLAIM, LocalStore, answering, default_root, random_id, read_facts, unsafe
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from sweep import onbox
@@ -33,9 +33,6 @@ from sweep.channel.base import host_identity
 from sweep.channel.local import LocalChannel
 from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, StillCreating, Unreachable, WrongAccount
 
-BOOT_DRILL = "SWEEPSTACK_DRILL_BOOT_SECONDS"
-CREATE_DRILL = "SWEEPSTACK_DRILL_CREATE"
-_CREATE_DRILLS = ("", "fail-after-create", "lose-answer")
 _BOX_ID = re.compile(r"local-[a-z2-7]{10}")
 _VOLUME_ID = re.compile(r"volume-([a-z2-7]{10})-[a-z2-7]{10}")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -50,7 +47,7 @@ def connect() -> LocalPlatform:
 
 
 class LocalPlatform:
-    """See `provider.platforms.base.Platform`. `grace`: seconds between SIGTERM and SIGKILL when a box is destroyed."""
+    """See `provider.platforms.base.Platform`. `grace`: seconds from SIGTERM to SIGKILL at a destroy or stop."""
 
     name = "local"
 
@@ -83,7 +80,7 @@ class LocalPlatform:
         return found[0] if found else None
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
-        boot_seconds, drill = _drills()
+        boot_seconds, drill = drills()
         if not _TAG.fullmatch(request.tag):
             raise unsafe(f"the tag {request.tag!r}")
         with self._store.locked(wait):
@@ -102,7 +99,9 @@ class LocalPlatform:
             raise OutcomeUnknown(f"drill: the answer to the request for {request.tag} was lost")
         if made and drill == "fail-after-create":
             raise StillCreating(record.native_id, record.outputs(), [f"drill: {request.name} failed after it was made"])
-        return self._wait_until_ready(request, record, wait)
+        if record.phase in (Phase.STOPPING, Phase.STOPPED):
+            return record
+        return self._wait_until_ready(request.name, record, wait)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
         self._store.require(account)
@@ -124,6 +123,20 @@ class LocalPlatform:
                 os.rename(box, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.boxes)
             shutil.rmtree(self._store.trash, ignore_errors=True)
+
+    def stop(self, native_id: str, account: str) -> None:
+        self._store.require(account)
+        self._switch(native_id).stop()
+
+    def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
+        self._store.require(account)
+        boot_seconds, _ = drills()
+        self._switch(native_id).start(_now() + timedelta(seconds=boot_seconds))
+        wait.progress(f"{native_id} is started again")
+        return self._wait_until_ready(native_id, self._look(native_id, account), wait)
+
+    def _switch(self, native_id: str) -> Switch:
+        return Switch(self._store, self._box(native_id), native_id, _ENDING, self._grace)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         registry = self._store.registry()
@@ -172,7 +185,7 @@ class LocalPlatform:
         with answering(box):
             if not box.is_dir():
                 raise Unreachable(f"{native_id} can't be reached: its folder {box} is not there")
-            return LocalChannel(native_id, box, dict(self._mounts(box)), closed_by=box / _ENDING)
+            return LocalChannel(native_id, box, dict(self._mounts(box)), closed=lambda: closed(box, _ENDING))
 
     def volume_channel(self, native_id: str, mount: str = "") -> LocalChannel:
         if self.get_volume(native_id) is None:
@@ -217,8 +230,8 @@ class LocalPlatform:
                     if not os.path.lexists(box):
                         return self._without_folder(native_id, account, box)
                     raise ValueError(f"{_FACTS} is not there")
-                if phase is Phase.RUNNING and _now() < _time(facts["ready_at"]):
-                    phase = Phase.CREATING
+                if phase is Phase.RUNNING:
+                    phase = Phase.CREATING if _now() < _time(facts["ready_at"]) else phase_of(box, _now())
                 price = facts["price_per_hour"]
                 return BoxRecord(
                     native_id,
@@ -287,7 +300,7 @@ class LocalPlatform:
                     f"{dict(request.mounts)}: it is not adopted, and no second box is made. Ask for the same mounts"
                 )
 
-    def _wait_until_ready(self, request: BoxRequest, record: BoxRecord, wait: Wait) -> BoxRecord:
+    def _wait_until_ready(self, name: str, record: BoxRecord, wait: Wait) -> BoxRecord:
         seen = record
 
         def settled() -> bool:
@@ -296,13 +309,13 @@ class LocalPlatform:
             return seen.phase is not Phase.CREATING
 
         try:
-            why = wait.until(settled, f"{request.name} ({record.native_id}) to be ready")
+            why = wait.until(settled, f"{name} ({record.native_id}) to be ready")
         except PlatformError as error:  # the id must not be lost over this
             raise StillCreating(record.native_id, record.outputs(), [str(error)]) from error
         if seen.phase is Phase.GONE:
             raise PlatformError(f"{record.native_id} was removed by someone while it was being made: nothing bills")
         if why or seen.phase is not Phase.RUNNING:
-            reason = why or f"{request.name} is {seen.phase}, not running: {seen.note or 'it is being destroyed'}"
+            reason = why or f"{name} is {seen.phase}, not running: {seen.note or 'somebody ends or stops it'}"
             raise StillCreating(record.native_id, seen.outputs(), [reason])
         return seen
 
@@ -325,16 +338,6 @@ class LocalPlatform:
         if not (folder / "content").is_dir():
             raise Unreachable(f"the volume at {folder} has lost its content folder")
         return record
-
-
-def _drills() -> tuple[float, str]:
-    boot, drill = os.environ.get(BOOT_DRILL, ""), os.environ.get(CREATE_DRILL, "")
-    if drill not in _CREATE_DRILLS:
-        raise PlatformError(f"{CREATE_DRILL}={drill!r} is no drill; there are: {', '.join(_CREATE_DRILLS[1:])}")
-    try:
-        return float(boot or 0), drill
-    except ValueError as error:
-        raise PlatformError(f"{BOOT_DRILL}={boot!r} is not a number of seconds") from error
 
 
 def _now() -> datetime:

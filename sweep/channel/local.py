@@ -31,8 +31,8 @@ _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 class LocalChannel:
     """See `sweep.channel.base.Channel`. `mounts`: box-relative path → where a volume's content lies.
 
-    While `closed_by` exists, nothing is started. A volume without its box: not `runs`, and either the volume is the
-    `root`, or `root` is None and there is nothing but its mount.
+    `closed` says why nothing is started on the box now; empty while it is open. A volume without its box: not `runs`,
+    and either the volume is the `root`, or `root` is None and there is nothing but its mount.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class LocalChannel:
         root: Path | None,
         mounts: Mapping[str, Path],
         *,
-        closed_by: Path | None = None,
+        closed: Callable[[], str] | None = None,
         runs: bool = True,
     ) -> None:
         self.native_id = native_id
         self.python = sys.executable
         self._root = root
         self._mounts = {safe_parts(mount): content for mount, content in mounts.items()}
-        self._closed_by = closed_by
+        self._closed = closed
         self._runs = runs
 
     def absolute(self, path: str) -> str:
@@ -156,6 +156,13 @@ class LocalChannel:
                     stderr=output,
                     start_new_session=True,
                 )
+            try:
+                self._must_run()  # a stop that began between the two looks may not have seen it
+            except PlatformError:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
         # It outlives us; while we live, its zombie must not.
         threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()
         return process.pid
@@ -248,8 +255,9 @@ class LocalChannel:
         self._must_exist()
         if self._root is None or not self._runs:
             raise PlatformError(f"{self.native_id} is a volume: nothing runs on it")
-        if self._closed_by and self._closed_by.exists():
-            raise PlatformError(f"{self.native_id} is being destroyed: nothing is started on it any more")
+        why = self._closed() if self._closed else ""
+        if why:
+            raise PlatformError(f"{self.native_id} {why}")
         return self._root
 
     @contextlib.contextmanager

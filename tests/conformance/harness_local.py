@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from provider.platforms._local_drills import BOOT_DRILL, CREATE_DRILL
 from provider.platforms.base import BoxRequest
-from provider.platforms.local import BOOT_DRILL, CREATE_DRILL, LocalPlatform
+from provider.platforms.local import LocalPlatform
 from provider.platforms.registry import load_platform
 from sweep.channel import processes
 
@@ -28,6 +29,25 @@ def cut(path, *args, **kwargs):
     return real(path, *args, **kwargs)
 shutil.rmtree = cut
 load_platform("local").destroy(sys.argv[1], sys.argv[2])
+"""
+CUT_STOP = """
+import os, signal, sys
+from provider.platforms import _local_removal as removal
+from provider.platforms.registry import load_platform
+def cut(folder):
+    os.kill(os.getpid(), signal.SIGKILL)
+removal.wipe = cut
+load_platform("local").stop(sys.argv[1], sys.argv[2])
+"""
+STOP_START = """
+import sys
+from provider.platforms.base import Wait
+from provider.platforms.registry import load_platform
+from sweep.channel import processes
+platform = load_platform("local")
+platform._grace = 0.1
+for _ in range(int(sys.argv[4])):
+    platform.stop(*sys.argv[1:3]) if sys.argv[3] == "stop" else platform.start(*sys.argv[1:3], wait=Wait(30))
 """
 CREATE = """
 import json, sys
@@ -107,6 +127,20 @@ class Harness:
         """A destroy whose process is killed when a part of the box is gone."""
         command = [sys.executable, "-c", CUT_DESTROY, native_id, account]
         assert subprocess.run(command, env=os.environ, timeout=60).returncode == -9
+
+    killed_by_stop = ("scratch",)
+    """Tiers whose content a stop ends; what else there is must be kept."""
+    kept_by_stop = ("data", "mnt/durable")
+
+    def cut_stop(self, native_id: str, account: str) -> None:
+        """A stop whose process is killed when the box's processes have ended and its tiers are not wiped yet."""
+        command = [sys.executable, "-c", CUT_STOP, native_id, account]
+        assert subprocess.run(command, env=os.environ, timeout=60).returncode == -9
+
+    def turn(self, native_id: str, account: str, what: str, times: int) -> subprocess.Popen[bytes]:
+        """Another process that stops, or starts, the box again and again."""
+        command = [sys.executable, "-c", STOP_START, native_id, account, what, str(times)]
+        return subprocess.Popen(command, env=os.environ, stderr=subprocess.PIPE)
 
     def _edit_registry(self, identifier: str) -> None:
         file = self._root / "registry.json"

@@ -240,6 +240,138 @@ class PlatformSuite:
         platform.destroy(record.native_id, record.account)
         assert platform.get(record.native_id, record.account).phase is Phase.GONE
 
+    def test_a_stop_ends_processes_and_wipes_what_it_kills_and_nothing_else(
+        self, platform: Platform, harness: Any
+    ) -> None:
+        volume = platform.ensure_volume("sweepstack-a1b2c3-volume-durable", "durable")
+        record = rent(platform, mounts={"mnt/durable": volume.native_id})
+        other = rent(platform, tag=f"{TAG}0")
+        channel, others = (platform.channel(r.native_id, r.account) for r in (record, other))
+        start_stubborn_family(channel)
+        others.spawn([sys.executable, "-c", "import time; time.sleep(300)"], cwd="data", env={}, log="data/log.txt")
+        for tier in (*harness.killed_by_stop, *harness.kept_by_stop):
+            channel.write(f"{tier}/deep/down/weights", b"weights")
+        platform.stop(record.native_id, record.account)
+        seen = platform.get(record.native_id, record.account)
+        assert (seen.phase, seen.tag, seen.created_at) == (Phase.STOPPED, TAG, record.created_at)
+        at_rest = platform.channel(record.native_id, record.account)
+        assert at_rest.processes() == []
+        assert len(others.processes()) == 1
+        for tier in harness.killed_by_stop:
+            assert at_rest.listdir(tier) == []
+        for tier in harness.kept_by_stop:
+            assert at_rest.read(f"{tier}/deep/down/weights") == b"weights"
+
+    def test_nothing_runs_on_a_stopped_box_until_it_is_started(self, platform: Platform) -> None:
+        record = rent(platform)
+        channel = platform.channel(record.native_id, record.account)  # opened before: it must notice, too
+        platform.stop(record.native_id, record.account)
+        for way in (channel, platform.channel(record.native_id, record.account)):
+            with pytest.raises(PlatformError, match="stopped"):
+                way.spawn(["true"], cwd="data", env={}, log="data/log.txt")
+            with pytest.raises(PlatformError, match="stopped"):
+                way.run(["true"], timeout=5)
+        started = platform.start(record.native_id, record.account, wait=Wait(30))
+        assert started == record
+        assert channel.run(["true"], timeout=5).returncode == 0
+
+    def test_stop_and_start_are_idempotent(self, platform: Platform, harness: Any) -> None:
+        record = rent(platform)
+        assert platform.start(record.native_id, record.account, wait=Wait(30)) == record
+        channel = platform.channel(record.native_id, record.account)
+        channel.write(f"{harness.killed_by_stop[0]}/kept", b"a start of a box that runs wipes nothing")
+        platform.start(record.native_id, record.account, wait=Wait(30))
+        assert channel.size(f"{harness.killed_by_stop[0]}/kept")
+        for _ in range(2):
+            platform.stop(record.native_id, record.account)
+            assert platform.get(record.native_id, record.account).phase is Phase.STOPPED
+
+    def test_a_stopped_box_is_listed_adopted_as_it_is_and_can_be_destroyed(
+        self, platform: Platform, harness: Any
+    ) -> None:
+        record = rent(platform)
+        platform.stop(record.native_id, record.account)
+        assert [r.native_id for r in platform.list_tagged(TAG)] == [record.native_id]
+        adopted = rent(harness.connect())
+        assert (adopted.native_id, adopted.phase) == (record.native_id, Phase.STOPPED)
+        platform.destroy(record.native_id, record.account)
+        assert platform.get(record.native_id, record.account).phase is Phase.GONE
+
+    def test_a_box_that_is_gone_or_going_is_not_stopped_or_started(self, platform: Platform, harness: Any) -> None:
+        record, half = rent(platform), rent(platform, tag=f"{TAG}0")
+        channel = platform.channel(half.native_id, half.account)
+        for number in range(20):
+            channel.write(f"data/sweep/cells/{number}/out/weights", os.urandom(100))
+        platform.destroy(record.native_id, record.account)
+        harness.cut_destroy(half.native_id, half.account)
+        for box, phase in ((record, Phase.GONE), (half, Phase.ENDING)):
+            with pytest.raises(PlatformError) as caught:
+                platform.stop(box.native_id, box.account)
+            assert not isinstance(caught.value, Unreachable)
+            with pytest.raises(PlatformError):
+                platform.start(box.native_id, box.account, wait=Wait(30))
+            assert platform.get(box.native_id, box.account).phase is phase
+
+    def test_another_accounts_box_is_not_stopped_or_started(self, platform: Platform, harness: Any) -> None:
+        record = rent(platform)
+        harness.make_foreign()
+        with pytest.raises(WrongAccount):
+            platform.stop(record.native_id, record.account)
+        with pytest.raises(WrongAccount):
+            platform.start(record.native_id, record.account, wait=Wait(30))
+        harness.repair()
+        assert platform.get(record.native_id, record.account) == record
+
+    def test_a_platform_that_does_not_answer_stops_and_starts_nothing(self, platform: Platform, harness: Any) -> None:
+        record = rent(platform)
+        harness.cut_off()
+        with pytest.raises(Unreachable):
+            platform.stop(record.native_id, record.account)
+        with pytest.raises(Unreachable):
+            platform.start(record.native_id, record.account, wait=Wait(30))
+
+    @pytest.mark.parametrize("then", ["stop", "start"])
+    def test_a_stop_that_was_killed_says_so_and_is_finished_later(
+        self, platform: Platform, harness: Any, then: str
+    ) -> None:
+        record = rent(platform)
+        channel = platform.channel(record.native_id, record.account)
+        channel.write(f"{harness.killed_by_stop[0]}/half", b"half of it is worse than nothing")
+        harness.cut_stop(record.native_id, record.account)
+        assert platform.get(record.native_id, record.account).phase is Phase.STOPPING
+        with pytest.raises(PlatformError):
+            channel.spawn(["true"], cwd="data", env={}, log="data/log.txt")
+        if then == "stop":
+            platform.stop(record.native_id, record.account)
+            assert platform.get(record.native_id, record.account).phase is Phase.STOPPED
+        else:
+            assert platform.start(record.native_id, record.account, wait=Wait(30)) == record
+        assert channel.listdir(harness.killed_by_stop[0]) == []
+
+    def test_stops_and_starts_at_once_leave_one_of_both(self, platform: Platform, harness: Any) -> None:
+        """Whoever is last wins; a box that says it is stopped has nothing running and nothing on its scratch."""
+        record = rent(platform)
+        both = [harness.turn(record.native_id, record.account, what, 8) for what in ("stop", "start")]
+        channel = platform.channel(record.native_id, record.account)
+        while any(process.poll() is None for process in both):
+            try:
+                channel.spawn(["sleep", "300"], cwd="data", env={}, log="data/log.txt")
+            except PlatformError:
+                time.sleep(0.01)
+        assert [(process.returncode, process.communicate()[1]) for process in both] == [(0, b"")] * 2
+        assert platform.get(record.native_id, record.account).phase in (Phase.STOPPED, Phase.RUNNING)
+        platform.stop(record.native_id, record.account)
+        assert channel.processes() == []
+
+    def test_a_start_that_is_too_slow_keeps_the_id(self, platform: Platform, harness: Any) -> None:
+        record = rent(platform)
+        platform.stop(record.native_id, record.account)
+        harness.slow_boot(60)
+        with pytest.raises(StillCreating) as caught:
+            platform.start(record.native_id, record.account, wait=Wait(0.2))
+        assert caught.value.identifier == record.native_id
+        assert platform.get(record.native_id, record.account).phase is Phase.CREATING
+
     def test_a_volume_outlives_its_box(self, platform: Platform, tmp_path: Path) -> None:
         volume = platform.ensure_volume("sweepstack-a1b2c3-volume-durable", "durable")
         again = platform.ensure_volume("sweepstack-a1b2c3-volume-durable", "durable")
@@ -282,7 +414,7 @@ class PlatformSuite:
     def test_an_id_that_cannot_be_ours_is_refused(self, platform: Platform, native_id: str) -> None:
         rent(platform)
         account = platform.account()
-        for ask in (platform.get, platform.destroy, platform.channel):
+        for ask in (platform.get, platform.destroy, platform.stop, platform.channel):
             with pytest.raises(PlatformError):
                 ask(native_id, account)
 

@@ -36,7 +36,12 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def channel(root: Path) -> LocalChannel:
-    return LocalChannel(BOX, root, {"mnt/durable": root.parent / "volume"}, closed_by=root / "ending.json")
+    return LocalChannel(
+        BOX,
+        root,
+        {"mnt/durable": root.parent / "volume"},
+        closed=lambda: "is being destroyed" if (root / "ending.json").exists() else "",
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -315,6 +320,15 @@ def test_nothing_is_started_on_a_box_that_ends_or_is_gone(channel: LocalChannel,
     os.rename(root, root.with_name("away"))
     with pytest.raises(Unreachable):
         channel.spawn(["true"], cwd="data", env={}, log="data/log")
+
+
+def test_what_was_started_while_the_box_closed_is_ended(root: Path) -> None:
+    """The look before the start is too early for a stop that begins between the two."""
+    answers = ["", "is stopped"]
+    channel = LocalChannel(BOX, root, {}, closed=lambda: answers.pop(0))
+    with pytest.raises(PlatformError, match="stopped"):
+        channel.spawn(["sleep", "300"], cwd="data", env={}, log="data/log")
+    assert channel.processes() == []
 
 
 def test_a_command_runs_to_its_end(channel: LocalChannel, monkeypatch: pytest.MonkeyPatch) -> None:

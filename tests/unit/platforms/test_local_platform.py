@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from profiles.load import load_profile
 from provider.platforms import _local_removal as removal
 from provider.platforms import local
+from provider.platforms._local_drills import BOOT_DRILL, CREATE_DRILL
+from provider.platforms._local_power import KILLED_BY_STOP
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
-from provider.platforms.local import BOOT_DRILL, CREATE_DRILL, LocalPlatform
+from provider.platforms.local import LocalPlatform
 from sweep.channel import processes
 from sweep.errors import NotYetGone, PlatformError, StillCreating, Unreachable, WrongAccount
 
@@ -66,6 +69,44 @@ def killed_at(step: int, root: Path, statement: str) -> bool:
     done = subprocess.run([sys.executable, "-c", KILLED, str(root), str(step), statement], timeout=60)
     assert done.returncode in (0, -9)
     return done.returncode == -9
+
+
+def test_a_stop_killed_at_any_step_is_finished_by_the_next(root: Path, platform: LocalPlatform) -> None:
+    """Killed before each call that changes a folder: never "stopped" with something left on the scratch."""
+    record = rent(platform)
+    scratch, phases, step = root / "boxes" / record.native_id / "scratch", set(), 1
+    while True:
+        platform.start(record.native_id, record.account, wait=Wait(10))
+        for number in range(3):
+            (scratch / "deep").mkdir(exist_ok=True)
+            (scratch / "deep" / str(number)).write_text("bytes")
+        killed = killed_at(step, root, f"platform.stop({record.native_id!r}, {record.account!r})")
+        phase = platform.get(record.native_id, record.account).phase
+        phases.add(phase)
+        assert phase is not Phase.STOPPED or not any(scratch.iterdir())
+        assert phase is not Phase.RUNNING or len(list((scratch / "deep").iterdir())) == 3
+        platform.stop(record.native_id, record.account)
+        assert platform.get(record.native_id, record.account).phase is Phase.STOPPED
+        assert not any(scratch.iterdir())
+        if not killed:
+            break
+        step += 1
+    assert phases == {Phase.RUNNING, Phase.STOPPING, Phase.STOPPED}
+
+
+def test_a_power_file_that_does_not_read_is_unknown_and_a_stop_mends_it(root: Path, platform: LocalPlatform) -> None:
+    record = rent(platform)
+    (root / "boxes" / record.native_id / "power.json").write_text('{"state": "of')
+    assert platform.get(record.native_id, record.account).phase is Phase.UNKNOWN
+    with pytest.raises(PlatformError, match="may be stopped"):
+        platform.channel(record.native_id, record.account).run(["true"], timeout=5)
+    platform.stop(record.native_id, record.account)
+    assert platform.get(record.native_id, record.account).phase is Phase.STOPPED
+
+
+def test_the_profile_says_of_stop_what_the_adapter_does() -> None:
+    """The provider never opens a profile, so nothing else keeps the two together."""
+    assert load_profile("local").verbs["stop"].kills == KILLED_BY_STOP
 
 
 def test_a_create_killed_at_any_step_leaves_no_box_or_a_whole_one(root: Path) -> None:

@@ -77,7 +77,7 @@ def refusal(folder: Path, text: str, name: str = "local") -> str:
         ("kills: [scratch, data]", "kills: [scratch, data, durable]", "each tier stands in kills or in keeps, once"),
         ("destroy: true}", "destroy: null}", "verbs.destroy and tiers.durable.survives.destroy contradict"),
         ("meter_stop_irreversible: true", "meter_stop_irreversible: false", "contradicts verbs.destroy.irreversible"),
-        ("meter_stop_verb: destroy\nm", "meter_stop_verb: stop\nm", "which verbs does not describe"),
+        ("meter_stop_verb: destroy\nm", "meter_stop_verb: stop\nm", "contradicts verbs.stop.irreversible"),
         ("unknown: [inode_cap", "unknown: [shared_fs", "shared_fs is listed as unknown and has a value"),
         ("unknown: [inode_cap", "unknown: [weather", "unknown lists weather"),
         ("  kind: 2026-11\n", "", "stamps lacks kind"),
