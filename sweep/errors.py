@@ -5,7 +5,8 @@ SweepstackError
 ├── EvidenceError          evidence that cannot be used
 │   ├── EvidenceElsewhere  a folder on another host
 │   ├── EvidenceMissing    the folder, or its marker, is not there: unknown, never "empty"
-│   └── EvidenceDamaged    a record that does not read, or whose digest is not its name
+│   ├── EvidenceDamaged    a record that does not read, or whose digest is not its name
+│   └── EvidenceChanged    somebody else wrote the same record at the same moment
 ├── JournalDamaged         a journal whose chain is broken
 ├── PlatformError          what a platform's adapter may raise (provider/platforms)
 │   ├── WrongAccount       the credentials at hand are not those the thing was rented with
@@ -48,6 +49,10 @@ class EvidenceMissing(EvidenceError):
 
 class EvidenceDamaged(EvidenceError):
     """A record that does not parse, or whose content is not what its name says."""
+
+
+class EvidenceChanged(EvidenceError):
+    """A record that was read has been written by somebody else since: nothing was written over it."""
 
 
 class JournalDamaged(SweepstackError):

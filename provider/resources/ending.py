@@ -113,17 +113,17 @@ def begin_teardown(judgement: Judgement) -> None:
     if approval is None:
         return
     with _records, contextlib.suppress(EvidenceError):
-        store = EvidenceStore.open(facts.evidence)
-        open_one = store.teardown()
-        ids = {action.native_id for action in approval.actions} | set(open_one.native_ids if open_one else ())
-        store.write_teardown(
-            Teardown(
+
+        def begun(open_one: Teardown | None) -> Teardown:
+            ids = {action.native_id for action in approval.actions} | set(open_one.native_ids if open_one else ())
+            return Teardown(
                 receipt=approval.receipt,
                 native_ids=tuple(sorted(ids)),
                 ended=open_one.ended if open_one else (),
                 begun_at=open_one.begun_at if open_one else datetime.now(UTC),
             )
-        )
+
+        EvidenceStore.open(facts.evidence).update_teardown(begun)
 
 
 def record_end(op: Operation, facts: BoxFacts, how: str) -> None:
@@ -146,11 +146,15 @@ def record_end(op: Operation, facts: BoxFacts, how: str) -> None:
                     at=now,
                     how=how,
                 )
-            teardown = store.teardown()
-            if teardown is not None and facts.native_id in teardown.native_ids:
-                ended = tuple(sorted({*teardown.ended, facts.native_id}))
-                closed = set(ended) >= set(teardown.native_ids)
-                store.write_teardown(None if closed else teardown.model_copy(update={"ended": ended}))
+
+            def ended(open_one: Teardown | None) -> Teardown | None:
+                if open_one is None or facts.native_id not in open_one.native_ids:
+                    return open_one
+                done = tuple(sorted({*open_one.ended, facts.native_id}))
+                closed = set(done) >= set(open_one.native_ids)
+                return None if closed else open_one.model_copy(update={"ended": done})
+
+            store.update_teardown(ended)
     except EvidenceError as error:
         op.warn(f"box {facts.name} has ended, but its record could not be closed: {error}")
 

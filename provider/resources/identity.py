@@ -16,7 +16,7 @@ from provider.platforms.registry import load_platform
 from provider.resources import leaving
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.session import Operation
-from sweep.errors import EvidenceError, PlatformError, SweepstackError, TeardownRefused
+from sweep.errors import EvidenceChanged, EvidenceError, PlatformError, SweepstackError, TeardownRefused
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth, Lease
 
@@ -124,10 +124,17 @@ def may_still_bill(birth: Birth) -> str:
 def take_lease(store: EvidenceStore) -> None:
     """Writes that this backend holds the identity. Raises when another one does: two states would rent twice."""
     backend = backend_name()
-    held = store.lease()
-    if held is not None and held.backend != backend:
-        raise SweepstackError(
-            f"this sweep's evidence is held by the state in {held.backend} (since {held.taken_at:%Y-%m-%d %H:%M}); "
-            f"this state is in {backend}. Use that backend (PULUMI_BACKEND_URL), or another pull_to for a new sweep"
-        )
-    store.write_lease(Lease(backend=backend, host=socket.gethostname(), taken_at=datetime.now(UTC)))
+    while True:
+        held = store.lease()
+        if held is not None and held.backend != backend:
+            raise SweepstackError(
+                f"this sweep's evidence is held by the state in {held.backend} (since {held.taken_at:%Y-%m-%d %H:%M}); "
+                f"this state is in {backend}. Use that backend (PULUMI_BACKEND_URL), or another pull_to for a new sweep"
+            )
+        try:
+            store.write_lease(Lease(backend=backend, host=socket.gethostname(), taken_at=datetime.now(UTC)))
+            return
+        except EvidenceChanged:  # by another box of this very `up`, most likely; then the lease is ours
+            now = store.lease()
+            if now is not None and now.backend == backend:
+                return

@@ -15,7 +15,7 @@ from sweep.channel.base import Channel
 from sweep.cli.look import Sources, look, open_sources
 from sweep.cli.output import YES, No, Out, Unsure, span
 from sweep.cli.target import Target
-from sweep.errors import SweepstackError
+from sweep.errors import EvidenceError, SweepstackError
 from sweep.journal import Journal, parse_journal
 from sweep.model import Manifest
 from sweep.scene import Scene, Sight
@@ -129,23 +129,26 @@ def _journal(channel: Channel) -> Journal | None:
 def _pulled(sources: Sources, cell: str, attempt: int | None) -> tuple[LogSource | None, str]:
     if sources.store is None:
         return None, sources.problem
-    folder = sources.store.cell_dir(cell)
-    log = folder / "log.txt"
+    copies = sources.store.copies
     try:
-        manifest = Manifest.model_validate_json((folder / "manifest.json").read_bytes())
-        if not log.is_file() or log.is_symlink():
-            return None, "the pulled copy has no log"
+        data = copies.manifest(cell)
+        manifest = Manifest.model_validate_json(data) if data is not None else None
+        size = copies.size(cell, "log.txt")
     except (OSError, ValueError):
         return None, ""
+    except EvidenceError as error:
+        return None, str(error)
+    if manifest is None:
+        return None, ""
+    if size is None:
+        return None, "the pulled copy has no log"
     if attempt is not None and attempt != manifest.attempt:
         return None, f"the pulled copy is of attempt {manifest.attempt}"
 
     def read(offset: int, limit: int) -> bytes:
-        with log.open("rb") as handle:
-            handle.seek(offset)
-            return handle.read(limit)
+        return copies.read(cell, "log.txt", offset, limit) or b""
 
-    return LogSource("the pulled copy", read, lambda: log.stat().st_size, manifest.attempt), ""
+    return LogSource("the pulled copy", read, lambda: size, manifest.attempt), ""
 
 
 def _on_volume(sources: Sources, cell: str, attempt: int | None) -> tuple[LogSource | None, str]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from sweep.canonical import file_sha256, fsync_directory, write_atomically
 from sweep.errors import EvidenceError
-from sweep.evidence.files import FileCheck, read_folder, read_manifest_bytes
+from sweep.evidence.copies import read_folder, read_manifest_bytes
+from sweep.evidence.files import FileCheck
 from sweep.evidence.manifest import MANIFEST, ManifestRefused, manifest_digest
 from sweep.evidence.store import EvidenceStore
 from sweep.model import FileEntry, Manifest

@@ -1,9 +1,7 @@
-"""Where evidence lies: a folder on a named host, and the marker that says whose it is."""
+"""Where evidence lies, and the marker that says whose it is."""
 
 from __future__ import annotations
 
-import os
-import secrets
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,12 +9,14 @@ from typing import Literal, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from sweep.canonical import canonical_json, fsync_directory
-from sweep.errors import EvidenceDamaged, EvidenceElsewhere, EvidenceError, EvidenceMissing
+from sweep.canonical import canonical_json
+from sweep.errors import EvidenceChanged, EvidenceDamaged, EvidenceElsewhere, EvidenceError, EvidenceMissing
+from sweep.evidence.shelf import ABSENT, FolderShelf, Shelf
 from sweep.model import Record
 
 MARKER = "sweep.json"
 CELLS = "cells"
+CODE = "code"
 JOURNALS = "journals"
 RECEIPTS = "receipts"
 RECORDS = "records"
@@ -26,7 +26,7 @@ RecordT = TypeVar("RecordT", bound=Record)
 
 
 class Marker(Record):
-    """Whose evidence a folder holds. Written once."""
+    """Whose evidence a place holds. Written once."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -37,8 +37,8 @@ class Marker(Record):
     created_at: datetime
 
 
-def resolve(uri: str) -> Path:
-    """The folder of `file://<host>/<absolute path>`; it need not exist.
+def resolve(uri: str) -> Shelf:
+    """The shelf at `file://<host>/<absolute path>`; it need not exist.
 
     Raises EvidenceElsewhere when the host is another one, EvidenceError when it is no such address.
     """
@@ -53,83 +53,58 @@ def resolve(uri: str) -> Path:
             f"the evidence is a folder on the host {host} (/{path}), and this is {here}. Run the command there, or run "
             f"`sweepctl publish` there, which copies the evidence to object storage (not in this version yet)"
         )
-    return Path("/" + path)
+    return FolderShelf(uri, Path("/" + path))
 
 
-def read_marker(root: Path) -> Marker | None:
-    """The marker in `root`; None when the folder, or the marker in it, is proved not to be there.
+def read_marker(shelf: Shelf) -> Marker | None:
+    """The marker on `shelf`; None when it, or the whole place, is proved not to be there.
 
     Raises EvidenceDamaged for one that does not read, EvidenceError when nobody can know.
     """
-    path = root / MARKER
-    try:
-        return parse_record(Marker, path.read_bytes(), path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise EvidenceError(f"{path} can't be read: {error.strerror}") from error
+    held = shelf.read(MARKER)
+    return None if held is None else parse_record(Marker, held.data, shelf.shown(MARKER))
 
 
-def require_marker(root: Path) -> Marker:
-    """The marker in `root`. Raises EvidenceMissing: a folder without one is unknown, not empty."""
-    marker = read_marker(root)
+def require_marker(shelf: Shelf) -> Marker:
+    """The marker on `shelf`. Raises EvidenceMissing: a place without one is unknown, not empty."""
+    marker = read_marker(shelf)
     if marker is None:
-        what = f"holds no {MARKER}" if root.is_dir() else "is not there"
-        raise EvidenceMissing(
-            f"the evidence folder {root} {what}: moved, deleted, or a disk that is not mounted? Put it back; without "
-            f"it nothing is known to be safe"
-        )
+        why = shelf.missing().format(MARKER)
+        raise EvidenceMissing(f"the evidence {shelf.shown()} {why}; without it nothing is known to be safe")
     return marker
 
 
-def make_marker(root: Path, identity: str, project: str, stack: str) -> Marker:
-    """Claims `root` for a sweep; two claims at once get one winner. Idempotent for the same sweep.
+def make_marker(shelf: Shelf, identity: str, project: str, stack: str) -> Marker:
+    """Claims `shelf` for a sweep; two claims at once get one winner. Idempotent for the same sweep.
 
-    Raises EvidenceError when the folder is another sweep's, or holds evidence whose marker is lost.
+    Raises EvidenceError when the place is another sweep's, or holds evidence whose marker is lost.
     """
-    before = read_marker(root)
+    before = read_marker(shelf)
     if before is None:
-        orphans = [name for name in (CELLS, JOURNALS, RECEIPTS, RECORDS) if (root / name).exists()]
+        orphans = [name for name in (CELLS, CODE, JOURNALS, RECEIPTS, RECORDS) if shelf.holds_any(name)]
         if orphans:
             raise EvidenceError(
-                f"{root} holds {', '.join(orphans)} and no {MARKER}: whose evidence this is can't be said. Put the "
-                f"marker back, or move the folder away, or choose another pull_to"
+                f"{shelf.shown()} holds {', '.join(orphans)} and no {MARKER}: whose evidence this is can't be said. "
+                f"Put the marker back, or move what is there away, or choose another pull_to"
             )
-        marker = Marker(identity=identity, project=project, stack=stack, created_at=datetime.now(UTC))
-        before = _place_once(root, marker)
+        before = Marker(identity=identity, project=project, stack=stack, created_at=datetime.now(UTC))
+        try:
+            shelf.write(MARKER, canonical_json(before.model_dump(mode="json", by_alias=True)) + b"\n", over=ABSENT)
+        except EvidenceChanged:
+            before = require_marker(shelf)
     if (before.identity, before.project, before.stack) != (identity, project, stack):
         raise EvidenceError(
-            f"{root} holds the evidence of {before.project}/{before.stack} ({before.identity}); give {stack} its own "
-            f"pull_to"
+            f"{shelf.shown()} holds the evidence of {before.project}/{before.stack} ({before.identity}); give {stack} "
+            f"its own pull_to"
         )
     return before
 
 
-def _place_once(root: Path, marker: Marker) -> Marker:
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        temporary = root / f".{MARKER}.{secrets.token_hex(4)}.tmp"
-        with temporary.open("xb") as handle:
-            handle.write(canonical_json(marker.model_dump(mode="json", by_alias=True)) + b"\n")
-            handle.flush()
-            os.fsync(handle.fileno())
-        try:
-            os.link(temporary, root / MARKER)  # whole or not at all, and only if nobody was faster
-        except FileExistsError:
-            return require_marker(root)
-        finally:
-            temporary.unlink()
-        fsync_directory(root)
-    except OSError as error:
-        raise EvidenceError(f"the evidence folder {root} can't be made: {error.strerror}") from error
-    return marker
-
-
-def parse_record(kind: type[RecordT], data: bytes, path: Path) -> RecordT:
-    """The record in `data`. Raises EvidenceDamaged naming the file."""
+def parse_record(kind: type[RecordT], data: bytes, where: str) -> RecordT:
+    """The record in `data`. Raises EvidenceDamaged naming where it was read."""
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise EvidenceDamaged(f"{path} is damaged: {where + ': ' if where else ''}{first['msg']}") from error
+        at = ".".join(str(part) for part in first["loc"])
+        raise EvidenceDamaged(f"{where} is damaged: {at + ': ' if at else ''}{first['msg']}") from error

@@ -103,7 +103,7 @@ def pull_cell(
     except PlatformError:
         raise
     except OSError as error:
-        raise EvidenceError(f"{cell} can't be written to {store.root}: {error.strerror}") from error
+        raise EvidenceError(f"{cell} can't be written to {store.shown}: {error.strerror}") from error
 
 
 def _pull_box(
@@ -151,7 +151,7 @@ def _only_one(store: EvidenceStore) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise EvidenceError(f"another pull into {store.root} is running; wait for it") from None
+            raise EvidenceError(f"another pull into {store.shown} is running; wait for it") from None
         yield
     finally:
         os.close(descriptor)

@@ -1,39 +1,41 @@
-"""The evidence of one sweep in one folder: records, receipts, journals, pulled cells. Everything appears by rename."""
+"""The evidence of one sweep in one place: records, receipts, journals, code, pulled cells."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from sweep.canonical import (
-    DIGEST_PREFIX,
-    canonical_json,
-    digest_of,
-    fsync_directory,
-    sha256_hex,
-    write_atomically,
-    write_json_atomically,
-)
-from sweep.errors import EvidenceDamaged, EvidenceError, EvidenceMissing, JournalDamaged
+from sweep.canonical import DIGEST_PREFIX, canonical_json, digest_of, sha256_hex
+from sweep.errors import EvidenceChanged, EvidenceDamaged, EvidenceError, EvidenceMissing, JournalDamaged
 from sweep.evidence import files, place
+from sweep.evidence.copies import Copies, FolderCopies
 from sweep.evidence.place import Marker, RecordT, parse_record
+from sweep.evidence.shelf import ABSENT, FolderShelf, Held, Shelf
 from sweep.journal import Journal, parse_journal, whole_lines
 from sweep.model import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Receipt, Record, Teardown
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_LATEST = "latest-receipt"
+_LATEST = f"{place.RECORDS}/latest-receipt"
+_LEASE = f"{place.RECORDS}/lease.json"
+_TEARDOWN = f"{place.RECORDS}/teardown.json"
+_TRIES = 10
 
 
 class EvidenceStore:
-    """See the module. Reads raise EvidenceDamaged for a record that does not parse and EvidenceError for a folder that
-    can't be read; writes are atomic, idempotent, and fsync'd. No method costs money or talks to a network."""
+    """See the module. Reads raise EvidenceDamaged for a record that does not parse and EvidenceError where nobody can
+    know; writes are whole or not there, idempotent, and last. No method costs money.
 
-    def __init__(self, root: Path, marker: Marker) -> None:
-        self.root = root
+    Records that two people may write (births, lease, teardown) are written only over what this object read of them
+    last: EvidenceChanged, when somebody else wrote meanwhile.
+    """
+
+    def __init__(self, shelf: Shelf, marker: Marker) -> None:
+        self.shelf = shelf
         self.marker = marker
+        self.copies: Copies = FolderCopies(_folder(shelf) / place.CELLS)
+        self._tags: dict[str, str] = {}
 
     @classmethod
     def open(cls, uri: str) -> EvidenceStore:
@@ -41,22 +43,32 @@ class EvidenceStore:
 
         Raises EvidenceElsewhere (another host), EvidenceMissing (no folder, or no marker in it), EvidenceDamaged.
         """
-        root = place.resolve(uri)
-        return cls(root, place.require_marker(root))
+        shelf = place.resolve(uri)
+        return cls(shelf, place.require_marker(shelf))
 
     @classmethod
     def found(cls, uri: str, identity: str, project: str, stack: str) -> EvidenceStore:
-        """Claims the folder at `uri` for a sweep, making it where needed. Idempotent for the same sweep.
+        """Claims the place at `uri` for a sweep, making it where needed. Idempotent for the same sweep.
 
         Raises EvidenceError when it is another sweep's, or holds evidence without a marker.
         """
-        root = place.resolve(uri)
-        return cls(root, place.make_marker(root, identity, project, stack))
+        shelf = place.resolve(uri)
+        return cls(shelf, place.make_marker(shelf, identity, project, stack))
 
     @staticmethod
     def read_marker(uri: str) -> Marker | None:
-        """Whose evidence is at `uri`; None when that folder holds no marker, or is not there on this host."""
+        """Whose evidence is at `uri`; None when there is no marker there, or no such folder on this host."""
         return place.read_marker(place.resolve(uri))
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for people."""
+        return self.shelf.shown()
+
+    @property
+    def root(self) -> Path:
+        """The folder, where it is one. Raises EvidenceError for another place: use the other methods for records."""
+        return _folder(self.shelf)
 
     # Boxes
 
@@ -69,8 +81,29 @@ class EvidenceStore:
         return self._one(self._record("births", box, generation), Birth)
 
     def write_birth(self, birth: Birth) -> None:
-        """Writes the birth record of its box and generation."""
-        self._write(self._record("births", birth.box, birth.generation), birth)
+        """Writes the birth record of its box and generation.
+
+        Where somebody else wrote it since it was read here, an id and an end that stand there are kept; another id
+        than ours raises EvidenceChanged.
+        """
+        key = self._record("births", birth.box, birth.generation)
+        for left in reversed(range(_TRIES)):
+            try:
+                self._write(key, birth, contested=True)
+                return
+            except EvidenceChanged:
+                theirs = self._one(key, Birth)
+                if not left or (theirs and not _same_box(theirs, birth)):
+                    raise
+                if theirs is not None:
+                    birth = birth.model_copy(
+                        update={
+                            "native_id": birth.native_id or theirs.native_id,
+                            "created_at": birth.created_at or theirs.created_at,
+                            "ended_at": birth.ended_at or theirs.ended_at,
+                            "ended_how": birth.ended_how or theirs.ended_how,
+                        }
+                    )
 
     def launches(self) -> list[Launch]:
         """What each box's queue was given, by box and generation."""
@@ -90,17 +123,17 @@ class EvidenceStore:
 
     def write_loss(self, loss: Loss) -> None:
         """Writes what was lost with one box."""
-        self._write(self._records("losses") / f"{loss.box}-{quote(loss.native_id, safe='')}.json", loss)
+        self._write(f"{place.RECORDS}/losses/{loss.box}-{quote(loss.native_id, safe='')}.json", loss)
 
     def ledger(self) -> tuple[list[LedgerEntry], list[tuple[str, str]]]:
         """All entries of the ledger, and (native id, why) of those that don't read; `sweep.money` adds them up."""
         entries: list[LedgerEntry] = []
         damaged: list[tuple[str, str]] = []
-        for path in self._listed("ledger"):
+        for name in self._listed("ledger"):
             try:
-                entry = self._one(path, LedgerEntry)
+                entry = self._one(f"{place.RECORDS}/ledger/{name}", LedgerEntry)
             except EvidenceDamaged as error:
-                damaged.append((unquote(path.name.rpartition("--")[0]), str(error)))
+                damaged.append((unquote(name.rpartition("--")[0]), str(error)))
                 continue
             if entry is not None:
                 entries.append(entry)
@@ -109,89 +142,133 @@ class EvidenceStore:
     def write_ledger(self, entry: LedgerEntry) -> None:
         """Adds one entry, under a name made of its content: the same twice is one file, and none replaces another."""
         digest = digest_of(entry.model_dump(mode="json")).removeprefix(DIGEST_PREFIX)[:16]
-        self._write(self._records("ledger") / f"{quote(entry.native_id, safe='')}--{digest}.json", entry)
+        self._write(f"{place.RECORDS}/ledger/{quote(entry.native_id, safe='')}--{digest}.json", entry)
 
     def clearance(self, native_id: str) -> Approval | None:
         """The approval that `up` checked and cleared this box with, or None. Proves nothing: it is checked again."""
-        return self._one(self._clearance_path(native_id), Approval)
+        return self._one(_clearance(native_id), Approval)
 
     def write_clearance(self, native_id: str, approval: Approval | None) -> None:
         """Keeps what a box was cleared with, for deletes that the program can't hand it to; None forgets it."""
-        self._write(self._clearance_path(native_id), approval)
-
-    def _clearance_path(self, native_id: str) -> Path:
-        return self._records("clearances") / f"{quote(native_id, safe='')}.json"
+        self._write(_clearance(native_id), approval)
 
     # The sweep as a whole
 
     def teardown(self) -> Teardown | None:
         """The open teardown, or None."""
-        return self._one(self._records("teardown.json"), Teardown)
+        return self._one(_TEARDOWN, Teardown)
 
     def write_teardown(self, teardown: Teardown | None) -> None:
         """Writes the open teardown; None closes it."""
-        self._write(self._records("teardown.json"), teardown)
+        self._write(_TEARDOWN, teardown, contested=True)
+
+    def update_teardown(self, change: Callable[[Teardown | None], Teardown | None]) -> None:
+        """Writes what `change` makes of the open teardown; asks it again when somebody else was faster."""
+        for left in reversed(range(_TRIES)):
+            before = self.teardown()
+            after = change(before)
+            if after == before:
+                return
+            try:
+                self.write_teardown(after)
+                return
+            except EvidenceChanged:
+                if not left:
+                    raise
 
     def lease(self) -> Lease | None:
         """Which backend's state holds the sweep, or None."""
-        return self._one(self._records("lease.json"), Lease)
+        return self._one(_LEASE, Lease)
 
     def write_lease(self, lease: Lease) -> None:
         """Writes who holds the sweep. Says nothing about who held it before: read first."""
-        self._write(self._records("lease.json"), lease)
+        self._write(_LEASE, lease, contested=True)
 
     def release_lease(self) -> None:
         """No backend holds the sweep any more."""
-        self._write(self._records("lease.json"), None)
+        self._write(_LEASE, None)
+
+    # Records of any kind
+
+    def record(self, name: str, kind: type[RecordT]) -> RecordT | None:
+        """The record under `records/<name>` (such as `retries.json`), or None when there is none."""
+        return self._one(f"{place.RECORDS}/{name}", kind)
+
+    def records(self, folder: str, kind: type[RecordT]) -> list[RecordT]:
+        """All records (`*.json`) directly below `records/<folder>/`, by name."""
+        return self._all(folder, kind)
+
+    def write_record(self, name: str, record: Record | None) -> None:
+        """Writes `records/<name>`; None takes it away. EvidenceChanged when it is not what this object read last."""
+        self._write(f"{place.RECORDS}/{name}", record, contested=True)
+
+    # Code
+
+    def write_code(self, digest: str, archive: bytes) -> None:
+        """Keeps the archive of one version of the code, by the digest of its content. Idempotent; never changed."""
+        key = _code(digest)
+        place.require_marker(self.shelf)
+        if self.shelf.read(key) is None:
+            try:
+                self.shelf.write(key, archive, over=ABSENT)
+            except EvidenceChanged:  # somebody else kept the same version
+                return
+
+    def read_code(self, digest: str) -> bytes | None:
+        """The archive of one version of the code, or None. What is in it has to be compared with `digest` again."""
+        return self._read(_code(digest))
+
+    def codes(self) -> list[str]:
+        """The versions of the code that are kept (`sha256:<hex>`), sorted."""
+        names = self.shelf.names(place.CODE)
+        return [DIGEST_PREFIX + name.removesuffix(".tar") for name in names if name.endswith(".tar")]
 
     # Receipts
 
     def receipt(self, digest: str) -> Receipt:
         """The receipt of that digest, which is recomputed from the bytes. EvidenceMissing, EvidenceDamaged."""
-        path = self._receipt_path(digest)
-        data = self._read(path)
+        key = _receipt(digest)
+        data = self._read(key)
         if data is None:
-            raise EvidenceMissing(f"the receipt {digest} is not in {self.root}")
+            raise EvidenceMissing(f"the receipt {digest} is not in {self.shown}")
         if DIGEST_PREFIX + sha256_hex(data) != digest:
-            raise EvidenceDamaged(f"{path} was edited or damaged: its content is not what its name says")
-        return parse_record(Receipt, data, path)
+            raise EvidenceDamaged(
+                f"{self.shelf.shown(key)} was edited or damaged: its content is not what its name says"
+            )
+        return parse_record(Receipt, data, self.shelf.shown(key))
 
     def write_receipt(self, receipt: Receipt) -> str:
         """Writes the receipt under its digest, which is returned, and makes it the latest."""
         data = canonical_json(receipt.model_dump(mode="json", by_alias=True))
         digest = DIGEST_PREFIX + sha256_hex(data)
-        path = self._receipt_path(digest)
-        if self._read(path) != data:
-            write_atomically(path, data)
-        write_atomically(self._records(_LATEST), digest.encode() + b"\n")
+        if self._read(_receipt(digest)) != data:
+            self.shelf.write(_receipt(digest), data)
+        self.shelf.write(_LATEST, digest.encode() + b"\n")
         return digest
 
     def latest_receipt(self) -> str | None:
         """The digest of the receipt written last, or None. A convenience: what counts is what was approved."""
-        path = self._records(_LATEST)
-        data = self._read(path)
+        data = self._read(_LATEST)
         if data is None:
             return None
         digest = data.decode("ascii", "replace").strip()
         if not _DIGEST.fullmatch(digest):
-            raise EvidenceDamaged(f"{path} is damaged; `sweepctl verify` writes it anew")
+            raise EvidenceDamaged(f"{self.shelf.shown(_LATEST)} is damaged; `sweepctl verify` writes it anew")
         return digest
 
     # Pulled cells and journals
 
-    def cell_dir(self, name: str) -> Path:
-        """Where the pulled copy of a cell lies. `name` must be a plain cell name."""
-        if not name or name in (".", "..") or "/" in name or "\0" in name:
-            raise EvidenceError(f"{name!r} is no cell name")
-        return self.root / place.CELLS / name
-
     def journal_path(self, box: str, generation: int) -> Path:
-        """Where the last pulled copy of a box's journal lies."""
-        return self.root / place.JOURNALS / f"{box}-g{generation}.jsonl"
+        """Where the last pulled copy of a box's journal lies, in a folder."""
+        return self.root / _journal(box, generation)
+
+    def cell_dir(self, name: str) -> Path:
+        """Where the pulled copy of a cell lies, in a folder. `copies` reads them wherever the evidence is."""
+        return FolderCopies(self.root / place.CELLS).folder(name)
 
     def journal(self, box: str, generation: int) -> Journal | None:
         """The last pulled copy of a box's journal, or None. Raises JournalDamaged."""
-        data = self._read(self.journal_path(box, generation))
+        data = self._read(_journal(box, generation))
         return None if data is None else parse_journal(data)
 
     def write_journal(self, box: str, generation: int, data: bytes) -> Journal:
@@ -200,74 +277,107 @@ class EvidenceStore:
         Raises JournalDamaged when `data` is no journal, EvidenceDamaged when it does not continue the copy.
         """
         journal = parse_journal(data)
-        try:
-            before = self.journal(box, generation)
-        except JournalDamaged:  # our copy was hurt here; the box's own is whole, and replaces it
-            before = None
-        if before is not None and not journal.continues(before):
-            raise EvidenceDamaged(
-                f"the journal of {box} (generation {generation}) does not continue the copy pulled before, "
-                f"{self.journal_path(box, generation)}: it was cut or written anew, and the copy is kept"
-            )
-        if before is None or before.head != journal.head:
-            write_atomically(self.journal_path(box, generation), whole_lines(data))
+        key = _journal(box, generation)
+        for left in reversed(range(_TRIES)):
+            held = self._held(key)
+            try:
+                before = None if held is None else parse_journal(held.data)
+            except JournalDamaged:  # our copy was hurt here; the box's own is whole, and replaces it
+                before = None
+            if before is not None and left < _TRIES - 1 and before.continues(journal):
+                break  # somebody else wrote a later copy meanwhile
+            if before is not None and not journal.continues(before):
+                raise EvidenceDamaged(
+                    f"the journal of {box} (generation {generation}) does not continue the copy pulled before, "
+                    f"{self.shelf.shown(key)}: it was cut or written anew, and the copy is kept"
+                )
+            if before is not None and before.head == journal.head:
+                break
+            try:
+                self.shelf.write(key, whole_lines(data), over=held.tag if held else ABSENT)
+                break
+            except EvidenceChanged:
+                if not left:
+                    raise
         return journal
 
     def check_files(self, receipt: Receipt, cells: Iterable[str], *, full: bool) -> list[str]:
         """Why the pulled copies of `cells` are not what the receipt says; empty when they are.
 
-        `full` hashes every file again. Otherwise size and mtime decide, by an index written when verifying; a file of
-        which the index knows nothing, or whose mtime moved, is hashed. Changes nothing.
+        `full` proves every file again. Otherwise size and mtime decide, by an index written when verifying; a file of
+        which the index knows nothing, or whose mtime moved, is read. Changes nothing.
         """
         return files.check_files(self, receipt, cells, full=full)
 
-    # Files
+    # Bytes
 
-    def _records(self, name: str) -> Path:
-        return self.root / place.RECORDS / name
+    def _record(self, kind: str, box: str, generation: int) -> str:
+        return f"{place.RECORDS}/{kind}/{box}-g{generation}.json"
 
-    def _record(self, kind: str, box: str, generation: int) -> Path:
-        return self._records(kind) / f"{box}-g{generation}.json"
+    def _held(self, key: str) -> Held | None:
+        """None only when the key is proved not to be there while the evidence is."""
+        held = self.shelf.read(key)
+        if held is None:
+            place.require_marker(self.shelf)
+        self._tags[key] = held.tag if held else ABSENT
+        return held
 
-    def _receipt_path(self, digest: str) -> Path:
-        if not _DIGEST.fullmatch(digest):
-            raise EvidenceError(f"{digest!r} is no receipt digest (sha256:<64 hex>)")
-        return self.root / place.RECEIPTS / f"{digest.removeprefix(DIGEST_PREFIX)}.json"
+    def _read(self, key: str) -> bytes | None:
+        held = self._held(key)
+        return None if held is None else held.data
 
-    def _read(self, path: Path) -> bytes | None:
-        """None only when the file is proved not to be there while the evidence is."""
-        try:
-            return path.read_bytes()
-        except FileNotFoundError:
-            place.require_marker(self.root)
-            return None
-        except OSError as error:
-            raise EvidenceError(f"{path} can't be read: {error.strerror}") from error
-
-    def _one(self, path: Path, kind: type[RecordT]) -> RecordT | None:
-        data = self._read(path)
-        return None if data is None else parse_record(kind, data, path)
+    def _one(self, key: str, kind: type[RecordT]) -> RecordT | None:
+        data = self._read(key)
+        return None if data is None else parse_record(kind, data, self.shelf.shown(key))
 
     def _all(self, folder: str, kind: type[RecordT]) -> list[RecordT]:
-        return [record for path in self._listed(folder) if (record := self._one(path, kind)) is not None]
+        found = (self._one(f"{place.RECORDS}/{folder}/{name}", kind) for name in self._listed(folder))
+        return [record for record in found if record is not None]
 
-    def _listed(self, folder: str) -> list[Path]:
-        try:
-            names = sorted(os.listdir(self._records(folder)))
-        except FileNotFoundError:
-            place.require_marker(self.root)
-            return []
-        except OSError as error:
-            raise EvidenceError(f"{self._records(folder)} can't be read: {error.strerror}") from error
-        return [self._records(folder) / name for name in names if name.endswith(".json") and not name.startswith(".")]
+    def _listed(self, folder: str) -> list[str]:
+        """Names of the records of one kind. None at all is believed only while the evidence itself is there."""
+        names = [name for name in self.shelf.names(f"{place.RECORDS}/{folder}") if name.endswith(".json")]
+        if not names:
+            place.require_marker(self.shelf)
+        return names
 
-    def _write(self, path: Path, record: Record | None) -> None:
-        place.require_marker(self.root)  # a folder that vanished must not be made anew, half empty
-        try:
-            if record is not None:
-                write_json_atomically(path, record.model_dump(mode="json", by_alias=True))
-            elif path.exists():
-                path.unlink()
-                fsync_directory(path.parent)
-        except OSError as error:
-            raise EvidenceError(f"{path} can't be written: {error.strerror}") from error
+    def _write(self, key: str, record: Record | None, *, contested: bool = False) -> None:
+        place.require_marker(self.shelf)  # a folder that vanished must not be made anew, half empty
+        if record is None:
+            self.shelf.remove(key)
+            self._tags[key] = ABSENT
+            return
+        data = canonical_json(record.model_dump(mode="json", by_alias=True)) + b"\n"
+        self._tags[key] = self.shelf.write(key, data, over=self._tags.get(key) if contested else None)
+
+
+def _folder(shelf: Shelf) -> Path:
+    if not isinstance(shelf, FolderShelf):
+        raise EvidenceError(f"{shelf.shown()} is not a folder")
+    return shelf.root
+
+
+def _same_box(one: Birth, other: Birth) -> bool:
+    return one.tag == other.tag and (None in (one.native_id, other.native_id) or one.native_id == other.native_id)
+
+
+def _clearance(native_id: str) -> str:
+    return f"{place.RECORDS}/clearances/{quote(native_id, safe='')}.json"
+
+
+def _journal(box: str, generation: int) -> str:
+    return f"{place.JOURNALS}/{box}-g{generation}.jsonl"
+
+
+def _code(digest: str) -> str:
+    return f"{place.CODE}/{_hex(digest, 'code')}.tar"
+
+
+def _receipt(digest: str) -> str:
+    return f"{place.RECEIPTS}/{_hex(digest, 'receipt')}.json"
+
+
+def _hex(digest: str, what: str) -> str:
+    if not _DIGEST.fullmatch(digest):
+        raise EvidenceError(f"{digest!r} is no {what} digest (sha256:<64 hex>)")
+    return digest.removeprefix(DIGEST_PREFIX)

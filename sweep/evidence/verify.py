@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from sweep.canonical import digest_of
 from sweep.errors import ConfigError, EvidenceError
-from sweep.evidence import place
-from sweep.evidence.files import Folder, read_folder, read_manifest_bytes, write_index
+from sweep.evidence.copies import Folder, Known
+from sweep.evidence.files import write_index
 from sweep.evidence.manifest import LOG, MANIFEST, ManifestRefused, binding_problem, manifest_digest, parse_manifest
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.witness import BoxView, Standing, Testimony, gather
@@ -140,21 +140,22 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     )
     unexpected = _unexpected(request)
     digest = request.store.write_receipt(receipt)
-    write_index(request.store, digest, _index(copies, {cell.name for cell in cells if cell.state == "verified"}))
+    verified = {cell.name for cell in cells if cell.state == "verified"}
+    write_index(request.store, digest, _index(request.store, copies, verified))
     clock.lap("receipt")
     return VerifyOutcome(receipt, digest, unexpected, clock.stages)
 
 
 def _look(request: VerifyRequest, cell: Cell, testimony: Testimony, specs: dict[str, ArtifactSpec]) -> _Copy:
     """All that can be said of a copy without reading its files."""
-    root = request.store.cell_dir(cell.name)
-    copy = _Copy(cell, read_folder(root))
+    copies = request.store.copies
+    copy = _Copy(cell, copies.look(cell.name))
     if not copy.folder.exists:
         copy.standing = testimony.without_copy(cell.name)
         return copy
     copy.reasons += copy.folder.problems
     try:
-        data = read_manifest_bytes(root) if MANIFEST in copy.folder.files else None
+        data = copies.manifest(cell.name) if MANIFEST in copy.folder.files else None
         if data is None:
             raise ManifestRefused(f"has no {MANIFEST}")
         manifest = parse_manifest(data, request.identity, cell.name)
@@ -197,11 +198,12 @@ def _read(
     for copy in copies:
         if copy.standing is not None or copy.manifest is None:
             continue
-        for file in copy.manifest.files:
-            if file.path in copy.folder.files:
-                path = str(request.store.cell_dir(copy.cell.name) / file.path)
-                jobs[path] = (copy, file)
-                work.append(Job(path, specs.get(file.path), file.sha256, file.size))
+        there = [file for file in copy.manifest.files if file.path in copy.folder.files]
+        paths = request.store.copies.here(copy.cell.name, there)
+        for file in there:
+            path = str(paths[file.path])
+            jobs[path] = (copy, file)
+            work.append(Job(path, specs.get(file.path), file.sha256, file.size))
     total = sum(job.size or 0 for job in work)
     counter = _Counter(progress, jobs, total)
     results = read_all(work, reader=reader, workers=request.workers, seconds=request.seconds, progress=counter.add)
@@ -258,9 +260,13 @@ def _file(file: FileEntry, result: LoadResult | None, spec: ArtifactSpec | None)
     )
 
 
-def _index(copies: Sequence[_Copy], verified: set[str]) -> dict[str, tuple[int, int, str]]:
+def _index(store: EvidenceStore, copies: Sequence[_Copy], verified: set[str]) -> dict[str, Known]:
     return {
-        f"{copy.cell.name}/{path}": (result.bytes, result.mtime_ns, result.sha256)
+        f"{copy.cell.name}/{path}": (
+            result.bytes,
+            store.copies.stamp(copy.cell.name, path, result.mtime_ns),
+            result.sha256,
+        )
         for copy in copies
         if copy.cell.name in verified
         for path, result in copy.read.items()
@@ -269,13 +275,7 @@ def _index(copies: Sequence[_Copy], verified: set[str]) -> dict[str, tuple[int, 
 
 def _unexpected(request: VerifyRequest) -> list[str]:
     known = {cell.name for cell in request.roster.cells} | set(request.roster.dropped)
-    folder = request.store.root / place.CELLS
-    try:
-        return sorted(printable(name) for name in os.listdir(folder) if name not in known)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise EvidenceError(f"{folder} can't be read: {error.strerror}") from error
+    return sorted(printable(name) for name in request.store.copies.cells() if name not in known)
 
 
 def _reader(request: VerifyRequest) -> Reader:

@@ -16,6 +16,7 @@ from safetensors.numpy import save as safetensors_bytes
 
 from sweep.canonical import canonical_json, sha256_hex
 from sweep.errors import ConfigError, EvidenceDamaged, JournalDamaged
+from sweep.evidence.shelf import FolderShelf
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.verify import BoxView, VerifyRequest, verify
 from sweep.journal import Journal, parse_journal
@@ -454,7 +455,7 @@ def test_the_receipt_is_the_same_for_two_operators(world: World, tmp_path: Path)
     other = tmp_path / "elsewhere"
     shutil.copytree(world.store.root, other)
     time.sleep(0.01)
-    elsewhere = EvidenceStore(other, world.store.marker)
+    elsewhere = EvidenceStore(FolderShelf("file://elsewhere", other), world.store.marker)
     second = world.verify(store=elsewhere, workers=2)
     assert first.digest == second.digest
     text = (other / "receipts" / f"{second.digest.removeprefix('sha256:')}.json").read_text()

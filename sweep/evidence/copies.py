@@ -1,0 +1,206 @@
+"""The pulled copies of cells: what lies there, and how a file of one is read. As folders of this host."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sweep.canonical import file_sha256
+from sweep.errors import EvidenceError
+from sweep.evidence.manifest import MANIFEST, MAX_MANIFEST
+from sweep.loaders.base import printable
+from sweep.model import FileEntry
+
+Stamp = int | tuple[str, ...]
+"""What tells that a file is untouched: mtime_ns in a folder; what the server says of an object."""
+Facts = tuple[int, Stamp]
+"""Size in bytes, and stamp."""
+Known = tuple[int, Stamp, str]
+"""Size, stamp and SHA-256 (bare hex) of a file when it was last read whole."""
+Fetching = Callable[[str, int], None]
+"""Gets the path of a file that is brought here to be read, and the bytes since the last call."""
+
+
+@dataclass
+class Folder:
+    """A cell's copy: plain files by path inside it, with their facts; `problems` are what is not a plain copy."""
+
+    exists: bool = False
+    files: dict[str, Facts] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+class Copies(Protocol):
+    """One copy a cell. What can't be known raises EvidenceError, or OSError; a copy that is absent is proved to be."""
+
+    def shown(self, cell: str) -> str:
+        """Where the copy lies, for people."""
+        ...
+
+    def cells(self) -> list[str]:
+        """Names of everything that lies where copies do."""
+        ...
+
+    def look(self, cell: str) -> Folder:
+        """Lists the copy. What can't be read is a problem in it, never "no files"."""
+        ...
+
+    def manifest(self, cell: str) -> bytes | None:
+        """The copy's manifest, or None when it has none that is a plain file."""
+        ...
+
+    def unchanged(self, cell: str, file: FileEntry, facts: Facts, known: Known | None, *, full: bool) -> bool:
+        """Is this file what `file` says? `known`, written when it was read whole, may spare reading it.
+
+        `full`: only where the place itself proves the content; a size and a time do not.
+        """
+        ...
+
+    def here(self, cell: str, files: Sequence[FileEntry], fetching: Fetching | None = None) -> dict[str, Path]:
+        """Where the bytes of files, as the copy has them now, can be read on this machine. Brings them if need be."""
+        ...
+
+    def stamp(self, cell: str, path: str, mtime_ns: int) -> Stamp:
+        """The stamp of a file that was just read from where `here` had it, whose time was `mtime_ns` then."""
+        ...
+
+    def read(self, cell: str, path: str, offset: int = 0, limit: int = -1) -> bytes | None:
+        """A part of a file of the copy; None when there is no such plain file."""
+        ...
+
+    def size(self, cell: str, path: str) -> int | None:
+        """The size of a file of the copy; None when there is no such plain file."""
+        ...
+
+
+class FolderCopies:
+    """`<root>/<cell>/<path>`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def folder(self, cell: str) -> Path:
+        """Where the copy of a cell lies. `cell` must be a plain cell name."""
+        if not cell or cell in (".", "..") or "/" in cell or "\0" in cell:
+            raise EvidenceError(f"{cell!r} is no cell name")
+        return self.root / cell
+
+    def shown(self, cell: str) -> str:
+        return str(self.folder(cell))
+
+    def cells(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self.root))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise EvidenceError(f"{self.root} can't be read: {error.strerror}") from error
+
+    def look(self, cell: str) -> Folder:
+        return read_folder(self.folder(cell))
+
+    def manifest(self, cell: str) -> bytes | None:
+        return read_manifest_bytes(self.folder(cell))
+
+    def unchanged(self, cell: str, file: FileEntry, facts: Facts, known: Known | None, *, full: bool) -> bool:
+        if not full and known == (*facts, file.sha256):
+            return True
+        return file_sha256(self.folder(cell) / file.path) == file.sha256
+
+    def here(self, cell: str, files: Sequence[FileEntry], fetching: Fetching | None = None) -> dict[str, Path]:
+        return {file.path: self.folder(cell) / file.path for file in files}
+
+    def stamp(self, cell: str, path: str, mtime_ns: int) -> Stamp:
+        return mtime_ns
+
+    def read(self, cell: str, path: str, offset: int = 0, limit: int = -1) -> bytes | None:
+        try:
+            descriptor = os.open(self._plain(cell, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as handle:
+                if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+                    return None
+                handle.seek(offset)
+                return handle.read(limit)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise EvidenceError(f"{self.folder(cell) / path} can't be read: {error.strerror}") from error
+
+    def size(self, cell: str, path: str) -> int | None:
+        try:
+            status = os.lstat(self._plain(cell, path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise EvidenceError(f"{self.folder(cell) / path} can't be read: {error.strerror}") from error
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def _plain(self, cell: str, path: str) -> Path:
+        """A file's place, no folder on the way to which is a link."""
+        target = self.folder(cell)
+        for part in path.split("/"):
+            if target.is_symlink():
+                raise FileNotFoundError(path)
+            target = target / part
+        return target
+
+
+def read_folder(root: Path) -> Folder:
+    """Lists a cell's folder, following nothing. A folder that can't be read has a problem, never "no files"."""
+    folder = Folder()
+    try:
+        status = os.lstat(root)
+    except FileNotFoundError:
+        return folder
+    except OSError as error:
+        folder.exists = True
+        folder.problems.append(f"its folder can't be read: {error.strerror}")
+        return folder
+    folder.exists = True
+    if not stat.S_ISDIR(status.st_mode):
+        folder.problems.append("its folder is a link" if stat.S_ISLNK(status.st_mode) else "its folder is a file")
+        return folder
+    try:
+        for path, entry in _walk(root, ""):
+            _note(folder, path, entry.stat(follow_symlinks=False))
+    except OSError as error:
+        folder.problems.append(f"its folder can't be read: {error.strerror}")
+    return folder
+
+
+def read_manifest_bytes(root: Path) -> bytes | None:
+    """The pulled manifest, or None when there is none that is a file of its own. Raises OSError."""
+    try:
+        descriptor = os.open(root / MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as handle:
+        if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+            return None
+        return handle.read(MAX_MANIFEST + 1)
+
+
+def _walk(root: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    with os.scandir(root) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            path = prefix + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(Path(entry.path), path + "/")
+            else:
+                yield path, entry
+
+
+def _note(folder: Folder, path: str, status: os.stat_result) -> None:
+    shown = printable(path)
+    if stat.S_ISLNK(status.st_mode):
+        folder.problems.append(f"{shown} is a link, not a copy")
+    elif not stat.S_ISREG(status.st_mode):
+        folder.problems.append(f"{shown} is not a regular file")
+    elif status.st_nlink > 1:
+        folder.problems.append(f"{shown} shares its bytes with another name (a hard link), so it is not a copy")
+    else:
+        folder.files[path] = (status.st_size, status.st_mtime_ns)

@@ -1,0 +1,102 @@
+"""The folder as a shelf; and records that two people may write."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from sweep.canonical import digest_of
+from sweep.errors import EvidenceChanged, EvidenceError
+from sweep.evidence.shelf import FolderShelf, Shelf
+from sweep.evidence.store import EvidenceStore
+from sweep.model import Lease, Teardown
+from tests.unit.evidence.shelf_contract import *  # noqa: F403
+from tests.unit.evidence.world import BEGIN, World
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    root = tmp_path / "evidence"
+    root.mkdir()
+    return FolderShelf(f"file://{socket.gethostname()}{root}", root)
+
+
+def test_what_can_not_be_read_is_not_absent(shelf: FolderShelf) -> None:
+    (shelf.root / "records").write_text("a file where a folder should be")
+    for ask in (lambda: shelf.read("records/lease.json"), lambda: shelf.names("records")):
+        with pytest.raises(EvidenceError, match="can't be read"):
+            ask()
+
+
+def test_a_failed_write_leaves_nothing(shelf: FolderShelf) -> None:
+    shelf.write("a", b"x")
+    with pytest.raises(EvidenceChanged):
+        shelf.write("a", b"y", over="")
+    assert os.listdir(shelf.root) == ["a"]
+
+
+def test_the_second_of_two_people_is_told(world: World) -> None:
+    ann, bob = EvidenceStore.open(world.uri), EvidenceStore.open(world.uri)
+    assert ann.lease() is None
+    assert bob.lease() is None
+    ann.write_lease(Lease(backend="a", host="h", taken_at=BEGIN))
+    with pytest.raises(EvidenceChanged, match="Run the command again"):
+        bob.write_lease(Lease(backend="b", host="h", taken_at=BEGIN))
+    held = ann.lease()
+    assert held is not None
+    assert held.backend == "a"
+
+
+def test_a_box_that_somebody_else_wrote_down_is_not_forgotten(world: World) -> None:
+    ann, bob, cid = (EvidenceStore.open(world.uri) for _ in range(3))
+    known = world.store.births()[0]
+    asked = known.model_copy(update={"generation": 2, "tag": "t-g2", "native_id": None, "created_at": None})
+    for store in (ann, bob, cid):
+        assert store.birth("box-0", 2) is None
+    ann.write_birth(asked.model_copy(update={"native_id": "pod-1", "created_at": BEGIN, "ended_at": BEGIN}))
+    bob.write_birth(asked)
+    found = world.store.birth("box-0", 2)
+    assert found is not None
+    assert (found.native_id, found.created_at, found.ended_at) == ("pod-1", BEGIN, BEGIN)
+    with pytest.raises(EvidenceChanged):
+        cid.write_birth(asked.model_copy(update={"native_id": "pod-2"}))
+    assert world.store.birth("box-0", 2) == found
+
+
+def test_a_teardown_is_added_to_by_all_who_take_part(world: World) -> None:
+    other = EvidenceStore.open(world.uri)
+    seen = []
+
+    def joined(now: Teardown | None) -> Teardown:
+        if not seen:  # somebody else writes between our look and our word
+            other.write_teardown(Teardown(native_ids=("theirs",), begun_at=BEGIN))
+        seen.append(now)
+        return Teardown(native_ids=(*(now.native_ids if now else ()), "ours"), begun_at=BEGIN)
+
+    world.store.update_teardown(joined)
+    assert seen[0] is None
+    assert other.teardown() == Teardown(native_ids=("theirs", "ours"), begun_at=BEGIN)
+
+
+def test_code_is_kept_once_a_version(world: World) -> None:
+    digest = digest_of("code")
+    assert world.store.read_code(digest) is None
+    assert world.store.codes() == []
+    world.store.write_code(digest, b"archive")
+    world.store.write_code(digest, b"another")
+    assert world.store.read_code(digest) == b"archive"
+    assert world.store.codes() == [digest]
+    with pytest.raises(EvidenceError, match="no code digest"):
+        world.store.write_code("sha256:../x", b"")
+
+
+def test_records_of_other_kinds_have_a_place(world: World) -> None:
+    lease = Lease(backend="a", host="h", taken_at=BEGIN)
+    assert world.store.record("ledger/box-0.json", Lease) is None
+    world.store.write_record("ledger/box-0.json", lease)
+    assert world.store.records("ledger", Lease) == [lease] == [world.store.record("ledger/box-0.json", Lease)]
+    world.store.write_record("ledger/box-0.json", None)
+    assert world.store.records("ledger", Lease) == []
