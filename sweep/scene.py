@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 from sweep.journal import CellProgress, Journal
+from sweep.metrics import Point
 from sweep.model import Birth, Cell, Launch, Loss, Receipt, Teardown
+from sweep.patrol import Patrol
+from sweep.queue_state import QueueState, queue_state
 from sweep.state import BoxEntry, QueueEntry, StackState
 from sweep.teardown import Existence, Observation, Verdict
-
-
-@dataclass(frozen=True)
-class Point:
-    """The last line of a cell's metrics file, as text."""
-
-    step: str
-    loss: str
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class Sight:
     copied: bool = False
     proposed: Verdict | None = None
     points: Mapping[str, Point] = field(default_factory=dict)
-    heartbeat: datetime | None = None
+    patrol: Patrol | None = None
     claims_cleared: bool = False
 
     @property
@@ -52,6 +48,29 @@ class Sight:
     @property
     def reachable(self) -> bool:
         return self.seen.existence is Existence.EXISTS and self.seen.journal is not None
+
+    @property
+    def heartbeat(self) -> datetime | None:
+        """When its runner last wrote a patrol line, by the box's clock."""
+        return self.patrol.time if self.patrol else None
+
+    @cached_property
+    def queue_state(self) -> QueueState:
+        """What its journal says of set-up, of being blocked, and of times."""
+        return queue_state(self.journal) if self.journal else QueueState()
+
+    @cached_property
+    def running(self) -> tuple[str, ...]:
+        """Cells that its journal has as started and not ended."""
+        cells = self.journal.cells.values() if self.journal else ()
+        return tuple(progress.name for progress in cells if progress.state == "running")
+
+    @property
+    def blocked(self) -> Mapping[str, Any] | None:
+        """Why its runner, which is alive, starts nothing new: `why`, and what else is known. None while it may."""
+        if not self.seen.runner_alive:
+            return None
+        return (self.patrol.blocked if self.patrol else None) or self.queue_state.blocked
 
     def progress(self, cell: str) -> CellProgress | None:
         """What the journal says of a cell."""
@@ -64,7 +83,7 @@ class Sight:
             return 3
         if self.launch is not None and cell in self.launch.cells:
             return 2
-        return 1 if self.queue is not None and any(entry.name == cell for entry in self.queue.cells) else 0
+        return 1 if self.queue is not None and cell in self.queue.names else 0
 
 
 @dataclass(frozen=True)

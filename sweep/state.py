@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -159,6 +160,11 @@ class QueueEntry(_Entry):
     dropped: dict[str, str] = Field(default_factory=dict)
     artifacts: tuple[ArtifactSpec, ...] = ()
     metrics: MetricsEntry | None = None
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The cells' names."""
+        return frozenset(cell.name for cell in self.cells)
 
     def roster(self) -> tuple[Cell, ...]:
         """The cells with their parameters decoded. Raises SweepstackError for parameters that aren't JSON."""

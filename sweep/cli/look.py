@@ -5,7 +5,6 @@ Boxes are asked side by side, each with a deadline. Whoever does not answer is u
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,9 +13,7 @@ from typing import TypeVar
 
 from provider.platforms.base import BoxRecord
 from provider.platforms.observe import observe
-from provider.platforms.registry import load_platform
-from sweep import onbox
-from sweep.channel.base import Channel
+from sweep.cli.closer import closer
 from sweep.cli.rosters import rosters
 from sweep.cli.strangers import Search, search
 from sweep.cli.target import Target
@@ -24,13 +21,12 @@ from sweep.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackE
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.model import Approval, Birth, Receipt
-from sweep.scene import Point, Scene, Sight
-from sweep.state import BoxEntry, QueueEntry, StackMissing, StackState, read_state
+from sweep.scene import Scene, Sight
+from sweep.state import BoxEntry, StackMissing, StackState, read_state
 from sweep.teardown import Existence, Observation, may_end
 
 LOOK_SECONDS = 20.0
 """How long one box may take to answer all questions."""
-TAIL_BYTES = 8192
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
@@ -139,7 +135,7 @@ def _looker(
         except SweepstackError as error:
             observation, record = Observation(Existence.UNKNOWN, note=str(error)), None
         sight = _sight(box, sources, births, proposed, now, observation, record)
-        return _closer(sight) if sight.reachable else sight
+        return closer(sight) if sight.reachable else sight
 
     return seen
 
@@ -195,55 +191,6 @@ def _sight(
         proposed=may_end(facts, proposed, seen, now=now, full=False) if proposed and proposed != approval else None,
         claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
     )
-
-
-def _closer(sight: Sight) -> Sight:
-    """The same with heartbeat and the last metrics of what runs. A cut connection takes nothing away."""
-    try:
-        channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
-        beat = _last_line(channel, onbox.PATROL).get("time")
-        points = _points(channel, sight.queue, sight.journal)
-        heartbeat = datetime.fromisoformat(str(beat)) if beat else None
-    except (SweepstackError, OSError, ValueError):
-        return sight
-    return Sight(**vars(sight) | {"heartbeat": heartbeat, "points": points})
-
-
-def _points(channel: Channel, queue: QueueEntry | None, journal: Journal | None) -> dict[str, Point]:
-    points: dict[str, Point] = {}
-    metrics = queue.metrics if queue else None
-    if metrics is None or journal is None:
-        return points
-    for name, progress in journal.cells.items():
-        if progress.state not in ("running", "failed"):
-            continue
-        row = _last_line(channel, f"{onbox.attempt_dir(name, progress.attempts)}/out/{metrics.file}")
-        curve = next((key for key in metrics.y if key in row), None)
-        if metrics.x in row or curve:
-            points[name] = Point(_number(row.get(metrics.x)), _number(row.get(curve)) if curve else "")
-    return points
-
-
-def _last_line(channel: Channel, path: str) -> dict[str, object]:
-    """The last whole JSON line of a file on the box; empty when there is none."""
-    size = channel.size(path)
-    if not size:
-        return {}
-    data = channel.read(path, offset=max(0, size - TAIL_BYTES))
-    for line in reversed(data[: data.rfind(b"\n") + 1].splitlines()):
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict):
-            return row
-    return {}
-
-
-def _number(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return "" if value is None else str(value)
 
 
 def copied_journal(store: EvidenceStore | None, box: str, generation: int) -> Journal | None:

@@ -11,6 +11,7 @@ from sweep.errors import SweepstackError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 YES, NO, UNSURE = 0, 1, 2
 """Exit codes: yes; no; could not tell, or the command was not understood."""
@@ -64,23 +65,30 @@ class Out:
         """Left-aligned columns without lines; the last may wrap. Known states are coloured."""
         if self.as_json:
             return
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-        for index, header in enumerate(headers):
-            table.add_column(header, no_wrap=index < len(headers) - 1)
-        for row in rows:
-            table.add_row(*(Text(value, style=STYLES.get(value, "")) for value in row))
         out = console()
         with out.capture() as captured:
-            out.print(table)
+            out.print(table_of(headers, rows))
         print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
 
     def next(self, commands: Sequence[str]) -> None:
         """The last lines of every command: what to type now."""
         for index, command in enumerate(commands):
             self.line(f"{'next' if index == 0 else '    '}   {command}")
+
+
+def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]], *, wrap: bool = True) -> Table:
+    """The table of `Out.table`, to be shown elsewhere. Not `wrap`: a row is a line, and the last column is cut off."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for index, header in enumerate(headers):
+        table.add_column(header, no_wrap=index < len(headers) - 1)  # what may wrap is what is made narrow
+    for row in rows:
+        table.add_row(
+            *(Text(value, STYLES.get(value, ""), no_wrap=not wrap or None, overflow="ellipsis") for value in row)
+        )
+    return table
 
 
 def console() -> Console:

@@ -11,7 +11,7 @@ from sweep import onbox
 from sweep.cli.look import look, open_sources
 from sweep.cli.output import YES, No, Out, count, span
 from sweep.cli.progress import Progress
-from sweep.cli.status import headline
+from sweep.cli.screen import headline
 from sweep.cli.target import Target
 from sweep.errors import SweepstackError
 from sweep.scene import Scene

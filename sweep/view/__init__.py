@@ -13,18 +13,18 @@ from sweep.view.cells import cell_view, dropped_view
 from sweep.view.following import following
 from sweep.view.notes import claims, notes_of
 from sweep.view.shapes import BoxView, CellView, GateView, SweepView
-from sweep.view.timing import eta
+from sweep.view.timing import Timing
 
 __all__ = ["BoxView", "CellView", "GateView", "SweepView", "compose"]
 
 
 def compose(scene: Scene) -> SweepView:
     """Names every cell, box, gate and cost, and the command to type next."""
+    timing = Timing(scene)
+    known = {cell.name for cell in scene.roster}
     verdicts = {cell.name: cell for cell in scene.receipt.cells} if scene.receipt else {}
-    cells = tuple(cell_view(scene, cell, verdicts.get(cell.name)) for cell in scene.roster) + tuple(
-        dropped_view(scene, name, reason)
-        for name, reason in sorted(scene.dropped.items())
-        if all(cell.name != name for cell in scene.roster)
+    cells = tuple(cell_view(scene, timing, cell, verdicts.get(cell.name)) for cell in scene.roster) + tuple(
+        dropped_view(scene, name, reason) for name, reason in sorted(scene.dropped.items()) if name not in known
     )
     gates = tuple(
         GateView(
@@ -43,12 +43,13 @@ def compose(scene: Scene) -> SweepView:
         boxes=tuple(box_view(sight, scene.now) for sight in scene.sights),
         gates=gates,
         meter=meter(things(scene), scene.now),
-        eta_seconds=eta(scene),
+        eta_seconds=timing.eta(),
         unknown=unknown,
         notes=(*scene.notes, *notes_of(scene)),
         next=(),
         bills=bills(scene),
         receipt=scene.receipt_digest,
         evidence=scene.evidence,
+        median_seconds=timing.median,
     )
     return SweepView(**vars(view) | {"next": tuple(following(scene, view))})

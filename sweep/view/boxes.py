@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from sweep.cost import Running
+from sweep.queue_state import Setup
 from sweep.scene import Scene, Sight
 from sweep.view.shapes import Bills, BoxView
 
+FULL = 0.95
+"""The used part of bytes or inodes from which on somebody should look."""
+
 
 def box_view(sight: Sight, now: datetime) -> BoxView:
+    """One box of the state, as a person should see it."""
     thing = _thing(sight)
     age = (now - sight.since).total_seconds() if sight.since else None
+    patrol = sight.patrol
+    setup = sight.queue_state.setups[-1] if sight.queue_state.setups else None
     return BoxView(
         name=sight.box.name,
         platform=sight.box.adapter,
@@ -23,7 +31,61 @@ def box_view(sight: Sight, now: datetime) -> BoxView:
         where=sight.where,
         idle=thing.idle,
         note=sight.seen.account_problem or sight.seen.note,
+        idle_seconds=_idle_seconds(sight, now),
+        disk_used=patrol.disk.used if patrol else None,
+        disk_free=patrol.disk.free if patrol else None,
+        inodes_used=patrol.inodes.used if patrol else None,
+        inodes_free=patrol.inodes.free if patrol else None,
+        heartbeat_seconds=patrol.age(now) if patrol else None,
+        setup=_setup(sight, setup),
+        blocked=str(sight.blocked.get("why") or "disk") if sight.blocked else None,
+        alarms=tuple(_alarms(sight, setup, now)),
+        gpus=patrol.gpus if patrol else (),
     )
+
+
+def _idle_seconds(sight: Sight, now: datetime) -> float | None:
+    """How long nothing has been running on it; 0 while something does; None where nobody can know."""
+    alive = sight.seen.runner_alive
+    if alive is None or sight.gone or sight.journal is None:
+        return None
+    setup = sight.queue_state.setups[-1:]
+    if alive and (sight.running or (setup and setup[0].state == "running")):
+        return 0.0
+    last = sight.journal.entries[-1]["time"] if sight.journal.entries else None
+    since = datetime.fromisoformat(str(last)) if last else sight.since
+    return max((now - since).total_seconds(), 0.0) if since else None
+
+
+def _setup(sight: Sight, setup: Setup | None) -> str:
+    """`running`, `done`, `failed`, `cut off` (its runner died meanwhile), or nothing where there is none."""
+    if setup is None:
+        return ""
+    return "cut off" if setup.state == "running" and sight.seen.runner_alive is False else setup.state
+
+
+def _alarms(sight: Sight, setup: Setup | None, now: datetime) -> Iterator[str]:
+    """What somebody should look at on this box, the gravest first. Decided by facts of now, not by what a log said."""
+    patrol, alive = sight.patrol, sight.seen.runner_alive
+    if _setup(sight, setup) in ("failed", "cut off") and setup is not None:
+        yield f"set-up {_setup(sight, setup)}{': ' if setup.reason else ''}{setup.reason}"
+    if alive and patrol is None and sight.journal is not None and sight.journal.entries:
+        yield "its runner is alive and has not written one heartbeat"
+    if alive and patrol is not None:
+        if patrol.silent(now):
+            yield (
+                f"its runner is alive and has written nothing for {patrol.age(now):.0f} s "
+                f"(a heartbeat comes every {patrol.interval:.0f} s): what follows is as of then"
+            )
+        for name, doing in patrol.running.items():
+            if doing.verdict == "hung":
+                yield f"{name} is hung: {doing.why or 'nothing of it grew'}"
+        yield from patrol.alarms
+    for what, used in (("disk", patrol.disk.used), ("inodes", patrol.inodes.used)) if patrol and not sight.gone else ():
+        if used is not None and used >= FULL:
+            yield f"{used:.0%} of its {what} are used"
+    if sight.blocked:
+        yield f"nothing new starts: too little {sight.blocked.get('why') or 'disk'}"
 
 
 def things(scene: Scene) -> list[Running]:
@@ -55,7 +117,7 @@ def _thing(sight: Sight) -> Running:
         since=sight.since,
         until=datetime.fromisoformat(str(last)) if last else None,
         gone=sight.gone,
-        idle=None if alive is None else not alive,
+        idle=None if alive is None else not alive or (sight.blocked is not None and not sight.running),
     )
 
 

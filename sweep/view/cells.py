@@ -2,46 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from sweep.journal import CellProgress
+from sweep.metrics import shown
 from sweep.model import SETTLED, Cell, ReceiptCell
 from sweep.scene import Scene, Sight
 from sweep.view.shapes import CellView
+from sweep.view.timing import Timing
 
 
-def cell_view(scene: Scene, cell: Cell, verdict: ReceiptCell | None) -> CellView:
-    holder = max(scene.sights, key=lambda sight: sight.holds(cell.name), default=None)
-    if holder is not None and not holder.holds(cell.name):
-        holder = None
+def cell_view(scene: Scene, timing: Timing, cell: Cell, verdict: ReceiptCell | None) -> CellView:
+    """A cell of the roster. `verdict`: what the latest receipt says of it."""
+    holder = _holder(scene, cell.name)
     progress = holder.progress(cell.name) if holder else None
     state, note = _state(scene, cell, verdict, holder, progress)
-    point = holder.points.get(cell.name) if holder and state in ("running", "failed") else None
     attempts = progress.attempts if progress else 0
     box = holder.box.name if holder else None
     if verdict is not None and (state == "verified" or holder is None):
         attempts, box = attempts or verdict.attempt or 0, verdict.box or box
-    return CellView(
-        cell.name,
-        state,
-        attempts,
-        box,
-        cell.config_digest,
-        step=point.step if point else "",
-        loss=point.loss if point else "",
-        note=note,
-    )
+    view = CellView(cell.name, state, attempts, box, cell.config_digest, note=note)
+    return _measured(view, cell, timing, holder) if holder is not None and state not in ("pending", "lost") else view
 
 
 def dropped_view(scene: Scene, name: str, reason: str) -> CellView:
-    holder = max(scene.sights, key=lambda sight: sight.holds(name), default=None)
+    """A cell that a person took out: it stays listed."""
+    holder = _holder(scene, name)
     progress = holder.progress(name) if holder else None
     attempts = progress.attempts if progress else 0
     digest = progress.config_digest if progress else None
-    box = holder.box.name if holder and holder.holds(name) else None
+    box = holder.box.name if holder else None
     if progress is not None and progress.state == "running" and holder is not None and not holder.gone:
         return CellView(name, "running", attempts, box, digest, note=f"dropped, not stopped yet: {reason}")
     return CellView(name, "waived", attempts, box, digest, note=f"dropped: {reason}")
+
+
+def _holder(scene: Scene, name: str) -> Sight | None:
+    """The box that has the cell most surely."""
+    found, best = None, 0
+    for sight in scene.sights:
+        if (surely := sight.holds(name)) > best:
+            found, best = sight, surely
+    return found
+
+
+def _measured(view: CellView, cell: Cell, timing: Timing, holder: Sight) -> CellView:
+    """The same with step, loss, time, and what the patrol and the curve say of it."""
+    name, point, running = cell.name, holder.points.get(cell.name), view.state == "running"
+    doing = holder.patrol.running.get(name) if holder.patrol and running else None
+    if doing is not None and doing.attempt not in (0, view.attempts):
+        doing = None
+    x, total = (point.x, timing.total(cell, holder)) if point else (None, None)
+    if x is None or (total is not None and total < x):
+        total = None
+    suspect = "" if running else timing.suspect(holder, name)
+    resumed = holder.queue_state.resumed.get(name)
+    notes = [
+        f"{doing.verdict.upper() if doing.verdict == 'hung' else doing.verdict}: {doing.why or 'no output'}"
+        if doing and doing.verdict in ("hung", "slow")
+        else "",
+        f"NaN since step {point.nan_since}" if point and point.nan_since else "",
+        suspect,
+        view.note,
+        f"resumed from step {resumed}" if resumed else "",
+    ]
+    return CellView(
+        **vars(view)
+        | {
+            "step": (point.step + (f"/{shown(total)}" if total is not None else "")) if point else "",
+            "loss": point.loss if point else "",
+            "note": "; ".join(note for note in notes if note),
+            "x": x,
+            "total": total,
+            "elapsed_seconds": timing.elapsed(holder, name) if running else holder.queue_state.took.get(name),
+            "eta_seconds": timing.left(holder, name) if running and holder.seen.runner_alive else None,
+            "verdict": doing.verdict if doing else "",
+            "suspect": bool(suspect),
+            "resumed_from": resumed,
+        }
+    )
 
 
 def _state(
@@ -64,7 +105,7 @@ def _state(
             return "lost", "its box is gone; `pulumi up` runs it again"
         if holder.journal is None and holder.launch is not None:
             return "pending", "whether it started is not known: the journal can't be read"
-        return "pending", stale
+        return ("blocked_disk", _too_little(holder.blocked)) if holder.blocked else ("pending", stale)
     if progress.state == "sealed":
         if verdict is not None and verdict.manifest == progress.manifest and verdict.state == "missing":
             return "missing", "; ".join(verdict.reasons)
@@ -79,9 +120,22 @@ def _state(
         return "failed", "its runner is not alive; `pulumi up` resumes it"
     if holder.seen.runner_alive is None:
         return "running", stale or "whether its runner is alive is not known"
-    return "running", f"heartbeat {_ago(holder.heartbeat, scene.now)}" if holder.heartbeat else ""
+    return "running", f"heartbeat {ago(holder.heartbeat, scene.now)}" if holder.heartbeat else ""
 
 
-def _ago(moment: datetime, now: datetime) -> str:
+def _too_little(blocked: Mapping[str, Any]) -> str:
+    what = "inodes" if blocked.get("why") == "inodes" else "disk"
+    free, needed = (_amount(blocked.get(key), what) for key in ("free", "needed"))
+    return f"{what}: {free} free, {needed} needed to start a cell"
+
+
+def _amount(value: Any, what: str) -> str:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return "?"
+    return f"{value:,.0f}" if what == "inodes" else f"{value / 1e9:.1f} GB"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """`12 s ago`, `3 min ago`."""
     seconds = max((now - moment).total_seconds(), 0)
     return f"{seconds:.0f} s ago" if seconds < 120 else f"{seconds / 60:.0f} min ago"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +23,16 @@ class CellView:
     step: str = ""
     loss: str = ""
     note: str = ""
+    x: float | None = None
+    total: float | None = None
+    elapsed_seconds: float | None = None
+    """Of the running attempt so far, or of the one that was sealed."""
+    eta_seconds: float | None = None
+    verdict: str = ""
+    """How the box's patrol judges a running cell: starting, working, slow, hung; empty where it says nothing."""
+    suspect: bool = False
+    """Sealed too fast to be believed."""
+    resumed_from: int | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,17 @@ class BoxView:
     where: str
     idle: bool | None
     note: str = ""
+    idle_seconds: float | None = None
+    disk_used: float | None = None
+    disk_free: int | None = None
+    inodes_used: float | None = None
+    inodes_free: int | None = None
+    heartbeat_seconds: float | None = None
+    """How long ago its runner wrote its last patrol line, by the box's clock."""
+    setup: str = ""
+    blocked: str | None = None
+    alarms: tuple[str, ...] = ()
+    gpus: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +85,10 @@ class SweepView:
     bills: Bills
     receipt: str | None
     evidence: str | None
+    median_seconds: float | None = None
+    """What a cell of this sweep takes, by those measured so far."""
+    money_lines: tuple[str, ...] = ()
+    """What else there is to say of money, below the meter."""
 
     @property
     def verified(self) -> int:
@@ -90,6 +116,8 @@ class SweepView:
             "gates": [vars(gate) | {"reasons": list(gate.reasons)} for gate in self.gates],
             "meter": vars(self.meter),
             "eta_seconds": self.eta_seconds,
+            "median_seconds": self.median_seconds,
+            "money_lines": list(self.money_lines),
             "unknown": [
                 {key: value for key, value in vars(stranger).items() if key not in ("since", "proved")}
                 for stranger in self.unknown

@@ -24,15 +24,27 @@ def new(name: Annotated[str, typer.Argument(help="Lower-case letters, digits and
 
 
 @app.command()
-def status(stack: Stack = None, json: AsJson = False) -> None:
+def status(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")] = False,
+    interval: Annotated[str, typer.Option(metavar="5s", help="With --watch: how often.")] = "5s",
+    timeout: Annotated[str, typer.Option(metavar="12h", help="With --watch: when to stop.")] = "24h",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
     """Show cells, boxes, gates and cost. Exit 1: something runs that the state doesn't know; 2: could not tell."""
 
     def ask() -> int:
         from sweep.cli.output import Out
-        from sweep.cli.status import status as run
-        from sweep.cli.target import Target
+        from sweep.cli.target import Target, parse_duration
 
-        return run(Target.find(stack), Out(as_json=json))
+        target, out = Target.find(stack), Out(as_json=json)
+        if watch:
+            from sweep.cli.watch import watch as follow
+
+            return follow(target, parse_duration(interval), parse_duration(timeout), out)
+        from sweep.cli.status import status as run
+
+        return run(target, out)
 
     answer(ask)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweep.cli.status import headline
+from sweep.cli.screen import headline
 from tests.unit.cli.support import STACK, World, by_name
 
 

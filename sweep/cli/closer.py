@@ -1,0 +1,86 @@
+"""What is read of a box beside its journal: the last patrol line, and where the curves stand.
+
+A cut connection takes nothing away of what is known; what a box says is data, and read in bounded pieces.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from provider.platforms.registry import load_platform
+from sweep import onbox
+from sweep.channel.base import Channel
+from sweep.errors import SweepstackError
+from sweep.journal import CellProgress
+from sweep.metrics import Point, Row, is_csv, nan_since, parse_rows, point
+from sweep.patrol import TAIL_BYTES, Patrol, parse_patrol
+from sweep.scene import Sight
+from sweep.state import MetricsEntry
+
+END_BYTES = 8192
+WHOLE_BYTES = 8 << 20
+"""Of a longer metrics file only the end is searched for the first NaN."""
+SHOWN = 60
+"""So many cells have their curve read for the table; of more, those that run or failed, and some sealed ones."""
+SAMPLE = 3
+
+
+def closer(sight: Sight) -> Sight:
+    """The same box with its heartbeat and the curves of what runs. Blocks for a few reads of the box."""
+    try:
+        channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
+        sight = replace(sight, patrol=last_patrol(channel))
+        metrics = sight.queue.metrics if sight.queue else None
+        if metrics is None or sight.journal is None:
+            return sight
+        points = {}
+        for progress in _chosen(list(sight.journal.cells.values())):
+            found = read_point(channel, progress, metrics)
+            if found is not None:
+                points[progress.name] = found
+        return replace(sight, points=points)
+    except (SweepstackError, OSError):
+        return sight
+
+
+def last_patrol(channel: Channel) -> Patrol | None:
+    """The box's last heartbeat; None before the first. Raises Unreachable."""
+    size = channel.size(onbox.PATROL)
+    return parse_patrol(channel.read(onbox.PATROL, offset=max(0, size - TAIL_BYTES))) if size else None
+
+
+def _chosen(cells: Sequence[CellProgress]) -> Iterable[CellProgress]:
+    """Those whose curve is worth a read: all of a small sweep, else what runs or failed, and the last few sealed."""
+    begun = [cell for cell in cells if cell.attempts and cell.state in ("running", "failed", "sealed")]
+    if len(begun) <= SHOWN:
+        return begun
+    open_ones = [cell for cell in begun if cell.state == "running"]
+    open_ones += [cell for cell in begun if cell.state == "failed"]
+    return open_ones[:SHOWN] + [cell for cell in begun if cell.state == "sealed"][-SAMPLE:]
+
+
+def read_point(channel: Channel, progress: CellProgress, metrics: MetricsEntry) -> Point | None:
+    """Where a cell's curve stands; None when it has written none yet."""
+    path = f"{onbox.attempt_dir(progress.name, progress.attempts)}/out/{metrics.file}"
+    size = channel.size(path)
+    if not size:
+        return None
+    rows = _rows(channel, path, max(0, size - END_BYTES), metrics.file)
+    found = point(rows[-1] if rows else None, metrics.x, metrics.y)
+    if found is None or found.y is None or math.isfinite(found.y):
+        return found
+    rows = _rows(channel, path, max(0, size - WHOLE_BYTES), metrics.file)
+    return replace(found, nan_since=nan_since(rows, metrics.x, metrics.y))
+
+
+def _rows(channel: Channel, path: str, offset: int, file: str) -> list[Row]:
+    """The whole rows from `offset` on."""
+    data = channel.read(path, offset=offset, limit=WHOLE_BYTES)
+    header = None
+    if offset:
+        data = data[data.find(b"\n") + 1 :]
+        if is_csv(file):
+            header = channel.read(path, limit=END_BYTES).partition(b"\n")[0] + b"\n"
+    return list(parse_rows(data, file, header=header))

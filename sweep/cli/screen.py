@@ -1,0 +1,146 @@
+"""The screen of `sweepctl status`: a headline, cells, boxes, what is wrong, money, the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweep.cli.output import Out, count, money, span
+from sweep.model import SETTLED
+from sweep.view import BoxView, CellView, GateView, SweepView
+
+SHOWN = 60
+"""Cells in the table; of more, the settled ones are only counted."""
+URGENT = ("lost", "damaged", "unexpected", "missing", "failed", "running", "blocked_disk", "sealed", "pending")
+"""Which cells are shown first where there is no room for all."""
+
+
+def render(view: SweepView, out: Out, *, most: int = SHOWN) -> None:
+    """The screen for people, with at most so many cells."""
+    out.line(headline(view), style="bold")
+    if view.cells:
+        shown = _chosen(view.cells, most)
+        if shown:
+            _cells(shown, out)
+        if len(shown) < len(view.cells):
+            out.line(f"… and {count(len(view.cells) - len(shown), 'cell')} more: sweepctl status --json", style="dim")
+    if view.boxes:
+        _boxes(view.boxes, view.gates, out)
+    for line, style in trouble(view):
+        out.line(line, style=style)
+    out.line(_money(view))
+    for text in view.money_lines:
+        out.line(f"       {text}")
+    out.next(view.next)
+
+
+def trouble(view: SweepView) -> list[tuple[str, str | None]]:
+    """Alarms, notes, why a gate is locked, and what the state does not know: text and style."""
+    lines: list[tuple[str, str | None]] = []
+    for box in view.boxes:
+        lines += [(f"ALARM  box {box.name}: {alarm}", "bold red") for alarm in box.alarms]
+        if box.setup == "running":
+            lines.append((f"setup  box {box.name}: running; sweepctl logs --setup {box.name} -f", "cyan"))
+        if box.note:
+            lines.append((f"note   box {box.name}: {box.note}", None))
+    for gate in view.gates:
+        if gate.state == "locked" and gate.reasons != ("not approved",):
+            lines.append((f"locked {gate.box}: {'; '.join(gate.reasons)}", "yellow"))
+    lines += [(f"note   {note}", None) for note in view.notes]
+    for stranger in view.unknown:
+        name = " ".join(part for part in (stranger.box, stranger.native_id) if part)
+        price = "" if stranger.price_per_hour is None else f", ${stranger.price_per_hour:.2f}/h"
+        lines.append((f"UNKNOWN {name or 'entry'}{price}: {stranger.why}", "bold red"))
+    return lines
+
+
+def headline(view: SweepView) -> str:
+    """`sweep-a   4/6 verified   1 running   ETA 41 min   LOCKED`."""
+    parts = [view.stack]
+    if view.cells:
+        parts.append(f"{view.verified}/{len(view.cells)} verified")
+        parts += [f"{number} {state}" for state, number in view.counts().items() if state != "verified"]
+    if view.eta_seconds:
+        parts.append(f"ETA {span(view.eta_seconds)}")
+    if view.gates:
+        parts.append("CLEARED" if all(gate.state == "cleared" for gate in view.gates) else "LOCKED")
+    else:
+        parts.append("nothing is up")
+    return "   ".join(parts)
+
+
+def _chosen(cells: Sequence[CellView], most: int) -> Sequence[CellView]:
+    if len(cells) <= most:
+        return cells
+    left = [cell for cell in cells if cell.state not in SETTLED]
+    urgency = {state: index for index, state in enumerate(URGENT)}
+    return sorted(left, key=lambda cell: urgency.get(cell.state, len(URGENT)))[: max(most, 0)]
+
+
+def _cells(cells: Sequence[CellView], out: Out) -> None:
+    """A column of which no cell has anything is left out."""
+    timed = any(cell.eta_seconds is not None for cell in cells)
+    headers = ["CELL", "STATE", "BOX", "TRY", "STEP", "LOSS", *(["ETA"] if timed else []), "NOTE"]
+    out.table(
+        headers,
+        (
+            (
+                cell.name,
+                cell.state,
+                cell.box or "",
+                str(cell.attempts or ""),
+                cell.step,
+                cell.loss,
+                *([span(cell.eta_seconds) if cell.eta_seconds is not None else ""] if timed else []),
+                cell.note,
+            )
+            for cell in cells
+        ),
+    )
+
+
+def _boxes(boxes: Sequence[BoxView], gates: Sequence[GateView], out: Out) -> None:
+    headers = ("BOX", "ID", "PHASE", "GATE", "$/H", "SO FAR", "IDLE", "DISK", "INODES", "AGE", "WHERE")
+    out.table(
+        headers,
+        (
+            (
+                box.name,
+                box.native_id,
+                box.phase + (f" (setup {box.setup})" if box.setup in ("running", "failed", "cut off") else ""),
+                gate.state,
+                money(box.price_per_hour),
+                money(box.cost),
+                _idle(box),
+                _part(box.disk_used, box.disk_free),
+                _part(box.inodes_used, None),
+                "?" if box.age_seconds is None else span(box.age_seconds),
+                box.where or box.platform,
+            )
+            for box, gate in zip(boxes, gates, strict=True)
+        ),
+    )
+
+
+def _idle(box: BoxView) -> str:
+    if box.phase in ("stopped", "gone"):
+        return box.phase
+    if box.idle_seconds is None:
+        return "?"
+    return "0 min" if box.idle_seconds == 0 else span(box.idle_seconds)
+
+
+def _part(used: float | None, free: int | None) -> str:
+    """`61%`; where the total is not known, what is free."""
+    if used is not None:
+        return f"{used:.0%}"
+    return f"{free / 1e9:.1f} GB free" if free is not None else ""
+
+
+def _money(view: SweepView) -> str:
+    bill = {"yes": "", "nothing": "nothing bills; ", "unknown": "what bills is not known; "}[view.bills]
+    figures = f"${view.meter.per_hour:.2f}/h, ${view.meter.so_far:.2f} so far"
+    if view.meter.idle:
+        figures += f", ${view.meter.idle:.2f}/h of it idle"
+    if view.meter.incomplete:
+        figures += " (at least: some prices or times are not on record)"
+    return f"money  {bill}{figures}"

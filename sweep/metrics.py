@@ -1,0 +1,116 @@
+"""Curves: the rows of a cell's metrics file, which is JSON lines or CSV, and what can be told from them.
+
+The file comes from training code: a line that does not read is passed over, and a number that is not one is missing.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+CSV_SUFFIXES = (".csv", ".tsv")
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a cell's curve stands: the last row's x and y; `nan_since`: the x since which y is no finite number."""
+
+    step: str
+    loss: str
+    x: float | None = None
+    y: float | None = None
+    nan_since: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve: x and y of each row that has both. y may be NaN or infinite."""
+
+    cell: str
+    metric: str
+    points: tuple[tuple[float, float], ...]
+
+    @property
+    def not_finite(self) -> tuple[float, ...]:
+        """The x at which y is no finite number."""
+        return tuple(x for x, y in self.points if not math.isfinite(y))
+
+
+def is_csv(file: str) -> bool:
+    """Whether a metrics file is a table with a header, by its name; else it is JSON lines."""
+    return file.lower().endswith(CSV_SUFFIXES)
+
+
+def parse_rows(data: bytes, file: str, *, header: bytes | None = None) -> Iterator[Row]:
+    """The rows of whole lines. `header`: the first line of a CSV, where `data` is a later part of it."""
+    whole = data[: data.rfind(b"\n") + 1]
+    if is_csv(file):
+        text = ((header or b"") + whole).decode("utf-8", "replace")
+        reader = csv.DictReader(io.StringIO(text), delimiter="\t" if file.lower().endswith(".tsv") else ",")
+        yield from (row for row in reader if None not in row)
+        return
+    for line in whole.splitlines():
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            yield row
+
+
+def number(value: Any) -> float | None:
+    """A number, also one written as text (`nan`, `Infinity`); None for whatever is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def shown(value: float | None) -> str:
+    """A number for people: whole ones whole, others with four digits."""
+    if value is None:
+        return ""
+    return f"{value:.0f}" if math.isfinite(value) and value == int(value) and abs(value) < 1e15 else f"{value:.4g}"
+
+
+def series(rows: Sequence[Row], cell: str, x: str, metric: str) -> Series:
+    """The curve of one metric over `x`."""
+    points = []
+    for row in rows:
+        across, up = number(row.get(x)), number(row.get(metric))
+        if across is not None and math.isfinite(across) and up is not None:
+            points.append((across, up))
+    return Series(cell, metric, tuple(points))
+
+
+def point(last: Row | None, x: str, metrics: Sequence[str]) -> Point | None:
+    """Where the curve stands, by its last row; None when that has nothing of it."""
+    if last is None:
+        return None
+    curve = next((key for key in metrics if key in last), None)
+    across, up = number(last.get(x)), number(last.get(curve)) if curve else None
+    if across is None and up is None:
+        return None
+    return Point(shown(across), "" if up is None else f"{up:.4g}", across, up)
+
+
+def nan_since(rows: Sequence[Row], x: str, metrics: Sequence[str]) -> str:
+    """The x from which on the first metric that the last row has is not finite; nothing while it is."""
+    found = ""
+    curve = next((key for key in metrics if rows and key in rows[-1]), None)
+    for row in reversed(rows):
+        value = number(row.get(curve)) if curve else None
+        if value is None:
+            continue
+        if math.isfinite(value):
+            break
+        found = shown(number(row.get(x))) or "?"
+    return found

@@ -1,0 +1,129 @@
+"""The heartbeat of a box's runner, as patrol.jsonl has it: what runs, how it does, and how much room there is.
+
+For people and for alarms; no evidence of anything. It comes from a box, so every field is looked at before it is used:
+what is missing or of another type is unknown, never an error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+TAIL_BYTES = 1 << 16
+"""What is read from the end of the file: some lines, of which the last counts and the others give the interval."""
+MISSED = 3
+"""So many heartbeats may be missing before a live runner is called silent."""
+LEAST_INTERVAL = 10.0
+
+CellVerdict = Literal["", "starting", "working", "slow", "hung"]
+_VERDICTS: tuple[CellVerdict, ...] = get_args(CellVerdict)
+
+
+@dataclass(frozen=True)
+class Doing:
+    """How a running attempt does: `hung` when nothing of it grew for an interval, `slow` when only CPU time did."""
+
+    attempt: int
+    verdict: CellVerdict = ""
+    why: str = ""
+    quiet_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Room:
+    """Free and total, of bytes or of inodes. Older runners did not say the total."""
+
+    free: int | None = None
+    total: int | None = None
+
+    @property
+    def used(self) -> float | None:
+        """The used part, 0 to 1."""
+        if self.free is None or not self.total:
+            return None
+        return min(max(1 - self.free / self.total, 0.0), 1.0)
+
+
+@dataclass(frozen=True)
+class Patrol:
+    """The last whole line. `time` is by the box's clock; `interval` in seconds, as seen between the last lines."""
+
+    time: datetime
+    interval: float = 30.0
+    running: Mapping[str, Doing] = field(default_factory=dict)
+    disk: Room = Room()
+    inodes: Room = Room()
+    memory: Mapping[str, int] = field(default_factory=dict)
+    """`used`, `limit` in bytes, `oom_kills`, where the box says them."""
+    gpus: tuple[Mapping[str, Any], ...] = ()
+    alarms: tuple[str, ...] = ()
+    blocked: Mapping[str, Any] | None = None
+
+    def age(self, now: datetime) -> float:
+        """Seconds since it was written, by two clocks."""
+        return max((now - self.time).total_seconds(), 0.0)
+
+    def silent(self, now: datetime) -> bool:
+        """Whether a runner that is alive should have written again by now."""
+        return self.age(now) > MISSED * max(self.interval, LEAST_INTERVAL)
+
+
+def parse_patrol(tail: bytes) -> Patrol | None:
+    """The last whole line of `tail` that reads, which may begin and end in the middle of one; None without one."""
+    lines = [row for line in tail[: tail.rfind(b"\n") + 1].splitlines()[-6:] if (row := _row(line)) is not None]
+    if not lines:
+        return None
+    times = [time for _, time in lines]
+    steps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(times)]
+    last, time = lines[-1]
+    disk, memory, blocked = _mapping(last.get("disk")), _mapping(last.get("memory")), last.get("blocked")
+    return Patrol(
+        time=time,
+        interval=statistics.median(steps) if steps else Patrol.interval,
+        running=_running(last.get("running")),
+        disk=Room(_whole(disk.get("free", last.get("disk_free"))), _whole(disk.get("total"))),
+        inodes=Room(_whole(disk.get("inodes_free", last.get("inodes_free"))), _whole(disk.get("inodes_total"))),
+        memory={key: whole for key in ("used", "limit", "oom_kills") if (whole := _whole(memory.get(key))) is not None},
+        gpus=tuple(gpu for gpu in _list(last.get("gpus")) if isinstance(gpu, dict)),
+        alarms=tuple(str(alarm) for alarm in _list(last.get("alarms"))),
+        blocked=blocked if isinstance(blocked, dict) else None,
+    )
+
+
+def _row(line: bytes) -> tuple[dict[str, Any], datetime] | None:
+    try:
+        row = json.loads(line)
+        time = datetime.fromisoformat(row["time"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return (row, time) if isinstance(row, dict) and time.tzinfo is not None else None
+
+
+def _running(value: Any) -> dict[str, Doing]:
+    found: dict[str, Doing] = {}
+    for entry in _list(value):
+        if not isinstance(entry, dict) or not isinstance(entry.get("cell"), str):
+            continue
+        said: CellVerdict = next((known for known in _VERDICTS if known == entry.get("verdict")), "")
+        quiet = entry.get("quiet_seconds")
+        number = float(quiet) if isinstance(quiet, (int, float)) and math.isfinite(quiet) else None
+        found[entry["cell"]] = Doing(_whole(entry.get("attempt")) or 0, said, str(entry.get("why") or ""), number)
+    return found
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
