@@ -30,7 +30,6 @@ PROGRESS_SECONDS = 2.0
 POLL_SECONDS = 0.1
 LOG_TAIL_BYTES = 1500
 ONBOX_SOURCES = Path(__file__).resolve().parents[1] / "scripts" / "onbox"
-CHECKPOINT_HELPER = "sweepstack_checkpoint.py"
 _ENDS = ("cell-failed", "cell-sealed", "cell-found-sealed")
 
 
@@ -170,9 +169,10 @@ def _ship_runner(spec: LaunchSpec, channel: Channel) -> str:
     version = sha256_hex(b"".join(source.read_bytes() for source in sources))[:12]
     # A folder a version: a runner that lives keeps the files that it was started from.
     channel.put_tree(((source.name, source, 0o644) for source in sources), f"{onbox.HOME}/runner-{version}")
-    helper = (ONBOX_SOURCES / CHECKPOINT_HELPER).read_bytes()
-    if channel.size(f"{onbox.HOME}/checkpoint/{CHECKPOINT_HELPER}") != len(helper):
-        channel.write(f"{onbox.HOME}/checkpoint/{CHECKPOINT_HELPER}", helper)
+    for source in sorted(ONBOX_SOURCES.glob("sweepstack_*.py")):
+        path, helper = f"{onbox.HOME}/checkpoint/{source.name}", source.read_bytes()
+        if channel.size(path) is None or channel.read(path) != helper:
+            channel.write(path, helper)
     settings = {
         "schema": SCHEMA,
         "identity": spec.identity,

@@ -17,14 +17,13 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import argparse
 import copy
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
-from sweepstack_checkpoint import Checkpoint, stop_flag
+from sweepstack_checkpoint import TrainingState
 from torch import nn
 
 HIDDEN = 256
@@ -73,8 +72,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    stop = stop_flag()
-    checkpoint = Checkpoint(os.environ.get("SWEEPSTACK_CHECKPOINT_DIR") or f"{arguments.out}.checkpoints")
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
 
@@ -82,49 +79,33 @@ def main() -> None:
     model = nn.Sequential(nn.Linear(64, HIDDEN), nn.ReLU(), nn.Dropout(0.2), nn.Linear(HIDDEN, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=arguments.lr, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, arguments.epochs)
-    history: list[dict[str, Any]] = []
     best: dict[str, Any] = {"epoch": 0, "validation_accuracy": -1.0}
-    latest = checkpoint.load_latest()
-    if latest is not None:
-        state = torch.load(latest, weights_only=True)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        schedule.load_state_dict(state["schedule"])
-        torch.set_rng_state(state["rng"])
-        history, best = state["history"], state["best"]
-    print(f"lr {arguments.lr:g}, seed {arguments.seed}: from epoch {len(history)} to {arguments.epochs}", flush=True)
+    last: dict[str, float] = {}
+    parts = {"model": model, "optimizer": optimizer, "schedule": schedule, "best": best, "last": last}
+    checkpoints = os.environ.get("SWEEPSTACK_CHECKPOINT_DIR") or f"{arguments.out}.checkpoints"
+    state = TrainingState(parts, checkpoints)
+    metrics = state.metrics(arguments.out / "metrics.jsonl")
+    done = state.load_latest()
+    print(f"lr {arguments.lr:g}, seed {arguments.seed}: from epoch {done} to {arguments.epochs}", flush=True)
 
-    with (arguments.out / "metrics.jsonl").open("w") as metrics:
-        metrics.writelines(json.dumps(line) + "\n" for line in history)
-        for epoch in range(len(history) + 1, arguments.epochs + 1):
-            loss = train_epoch(model, optimizer, training)
-            schedule.step()
-            reached = accuracy(model, validation)
-            if reached > best["validation_accuracy"]:
-                weights = copy.deepcopy(model.state_dict())
-                best = {"epoch": epoch, "validation_accuracy": reached, "model_state_dict": weights}
-            history.append({"step": epoch, "loss": loss, "accuracy": reached})
-            metrics.write(json.dumps(history[-1]) + "\n")
-            metrics.flush()
-            state = {
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "schedule": schedule.state_dict(),
-                "rng": torch.get_rng_state(),
-                "history": history,
-                "best": best,
-            }
-            checkpoint.save(lambda path, state=state: torch.save(state, path), epoch)
-            print(f"epoch {epoch}/{arguments.epochs}  loss {loss:.4f}  validation {reached:.4f}", flush=True)
-            if stop:
-                sys.exit(143)
+    for epoch in range(done + 1, arguments.epochs + 1):
+        loss = train_epoch(model, optimizer, training)
+        schedule.step()
+        reached = accuracy(model, validation)
+        if reached > best["validation_accuracy"]:
+            weights = copy.deepcopy(model.state_dict())
+            best.update(epoch=epoch, validation_accuracy=reached, model_state_dict=weights)
+        last.update(loss=loss, accuracy=reached)
+        metrics.write({"step": epoch, **last})
+        print(f"epoch {epoch}/{arguments.epochs}  loss {loss:.4f}  validation {reached:.4f}", flush=True)
+        state.after_step(epoch)
 
     torch.save(best, arguments.out / "best.pt")
     model.load_state_dict(best["model_state_dict"])
     result = {
         "test_accuracy": accuracy(model, test),
         "best_epoch": best["epoch"],
-        "train_loss": history[-1]["loss"],
+        "train_loss": last["loss"],
         "epochs": arguments.epochs,
         "lr": arguments.lr,
         "seed": arguments.seed,

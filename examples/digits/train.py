@@ -15,14 +15,12 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 
 import argparse
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
 from sklearn.datasets import load_digits
-from sweepstack_checkpoint import Checkpoint, stop_flag
+from sweepstack_checkpoint import TrainingState
 
 HIDDEN = 2048
 BATCH = 16
@@ -89,17 +87,6 @@ def train_epoch(weights: Weights, images: np.ndarray, labels: np.ndarray, lr: fl
     return total / len(order)
 
 
-def save(checkpoint: Checkpoint, weights: Weights, rng: np.random.Generator, history: list[dict[str, Any]]) -> None:
-    """Everything that the rest of the run depends on."""
-    state = json.dumps({"rng": rng.bit_generator.state, "history": history})
-
-    def write(path: Path) -> None:
-        with path.open("wb") as handle:
-            np.savez(handle, state=np.array(state), **weights)
-
-    checkpoint.save(write, len(history))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lr", type=float, required=True)
@@ -108,38 +95,30 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    stop = stop_flag()
-    checkpoint = Checkpoint(os.environ.get("SWEEPSTACK_CHECKPOINT_DIR") or f"{arguments.out}.checkpoints")
 
     images, labels, test_images, test_labels = data()
     rng = np.random.default_rng(arguments.seed)
-    weights, history = first_weights(rng), []
-    latest = checkpoint.load_latest()
-    if latest is not None:
-        with np.load(latest) as saved:
-            state = json.loads(str(saved["state"]))
-            weights = {name: saved[name] for name in weights}
-        rng.bit_generator.state, history = state["rng"], state["history"]
-    print(f"lr {arguments.lr:g}, seed {arguments.seed}: from epoch {len(history)} to {arguments.epochs}", flush=True)
+    weights = first_weights(rng)
+    last: dict[str, float] = {}
+    checkpoints = os.environ.get("SWEEPSTACK_CHECKPOINT_DIR") or f"{arguments.out}.checkpoints"
+    state = TrainingState({"weights": weights, "rng": rng, "last": last}, checkpoints)
+    metrics = state.metrics(arguments.out / "metrics.jsonl")
+    done = state.load_latest()
+    print(f"lr {arguments.lr:g}, seed {arguments.seed}: from epoch {done} to {arguments.epochs}", flush=True)
 
-    with (arguments.out / "metrics.jsonl").open("w") as metrics:
-        metrics.writelines(json.dumps(line) + "\n" for line in history)
-        for epoch in range(len(history) + 1, arguments.epochs + 1):
-            loss = train_epoch(weights, images, labels, arguments.lr, rng)
-            _, logs = forward(weights, test_images.reshape(-1, 64))
-            accuracy = float((logs.argmax(axis=1) == test_labels).mean())
-            history.append({"step": epoch, "loss": loss, "accuracy": accuracy})
-            metrics.write(json.dumps(history[-1]) + "\n")
-            metrics.flush()
-            save(checkpoint, weights, rng, history)
-            print(f"epoch {epoch}/{arguments.epochs}  loss {loss:.4f}  test accuracy {accuracy:.4f}", flush=True)
-            if stop:
-                sys.exit(143)
+    for epoch in range(done + 1, arguments.epochs + 1):
+        loss = train_epoch(weights, images, labels, arguments.lr, rng)
+        _, logs = forward(weights, test_images.reshape(-1, 64))
+        accuracy = float((logs.argmax(axis=1) == test_labels).mean())
+        last.update(loss=loss, accuracy=accuracy)
+        metrics.write({"step": epoch, **last})
+        print(f"epoch {epoch}/{arguments.epochs}  loss {loss:.4f}  test accuracy {accuracy:.4f}", flush=True)
+        state.after_step(epoch)
 
     save_file(weights, arguments.out / "model.safetensors")
     result = {
-        "test_accuracy": history[-1]["accuracy"],
-        "train_loss": history[-1]["loss"],
+        "test_accuracy": last["accuracy"],
+        "train_loss": last["loss"],
         "epochs": arguments.epochs,
         "lr": arguments.lr,
         "seed": arguments.seed,

@@ -68,8 +68,9 @@ class LocalStore:
         self.trash = root / "trash"
         self.registry_file = root / "registry.json"
 
-    def registry(self) -> Registry | None:
-        """None only where nothing was ever kept here."""
+    def registry(self, account: str = "") -> Registry | None:
+        """None only where nothing was ever kept here. `account`: to be named in the message where it is lost."""
+        named = account or "ACCOUNT"
         with answering(self.registry_file):
             try:
                 data = self.registry_file.read_bytes()
@@ -78,8 +79,8 @@ class LocalStore:
                 if kept:
                     raise Unreachable(
                         f"{self.registry_file} is gone, and {kept[0]} is not empty: whose these are is not known. "
-                        f"Put the file back, or, if this is the machine that rented them, name their account (it is "
-                        f"in the state, as `account`): `{CLAIM} ACCOUNT`"
+                        f"Put the file back, or, if this is the machine that rented them, name their account"
+                        f"{'' if account else ' (it is in the state, as `account`)'}: `{CLAIM} {named}`"
                     ) from None
                 return None
         try:
@@ -87,12 +88,13 @@ class LocalStore:
         except (ValueError, KeyError, TypeError) as error:
             raise Unreachable(
                 f"{self.registry_file} does not read ({error}): whose boxes these are is not known. Put the file back, "
-                f"or remove it and name the account of the boxes (in the state, as `account`): `{CLAIM} ACCOUNT`"
+                f"or remove it and name the account of the boxes"
+                f"{'' if account else ' (in the state, as `account`)'}: `{CLAIM} {named}`"
             ) from error
 
     def require(self, account: str) -> None:
         """Returns when this is the folder of `account`; WrongAccount or Unreachable else. Reads only."""
-        registry = self.registry()
+        registry = self.registry(account)
         own = (
             f"To go on here although the name differs, because this machine was renamed or its registry was lost: "
             f"`{CLAIM} {account}`; what is not found here then counts as gone"

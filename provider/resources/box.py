@@ -13,9 +13,17 @@ from provider.resources import ending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.identity import take_lease
 from provider.session import Operation
-from sweep.errors import EvidenceError, NotYetGone, OutcomeUnknown, PlatformError, StillCreating, SweepstackError
+from sweep.errors import (
+    EvidenceError,
+    EvidenceMissing,
+    NotYetGone,
+    OutcomeUnknown,
+    PlatformError,
+    StillCreating,
+    SweepstackError,
+)
 from sweep.evidence.store import EvidenceStore
-from sweep.model import Birth, LedgerPhase
+from sweep.model import Approval, Birth, LedgerPhase
 from sweep.money.ledger import record_phase
 from sweep.onbox import box_tag
 from sweep.refusal import refusal_text, waiting_cost
@@ -60,6 +68,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             op.info(f"{old.name}: {old.clearance} → {checked.clearance}")
         failures = self._over_price(new)
         replacing = [name for name, decision in self.changes(old, checked).items() if decision is Decision.REPLACE]
+        leaving = judgement.verdict.allowed and judgement.verdict.way != "gone"
+        if replacing and leaving and not old.clearance.startswith("cleared"):
+            # One step at a time: an approval is a word to end the box, and must not rent another on the way there.
+            op.warn(f"box {old.name} is cleared first; the change of {', '.join(replacing)} waits for the next up")
+            return Checked(checked.model_copy(update={name: getattr(old, name) for name in replacing}), failures)
         if replacing and not judgement.verdict.allowed:
             refusal = refusal_text(judgement.facts, judgement.verdict, stack=op.stack)
             words = f"changing it would replace box {old.name}, which is a destroy. Undo it, or end the box first.\n"
@@ -260,8 +273,10 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
 
     def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:
         """Clears the box by a full check, and waits for one that was not ready. Restarts nothing."""
-        store = EvidenceStore.open(old.evidence)
-        if not new.clearance.startswith("cleared"):
+        store = self._evidence(op, old, new.approval)
+        if store is None:
+            pass  # no records to keep it in: the delete finds the approval in the state
+        elif not new.clearance.startswith("cleared"):
             store.write_clearance(old.native_id, None)
         elif new.approval is not None:
             op.progress("reading every file of the receipt again")
@@ -275,11 +290,21 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         state = BoxState.model_validate(
             {**old.model_dump(), **new.model_dump(), "price_per_hour": new.price_per_hour or old.price_per_hour}
         )
-        if state.price_per_hour != old.price_per_hour and old.phase == "running":
+        if store is not None and state.price_per_hour != old.price_per_hour and old.phase == "running":
             birth = store.birth(old.name, old.generation)
             if birth is not None and birth.ended_at is None:
                 self._charge(store, birth, old.native_id, "running", state.price_per_hour, datetime.now(UTC))
         return state.model_copy(update={"phase": self._until_ready(op, state).phase.value})
+
+    def _evidence(self, op: Operation, box: BoxState, approval: Approval | None) -> EvidenceStore | None:
+        """None where it is gone and the box was given up by name: that alone may end without any evidence."""
+        try:
+            return EvidenceStore.open(box.evidence)
+        except EvidenceMissing as error:
+            if ending.judge(box, approval, full=True).verdict.way != "abandoned":
+                raise
+            op.warn(f"box {box.name}: {error}. It was given up by name, so it may end without")
+            return None
 
     def _until_ready(self, op: Operation, state: BoxState) -> BoxRecord:
         platform = load_platform(state.adapter)

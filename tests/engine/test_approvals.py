@@ -212,6 +212,21 @@ def test_retry_in_the_middle_of_a_teardown(cleared: Stack) -> None:
     still_refused(cleared, reason="journal")
 
 
+def test_only_a_person_approves(verified: Stack) -> None:
+    """Without a terminal, an exact digest is needed: `--yes`, a part of it, or nothing is no word."""
+    receipt = verified.verify()["receipt"]
+    text = verified.config_file.read_text()
+    for words in ((), ("--yes",), ("--receipt", receipt[:20]), ("--receipt", "sha256:" + "0" * 64)):
+        result = verified.sweepctl("approve", *words)
+        assert result.rc != 0, str(result)
+        assert verified.config_file.read_text() == text, str(result)
+    for answer in ("no", "y", "", "YES!"):
+        asked = [("?", f"{answer}\r")]
+        result = verified.terminal("sweepctl", "approve", "--stack", verified.name, answers=asked)
+        assert result.rc != 0, f"{answer!r} counted as yes\n{result}"
+        assert verified.config_file.read_text() == text, str(result)
+
+
 def test_malformed_approval_is_an_error_in_the_config(cleared: Stack) -> None:
     """An approval that does not read is a mistake in a file, with file, line and key; nothing changes."""
     before = cleared.snapshot()

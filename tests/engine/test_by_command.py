@@ -61,6 +61,7 @@ class Attack:
         ("--skip-preview",),
         ("--exclude-protected",),
         ("--remove",),
+        ("--run-program",),
     ],
     ids=lambda flags: " ".join(flags) or "plain",
 )
@@ -208,6 +209,12 @@ def test_ignore_protect_and_state_unprotect(locked: Attack) -> None:
         locked.refused(stack.pulumi("destroy"))
     finally:
         stack.edit_in_state("unprotect", urn)
+
+
+def test_refresh(locked: Attack) -> None:
+    """`pulumi refresh` looks and forgets nothing."""
+    result = ok(locked.stack.run("pulumi", "refresh", "--yes", "--stack", locked.stack.name, "--non-interactive"))
+    locked.stack.assert_unchanged(locked.before, result)
 
 
 def test_import_into_another_stack(locked: Attack) -> None:

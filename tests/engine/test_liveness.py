@@ -302,3 +302,12 @@ def test_finish_is_one_command(small: Stack) -> None:
         assert command in result.text, f"{command} is not shown\n{result}"
     assert small.native_ids() == []
     assert {path.name for path in (small.evidence / "cells").iterdir()} == set(small.cells)
+
+
+def test_finish_without_a_person(finished: Stack) -> None:
+    """Without a terminal `finish` pulls and verifies, and ends nothing: nobody has given a word."""
+    text = finished.config_file.read_text()
+    result = finished.sweepctl("finish")
+    assert result.rc != 0, str(result)
+    assert finished.config_file.read_text() == text, str(result)
+    assert len(finished.native_ids()) == 2, str(result)

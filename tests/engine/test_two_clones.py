@@ -21,8 +21,9 @@ def clone(stack: Stack, name: str = "clone-b") -> Any:
 
 
 def test_destroy_from_another_clone(cleared: Stack) -> None:
-    """Approved and cleared in clone A, destroyed from clone B: all that the delete needs is in state and evidence."""
+    """Approved and cleared in clone A, destroyed from clone B, which has not even the stack config."""
     other = clone(cleared)
+    (other / "stacks" / cleared.config_file.name).unlink()
     result = ok(cleared.destroy(cwd=other))
     assert cleared.native_ids() == []
     assert str(cleared.evidence) in result.text, f"it does not say what survived and where\n{result}"

@@ -84,8 +84,8 @@ class Box:
         self.code = "sha256:" + sha256_hex(STEPS.encode())
         self.ship(self.code, {"steps.py": STEPS})
         (self.home / "checkpoint").mkdir()
-        helper = "sweepstack_checkpoint.py"
-        (self.home / "checkpoint" / helper).write_bytes((ONBOX / helper).read_bytes())
+        for source in ONBOX.glob("sweepstack_*.py"):
+            (self.home / "checkpoint" / source.name).write_bytes(source.read_bytes())
         self.runner = self.home / "runner-test"
         self.runner.mkdir()
         for source in ONBOX.glob("runner*.py"):

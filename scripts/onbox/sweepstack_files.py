@@ -1,0 +1,149 @@
+"""Checkpoints as files: whole or not there, whatever is killed when.
+
+Part of the checkpoint helper (see sweepstack_checkpoint.py): Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Callable  # noqa: UP035
+
+VARIABLE = "SWEEPSTACK_CHECKPOINT_DIR"
+KEEP = 2
+_NAME = re.compile(r"step-([0-9]{12,})-([0-9a-f]{64})\.ckpt")
+_CHUNK = 1 << 20
+
+
+class Checkpoint:
+    """The checkpoints of one cell: `step-<step>-<sha256 of the content>.ckpt`, in a folder of their own.
+
+    The digest is part of the name, so that one rename makes a checkpoint appear together with the proof of it. For one
+    process at a time: in a job of several ranks, rank 0 saves.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
+        """`directory`: made if it isn't there; None for the one that the box sets aside. Raises RuntimeError outside a
+        box when none is given."""
+        where = directory if directory is not None else os.environ.get(VARIABLE)
+        if not where:
+            raise RuntimeError(f"no folder for checkpoints: give one, or set {VARIABLE}")
+        self.directory = Path(where)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for parent in list(self.directory.absolute().parents)[:2]:  # its own name must survive a power cut, too
+            with contextlib.suppress(PermissionError):
+                _sync_folder(parent)
+
+    def load_latest(self) -> Path | None:
+        """The newest whole checkpoint; None when there is none. Reads it once, to compare its digest.
+
+        A damaged one is passed over for the one before it. What a save left unfinished is never one.
+        """
+        for _, path, digest in self._saved():
+            with contextlib.suppress(OSError):
+                if _sha256(path) == digest:
+                    return path
+        return None
+
+    def save(self, write: Callable[[Path], Any], step: int) -> Path:
+        """Calls `write` with the path of a file to make, and makes it the newest checkpoint. Returns where it lies.
+
+        Blocks until it is on the disk. The one before is kept; older ones are removed once this one is safe. On a full
+        disk they are removed first and `write` is called a second time; the newest whole one always stays. Whatever
+        else happens on the way (the exception of `write` is passed on), the checkpoints of before are still there.
+        """
+        if step < 0:
+            raise ValueError(f"step {step} is negative")
+        try:
+            path = self._write(write, step)
+        except Exception as error:
+            if not self._made_room(error):
+                raise
+            path = self._write(write, step)
+        _sync_folder(self.directory)
+        self._tidy(path, step)
+        return path
+
+    def _write(self, write: Callable[[Path], Any], step: int) -> Path:
+        staged = self.directory / f".{os.getpid()}.tmp"
+        try:
+            write(staged)
+            if not staged.is_file():
+                raise RuntimeError(
+                    f"write() made no file {staged}; some libraries add a suffix: give them an open file"
+                )
+            with open(staged, "rb+") as handle:
+                os.fsync(handle.fileno())
+            path = self.directory / f"step-{step:012d}-{_sha256(staged)}.ckpt"
+            os.replace(staged, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                staged.unlink()
+            raise
+        return path
+
+    def _made_room(self, error: Exception) -> bool:
+        """Whether a save may have failed for want of space, and something older could be given up for it."""
+        newest = self.load_latest()
+        if newest is None or not isinstance(error, (OSError, RuntimeError)):
+            return False
+        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        # torch says neither: its writer fails with a RuntimeError. Then the space that is left tells.
+        if not full and shutil.disk_usage(self.directory).free > 2 * newest.stat().st_size:
+            return False
+        others = [path for _, path, _ in self._saved() if path != newest]
+        _remove([*others, *self.directory.glob(".*.tmp")])
+        return bool(others)
+
+    def _saved(self) -> list[tuple[int, Path, str]]:
+        """All that are named as checkpoints, newest first."""
+        found = []
+        for path in self.directory.iterdir():
+            match = _NAME.fullmatch(path.name)
+            if match:
+                found.append((int(match[1]), path, match[2]))
+        return sorted(found, key=lambda one: (one[0], _mtime(one[1])), reverse=True)
+
+    def _tidy(self, newest: Path, step: int) -> None:
+        """Leaves the newest, the one before it, and nothing else: what was saved last is what counts, also where a run
+        had to go back (steps behind this one were damaged) or began anew."""
+        others = [(number, path) for number, path, _ in self._saved() if path != newest]
+        before = [path for number, path in others if number <= step][: KEEP - 1]
+        _remove([*(path for _, path in others if path not in before), *self.directory.glob(".*.tmp")])
+
+
+def _sha256(path: Path) -> str:
+    hashed = hashlib.sha256()
+    with open(path, "rb", buffering=0) as handle:
+        for chunk in iter(lambda: handle.read(_CHUNK), b""):
+            hashed.update(chunk)
+    return hashed.hexdigest()
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _mtime(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that can't do that for folders
+            raise
+    finally:
+        os.close(descriptor)
