@@ -19,6 +19,7 @@ import math
 import os
 import pickle
 import random
+import re
 import signal
 import statistics
 import sys
@@ -33,7 +34,8 @@ __all__ = ["Checkpoint", "Interval", "Metrics", "StopFlag", "TrainingState", "st
 
 BETWEEN_LOSSES = 3 * 3600.0
 """Mean seconds between two interruptions, where nobody knows better: a spot box."""
-RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+RANK = re.compile(r"RANK|OMPI_COMM_WORLD_RANK|PMI_RANK|[A-Z]+_PROCID")
+"""Where launchers say which of several processes this is; the last one, where a batch system starts each of them."""
 LAST_SAVES = 5
 
 
@@ -64,7 +66,8 @@ class TrainingState:
         for name, part in self.parts.items():
             _access(name, part)
         self.checkpoint, self.interval, self.stop = Checkpoint(directory), Interval(between_losses, every), stop_flag()
-        self.rank = next((int(os.environ[name]) for name in RANKS if os.environ.get(name)), 0)
+        ranks = {name: value for name, value in os.environ.items() if RANK.fullmatch(name) and value.isdigit()}
+        self.rank = int(ranks.get("RANK", next(iter(ranks.values()), 0)))
         self._at, self._since = 0, time.monotonic()
 
     def metrics(self, path: str | os.PathLike[str]) -> Metrics:
