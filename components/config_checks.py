@@ -10,6 +10,7 @@ from components.config_file import Document, Loc
 from components.config_model import SweepConfig
 from components.config_problems import Mistake, dotted, shape_at, shown
 from sweep.cells import RESERVED
+from sweep.loaders.base import FILE
 from sweep.roster import Roster
 from sweep.suggest import did_you_mean
 
@@ -59,6 +60,35 @@ def _artifacts(values: dict[str, Any]) -> Found:
                 yield ("artifacts", path), f"differs from {other} by case alone", None
             elif path.startswith(f"{other}/") or other.startswith(f"{path}/"):
                 yield ("artifacts", path), f"{other} would be a file and a folder at once", None
+    for path, artifact in _mapping(values.get("artifacts")).items():
+        for key, fix in _loader(_mapping(artifact)):
+            yield ("artifacts", path, key) if key in artifact else ("artifacts", path), fix, None
+
+
+def _loader(artifact: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Keys that don't go with the loader, and what a command lacks: (key, what to do instead)."""
+    load, run = artifact.get("load"), artifact.get("run")
+    if load == "npy" and artifact.get("keys"):
+        yield "keys", "an npy file is one array without a name; keys is for npz"
+    if load != "command":
+        for key in ("run", "trust"):
+            if key in artifact:
+                yield key, "is for load: command"
+        return
+    for key in ("keys", "finite"):
+        if key in artifact:
+            yield key, "is for the other loaders; here the command judges that"
+    if not isinstance(run, str):
+        yield "run", 'load: command needs run, such as run: "python check.py {file}"'
+    elif not FILE.search(run):
+        yield "run", "must name {file}: that is where the path of the file goes"
+    elif other := next((name for name in PLACEHOLDER.findall(run) if name != "file"), ""):
+        yield "run", f"{{{other}}}: a check is given {{file}} and nothing else"
+    if artifact.get("trust") is not True:
+        yield (
+            "trust",
+            "a command is your own code and runs on this machine with your rights; if you want that, trust: true",
+        )
 
 
 def _env(values: dict[str, Any]) -> Found:

@@ -14,6 +14,7 @@ from components.config_types import (
     CudaText,
     EnvValue,
     FilePath,
+    Flag,
     Names,
     PlatformName,
     Price,
@@ -23,6 +24,7 @@ from components.config_types import (
     wrong,
 )
 from sweep.cells import CellsConfig
+from sweep.loaders.base import Loader
 from sweep.model import Approval, ArtifactSpec
 from sweep.units import parse_size
 
@@ -101,15 +103,25 @@ class Artifact(Shape):
     """How a file that every cell leaves behind is proved good."""
 
     anchor: ClassVar[str] = "artifacts"
-    load: Literal["torch", "safetensors", "json"]
+    load: Loader
     keys: Names = ()
     finite: Literal["require", "report"] = "require"
     min: SizeText | None = None
+    run: Text | None = None
+    trust: Flag = False
 
     def spec(self, path: str) -> ArtifactSpec:
         """The same for the box and the evidence."""
         least = parse_size(self.min).bytes if self.min else 1
-        return ArtifactSpec(path=path, load=self.load, keys=self.keys, finite=self.finite, min_bytes=max(least, 1))
+        return ArtifactSpec(
+            path=path,
+            load=self.load,
+            keys=self.keys,
+            finite=self.finite,
+            min_bytes=max(least, 1),
+            run=self.run,
+            trust=self.trust,
+        )
 
 
 class Metrics(Shape):

@@ -68,6 +68,12 @@ def _cuda(value: str) -> str:
     return value
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise wrong("true or false")
+    return value
+
+
 def _env_value(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
         raise wrong("text; quote it")
@@ -116,6 +122,7 @@ BoundText = Annotated[
 CudaText = Annotated[str, _text('a CUDA version in quotes, such as "12.4"', _cuda)]
 FilePath = Annotated[str, AfterValidator(relative_file)]
 Names = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
 EnvValue = Annotated[str, BeforeValidator(_env_value)]
 BoxKey = Annotated[BoxName, BeforeValidator(_box_name)]
 PlatformName = Annotated[str, BeforeValidator(_platform)]

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 
 from sweep.canonical import digest_of
+from sweep.loaders.base import Loader
 
 SCHEMA = 1
 GENESIS = "0" * 64
@@ -43,6 +52,11 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _without_defaults(written: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Leaves out fields that older records do not have, so that the same facts keep their digest."""
+    return {name: value for name, value in written.items() if name not in defaults or value != defaults[name]}
+
+
 class Cell(Record):
     """One training run. `params` are resolved: base and axes merged."""
 
@@ -59,14 +73,21 @@ class ArtifactSpec(Record):
     """A file that a cell must leave behind, and how it is proved good.
 
     `keys`: names that the file must hold. `finite`: NaN or infinity fails the cell, or is only reported.
-    `min_bytes`: smaller files fail; an empty file always fails.
+    `min_bytes`: smaller files fail; an empty file always fails. `run`, `trust`: the user's own check (`load: command`)
+    and the word that it may run; left out of what is written where there is none, so that digests stay what they were.
     """
 
     path: str
-    load: Literal["torch", "safetensors", "json"]
+    load: Loader
     keys: tuple[str, ...] = ()
     finite: Literal["require", "report"] = "require"
     min_bytes: int = 1
+    run: str | None = None
+    trust: bool = False
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_defaults(serialize(self), {"run": None, "trust": False})
 
 
 class FileEntry(Record):
@@ -150,7 +171,10 @@ class Approval(Record):
 
 
 class ReceiptFile(Record):
-    """A file as verifying found it. `verdict`: ok, or the reason in a few words."""
+    """A file as verifying found it. `verdict`: ok, or the reason in a few words.
+
+    `loader`: as the config has it; for a command followed by the digest of the code that it ran (`command sha256:…`).
+    """
 
     path: str
     size: int

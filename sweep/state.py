@@ -138,6 +138,8 @@ class _Job(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     slots: int = 1
+    workdir: str | None = None
+    include: tuple[str, ...] = ()
 
 
 class _CellEntry(BaseModel):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.cli.look import Sources, open_sources
-from sweep.cli.output import NO, YES, Out, Unsure
+from sweep.cli.output import NO, UNSURE, YES, Out, Unsure
 from sweep.cli.progress import Progress
 from sweep.cli.pull import usable
 from sweep.cli.rosters import Rosters, rosters
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
+from sweep.evidence.checking import CheckCode, check_code
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.verify import BoxView, VerifyOutcome, VerifyRequest
 from sweep.evidence.verify import verify as verify_cells
@@ -47,16 +51,18 @@ def run(sources: Sources, store: EvidenceStore, plan: Rosters) -> VerifyOutcome:
     if not plan.complete:
         why = "; ".join(plan.notes) or "the queues in the state don't make up the roster that the boxes were rented for"
         raise Unsure(f"the roster is not known: {why}", [f"pulumi up --stack {stack}"])
-    with Progress("verify", unit="bytes") as progress:
+    artifacts = _artifacts(sources)
+    with Progress("verify", unit="bytes") as progress, _check(sources, artifacts) as check:
         progress.say("reading journals")
         boxes = [view_of(box, store, stack) for box in state.boxes]
         request = VerifyRequest(
             identity=store.marker.identity,
             stack=stack,
             roster=plan.roster,
-            artifacts=_artifacts(sources),
+            artifacts=artifacts,
             store=store,
             boxes=boxes,
+            check=check,
         )
 
         def said(cell: str, done: int, total: int) -> None:
@@ -115,6 +121,26 @@ def _artifacts(sources: Sources) -> tuple[ArtifactSpec, ...]:
     return found.pop()
 
 
+@contextmanager
+def _check(sources: Sources, artifacts: tuple[ArtifactSpec, ...]) -> Iterator[CheckCode | None]:
+    """The code of `load: command`, where one is asked for. Raises Unsure when the work dir can't be taken."""
+    if not any(spec.load == "command" for spec in artifacts):
+        yield None
+        return
+    stack, job = sources.target.stack, sources.state.queues[-1].job
+    if job.workdir is None:
+        raise Unsure("the state does not say where the check's code is", [f"pulumi up --stack {stack}"])
+    try:
+        with check_code((sources.target.root / Path(job.workdir).expanduser()).resolve(), job.include) as check:
+            yield check
+    except (ConfigError, OSError) as error:
+        commands = [word for spec in artifacts if (word := spec.run)]
+        raise Unsure(
+            f"`{commands[0]}` is to judge artifacts, and its code can't be taken from here: {error}",
+            [f"sweepctl verify --stack {stack}    (where {job.workdir} is)"],
+        ) from error
+
+
 def approval_of(target: Target) -> Approval | None:
     """The stack file's approval, where there is a good one."""
     try:
@@ -144,6 +170,7 @@ def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out) -> i
     cells = overlay(receipt.cells, outcome.digest, approval_of(target), plan)
     bad = [cell for cell in cells if cell.state not in SETTLED]
     yes = bool(cells) and not bad and not outcome.unexpected
+    untold = {cell.name for cell in bad} <= set(outcome.unknown) and not outcome.unexpected
     following = [f"pulumi up --stack {stack}"] if plan.ahead else _following(stack, outcome, bad)
     out.document(
         {
@@ -152,6 +179,8 @@ def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out) -> i
             "total": receipt.total,
             "cells": [{"name": cell.name, "state": cell.state, "reasons": list(cell.reasons)} for cell in cells],
             "unexpected": outcome.unexpected,
+            "unknown": outcome.unknown,
+            "readers": {"network": {True: "reachable", False: "none", None: None}[outcome.network]},
             "stages": {stage: round(seconds, 3) for stage, seconds in outcome.stages.items()},
             "next": following,
         }
@@ -163,12 +192,14 @@ def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out) -> i
     out.line(f"{receipt.verified} of {receipt.total} verified   receipt {outcome.digest}", style="bold")
     for note in plan.notes:
         out.line(f"note   {note}")
+    if outcome.network:
+        out.line("note   what read the files could have reached the network: this system does not let it be shut out")
     out.next(following)
     if yes and plan.unreadable:
         raise Unsure(
             f"the roster that is wanted can't be told: {plan.unreadable}", [f"sweepctl verify --stack {stack}"]
         )
-    return YES if yes else NO
+    return YES if yes else UNSURE if bad and untold else NO
 
 
 def _following(stack: str, outcome: VerifyOutcome, bad: list[Shown]) -> list[str]:
@@ -182,6 +213,11 @@ def _following(stack: str, outcome: VerifyOutcome, bad: list[Shown]) -> list[str
     if states & {"running", "pending"}:
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     first = bad[0].name
+    if set(outcome.unknown) >= {cell.name for cell in bad}:
+        return [
+            f"sweepctl verify --stack {stack}    (with more memory or time, or once the check is mended)",
+            f'sweepctl approve --stack {stack} --waive {first} --reason "…"    (to accept it as it is)',
+        ]
     return [
         f"sweepctl logs --stack {stack} {first}",
         f'sweepctl approve --stack {stack} --waive {first} --reason "…"    (to accept it as it is)',

@@ -3,7 +3,7 @@
 A cell is `verified` when its pulled manifest is this cell's and this config's, was sealed by a box of this sweep, is
 the seal that a journal records last, and its folder holds exactly the manifest's files, each with its size and digest,
 each artifact loading with its keys and with finite numbers. Nothing else verifies a cell: no log line, exit code or
-file name.
+file name. A cell that no reader came to an answer about stays `sealed`: neither good nor proved bad.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from sweep.canonical import digest_of
 from sweep.errors import ConfigError, EvidenceError
+from sweep.evidence.checking import CheckCode
 from sweep.evidence.copies import Folder, Known
 from sweep.evidence.files import write_index
 from sweep.evidence.manifest import LOG, MANIFEST, ManifestRefused, binding_problem, manifest_digest, parse_manifest
@@ -53,8 +54,8 @@ Progress = Callable[[str, int, int], None]
 class VerifyRequest:
     """What to verify, against what. `boxes`: those of the sweep now; earlier ones speak by their pulled journals.
 
-    `reader`: None asks the environment (`READER_VARIABLE`). `workers`: None is one per core. `seconds`: how long a file
-    of a size may take.
+    `check`: what `load: command` runs; None where that code is not here. `reader`: None asks the environment
+    (`READER_VARIABLE`). `workers`: None is one per core. `seconds`: how long a file of a size may take.
     """
 
     identity: str
@@ -63,6 +64,7 @@ class VerifyRequest:
     artifacts: tuple[ArtifactSpec, ...]
     store: EvidenceStore
     boxes: Sequence[BoxView]
+    check: CheckCode | None = None
     reader: Reader | None = None
     workers: int | None = None
     seconds: Callable[[int], float] = deadline_for
@@ -72,13 +74,16 @@ class VerifyRequest:
 class VerifyOutcome:
     """The receipt, which is in the store already, and what it does not say.
 
-    `unexpected`: names in the evidence's `cells/` that are on no roster. `stages`: seconds; those that begin with
-    `worker.` are summed over the workers.
+    `unexpected`: names in the evidence's `cells/` that are on no roster. `unknown`: cells of which it could not be told
+    whether they are good. `network`: whether a reader could have reached a network; None where none read. `stages`:
+    seconds; those that begin with `worker.` are summed over the workers.
     """
 
     receipt: Receipt
     digest: str
     unexpected: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    network: bool | None = None
     stages: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -100,6 +105,11 @@ class _Copy:
     reasons: list[str] = field(default_factory=list)
     read: dict[str, LoadResult] = field(default_factory=dict)
 
+    @property
+    def unknown(self) -> bool:
+        """Whether a reader of one of its files came to no answer."""
+        return any(result.unknown for result in self.read.values())
+
 
 def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOutcome:
     """Verifies every cell and writes the receipt and the index of its files. Same facts, same digest, on any machine.
@@ -116,7 +126,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     clock.lap("folders")
     _read(request, copies, specs, reader, clock, progress)
     clock.lap("read")
-    cells = sorted((_verdict(copy, specs, testimony) for copy in copies), key=lambda cell: cell.name)
+    cells = sorted((_verdict(request, copy, specs) for copy in copies), key=lambda cell: cell.name)
     receipt = Receipt(
         identity=request.identity,
         stack=request.stack,
@@ -143,7 +153,10 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     verified = {cell.name for cell in cells if cell.state == "verified"}
     write_index(request.store, digest, _index(request.store, copies, verified))
     clock.lap("receipt")
-    return VerifyOutcome(receipt, digest, unexpected, clock.stages)
+    states = {cell.name: cell.state for cell in cells}
+    unknown = sorted(copy.cell.name for copy in copies if copy.unknown and states[copy.cell.name] == "sealed")
+    said = {result.network for copy in copies for result in copy.read.values() if result.network is not None}
+    return VerifyOutcome(receipt, digest, unexpected, unknown, any(said) if said else None, clock.stages)
 
 
 def _look(request: VerifyRequest, cell: Cell, testimony: Testimony, specs: dict[str, ArtifactSpec]) -> _Copy:
@@ -195,6 +208,7 @@ def _read(
 ) -> None:
     jobs: dict[str, tuple[_Copy, FileEntry]] = {}
     work = []
+    check = request.check.root if request.check else None
     for copy in copies:
         if copy.standing is not None or copy.manifest is None:
             continue
@@ -203,7 +217,7 @@ def _read(
         for file in there:
             path = str(paths[file.path])
             jobs[path] = (copy, file)
-            work.append(Job(path, specs.get(file.path), file.sha256, file.size))
+            work.append(Job(path, specs.get(file.path), file.sha256, file.size, check))
     total = sum(job.size or 0 for job in work)
     counter = _Counter(progress, jobs, total)
     results = read_all(work, reader=reader, workers=request.workers, seconds=request.seconds, progress=counter.add)
@@ -219,19 +233,22 @@ def _read(
         results.close()  # a Ctrl-C ends the workers, too
 
 
-def _verdict(copy: _Copy, specs: dict[str, ArtifactSpec], testimony: Testimony) -> ReceiptCell:
+def _verdict(request: VerifyRequest, copy: _Copy, specs: dict[str, ArtifactSpec]) -> ReceiptCell:
     manifest = copy.manifest
-    reasons = list(copy.reasons)
-    notes: list[str] = []
+    reasons, untold, notes = list(copy.reasons), list[str](), list[str]()
     files: list[ReceiptFile] = []
     if copy.standing is None and manifest is not None:
         for file in sorted(manifest.files, key=lambda file: file.path):
             result = copy.read.get(file.path)
-            files.append(_file(file, result, specs.get(file.path)))
-            if result is not None:
+            files.append(_file(file, result, specs.get(file.path), request.check))
+            if result is not None and result.unknown:
+                untold += [f"could not tell: {file.path} {reason}" for reason in result.reasons]
+            elif result is not None:
                 reasons += [f"{file.path} {reason}" for reason in result.reasons]
                 notes += [f"{file.path}: {note}, reported only" for note in result.notes]
-    state: CellState = "damaged" if reasons else "verified"
+    # Damaged is what was proved to be so. What nobody could tell is as it was: sealed, and not verified.
+    state: CellState = "damaged" if reasons else "sealed" if untold else "verified"
+    reasons += untold
     if copy.standing is not None:
         state = copy.standing.state
         reasons = [reason for reason in (copy.standing.reason, *reasons) if reason]
@@ -248,14 +265,19 @@ def _verdict(copy: _Copy, specs: dict[str, ArtifactSpec], testimony: Testimony) 
     )
 
 
-def _file(file: FileEntry, result: LoadResult | None, spec: ArtifactSpec | None) -> ReceiptFile:
+def _file(
+    file: FileEntry, result: LoadResult | None, spec: ArtifactSpec | None, check: CheckCode | None
+) -> ReceiptFile:
+    loader: str | None = spec.load if spec else None
+    if spec is not None and spec.load == "command" and check is not None:
+        loader = f"command {check.digest}"
     verdict = "is not there" if result is None else "; ".join(result.reasons) or "ok"
     return ReceiptFile(
         path=file.path,
         size=result.bytes if result else 0,
         sha256=result.sha256 if result else "",
         role=file.role,
-        loader=spec.load if spec else None,
+        loader=loader,
         verdict=verdict,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,10 @@ from typing import Literal, Protocol
 from sweep.errors import SweepstackError
 
 Reader = Literal["restricted", "torch"]
+Loader = Literal["torch", "safetensors", "json", "npz", "npy", "csv", "command"]
+"""How a file is read."""
+FILE = re.compile(r"(?<!\$)\{file\}")
+"""What becomes the file's path in a `load: command`; `${file}` is the shell's."""
 Progress = Callable[[int], None]
 """Gets the bytes read since its last call."""
 
@@ -20,23 +25,29 @@ class Spec(Protocol):
     """How a file is proved good; `sweep.model.ArtifactSpec` is one."""
 
     @property
-    def load(self) -> Literal["torch", "safetensors", "json"]: ...
+    def load(self) -> Loader: ...
     @property
     def keys(self) -> Sequence[str]: ...
     @property
     def finite(self) -> Literal["require", "report"]: ...
     @property
     def min_bytes(self) -> int: ...
+    @property
+    def run(self) -> str | None: ...
+    @property
+    def trust(self) -> bool: ...
 
 
 @dataclass(frozen=True)
 class PlainSpec:
     """A Spec that travels to a worker as JSON."""
 
-    load: Literal["torch", "safetensors", "json"]
+    load: Loader
     keys: tuple[str, ...] = ()
     finite: Literal["require", "report"] = "require"
     min_bytes: int = 1
+    run: str | None = None
+    trust: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,9 @@ class LoadResult:
     """What reading found.
 
     `reasons` is empty exactly when `ok`; `notes` are worth a person's look and fail nothing. `bytes`, `sha256` (bare
-    hex, empty when the file could not be read) and `mtime_ns` are the file's as read; `stages` are seconds.
+    hex, empty when the file could not be read) and `mtime_ns` are the file's as read; `stages` are seconds. `unknown`:
+    its reader came to no answer (killed, out of memory or time), so that the file is neither good nor proved bad.
+    `network`: whether the reader could have reached one; None where it did not say.
     """
 
     ok: bool
@@ -54,6 +67,8 @@ class LoadResult:
     sha256: str = ""
     mtime_ns: int = 0
     stages: dict[str, float] = field(default_factory=dict)
+    unknown: bool = False
+    network: bool | None = None
 
 
 @dataclass
@@ -63,10 +78,15 @@ class Content:
     names: set[str] = field(default_factory=set)
     nonfinite: list[tuple[str, int]] = field(default_factory=list)
     """(where, how many)"""
+    notes: list[str] = field(default_factory=list)
 
 
 class Unreadable(SweepstackError):
     """The file is not what it should be. The message is the reason, in a few words, without a path or an address."""
+
+
+class NoAnswer(SweepstackError):
+    """Whether the file is good could not be told here. The message is the reason; the file may be fine."""
 
 
 @dataclass(frozen=True)

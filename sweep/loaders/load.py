@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sweep.loaders.base import (
     Content,
     LoadResult,
+    NoAnswer,
     OpenFile,
     Progress,
     Reader,
@@ -19,6 +20,11 @@ from sweep.loaders.base import (
     wrong_crc,
 )
 from sweep.loaders.scan import Region, Scan, scan
+
+if TYPE_CHECKING:
+    from sweep.loaders.command import Check
+
+NO_MEMORY = "needs more memory than a reader is given"
 
 
 class Structure(Protocol):
@@ -38,16 +44,17 @@ def load(
     *,
     expected_size: int | None = None,
     reader: Reader = "restricted",
+    check: Check | None = None,
     progress: Progress | None = None,
 ) -> LoadResult:
     """Digest, structure, names and numbers of the file at `path`. `spec` None: the digest alone.
 
     A digest other than `expected_sha256` (bare hex) is the only reason then given: what such a file holds is no longer
-    of interest. Never raises for what the file holds. `reader` concerns `load: torch`.
+    of interest. Never raises for what the file holds. `reader` concerns `load: torch`, `check` `load: command`.
     """
     try:
         with open_file(path) as file:
-            return _load(file, spec, expected_sha256, expected_size, reader, progress)
+            return _load(file, spec, expected_sha256, expected_size, reader, check, progress)
     except Unreadable as error:
         return LoadResult(False, (str(error),))
     except OSError as error:
@@ -60,19 +67,23 @@ def _load(
     expected_sha256: str | None,
     expected_size: int | None,
     reader: Reader,
+    check: Check | None,
     progress: Progress | None,
 ) -> LoadResult:
     reason = _size_problem(file, spec, expected_size)
+    unknown = False
     structure: Structure | None = None
     stages: dict[str, float] = {}
     begin = perf_counter()
     if spec is not None and not reason:
         try:
-            structure = _structure(file, spec, reader)
+            structure = _structure(file, spec, reader, check)
         except Unreadable as error:
             reason = str(error)
+        except NoAnswer as error:
+            reason, unknown = str(error), True
         except MemoryError:
-            reason = "needs more memory than a reader is given"
+            reason, unknown = NO_MEMORY, True
     stages["structure"] = perf_counter() - begin
     scanned = scan(file, structure.regions if structure else (), progress)
     stages |= scanned.stages
@@ -81,6 +92,7 @@ def _load(
     if expected_sha256 is not None and scanned.sha256 != expected_sha256:
         if expected_size is None or file.size == expected_size:
             reasons = [f"differs from what was sealed: sha256 {scanned.sha256[:12]}…, not {expected_sha256[:12]}…"]
+            unknown = False
     elif scanned.wrong_crc:
         reasons = [wrong_crc(scanned.wrong_crc)]
     elif structure is not None and spec is not None:
@@ -90,12 +102,16 @@ def _load(
             file.check_unchanged()
         except Unreadable as error:
             reasons = [str(error)]
+        except NoAnswer as error:
+            reasons, unknown = [str(error)], True
         except MemoryError:
-            reasons = ["needs more memory than a reader is given"]
+            reasons, unknown = [NO_MEMORY], True
         else:
             reasons, notes = _judge(content, spec)
         stages["content"] = perf_counter() - begin
-    return LoadResult(not reasons, tuple(reasons), tuple(notes), file.size, scanned.sha256, file.mtime_ns, stages)
+    return LoadResult(
+        not reasons, tuple(reasons), tuple(notes), file.size, scanned.sha256, file.mtime_ns, stages, unknown=unknown
+    )
 
 
 def _size_problem(file: OpenFile, spec: Spec | None, expected_size: int | None) -> str:
@@ -111,16 +127,28 @@ def _size_problem(file: OpenFile, spec: Spec | None, expected_size: int | None) 
     return ""
 
 
-def _structure(file: OpenFile, spec: Spec, reader: Reader) -> Structure:
+def _structure(file: OpenFile, spec: Spec, reader: Reader, check: Check | None) -> Structure:
     # Imported where needed: a worker for JSON files starts without the rest.
     if spec.load == "json":
         from sweep.loaders.json_file import JsonFile
 
         return JsonFile(file)
+    if spec.load == "csv":
+        from sweep.loaders.csv_file import CsvFile
+
+        return CsvFile(file)
+    if spec.load in ("npz", "npy"):
+        from sweep.loaders.numpy_files import NpyFile, NpzFile
+
+        return NpzFile(file) if spec.load == "npz" else NpyFile(file)
     if spec.load == "safetensors":
         from sweep.loaders.safetensors_file import SafetensorsFile
 
         return SafetensorsFile(file)
+    if spec.load == "command":
+        from sweep.loaders.command import CommandFile
+
+        return CommandFile(file, spec.run, spec.trust, check)
     if reader == "torch":
         from sweep.loaders.torch_reader import TorchLoaded
 
@@ -132,7 +160,7 @@ def _structure(file: OpenFile, spec: Spec, reader: Reader) -> Structure:
 
 def _judge(content: Content, spec: Spec) -> tuple[list[str], list[str]]:
     reasons: list[str] = []
-    notes: list[str] = []
+    notes = list(content.notes)
     missing = [key for key in spec.keys if key not in content.names]
     if missing:
         reasons.append(f"lacks {some(missing)}")

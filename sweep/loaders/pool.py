@@ -1,7 +1,8 @@
 """Worker processes that read files: as many as there are cores, one file each at a time, each file with a deadline.
 
-A worker that overstays, or dies, is killed and replaced; what it was reading is not good. Workers get no credentials:
-their environment is made here, not inherited.
+A worker that overstays, or dies, is killed with all that it started, and replaced; of what it was reading nothing is
+known. Workers get no credentials: their environment is made here, not inherited. One that ran a user's command serves
+no other file.
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ THREAD_CAPS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NU
 
 @dataclass(frozen=True)
 class Job:
-    """A file to read. `spec` None: its digest alone. `size` and `sha256` are what it must have."""
+    """A file to read. `spec` None: its digest alone. `size` and `sha256` are what it must have.
+
+    `check`: the folder that `load: command` runs in (see `loaders.command.Check`).
+    """
 
     path: str
     spec: Spec | None
     sha256: str | None
     size: int | None
+    check: str | None = None
 
 
 Progress = Callable[[Job, int], None]
@@ -131,22 +136,25 @@ class _Slot:
         with self.lock:
             self.stopped = True
             if self.process is not None:
-                self.process.kill()
+                _kill_group(self.process)
 
     def _read(self, job: Job) -> LoadResult:
         seconds = self.seconds(job.size or 0)
         for attempt in (1, 2):
             try:
-                return self._ask(job, seconds)
+                result = self._ask(job, seconds)
+                if job.spec is not None and job.spec.load == "command":
+                    self._end()  # with whatever the command left running
+                return result
             except TimeoutError:
                 self._end()
-                return LoadResult(False, (f"could not be read within {seconds:,.0f} s",))
+                return LoadResult(False, (f"could not be read within {seconds:,.0f} s",), unknown=True)
             except _Died as death:
                 said = self._end()
                 if death.code >= 0 and attempt == 2 and not self.stopped:
                     raise WorkersBroken(said or f"exit code {death.code}") from None
                 if self.stopped or attempt == 2 or death.code == -signal.SIGXCPU:
-                    return LoadResult(False, (f"its reader died ({_how(death.code)})",))
+                    return LoadResult(False, (f"its reader died ({_how(death.code)})",), unknown=True)
         raise AssertionError("unreachable")
 
     def _ask(self, job: Job, seconds: float) -> LoadResult:
@@ -161,12 +169,13 @@ class _Slot:
             "size": job.size,
             "reader": self.reader,
             "seconds": seconds,
+            "check": job.check,
         }
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
         except OSError:
-            raise _Died(process.wait()) from None
+            raise _Died(_ended(process)) from None
         while True:
             answer = json.loads(self._line(process, process.stdout, deadline))
             if "result" in answer:
@@ -183,7 +192,7 @@ class _Slot:
                     raise TimeoutError
                 data = os.read(stdout.fileno(), 1 << 16)
                 if not data:
-                    raise _Died(process.wait())
+                    raise _Died(_ended(process))
                 self.buffer += data
         line, self.buffer = self.buffer.split(b"\n", 1)
         return line
@@ -212,7 +221,7 @@ class _Slot:
             process, self.process = self.process, None
         if process is None:
             return ""
-        process.kill()
+        _kill_group(process)
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe:
@@ -228,10 +237,25 @@ def worker_environment() -> dict[str, str]:
     return {**kept, **dict.fromkeys(THREAD_CAPS, "1")}
 
 
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kills a worker and all that it started. It leads a group of its own, whose number is its pid."""
+    if process.returncode is None:  # not reaped, so the number is still its own
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """How a worker that closed its output ended. What it started is killed before its number may be another's."""
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    _kill_group(process)
+    return process.wait()
+
+
 def _plain(spec: Spec | None) -> dict[str, Any] | None:
     if spec is None:
         return None
-    return {"load": spec.load, "keys": list(spec.keys), "finite": spec.finite, "min_bytes": spec.min_bytes}
+    names = ("load", "finite", "min_bytes", "run", "trust")
+    return {"keys": list(spec.keys), **{name: getattr(spec, name) for name in names}}
 
 
 def _result(given: dict[str, Any]) -> LoadResult:

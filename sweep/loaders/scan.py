@@ -25,7 +25,10 @@ REPORT_EVERY = 32 << 20
 
 @dataclass(frozen=True)
 class Region:
-    """Bytes `start` to `end` of a file: numbers of `format` (see `finite.FORMATS`), or opaque; `crc` to be met."""
+    """Bytes `start` to `end` of a file: numbers of `format` (see `finite.FORMATS`), or opaque; `crc` to be met.
+
+    `skip`: bytes at its beginning that are no numbers (a header), but are under the CRC.
+    """
 
     start: int
     end: int
@@ -33,6 +36,7 @@ class Region:
     crc: int | None = None
     format: str | None = None
     big_endian: bool = False
+    skip: int = 0
 
 
 @dataclass
@@ -63,7 +67,7 @@ class _Pass:
     def run(self, regions: Sequence[Region]) -> Scan:
         position = 0
         for region in regions:
-            if not position <= region.start <= region.end <= self.file.size:
+            if not position <= region.start <= region.start + region.skip <= region.end <= self.file.size:
                 raise Unreadable(f"{region.name} overlaps another part, or lies outside of the file")
             self._opaque(position, region.start)
             self._region(region)
@@ -82,15 +86,16 @@ class _Pass:
     def _region(self, region: Region) -> None:
         check = self._check(region)
         stages = self.result.stages
-        crc, bad, start = 0, 0, region.start
+        crc, bad, start, numbers = 0, 0, region.start, region.start + region.skip
         while start < region.end:
-            block = self._block(start, region.end)
+            block = self._block(start, region.end if start >= numbers else numbers)
+            header = start < numbers
             start += len(block)
             begin = perf_counter()
             if region.crc is not None:
                 crc = zlib.crc32(block, crc)
             middle = perf_counter()
-            if check is not None and not check.holds(block):
+            if check is not None and not header and not check.holds(block):
                 bad += check.count(np.frombuffer(block, check.dtype))
             stages["crc"] += middle - begin
             stages["finite"] += perf_counter() - middle
@@ -126,6 +131,6 @@ class _Pass:
         if key not in self.checks:
             self.checks[key] = FiniteCheck(region.format, block=BLOCK, big_endian=region.big_endian)
         check = self.checks[key]
-        if (region.end - region.start) % check.format.itemsize:
+        if (region.end - region.start - region.skip) % check.format.itemsize:
             raise Unreadable(f"{region.name} does not hold whole numbers")
         return check if check.format.can_fail else None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import zipfile
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -113,36 +111,16 @@ class TorchZip:
                 continue
             format_ = self.formats.get(part.name)
             check = FiniteCheck(format_, block=BLOCK, big_endian=self.big_endian) if format_ else None
-            for block in self._unpack(part):
+            for block in self.directory.unpack(part, BLOCK):
                 if check and not check.holds(memoryview(block)):
                     suspects.add(part.name)
         return suspects
-
-    def _unpack(self, part: Part) -> Iterator[bytes]:
-        try:
-            with self.directory.archive.open(part.info) as stream:
-                left = part.size
-                while left:
-                    block = stream.read(min(BLOCK, left))
-                    while block and len(block) < min(BLOCK, left):
-                        more = stream.read(min(BLOCK, left) - len(block))
-                        if not more:
-                            break
-                        block += more
-                    if len(block) < min(BLOCK, left):
-                        raise Unreadable(f"{printable(part.name)} is shorter than it says")
-                    left -= len(block)
-                    yield block
-                if stream.read(1):
-                    raise Unreadable(f"{printable(part.name)} is longer than it says")
-        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
-            raise Unreadable(f"{printable(part.name)} does not unpack ({type(error).__name__})") from None
 
     def _count(self, tensor: Tensor, part: Part) -> int:
         check = FiniteCheck(tensor.format, block=BLOCK, big_endian=self.big_endian)
         data: Any
         if part.compressed:
-            data, base = b"".join(self._unpack(part)), 0
+            data, base = b"".join(self.directory.unpack(part, BLOCK)), 0
         else:
             data, base = mmap.mmap(self.file.fd, part.end, access=mmap.ACCESS_READ), part.start
         units = FORMATS[tensor.format].itemsize // check.dtype.itemsize

@@ -1,22 +1,22 @@
 """A process that reads files one after the other: `python -m sweep.loaders.worker`, driven by `sweep.loaders.pool`.
 
-One JSON object per line. In: `{"path", "spec": {…} | null, "sha256", "size", "reader", "seconds"}`. Out, any number of
-`{"progress": bytes}`, then `{"result": {…}}`. Ends when its input does. It limits itself before each file: address
-space by the file's size, processor time, no core dumps, no large writes. Whatever a file provokes is an answer; an
-exit is a worker that can't work at all.
+One JSON object per line. In: `{"path", "spec": {…} | null, "sha256", "size", "reader", "seconds", "check"}`. Out, any
+number of `{"progress": bytes}`, then `{"result": {…}}`. Ends when its input does. It leaves the network where it can,
+and limits itself before each file: address space by the file's size, processor time, no core dumps, no large writes.
+Whatever a file provokes is an answer; an exit is a worker that can't work at all.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
 import resource
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
+from sweep.loaders import command, confine
 from sweep.loaders.base import LoadResult, PlainSpec, Progress, Reader
 from sweep.loaders.load import load
 
@@ -33,9 +33,10 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", buffering=1)
     # Whatever a library prints must not be taken for an answer.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_WRITE, LARGEST_WRITE))
+    confine.first_to_go()
+    confine.limit(resource.RLIMIT_CORE, 0, 0)
+    confine.limit(resource.RLIMIT_FSIZE, LARGEST_WRITE, command.LARGEST_WRITE)
+    network = not confine.leave_network()
 
     def say(message: dict[str, Any]) -> None:
         out.write(json.dumps(message) + "\n")
@@ -47,31 +48,37 @@ def main() -> None:
         if reader == "torch" and job["spec"] and job["spec"]["load"] == "torch":
             importlib.import_module("torch")  # before the limits: it maps gigabytes of libraries
         _limit(reader, job["size"], job["seconds"])
-        say({"result": asdict(_answer(job, reader, lambda count: say({"progress": count})))})
+        result = _answer(job, reader, lambda count: say({"progress": count}))
+        say({"result": asdict(replace(result, network=network))})
 
 
 def _answer(job: dict[str, Any], reader: Reader, progress: Progress) -> LoadResult:
     spec = _spec(job["spec"])
+    check = command.Check(job["check"], job["seconds"]) if job["check"] else None
     try:
-        return load(job["path"], spec, job["sha256"], expected_size=job["size"], reader=reader, progress=progress)
+        return load(
+            job["path"],
+            spec,
+            job["sha256"],
+            expected_size=job["size"],
+            reader=reader,
+            check=check,
+            progress=progress,
+        )
     except Exception as error:  # a file that nobody thought of must not end the reading of all others
         return LoadResult(False, (f"could not be read ({type(error).__name__})",))
 
 
 def _spec(given: dict[str, Any] | None) -> PlainSpec | None:
-    return PlainSpec(given["load"], tuple(given["keys"]), given["finite"], given["min_bytes"]) if given else None
+    return PlainSpec(**{**given, "keys": tuple(given["keys"])}) if given else None
 
 
 def _limit(reader: Reader, size: int | None, seconds: float) -> None:
-    with contextlib.suppress(ValueError, OSError):
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        ceiling = int(used.ru_utime + used.ru_stime + seconds) + 2
-        resource.setrlimit(resource.RLIMIT_CPU, (ceiling, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-    with contextlib.suppress(ValueError, OSError):
-        with open("/proc/self/statm") as handle:
-            mapped = int(handle.read().split()[0]) * resource.getpagesize()
-        allowed = mapped + SPARE[reader] + TIMES[reader] * (size or 0)
-        resource.setrlimit(resource.RLIMIT_AS, (allowed, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    confine.limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds) + 2)
+    mapped = confine.mapped_bytes()
+    if mapped:
+        confine.limit(resource.RLIMIT_AS, mapped + SPARE[reader] + TIMES[reader] * (size or 0))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sweep.loaders.base import OpenFile, Unreadable, printable, wrong_crc
@@ -14,7 +15,8 @@ LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 LOCAL_MAGIC = b"PK\x03\x04"
 MAX_PARTS = 1_000_000
 MAX_GROWTH = 64
-"""Compressed parts may unpack to this many times the file's size, and 64 MiB: more is a bomb."""
+SPARE = 64 << 20
+"""Compressed parts may unpack to MAX_GROWTH times the file's size, and these bytes: more is a bomb."""
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 
 
@@ -55,14 +57,38 @@ class ZipDirectory:
         except (zipfile.BadZipFile, EOFError, ValueError, OSError, struct.error) as error:
             raise Unreadable(f"{printable(name)} does not unpack: {type(error).__name__}") from None
 
+    def unpack(self, part: Part, block_size: int) -> Iterator[bytes]:
+        """The content of a compressed part in blocks, all but the last of `block_size`; its CRC and size are met.
+
+        Raises Unreadable, at the end too: what was yielded before counts only when it has come to its end.
+        """
+        try:
+            with self.archive.open(part.info) as stream:
+                left = part.size
+                while left:
+                    block = stream.read(min(block_size, left))
+                    while block and len(block) < min(block_size, left):
+                        more = stream.read(min(block_size, left) - len(block))
+                        if not more:
+                            break
+                        block += more
+                    if len(block) < min(block_size, left):
+                        raise Unreadable(f"{printable(part.name)} is shorter than it says")
+                    left -= len(block)
+                    yield block
+                if stream.read(1):
+                    raise Unreadable(f"{printable(part.name)} is longer than it says")
+        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
+            raise Unreadable(f"{printable(part.name)} does not unpack ({type(error).__name__})") from None
+
 
 def is_zip(file: OpenFile) -> bool:
     """Does the file begin as a zip file does?"""
     return file.size >= 4 and os.pread(file.fd, 4, 0) == LOCAL_MAGIC
 
 
-def read_directory(file: OpenFile) -> ZipDirectory:
-    """The directory of a zip file. Raises Unreadable when it is damaged, or made to mislead."""
+def read_directory(file: OpenFile, spare: int = SPARE) -> ZipDirectory:
+    """The directory of a zip file. Raises Unreadable when it is damaged, or made to mislead. `spare`: see SPARE."""
     try:
         archive = zipfile.ZipFile(os.fdopen(os.dup(file.fd), "rb"))
         infos = archive.infolist()
@@ -83,7 +109,7 @@ def read_directory(file: OpenFile) -> ZipDirectory:
         parts[part.name] = part
         position = part.end
     unpacked = sum(part.size for part in parts.values() if part.compressed)
-    if unpacked > MAX_GROWTH * file.size + (64 << 20):
+    if unpacked > MAX_GROWTH * file.size + spare:
         raise Unreadable(f"would unpack to {unpacked:,} bytes: a zip bomb")
     return ZipDirectory(parts, archive)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweep.canonical import sha256_hex
+from sweep.model import ArtifactSpec
 from tests.unit.cli.support import STACK, World, by_name
 
 
@@ -290,3 +291,34 @@ def test_nothing_up_yet(world: World, tmp_path: Path) -> None:
         assert result.code == 2
         assert "nothing was ever brought up" in result.err
         assert f"pulumi up --stack {STACK}" in result.err
+
+
+def test_verify_by_a_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer is exit 2 and no verdict; a mended check is run again, and a no is a no."""
+    spec = ArtifactSpec(path="metrics.json", load="command", run="sh check.sh {file}", trust=True)
+    monkeypatch.setattr("tests.unit.cli.support.ARTIFACT", spec)
+    world.full()
+    world.run("pull")
+    missing = world.run("verify")
+    assert missing.code == 2
+    assert "`sh check.sh {file}` is to judge artifacts" in missing.err
+    assert "job" in missing.err
+    script = world.root / "job" / "check.sh"
+    script.parent.mkdir()
+    script.write_text("exit 0\n")
+    untold = world.run("verify", "--json")
+    assert untold.code == 2
+    assert {cell["state"] for cell in untold.json["cells"]} == {"sealed"}
+    assert untold.json["unknown"] == ["lr0.1", "lr0.3", "lr0.9"]
+    assert untold.json["readers"]["network"] in ("none", "reachable")
+    assert "could not tell: metrics.json its check ended with code 0" in untold.json["cells"][0]["reasons"][0]
+    assert "--waive lr0.1" in world.run("verify").out
+    script.write_text("""grep -q 0.25 "$1" && echo '{"ok": true}'\n""")
+    good = world.run("verify", "--json")
+    assert good.code == 0
+    assert {cell["state"] for cell in good.json["cells"]} == {"verified"}
+    script.write_text("""echo '{"ok": false, "reason": "too good"}'\n""")
+    bad = world.run("verify", "--json")
+    assert bad.code == 1
+    assert {cell["state"] for cell in bad.json["cells"]} == {"damaged"}
+    assert "too good" in bad.json["cells"][0]["reasons"][0]

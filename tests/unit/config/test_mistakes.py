@@ -20,7 +20,51 @@ ONE = [
     ("max_price: 2.10", "max_price: true", "line 16 max_price: true expected USD per hour, such as 2.10"),
     ("min: 50MB", "min: 50", "line 13 artifacts.best.pt.min: 50 expected a size with its unit, such as 50MB"),
     ("min: 50MB", "min: 50MB+", 'line 13 artifacts.best.pt.min: "50MB+" expected a size with its unit'),
-    ("load: torch", "load: trch", 'line 13 artifacts.best.pt.load: "trch" expected "torch", "safetensors" or "json";'),
+    (
+        "load: torch",
+        "load: trch",
+        'line 13 artifacts.best.pt.load: "trch" expected "torch", "safetensors", "json", "npz", "npy", "csv" or '
+        '"command"; did you mean "torch"?',
+    ),
+    ("load: torch,", "load: torch, run: x,", "line 13 artifacts.best.pt.run is for load: command"),
+    ("load: torch,", "load: torch, trust: true,", "line 13 artifacts.best.pt.trust is for load: command"),
+    ("load: torch,", "load: npy, keys: [a],", "line 13 artifacts.best.pt.keys an npy file is one array without a name"),
+    (
+        "{load: torch, finite: require, min: 50MB}",
+        "{load: command, trust: true}",
+        'line 13 artifacts.best.pt load: command needs run, such as run: "python check.py {file}"',
+    ),
+    (
+        "{load: torch, finite: require, min: 50MB}",
+        '{load: command, run: "check {file}"}',
+        "line 13 artifacts.best.pt a command is your own code and runs on this machine with your rights; if you want "
+        "that, trust: true",
+    ),
+    (
+        "{load: torch, finite: require, min: 50MB}",
+        '{load: command, run: "check {file}", trust: false}',
+        "line 13 artifacts.best.pt.trust a command is your own code",
+    ),
+    (
+        "{load: torch, finite: require, min: 50MB}",
+        '{load: command, run: "check {file}", trust: yes}',
+        'line 13 artifacts.best.pt.trust: "yes" expected true or false',
+    ),
+    (
+        "{load: torch, finite: require, min: 50MB}",
+        '{load: command, run: "check ${file}", trust: true}',
+        "line 13 artifacts.best.pt.run must name {file}",
+    ),
+    (
+        "{load: torch, finite: require, min: 50MB}",
+        '{load: command, run: "check {file} {seed}", trust: true}',
+        "line 13 artifacts.best.pt.run {seed}: a check is given {file} and nothing else",
+    ),
+    (
+        "{load: torch, finite: require, min: 50MB}",
+        '{load: command, run: "check {file}", trust: true, keys: [a]}',
+        "line 13 artifacts.best.pt.keys is for the other loaders",
+    ),
     ("best.pt:", "../best.pt:", "line 13 artifacts.../best.pt expected a path below the cell's {out}"),
     ("best.pt:", "/best.pt:", "line 13 artifacts./best.pt expected a path below the cell's {out}"),
     ("best.pt:", "log.txt:", "line 13 artifacts.log.txt expected another name: log.txt is written by sweepstack"),

@@ -67,6 +67,17 @@ def test_workers_know_nothing_of_ours(tmp_path: Path, monkeypatch: pytest.Monkey
     assert worker_environment()["OMP_NUM_THREADS"] == "1"
 
 
+def test_workers_say_whether_they_could_reach_a_network(tmp_path: Path) -> None:
+    ((_, result),) = read_all([checkpoint(tmp_path / "a.pt")])
+    can = subprocess.run(
+        [sys.executable, "-c", "from sweep.loaders.confine import leave_network; print(leave_network())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert result.network is (can.strip() == "False")
+
+
 def test_a_hung_worker_is_killed_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = fake_worker(tmp_path, monkeypatch, "    if 'hang' in job['path']: time.sleep(600)")
     jobs = [checkpoint(tmp_path / name) for name in ("a.pt", "hang.pt", "b.pt")]
@@ -75,6 +86,7 @@ def test_a_hung_worker_is_killed_and_the_rest_is_read(tmp_path: Path, monkeypatc
     assert time.monotonic() - begin < 30
     assert {name for name, result in found.items() if result.ok} == {"a.pt", "b.pt"}
     assert found["hang.pt"].reasons == ("could not be read within 1 s",)
+    assert found["hang.pt"].unknown
     assert len(log.read_text().splitlines()) >= 2
 
 
@@ -89,6 +101,7 @@ def test_a_worker_that_dies_is_replaced_and_asked_once_more(tmp_path: Path, monk
     jobs = [checkpoint(tmp_path / name) for name in ("bad.pt", "once.pt", "good.pt")]
     found = {Path(job.path).name: result for job, result in read_all(jobs, workers=1)}
     assert found["bad.pt"].reasons == ("its reader died (SIGSEGV)",)
+    assert found["bad.pt"].unknown
     assert found["once.pt"].ok
     assert found["good.pt"].ok
 
@@ -126,6 +139,8 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     jobs = [Job(str(path), TORCH, None, path.stat().st_size), checkpoint(tmp_path / "good.pt")]
     found = {Path(job.path).name: result for job, result in read_all(jobs, workers=1)}
     assert found["memo.pt"].reasons == ("needs more memory than a reader is given",)
+    assert found["memo.pt"].unknown
+    assert not found["good.pt"].unknown
     assert found["good.pt"].ok
 
 

@@ -16,11 +16,12 @@ from safetensors.numpy import save as safetensors_bytes
 
 from sweep.canonical import canonical_json, sha256_hex
 from sweep.errors import ConfigError, EvidenceDamaged, JournalDamaged
+from sweep.evidence.checking import check_code
 from sweep.evidence.shelf import FolderShelf
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.verify import BoxView, VerifyRequest, verify
 from sweep.journal import Journal, parse_journal
-from sweep.model import Cell, Loss
+from sweep.model import ArtifactSpec, Cell, Loss
 from tests.unit.evidence import torchzip
 from tests.unit.evidence.world import BEGIN, IDENTITY, STACK, Box, FakeRoster, World, cell_of, checkpoint_bytes, outputs
 
@@ -463,11 +464,44 @@ def test_the_receipt_is_the_same_for_two_operators(world: World, tmp_path: Path)
     assert world.store.marker.created_at.isoformat()[:16] not in text
 
 
-def test_a_hung_reader_is_killed_and_its_file_is_not_good(world: World) -> None:
+def test_a_hung_reader_is_killed_and_its_file_is_neither_good_nor_damaged(world: World) -> None:
     good_sweep(world)
+    (world.copy(world.cells[0]) / "log.txt").unlink()
     outcome = world.verify(seconds=lambda size: 0.0)
     assert outcome.receipt.verified == 0
-    assert "could not be read within 0 s" in cell_of(outcome, GOOD).reasons[0]
+    assert not outcome.ok
+    cell = cell_of(outcome, GOOD)
+    assert cell.state == "sealed"
+    assert "could not tell: best.pt could not be read within 0 s" in cell.reasons
+    assert cell_of(outcome, world.cells[0]).state == "damaged"
+    assert outcome.unknown == sorted(c.name for c in world.cells if c.name != world.cells[0].name)
+
+
+def test_a_command_counts_by_its_answer_and_its_code_is_in_the_receipt(world: World, tmp_path: Path) -> None:
+    spec = ArtifactSpec(path="plots/curve.csv", load="command", run="sh check.sh {file}", trust=True)
+    world.artifacts = (*world.artifacts, spec)
+    world.run()
+    world.pull()
+    work = tmp_path / "work"
+    work.mkdir()
+    digests = set()
+    for script, state in (
+        ("""grep -q 1,2 "$1" && echo '{"ok": true}'""", "verified"),
+        ("""echo '{"ok": false, "reason": "empty plot"}'""", "damaged"),
+        ("exit 0", "sealed"),
+    ):
+        (work / "check.sh").write_text(script)
+        with check_code(work) as check:
+            outcome = world.verify(check=check)
+            digests.add(check.digest)
+        assert {cell.state for cell in outcome.receipt.cells} == {state}, script
+        files = {file.path: file for file in cell_of(outcome, world.cells[0]).files}
+        assert files["plots/curve.csv"].loader == f"command {check.digest}"
+        assert outcome.unknown == ([cell.name for cell in world.cells] if state == "sealed" else [])
+    assert len(digests) == 3
+    without = world.verify()
+    assert {cell.state for cell in without.receipt.cells} == {"sealed"}
+    assert "its code is not here" in cell_of(without, world.cells[0]).reasons[0]
 
 
 def test_torch_is_asked_for_by_name_and_must_be_there(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

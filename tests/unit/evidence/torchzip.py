@@ -8,7 +8,7 @@ import zipfile
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -111,6 +111,9 @@ class _Written:
 
 
 class _Pickler(pickle._Pickler):  # type: ignore[misc]
+    # dill, which pulumi imports, changes the table of the whole process.
+    dispatch: ClassVar[Any] = {**pickle._Pickler.dispatch, type: pickle._Pickler.save_type}  # type: ignore[attr-defined]
+
     def __init__(self, file: io.BytesIO, written: _Written) -> None:
         super().__init__(file, protocol=2)
         self.written = written

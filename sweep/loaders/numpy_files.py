@@ -1,0 +1,204 @@
+"""The readers of numpy's own files: `.npy`, one array, and `.npz`, a zip file of them. Nothing is unpickled, ever."""
+
+from __future__ import annotations
+
+import ast
+import math
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweep.loaders.base import Content, OpenFile, Unreadable, printable
+from sweep.loaders.finite import FORMATS, FiniteCheck
+from sweep.loaders.scan import BLOCK, Region, Scan
+from sweep.loaders.zipdir import Part, ZipDirectory, is_zip, read_directory
+
+MAGIC = b"\x93NUMPY"
+MAX_HEADER = 1 << 16
+"""Bytes. numpy's own bound is 10,000 for files that it does not trust."""
+MAX_RECORD = BLOCK
+"""Bytes of one element: an array of larger records has no use, and a reader no room."""
+SPARE = 4 << 30
+"""Bytes that a compressed file may unpack to beside what `zipdir` lets it: arrays of zeros shrink a thousandfold, and
+no block of them stays in memory."""
+_ENTRY = ".npy"
+_PLAIN = {"f": "f", "i": "i", "u": "u", "c": "c", "b": "bool"}
+
+
+@dataclass(frozen=True)
+class Header:
+    """What stands before the numbers of one array: `length` in bytes. `format` None: judged by numpy, not by bits."""
+
+    length: int
+    dtype: np.dtype[Any]
+    count: int
+
+    @property
+    def format(self) -> str | None:
+        """The number format by `finite.FORMATS`."""
+        kind = _PLAIN.get(self.dtype.kind)
+        name = "bool" if kind == "bool" else f"{kind}{self.dtype.itemsize}"
+        return name if self.dtype.fields is None and name in FORMATS else None
+
+    @property
+    def big_endian(self) -> bool:
+        """Whether its numbers stand with the high byte first."""
+        return self.dtype.str.startswith(">")
+
+
+class NpyFile:
+    """One array. Raises Unreadable when it is none, is cut off, or holds Python objects."""
+
+    def __init__(self, file: OpenFile) -> None:
+        if is_zip(file):
+            raise Unreadable("is an npz file: say load: npz")
+        self.file = file
+        self.header = read_header(file.read(0, min(file.size, MAX_HEADER)), file.size)
+        self.regions = [_region(self.header, "array", 0, file.size, None)]
+
+    def content(self, scanned: Scan) -> Content:
+        """No names: an array has none."""
+        if not self.header.count:
+            raise Unreadable("holds no numbers")
+        found = Content(nonfinite=list(scanned.nonfinite.items()))
+        if self.header.format is None:
+            count = _by_numpy(self.header, _stored(self.file, self.header, self.header.length, self.file.size))
+            found.nonfinite += [("array", count)] if count else []
+        return found
+
+
+class NpzFile:
+    """Arrays by name. Raises Unreadable when it is no zip file of arrays."""
+
+    def __init__(self, file: OpenFile) -> None:
+        if not is_zip(file):
+            raise Unreadable("is not an npz file: no zip file, damaged from the start, or an npy")
+        self.file = file
+        self.directory = read_directory(file, SPARE)
+        self.headers: dict[str, Header] = {}
+        for name, part in self.directory.parts.items():
+            if name.endswith(_ENTRY):
+                try:
+                    self.headers[name] = read_header(self._beginning(part), part.size)
+                except Unreadable as error:
+                    raise Unreadable(f"{printable(name)} {error}") from None
+        self.regions = [self._region(part) for part in self.directory.parts.values() if not part.compressed]
+
+    def content(self, scanned: Scan) -> Content:
+        """Names without `.npy`, as numpy.load has them, and non-finite numbers by array."""
+        if not any(header.count for header in self.headers.values()):
+            raise Unreadable("holds no numbers")
+        names = {name.removesuffix(_ENTRY) for name in self.directory.parts}
+        found = Content(names, [(name.removesuffix(_ENTRY), count) for name, count in scanned.nonfinite.items()])
+        for name, part in self.directory.parts.items():
+            header = self.headers.get(name)
+            if part.compressed:
+                count = _unpacked(self.directory, part, header)
+            elif header is not None and header.format is None:
+                count = _by_numpy(header, _stored(self.file, header, part.start + header.length, part.end))
+            else:
+                continue
+            if count:
+                found.nonfinite.append((name.removesuffix(_ENTRY), count))
+        return found
+
+    def _beginning(self, part: Part) -> bytes:
+        if part.compressed:
+            return next(self.directory.unpack(part, min(MAX_HEADER, max(part.size, 1))), b"")
+        return self.file.read(part.start, min(part.size, MAX_HEADER))
+
+    def _region(self, part: Part) -> Region:
+        header = self.headers.get(part.name)
+        if header is None:
+            return Region(part.start, part.end, part.name, part.crc)
+        return _region(header, part.name, part.start, part.end, part.crc)
+
+
+def read_header(data: bytes, size: int) -> Header:
+    """The header of an array in `data`, the first bytes of `size`. Raises Unreadable with a reason that may follow a
+    name: not one, of objects, cut off, too long."""
+    if len(data) < 10 or not data.startswith(MAGIC):
+        raise Unreadable("is no numpy array, or damaged from the start")
+    version = data[6]
+    if version not in (1, 2, 3) or (version > 1 and len(data) < 12):
+        raise Unreadable(f"is of numpy's format {version}, and 1 to 3 are read")
+    begin = 10 if version == 1 else 12
+    (length,) = struct.unpack_from("<H" if version == 1 else "<I", data, 8)
+    if begin + length > len(data):
+        raise Unreadable("is cut off in its header, or has one that is too long")
+    try:
+        fields = ast.literal_eval(data[begin : begin + length].decode("utf-8" if version == 3 else "latin-1").strip())
+        descr, shape = fields["descr"], fields["shape"]
+        dtype = np.lib.format.descr_to_dtype(descr)
+        proper = set(fields) == {"descr", "fortran_order", "shape"} and isinstance(shape, tuple)
+    except (ValueError, TypeError, KeyError, SyntaxError, RecursionError, OverflowError, AttributeError, MemoryError):
+        raise Unreadable("has a header that does not read") from None
+    if not proper or not all(isinstance(part, int) and not isinstance(part, bool) and part >= 0 for part in shape):
+        raise Unreadable("has a header that does not read")
+    if dtype.hasobject:
+        raise Unreadable("holds Python objects (dtype object): save it with a number type")
+    if not 0 < dtype.itemsize <= MAX_RECORD:
+        raise Unreadable(f"has elements of {dtype.itemsize:,} bytes, 1 to {MAX_RECORD:,} are read")
+    count = math.prod(shape)
+    expected = begin + length + count * dtype.itemsize
+    if expected != size:
+        raise Unreadable(f"is cut off or too long: {size:,} bytes, its shape needs {expected:,}")
+    return Header(begin + length, dtype, count)
+
+
+def _region(header: Header, name: str, start: int, end: int, crc: int | None) -> Region:
+    return Region(start, end, name, crc, header.format, header.big_endian, header.length)
+
+
+def _stored(file: OpenFile, header: Header, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of an array's elements as they lie in the file, whole elements at a time."""
+    step = BLOCK - BLOCK % header.dtype.itemsize
+    while start < end:
+        yield file.read(start, min(step, end - start))
+        start += step
+
+
+def _unpacked(directory: ZipDirectory, part: Part, header: Header | None) -> int:
+    """Unpacks to the end, so that the CRC is met; how many numbers are not finite. What is no array has none."""
+    blocks = directory.unpack(part, BLOCK)
+    if header is None:
+        for _ in blocks:
+            pass
+        return 0
+    if header.format is None:
+        return _by_numpy(header, _elements(blocks, header))
+    check = FiniteCheck(header.format, block=2 * BLOCK, big_endian=header.big_endian)
+    bad = 0
+    for block in _elements(blocks, header):
+        if not check.holds(memoryview(block)):
+            bad += check.count(np.frombuffer(block, check.dtype))
+    return bad
+
+
+def _elements(blocks: Iterable[bytes], header: Header) -> Iterator[bytes]:
+    """Cuts a stream into whole elements, its header taken off."""
+    rest, skip = b"", header.length
+    for block in blocks:
+        data = rest + block[skip:]
+        skip = max(0, skip - len(block))
+        whole = len(data) - len(data) % header.dtype.itemsize
+        rest = data[whole:]
+        if whole:
+            yield data[:whole]
+
+
+def _by_numpy(header: Header, blocks: Iterable[bytes]) -> int:
+    """How many numbers are not finite, in arrays of records and of numbers that are not judged by their bits."""
+    return sum(_count(np.frombuffer(block, header.dtype)) for block in blocks)
+
+
+def _count(values: NDArray[Any]) -> int:
+    if values.dtype.fields is not None:
+        return sum(_count(values[name]) for name in values.dtype.names or ())
+    if values.dtype.kind not in "fc":
+        return 0
+    return int(values.size - np.count_nonzero(np.isfinite(values)))

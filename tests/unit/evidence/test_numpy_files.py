@@ -1,0 +1,202 @@
+"""The readers of npy and npz: what numpy writes is read, what would mislead numpy is refused, nothing is unpickled."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweep.loaders.base import LoadResult, PlainSpec
+from sweep.loaders.load import load
+
+LONG = np.linspace(-1, 1, 400_000)
+RECORD = np.dtype([("step", "i4"), ("loss", "f8"), ("pair", "f4", (2,)), ("tag", "U3")])
+
+
+def npz(path: Path, *keys: str, finite: Any = "require") -> LoadResult:
+    return load(str(path), PlainSpec("npz", keys, finite))
+
+
+def npy(path: Path, finite: Any = "require") -> LoadResult:
+    return load(str(path), PlainSpec("npy", (), finite))
+
+
+def header_of(text: str, *, version: int = 1, length: int | None = None) -> bytes:
+    """The beginning of an npy file, by hand."""
+    size = struct.pack("<H" if version == 1 else "<I", len(text) if length is None else length)
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text.encode()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the file goes."""
+    return tmp_path / "file"
+
+
+@pytest.fixture(params=[np.savez, np.savez_compressed], ids=["stored", "compressed"])
+def save(request: pytest.FixtureRequest, path: Path) -> Callable[..., None]:
+    """Writes arrays as numpy does."""
+
+    def write(**arrays: Any) -> None:
+        with path.open("wb") as handle:
+            request.param(handle, **arrays)
+
+    return write
+
+
+def test_arrays_are_read_with_their_names(path: Path, save: Callable[..., None]) -> None:
+    save(w=LONG, half=LONG.astype("f2"), z=LONG.astype("c8"), n=np.arange(9), flag=np.array(True), empty=np.empty(0))
+    assert npz(path, "w", "half", "z", "n", "flag", "empty").ok
+    assert npz(path, "w", "v").reasons == ("lacks v",)
+
+
+@pytest.mark.parametrize("kind", ["<f8", ">f8", "<f4", ">f4", "<f2", ">f2", "<c8", ">c16", np.longdouble])
+def test_numbers_must_be_finite_in_every_format(path: Path, save: Callable[..., None], kind: Any) -> None:
+    worse = LONG.astype(kind)
+    worse[[0, 131_072, -1]] = [np.nan, np.inf, -np.inf]
+    save(good=LONG, worse=worse)
+    assert npz(path).reasons == ("3 non-finite (worse)",)
+    assert npz(path, finite="report").notes == ("3 non-finite (worse)",)
+    np.save(path, worse)
+    path.with_suffix(".npy").rename(path)
+    assert npy(path).reasons == ("3 non-finite (array)",)
+
+
+def test_records_are_judged_field_by_field(path: Path, save: Callable[..., None]) -> None:
+    table = np.zeros(100_000, RECORD)
+    save(table=table)
+    assert npz(path, "table").ok
+    table["loss"][7] = np.nan
+    table["pair"][99_999] = [np.inf, 1]
+    save(table=table)
+    assert npz(path).reasons == ("2 non-finite (table)",)
+
+
+def test_one_array(path: Path) -> None:
+    with path.open("wb") as handle:
+        np.lib.format.write_array(handle, np.asfortranarray(LONG.reshape(200, 2000)), version=(3, 0))
+    assert npy(path).ok
+    assert npz(path).reasons == ("is not an npz file: no zip file, damaged from the start, or an npy",)
+    np.savez(path.with_suffix(".npz"), w=LONG)
+    assert npy(path.with_suffix(".npz")).reasons == ("is an npz file: say load: npz",)
+
+
+def test_objects_are_refused_and_never_unpickled(path: Path, save: Callable[..., None], tmp_path: Path) -> None:
+    flag = tmp_path / "unpickled"
+
+    class Trap:
+        def __reduce__(self) -> Any:
+            return (open, (str(flag), "w"))
+
+    save(good=LONG, trap=np.array([Trap()], dtype=object))
+    assert npz(path).reasons == ("trap.npy holds Python objects (dtype object): save it with a number type",)
+    with path.open("wb") as handle:
+        np.save(handle, np.array([Trap()], dtype=object), allow_pickle=True)
+    assert "holds Python objects" in npy(path).reasons[0]
+    assert not flag.exists()
+
+
+@pytest.mark.parametrize("cut", [0.1, 0.5, 0.9, 0.999])
+def test_a_cut_file_is_not_good(path: Path, save: Callable[..., None], cut: float) -> None:
+    save(w=LONG, n=np.arange(9))
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * cut)])
+    assert not npz(path, "w").ok
+
+
+def test_every_flipped_byte_of_an_array_is_found(path: Path) -> None:
+    np.savez(path.with_suffix(".npz"), w=np.arange(64, dtype=np.int32))
+    data = path.with_suffix(".npz").read_bytes()
+    where = data.index(np.arange(64, dtype=np.int32).tobytes())
+    for offset in range(where, where + 256, 17):
+        path.write_bytes(data[:offset] + bytes([data[offset] ^ 4]) + data[offset + 1 :])
+        assert "CRC of w.npy differs" in npz(path).reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x93NUMPY\x01\x00", "is no numpy array"),
+        (b"NUMPY\x93" + bytes(50), "is no numpy array"),
+        (header_of("{}", version=9), "is of numpy's format 9"),
+        (header_of("{}", length=60_000), "is cut off in its header"),
+        (header_of("{}", version=2, length=1 << 31), "is cut off in its header"),
+        (header_of("{}"), "has a header that does not read"),
+        (header_of("__import__('os').abort()"), "has a header that does not read"),
+        (header_of("(" * 5000), "has a header that does not read"),
+        (header_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'more': 1}"), "does not read"),
+        (header_of("{'descr': '<f4', 'fortran_order': False, 'shape': [2]}"), "does not read"),
+        (header_of("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}"), "does not read"),
+        (header_of("{'descr': '<f4', 'fortran_order': False, 'shape': (True,)}"), "does not read"),
+        (header_of("{'descr': '<q9', 'fortran_order': False, 'shape': (1,)}"), "does not read"),
+        (header_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}") + bytes(8), "holds Python objects"),
+        (
+            header_of("{'descr': [('a', '<f4'), ('b', [('c', '|O')])], 'fortran_order': False, 'shape': (1,)}"),
+            "holds Python objects",
+        ),
+        (header_of("{'descr': '|V999999999', 'fortran_order': False, 'shape': (0,)}"), "has elements of 999,999,999"),
+        (header_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}") + bytes(7), "cut off or too long"),
+        (header_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}") + bytes(9), "cut off or too long"),
+        (header_of(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({1 << 40}, {1 << 40})}}"), "cut off or too"),
+        (header_of("{'descr': '<f4', 'fortran_order': False, 'shape': (0,)}"), "holds no numbers"),
+    ],
+)
+def test_headers_made_to_mislead_are_refused(path: Path, data: bytes, reason: str) -> None:
+    path.write_bytes(data)
+    assert reason in npy(path).reasons[0]
+    if reason != "holds no numbers":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("w.npy", data)
+        assert reason in npz(path).reasons[0]
+        assert npz(path).reasons[0].startswith("w.npy ")
+
+
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("w.npy", npy_bytes(LONG))
+    data = bytearray(path.read_bytes())
+    where = data.rindex(b"PK\x01\x02")
+    struct.pack_into("<L", data, where + 24, 0xFFFFFFF0)  # the directory says 4 GB, the part has 3 MB
+    path.write_bytes(bytes(data))
+    reason = npz(path).reasons[0]
+    assert "does not unpack" in reason or "cut off or too long" in reason or "shorter" in reason
+    many = io.BytesIO()
+    with zipfile.ZipFile(many, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(8):
+            archive.writestr(f"w{number}.npy", npy_bytes(np.zeros(10)))
+    data = bytearray(many.getvalue())
+    where = -1
+    while (where := data.find(b"PK\x01\x02", where + 1)) >= 0:
+        struct.pack_into("<L", data, where + 24, 0xFFFFFFF0)
+    path.write_bytes(bytes(data))
+    assert "a zip bomb" in npz(path).reasons[0]
+
+
+def test_zeros_that_shrink_a_thousandfold_are_no_bomb(path: Path) -> None:
+    with path.open("wb") as handle:
+        np.savez_compressed(handle, mask=np.zeros(12_000_000))
+    assert path.stat().st_size * 500 < 96_000_000
+    assert npz(path, "mask").ok
+
+
+def test_what_is_no_array_in_an_npz_is_read_through(path: Path, save: Callable[..., None]) -> None:
+    save(w=LONG)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("notes.txt", "seed 3")
+    assert npz(path, "w", "notes.txt").ok
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("notes.txt", "seed 3")
+    assert npz(path).reasons == ("holds no numbers",)
+
+
+def npy_bytes(array: Any) -> bytes:
+    """An npy file."""
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
