@@ -45,6 +45,7 @@ class BoxComponent(pulumi.ComponentResource):
                 resources=dict(plan.resources),
                 price_per_hour=plan.price_per_hour,
                 max_price=plan.max_price,
+                budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
                 mounts=mounts_input(mounts),
                 roster_digest=plan.roster.digest,
                 teardown=teardown,

@@ -12,20 +12,25 @@ from components.config_types import (
     Cores,
     Count,
     CudaText,
+    EnvName,
     EnvValue,
     FilePath,
     Flag,
+    Fraction,
+    Hours,
     Names,
     PlatformName,
     Price,
     PriceOrZero,
     SizeText,
     Text,
+    Usd,
     wrong,
 )
 from sweep.cells import CellsConfig
 from sweep.loaders.base import Loader
 from sweep.model import Approval, ArtifactSpec
+from sweep.money.budget import NOTIFY, Budget
 from sweep.units import parse_size
 
 LATER: dict[tuple[str, str], str] = {
@@ -35,7 +40,6 @@ LATER: dict[tuple[str, str], str] = {
     ("resources", "spot"): "C",
     ("resources", "regions"): "C",
     ("sweep", "mounts"): "C",
-    ("sweep", "budget"): "B",
     ("sweep", "when_done"): "B",
     ("sweep", "placement"): "C",
 }
@@ -140,6 +144,27 @@ class BoxConfig(Shape):
     want: Annotated[Literal["running", "stopped", "gone"], AfterValidator(_not_stopped)] = "running"
 
 
+class BudgetConfig(Shape):
+    """What may be spent in all, and who is told on the way."""
+
+    anchor: ClassVar[str] = "budget"
+    usd: Usd | None = None
+    hours: Hours | None = None
+    notify: tuple[Fraction, ...] = NOTIFY
+    webhook: EnvName | None = None
+    stop: Flag = False
+
+    def budget(self) -> Budget:
+        """The same for the provider and the evidence."""
+        return Budget(**self.model_dump() | {"notify": tuple(sorted(set(self.notify)))})
+
+
+def _usd_or_hours(value: BudgetConfig | None) -> BudgetConfig | None:
+    if value is not None and value.usd is None and value.hours is None:
+        raise wrong("usd, hours, or both, such as {usd: 60, hours: 30}")
+    return value
+
+
 class Override(Shape):
     """What a person knows better than the platform's profile."""
 
@@ -166,6 +191,7 @@ class SweepConfig(Shape):
     metrics: Metrics | None = None
     candidates: Annotated[tuple[PlatformName, ...], _at_least_one("platform")]
     max_price: Price | None = None
+    budget: Annotated[BudgetConfig | None, AfterValidator(_usd_or_hours)] = None
     boxes: Annotated[dict[BoxKey, BoxConfig], _at_least_one("box, such as box-0: {want: running}")]
     pull_to: Folder
     overrides: dict[PlatformName, Override] = Field(default_factory=dict)

@@ -110,6 +110,8 @@ def _mistake(item: Any, loc: Loc, document: Document, at: Loc, shape: type[BaseM
         return Mistake(line, dotted(loc), unknown_key(str(loc[-1]), owner), owner, lists_keys=True)
     if kind == "missing":
         return Mistake(line, dotted(loc), "is missing", owner, lists_keys=True)
+    if kind == "hidden":
+        return Mistake(line, dotted(loc), item["ctx"]["text"], owner)
     key = f"{dotted(loc)}: {shown(value_at(document.data, (*at, *loc)))}"
     if kind == "expected":
         fix = item["ctx"]["text"]

@@ -106,6 +106,29 @@ def _platform(name: str) -> str:
     return name
 
 
+def hidden(expected: str) -> PydanticCustomError:
+    """Like `wrong`, for a value that must not be shown: it may be a secret."""
+    return PydanticCustomError("hidden", "{text}", {"text": f"expected {expected}"})
+
+
+def _env_name(value: Any) -> str:
+    """A wrong value is not shown: who writes a URL or a key here has just shown it to a file, and not to a log too."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        raise hidden("the name of an environment variable; what it holds is a secret and stands in no file")
+    return value
+
+
+def _fraction(value: Any) -> float:
+    expected = "a part of the budget: 0.8 for 80 %, at most 2"
+    try:
+        number = float(value) if not isinstance(value, bool) else 0.0
+    except (TypeError, ValueError):
+        raise wrong(expected) from None
+    if not 0 < number <= 2:
+        raise wrong(expected)
+    return number
+
+
 def _one_or_more(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
@@ -124,5 +147,9 @@ FilePath = Annotated[str, AfterValidator(relative_file)]
 Names = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 EnvValue = Annotated[str, BeforeValidator(_env_value)]
+Usd = Annotated[float, _number("USD in all, such as 60")]
+Hours = Annotated[float, _number("hours, such as 30")]
+Fraction = Annotated[float, BeforeValidator(_fraction)]
+EnvName = Annotated[str, BeforeValidator(_env_name)]
 BoxKey = Annotated[BoxName, BeforeValidator(_box_name)]
 PlatformName = Annotated[str, BeforeValidator(_platform)]

@@ -28,6 +28,8 @@ class IdentityArgs(Args):
     pull_to: pulumi.Input[str]
     leaving: pulumi.Input[Mapping[str, Any]] | None = None
     roster_digest: pulumi.Input[str] | None = None
+    budget: pulumi.Input[Mapping[str, Any]] | None = None
+    outlook: pulumi.Input[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,7 @@ class BoxArgs(Args):
     resources: pulumi.Input[Mapping[str, Any]] | None = None
     price_per_hour: pulumi.Input[float] | None = None
     max_price: pulumi.Input[float] | None = None
+    budget: pulumi.Input[Mapping[str, Any]] | None = None
     mounts: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None
     approval: pulumi.Input[Mapping[str, Any]] | None = None
 

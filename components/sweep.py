@@ -11,6 +11,7 @@ from components.box import BoxComponent
 from components.resources import Identity, IdentityArgs
 from components.volume import durable_mount
 from profiles.resolve import Plan
+from sweep.money.outlook import Outlook
 from sweep.workdir import Shipment, collect
 
 
@@ -20,6 +21,18 @@ def approval_to_leave(plan: Plan) -> dict[str, Any] | None:
     if plan.approval is None or all(action.box in staying for action in plan.approval.actions):
         return None
     return plan.approval.model_dump(mode="json")
+
+
+def outlook_of(plan: Plan) -> dict[str, Any]:
+    """What is to come, for the preview's line about the budget."""
+    outlook = Outlook(
+        boxes=len(plan.boxes),
+        price_per_hour=plan.price_per_hour,
+        slots=plan.job.slots,
+        cells=len(plan.roster.cells),
+        dry_run=pulumi.runtime.is_dry_run(),
+    )
+    return outlook.model_dump(mode="json", exclude_none=True)
 
 
 class Sweep(pulumi.ComponentResource):
@@ -40,6 +53,8 @@ class Sweep(pulumi.ComponentResource):
             pull_to=plan.pull_to,
             leaving=approval_to_leave(plan),
             roster_digest=plan.roster.digest,
+            budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
+            outlook=outlook_of(plan) if plan.budget is not None else None,
         )
         self.identity = Identity("identity", args, child)
         mount = durable_mount(plan, self.identity, child)

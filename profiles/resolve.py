@@ -15,6 +15,7 @@ from components.config_model import Metrics
 from profiles.model import Profile, Verb
 from sweep.errors import ConfigError
 from sweep.model import Approval, ArtifactSpec, Cell
+from sweep.money.budget import Budget
 from sweep.roster import Roster, assign
 from sweep.suggest import did_you_mean
 from sweep.units import parse_size
@@ -81,6 +82,7 @@ class Plan:
     durable: Durable
     price_per_hour: float | None
     max_price: float | None
+    budget: Budget | None
     pull_to: str
     approval: Approval | None
     reasons: tuple[str, ...]
@@ -118,8 +120,8 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
         refusals.append(
             f"no tier survives {verb.native} ({', '.join(profile.tiers)}): sealed cells would die with the box"
         )
-    if profile.meter.rents:
-        refusals.append("it sends a bill, and a budget is not available yet in this version (issue C)")
+    if profile.meter.rents and config.budget is None:
+        refusals.append("it sends a bill, so the sweep needs a budget, such as budget: {usd: 60}")
     gpu = config.job.resources.gpu
     if gpu is not None and profile.gpus.offered is False:
         refusals.append(f"has no GPUs, and job.resources.gpu asks for {gpu.count}")
@@ -175,6 +177,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         durable=Durable(DURABLE_VOLUME, tier.mount, tier_name),
         price_per_hour=_price(config, profile),
         max_price=config.max_price,
+        budget=config.budget.budget() if config.budget is not None else None,
         pull_to=config.pull_to,
         approval=config.approval,
         reasons=(*refused, chosen),

@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field
 
 from sweep.model import Approval, ArtifactSpec, BoxName, Cell, CellName, Digest, Record
+from sweep.money.budget import Budget
+from sweep.money.outlook import Outlook
 
 
 class Inputs(Record):
@@ -24,6 +26,7 @@ class IdentityInputs(Inputs):
 
     `leaving` is the approval of boxes that the config takes out of the program (`want: gone`) in the same change: the
     engine updates before it deletes, so they are cleared here. Check writes what that amounts to into `clearances`.
+    `outlook` is for the preview's line about the budget, and no reason for an update.
     """
 
     project: str
@@ -31,6 +34,8 @@ class IdentityInputs(Inputs):
     pull_to: str
     leaving: Approval | None = None
     roster_digest: Digest | None = None
+    budget: Budget | None = None
+    outlook: Outlook | None = None
     clearances: dict[str, str] = Field(default_factory=dict)
 
 
@@ -75,6 +80,7 @@ class BoxInputs(Inputs):
     resources: dict[str, Any] = Field(default_factory=dict)
     price_per_hour: float | None = None
     max_price: float | None = None
+    budget: Budget | None = None
     mounts: dict[str, str] = Field(default_factory=dict)
     roster_digest: Digest
     teardown: TeardownFacts

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, Wait
 from provider.platforms.registry import load_platform
-from provider.resources import ending
+from provider.resources import ending, spending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.identity import take_lease
 from provider.session import Operation
@@ -49,6 +49,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "resources": Decision.REPLACE,
         "price_per_hour": Decision.UPDATE,
         "max_price": Decision.UPDATE,
+        "budget": Decision.IGNORE,
         "mounts": Decision.REPLACE,
         "roster_digest": Decision.UPDATE,
         "teardown": Decision.UPDATE,
@@ -103,6 +104,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         refuse_during_teardown(store, f"box {inputs.name}", op.stack)
         platform = load_platform(inputs.adapter)
         generation, existing = self._generation(op, store, platform, inputs)
+        if existing is None:
+            price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
+            spending.refuse_past(op, store, inputs.budget, inputs.name, price)
         tag = box_tag(inputs.identity, inputs.name, generation)
         birth = Birth(
             box=inputs.name,

@@ -13,7 +13,7 @@ from provider.backend import backend_name
 from provider.models import IdentityInputs, IdentityState
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
-from provider.resources import leaving
+from provider.resources import leaving, spending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.session import Operation
 from sweep.errors import EvidenceChanged, EvidenceError, PlatformError, SweepstackError, TeardownRefused
@@ -36,12 +36,16 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         "pull_to": Decision.REFUSE,
         "leaving": Decision.UPDATE,
         "roster_digest": Decision.IGNORE,
+        "budget": Decision.UPDATE,
+        "outlook": Decision.IGNORE,
         "clearances": Decision.UPDATE,
     }
 
     def check(self, op: Operation, old: IdentityInputs | None, new: IdentityInputs) -> Checked[IdentityInputs]:
         if "://" in new.pull_to:
             return Checked(new, [Failure("pull_to", "object storage comes with a later version; name a folder")])
+        if new.budget is not None and new.outlook is not None:
+            spending.look(op, evidence_of(op, new.pull_to), new.budget, new.outlook)
         if old is None or new.leaving is None:
             return Checked(new)
         judged = leaving.judge_leaving(evidence_of(op, new.pull_to), new.leaving, new.roster_digest, full=False)

@@ -5,8 +5,7 @@ Boxes are asked side by side, each with a deadline. Whoever does not answer is u
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -21,6 +20,7 @@ from sweep.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackE
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.model import Approval, Birth, Receipt
+from sweep.parallel import in_parallel
 from sweep.scene import Scene, Sight
 from sweep.state import BoxEntry, StackMissing, StackState, read_state
 from sweep.teardown import Existence, Observation, may_end
@@ -28,7 +28,6 @@ from sweep.teardown import Existence, Observation, may_end
 LOOK_SECONDS = 20.0
 """How long one box may take to answer all questions."""
 
-KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
 
@@ -249,28 +248,3 @@ def _safely(ask: Callable[[], ValueT], otherwise: ValueT, notes: list[str]) -> V
 
 def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
-
-
-def in_parallel(tasks: Mapping[KeyT, Callable[[], ValueT]], seconds: float) -> dict[KeyT, ValueT]:
-    """The results of what finished within `seconds`, by key. What did not is left behind and dies with the process.
-
-    An exception of a task is raised here.
-    """
-    results: dict[KeyT, ValueT] = {}
-    errors: list[BaseException] = []
-
-    def runner(key: KeyT, task: Callable[[], ValueT]) -> None:
-        try:
-            results[key] = task()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=runner, args=item, daemon=True) for item in tasks.items()]
-    deadline = datetime.now(UTC).timestamp() + seconds
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, deadline - datetime.now(UTC).timestamp()))
-    if errors:
-        raise errors[0]
-    return dict(results)

@@ -94,11 +94,16 @@ ONE = [
     ("workdir: examples/digits", "workdir: 5", "line 4 job.workdir: 5 expected text"),
     ("pull_to: results/x", "pull_to: s3://lab/x", "not available yet in this version (issue B)"),
     ("    pull_to: results/x\n", "", "line 2 pull_to is missing"),
+    ("max_price: 2.10", "budget: {usd: 0}", "line 16 budget.usd: 0 expected USD in all, such as 60"),
+    ("max_price: 2.10", 'budget: {hours: "1h"}', 'line 16 budget.hours: "1h" expected hours, such as 30'),
+    ("max_price: 2.10", "budget: {}", "line 16 budget: {} expected usd, hours, or both, such as {usd: 60, hours: 30}"),
+    ("max_price: 2.10", "budget: {stop: true}", "expected usd, hours, or both"),
     (
-        "    metrics:",
-        "    budget: {usd: 1}\n    metrics:",
-        "line 14 budget not available yet in this version (issue B)",
+        "max_price: 2.10",
+        "budget: {usd: 1, notify: [80]}",
+        "line 16 budget.notify[0]: 80 expected a part of the budget: 0.8 for 80 %, at most 2",
     ),
+    ("max_price: 2.10", "budget: {usd: 1, month: 2}", "line 16 budget.month unknown key"),
     ("    metrics:", "    mounts: {}\n    metrics:", "line 14 mounts not available yet in this version (issue C)"),
     ("run: python", "setup: x\n      run: python", "line 5 job.setup not available yet in this version (issue B)"),
     ("lr: [0.1, 0.03]", "lr: 0.1", "line 11 cells.grid.lr: 0.1 expected a list, such as [0.1, 0.03]"),
@@ -225,3 +230,11 @@ encryptionsalt"""
     unknown = broken("encryptionsalt", approval.replace("native_id:", "natve_id:"))
     assert "approval.actions[0].natve_id" in refusal(tmp_path, unknown)
     assert 'did you mean "native_id"?' in refusal(tmp_path, unknown)
+
+
+def test_a_webhook_s_url_is_refused_and_shown_nowhere(tmp_path: Path) -> None:
+    text = broken("max_price: 2.10", "budget: {usd: 1, webhook: https://hooks.example/T0/secret}")
+    message = refusal(tmp_path, text)
+    assert "line 16  budget.webhook  expected the name of an environment variable" in message
+    assert "secret" not in message.replace("is a secret", "")
+    assert "hooks.example" not in message

@@ -109,6 +109,16 @@ def test_a_refused_candidate_keeps_its_reason_and_the_next_is_taken(
     assert said in message
 
 
+def test_what_sends_a_bill_needs_a_budget(tmp_path: Path) -> None:
+    rents = other(meter=load_profile("local").meter.model_copy(update={"rents": True}))
+    only = FREE.replace("candidates: [local]", "candidates: [other]")
+    assert "needs a budget, such as budget: {usd: 60}" in refusal(tmp_path, only, other=rents)
+    made = plan(tmp_path, only.replace("    boxes:", "    budget: {usd: 60}\n    boxes:"), other=rents)
+    assert made.platform == "other"
+    assert made.budget is not None
+    assert (made.budget.usd, made.budget.hours, made.budget.notify) == (60, None, (0.8, 1.0))
+
+
 def test_what_the_machine_can_t_have_is_refused(tmp_path: Path) -> None:
     text = GOOD.replace("candidates: [local]", "candidates: [other]")
     no_gpu = other(gpus=load_profile("local").gpus.model_copy(update={"offered": False}))

@@ -1,0 +1,78 @@
+"""The budget, as a preview and an `up` see it: one line, and the webhook where a threshold was crossed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from provider.platforms.observe import observe
+from provider.session import Operation
+from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.journal import Journal
+from sweep.model import Birth
+from sweep.money.budget import Budget, renting_refused, use_of
+from sweep.money.ledger import spent
+from sweep.money.outlook import Outlook, forecast, hours_left, preview_line
+from sweep.parallel import in_parallel
+
+LOOK_SECONDS = 5.0
+
+
+def look(op: Operation, evidence: str, budget: Budget, outlook: Outlook) -> None:
+    """Says how the budget stands, as a warning where it will not do. Never raises: a budget blocks renting alone."""
+    now = datetime.now(UTC)
+    try:
+        if EvidenceStore.read_marker(evidence) is None:
+            return
+        store = EvidenceStore.open(evidence)
+        found, births = spent(store, now), store.births()
+    except EvidenceError as error:
+        op.warn(f"budget: what was spent is not known: {error}")
+        return
+    use = use_of(budget, found, outlook.price_per_hour)
+    per_hour = None if outlook.price_per_hour is None else outlook.price_per_hour * outlook.boxes
+    left = hours_left(_journals(store, births), outlook, now)
+    seen = forecast(use, hours_left=left, boxes=outlook.boxes, per_hour=per_hour)
+    warns, line = preview_line(budget, use, seen, outlook)
+    (op.warn if warns else op.info)(line)
+
+
+def refuse_past(op: Operation, store: EvidenceStore, budget: Budget | None, box: str, price: float | None) -> None:
+    """Raises SweepstackError with the arithmetic when nothing more may be rented. Adopting is no renting."""
+    if budget is None:
+        return
+    found = spent(store, datetime.now(UTC))
+    refusal = renting_refused(budget, found, box=box, price_per_hour=price, stack=op.stack)
+    if refusal:
+        raise SweepstackError(refusal)
+
+
+def _journals(store: EvidenceStore, births: Iterable[Birth]) -> list[Journal]:
+    """The journal of every box ever rented: from the box while it answers in time, else the last copy."""
+    births = [birth for birth in births if birth.native_id is not None]
+    asked = {birth.native_id: _asker(birth) for birth in births if birth.ended_at is None}
+    live = in_parallel(asked, LOOK_SECONDS)
+    found = []
+    for birth in births:
+        journal = live.get(birth.native_id) or _copied(store, birth)
+        if journal is not None:
+            found.append(journal)
+    return found
+
+
+def _asker(birth: Birth) -> Callable[[], Journal | None]:
+    def ask() -> Journal | None:
+        try:
+            return observe(birth.platform, birth.native_id or "", birth.account)[0].journal
+        except SweepstackError:
+            return None
+
+    return ask
+
+
+def _copied(store: EvidenceStore, birth: Birth) -> Journal | None:
+    try:
+        return store.journal(birth.box, birth.generation)
+    except (EvidenceError, JournalDamaged):
+        return None

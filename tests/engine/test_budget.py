@@ -1,0 +1,79 @@
+"""A budget on the real engine: what is refused past it, how the preview says so, and that nothing else is blocked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.engine.commands import ok
+from tests.engine.harness import Stack
+
+DEAR = 3_600_000.0
+"""USD per hour: $1,000 a second, so that a test's seconds use up any budget."""
+
+
+@pytest.fixture
+def dear(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
+    """One box at that price, with a budget that its first second used up; all its cells are sealed."""
+    stack = make_stack(boxes=("box-0",), cells=("seed0", "seed1"))
+    budget(stack, {"usd": 500})
+    stack.edit_config(lambda sweep: sweep["overrides"]["local"].update(price_per_hour=DEAR))
+    ok(stack.up())
+    stack.wait_done()
+    stack.wait_idle()
+    yield stack
+    stack.close()
+
+
+def budget(stack: Stack, value: dict[str, Any]) -> None:
+    stack.edit_config(lambda sweep: sweep.update(budget=value))
+
+
+def one_more(stack: Stack, want: str = "running") -> None:
+    stack.edit_config(lambda sweep: sweep["boxes"].update({"box-1": {"want": want}}))
+
+
+def test_past_the_budget_nothing_is_rented_and_all_else_goes_on(dear: Stack) -> None:
+    stack = dear
+    before = stack.native_ids()
+    one_more(stack)
+    preview = ok(stack.pulumi("preview"))
+    assert "used up: nothing more is rented" in preview.text, str(preview)
+    refused = stack.up()
+    assert refused.rc != 0
+    assert stack.native_ids() == before, "nothing was rented"
+    assert refused.text.count("box box-1 is not rented: the budget is used up") >= 1, str(refused)
+    for words in (
+        "box-0  0.00 h x $3600000.00 = $",
+        "raise budget.usd",
+        "boxes.box-1: {want: gone}",
+        "sweepctl finish",
+    ):
+        assert words in refused.text, f"{words!r} is not said\n{refused}"
+    assert "Traceback" not in refused.text
+
+    # One of the ways that the message names: without the box.
+    one_more(stack, want="gone")
+    ok(stack.up())
+    ok(stack.sweepctl("pull"))
+    stack.approve()
+    ok(stack.up())
+    ok(stack.destroy())
+    assert stack.native_ids() == []
+    ledger = ok(stack.sweepctl("ledger", "--json")).json()
+    assert [(row["box"], row["ended"]) for row in ledger["boxes"]] == [("box-0", "cleared")]
+    assert ledger["usd"] > 500
+
+
+def test_a_raised_budget_rents_again_and_shows_in_the_diff(dear: Stack) -> None:
+    stack = dear
+    one_more(stack)
+    budget(stack, {"usd": 1e9})
+    preview = ok(stack.pulumi("preview", "--diff"))
+    assert "budget" in preview.text
+    assert "MORE THAN THE BUDGET" not in preview.text
+    ok(stack.up())
+    assert len(stack.native_ids()) == 2
+    assert "no changes" in ok(stack.pulumi("preview")).text or "unchanged" in ok(stack.pulumi("preview")).text
