@@ -26,6 +26,11 @@ def attempt_dir(cell: str, attempt: int) -> str:
     return f"{HOME}/cells/{cell}/{attempt}"
 
 
+def setup_log(setup: str) -> str:
+    """What a set-up step (`sha256:<hex>` of its text and the code) printed."""
+    return f"{HOME}/setup/{setup.removeprefix('sha256:')[:16]}.log"
+
+
 def sealed_dir(identity: str, cell: str) -> str:
     """The sealed copy of a cell, relative to the durable volume's root."""
     return f"{identity}/cells/{cell}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -63,6 +63,7 @@ class _Reader:
         self.began[name] = entry["time"]
         self.took.pop(name, None)
         self.resumed.pop(name, None)
+        self.prepared(str(entry.get("code", "")))
         step = entry.get("checkpoint_step")
         if isinstance(step, int) and not isinstance(step, bool):
             self.resumed[name] = step
@@ -94,6 +95,12 @@ class _Reader:
         if seconds is None and begun is not None and state != "running":
             seconds = (since - begun.since).total_seconds()
         self.setups[key] = Setup(*key, state, since, seconds, reason)
+
+    def prepared(self, code: str) -> None:
+        """A cell of this version started: whatever was in the way of it is not any more."""
+        for key, setup in self.setups.items():
+            if key[1] == code and setup.state == "failed":
+                self.setups[key] = replace(setup, state="done", reason="")
 
     def block(self, entry: Entry) -> None:
         self.blocked = entry

@@ -125,5 +125,7 @@ class Scene:
     notes: tuple[str, ...] = ()
     evidence: str | None = None
     evidence_problem: str = ""
+    known: bool = True
+    """Whether the backend has the stack at all."""
     searched: bool = True
     """Whether every place where something could bill was asked and answered."""

@@ -121,6 +121,7 @@ def look(sources: Sources) -> Scene:
         notes=(*plan.notes, *others.notes, *notes),
         evidence=sources.evidence,
         evidence_problem=sources.problem,
+        known=sources.known,
         searched=others.searched and sources.store is not None and not state.problems,
     )
 

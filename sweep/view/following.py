@@ -18,8 +18,9 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     if scene.teardown is not None:
         return [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
     if not scene.sights:
+        init = "" if scene.known else f"pulumi stack init {stack} && "
         again = "    (begins anew; what is verified is not trained again)" if scene.births else ""
-        return [f"pulumi up --stack {stack}{again}"]
+        return [f"{init}pulumi up --stack {stack}{again}"]
     if all(sight.verdict.allowed for sight in scene.sights):
         return [f"pulumi destroy --stack {stack}"]
     if any(sight.gone for sight in scene.sights) and not view.settled:

@@ -76,24 +76,37 @@ def wait(
 
 @app.command()
 def logs(
-    cell: Annotated[str, typer.Argument(help="A cell's name.")],
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on while the cell runs.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(metavar="CELL", help="A cell's name; a box's with the two below.")
+    ] = None,
+    setup: Annotated[bool, typer.Option("--setup", help="What the set-up step of a box printed.")] = False,
+    runner: Annotated[bool, typer.Option("--runner", help="What the runner of a box says of itself.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on while it grows.")] = False,
     attempt: Annotated[int | None, typer.Option(min=1, help="Another attempt than the last.")] = None,
     tail: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only the last N lines.")] = None,
     timeout: Annotated[str, typer.Option(metavar="12h", help="When to stop following.")] = "24h",
     stack: Stack = None,
     json: AsJson = False,
 ) -> None:
-    """Print what a cell printed."""
+    """Print what a cell printed; -f goes on through restarts, outages and new attempts. Exit 0: printed, or sealed."""
 
     def ask() -> int:
-        from sweep.cli.logs import logs as run
+        from sweep.cli.logs import logs, runner_log, setup_log
         from sweep.cli.output import Out, Unsure
         from sweep.cli.target import Target, parse_duration
 
         if follow and json:
             raise Unsure("--json prints one document, and -f never ends: use one of them")
+        if setup and runner:
+            raise Unsure("--setup and --runner are two logs: use one of them")
+        if attempt and (setup or runner):
+            raise Unsure("--attempt is for the log of a cell")
         until = parse_duration(timeout) if follow else None
-        return run(Target.find(stack), cell, attempt, tail, until, Out(as_json=json))
+        target, out = Target.find(stack), Out(as_json=json)
+        if setup or runner:
+            return (setup_log if setup else runner_log)(target, name, tail, until, out)
+        if name is None:
+            raise Unsure("whose log? Name a cell, or use --setup or --runner")
+        return logs(target, name, attempt, tail, until, out)
 
     answer(ask)

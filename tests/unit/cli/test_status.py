@@ -148,6 +148,12 @@ def test_nothing_bills_only_when_it_is_proved(world: World) -> None:
     assert seen["bills"] == "nothing"
     assert seen["meter"]["so_far"] > 0
     assert "nothing bills" in world.run("status", fresh=False).out
+    assert seen["next"][0].startswith(f"pulumi up --stack {STACK}")
+    world.engine_says("error: no stack named 'sweep-t' found\n")  # `up` alone would say that, too
+    assert status(world, 0, fresh=False)["next"][0].startswith(
+        f"pulumi stack init {STACK} && pulumi up --stack {STACK}"
+    )
+    (world.engine / "error").unlink()
     world.move_registry()
     assert status(world, 2, fresh=False)["bills"] == "unknown"
     shutil.rmtree(world.evidence)

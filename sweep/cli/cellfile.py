@@ -1,0 +1,153 @@
+"""A file of a cell, wherever it can be read: on its box, in the pulled copy, or sealed on the volume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from provider.platforms.registry import load_platform
+from sweep import onbox
+from sweep.channel.base import Channel
+from sweep.cli.look import Sources
+from sweep.cli.output import No, Unsure
+from sweep.errors import EvidenceError, SweepstackError
+from sweep.model import Manifest
+from sweep.scene import Scene, Sight
+
+LOG = "log.txt"
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class CellFile:
+    """Where a file of one attempt is read from. Reading raises what the place raises: SweepstackError, OSError."""
+
+    words: str
+    read: Callable[[int, int], bytes]
+    """(offset, limit) → bytes; fewer at the end"""
+    size: Callable[[], int]
+    attempt: int
+
+    def whole(self, most: int, offset: int = 0) -> bytes:
+        """At most so many bytes from `offset`."""
+        parts = []
+        while most > 0 and (data := self.read(offset, min(CHUNK, most))):
+            parts.append(data)
+            offset += len(data)
+            most -= len(data)
+        return b"".join(parts)
+
+
+def holder_of(scene: Scene, cell: str) -> Sight | None:
+    """The box that has the cell most surely; None where no box has it."""
+    holder = max(scene.sights, key=lambda sight: sight.holds(cell), default=None)
+    return holder if holder is not None and holder.holds(cell) else None
+
+
+def find_file(sources: Sources, scene: Scene, cell: str, attempt: int | None, file: str = LOG) -> CellFile:
+    """The box's own file, else the pulled copy, else the sealed copy on the volume. Raises No, Unsure."""
+    holder = holder_of(scene, cell)
+    problems = []
+    if holder is not None:
+        progress = holder.progress(cell)
+        attempts = progress.attempts if progress else 0
+        if attempt is not None and attempts and attempt > attempts:
+            raise No(f"{cell} has had {attempts} attempts, not {attempt}")
+        if holder.reachable and attempts:
+            try:
+                found = _on_box(holder, cell, attempt or attempts, file)
+            except (SweepstackError, OSError) as error:
+                problems.append(f"box {holder.box.name}: {error}")
+            else:
+                if found is not None:
+                    return found
+        elif holder.reachable:
+            problems.append(f"it has not started on box {holder.box.name}")
+        else:
+            problems.append(f"box {holder.box.name}: {'gone' if holder.gone else holder.seen.note or 'unknown'}")
+    try:
+        return find_copy(sources, cell, attempt, file)
+    except Unsure as error:
+        problems += error.args
+    again = [f"sweepctl wait --stack {sources.target.stack} --for first-step"] if len(problems) < 2 else []
+    what = "log" if file == LOG else file
+    raise Unsure(f"there is no {what} of {cell}: {'; '.join(filter(None, problems)) or 'it has not started'}", again)
+
+
+def find_copy(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile:
+    """The pulled copy, else the sealed copy on the volume: of the attempt that was sealed. Raises Unsure."""
+    problems = []
+    for offer in (_pulled, _on_volume):
+        found, problem = offer(sources, cell, attempt, file)
+        if found is not None:
+            return found
+        problems.append(problem)
+    raise Unsure("; ".join(filter(None, problems)))
+
+
+def _on_box(sight: Sight, cell: str, attempt: int, file: str) -> CellFile | None:
+    channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
+    path = attempt_file(cell, attempt, file)
+    if channel.size(path) is None:
+        return None
+    return _over_channel(f"box {sight.box.name}", channel, path, attempt)
+
+
+def attempt_file(cell: str, attempt: int, file: str) -> str:
+    """Where an attempt's file lies on its box: the log beside its write path, all else in it."""
+    return f"{onbox.attempt_dir(cell, attempt)}/{file if file == LOG else f'out/{file}'}"
+
+
+def _pulled(sources: Sources, cell: str, attempt: int | None, file: str) -> tuple[CellFile | None, str]:
+    if sources.store is None:
+        return None, sources.problem
+    copies = sources.store.copies
+    try:
+        data = copies.manifest(cell)
+        manifest = Manifest.model_validate_json(data) if data is not None else None
+        size = copies.size(cell, file)
+    except (OSError, ValueError):
+        return None, ""
+    except EvidenceError as error:
+        return None, str(error)
+    if manifest is None:
+        return None, ""
+    if size is None:
+        return None, f"the pulled copy has no {'log' if file == LOG else file}"
+    if attempt is not None and attempt != manifest.attempt:
+        return None, f"the pulled copy is of attempt {manifest.attempt}"
+
+    def read(offset: int, limit: int) -> bytes:
+        return copies.read(cell, file, offset, limit) or b""
+
+    return CellFile("the pulled copy", read, lambda: size, manifest.attempt), ""
+
+
+def _on_volume(sources: Sources, cell: str, attempt: int | None, file: str) -> tuple[CellFile | None, str]:
+    identity = sources.state.identity
+    problem = ""
+    for volume in sources.state.volumes:
+        if identity is None:
+            break
+        try:
+            channel = load_platform(volume.adapter).volume_channel(volume.native_id, onbox.DURABLE)
+            folder = f"{onbox.DURABLE}/{onbox.sealed_dir(identity.identity, cell)}"
+            if channel.size(f"{folder}/{file}") is None:
+                continue
+            manifest = Manifest.model_validate_json(channel.read(f"{folder}/manifest.json"))
+        except (SweepstackError, OSError, ValueError) as error:
+            problem = f"volume {volume.name}: {error}"
+            continue
+        if attempt is not None and attempt != manifest.attempt:
+            return None, f"the sealed copy is of attempt {manifest.attempt}"
+        return _over_channel(f"volume {volume.name}", channel, f"{folder}/{file}", manifest.attempt), ""
+    return None, problem
+
+
+def _over_channel(words: str, channel: Channel, path: str, attempt: int) -> CellFile:
+    return CellFile(
+        words,
+        lambda offset, limit: channel.read(path, offset=offset, limit=limit),
+        lambda: channel.size(path) or 0,
+        attempt,
+    )

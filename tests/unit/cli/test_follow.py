@@ -1,0 +1,241 @@
+"""`sweepctl logs -f` through everything that happens to a log on the way; and the logs of set-up and runner."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sweep import onbox
+from sweep.canonical import digest_of
+from sweep.cli.logs import Printer
+from tests.unit.cli.support import Box, World
+
+SETUP = digest_of(["pip install x", "code"])
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.cli.follow.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("sweep.cli.follow.LONGEST_PAUSE", 0.05)
+
+
+@pytest.fixture
+def box(world: World) -> Box:
+    made = world.add()
+    made.launch("lr0.1")
+    made.start("lr0.1", log="one\n")
+    made.alive()
+    return made
+
+
+def log_of(box: Box, attempt: int = 1) -> Path:
+    return box.root / onbox.attempt_dir("lr0.1", attempt) / "log.txt"
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as handle:
+        handle.write(text)
+
+
+@contextmanager
+def meanwhile(world: World, *steps: tuple[str, Callable[[], object]]) -> Iterator[list[str]]:
+    """Does each step once its words were said (on stderr), or printed."""
+    said: list[str] = []
+    left = list(steps)
+    lock = threading.Lock()
+
+    def hear(text: str) -> None:
+        with lock:
+            said.append(text)
+            while left and left[0][0] in "".join(said):
+                left.pop(0)[1]()
+
+    world.monkeypatch.setattr("sweep.cli.follow.Follow.say", lambda self, text: hear(f"-- {text}\n"))
+    printed = Printer.__call__
+
+    def heard(self: Printer, data: bytes) -> None:
+        printed(self, data)
+        hear(data.decode())
+
+    world.monkeypatch.setattr("sweep.cli.logs.Printer.__call__", heard)
+    yield said
+    assert not left, f"never came: {left[0][0]!r}; said {said}"
+
+
+def test_on_to_the_next_attempt(world: World, box: Box) -> None:
+    def second() -> None:
+        append(log_of(box), "last words\n")
+        box.fail("lr0.1", final=False)
+        box.start("lr0.1", attempt=2, log="two\n")
+
+    with meanwhile(world, ("one\n", second), ("two\n", lambda: box.seal("lr0.1", attempt=2))) as said:
+        result = world.run("logs", "lr0.1", "-f")
+    assert result.code == 0
+    assert result.out == "one\nlast words\ntwo\n"
+    assert "-- lr0.1, attempt 2, from box box-0 (the one before: failed: exit code 1)\n" in said
+    assert said[-1] == "-- lr0.1 is sealed\n"
+
+
+def test_one_attempt_is_followed_to_its_own_end(world: World, box: Box) -> None:
+    with meanwhile(world, ("one\n", lambda: box.fail("lr0.1", final=False))):
+        result = world.run("logs", "lr0.1", "-f", "--attempt", "1")
+    assert (result.code, result.out) == (0, "one\n")
+
+
+def test_a_cell_that_fails_for_good_is_no_yes(world: World, box: Box) -> None:
+    with meanwhile(world, ("one\n", lambda: box.fail("lr0.1"))) as said:
+        assert world.run("logs", "lr0.1", "-f").code == 1
+    assert "failed for good: exit code 1" in said[-1]
+
+
+def test_a_runner_that_dies_and_comes_back(world: World, box: Box) -> None:
+    def back() -> None:
+        append(log_of(box), "two\n")
+        box.alive()
+
+    with meanwhile(
+        world,
+        ("one\n", lambda: box.alive(False)),
+        ("is not alive; `pulumi up --stack sweep-t` resumes it", back),
+        ("alive again", lambda: box.seal("lr0.1")),
+    ):
+        result = world.run("logs", "lr0.1", "-f")
+    assert (result.code, result.out) == (0, "one\ntwo\n")
+
+
+def test_a_runner_that_stays_dead_ends_it(world: World, box: Box) -> None:
+    world.monkeypatch.setattr("sweep.cli.follow.MISSING_SECONDS", 0.1)
+    box.alive(False)
+    result = world.run("logs", "lr0.1", "-f")
+    assert result.code == 1
+    assert "has not been alive" in result.err
+    assert "next   pulumi up --stack sweep-t" in result.err
+
+
+def test_a_box_that_does_not_answer_for_a_while(world: World, box: Box) -> None:
+    away = world.folder / "elsewhere"
+
+    def back() -> None:
+        os.rename(away, world.platform_root)
+        append(log_of(box), "two\n")
+
+    with meanwhile(
+        world,
+        ("one\n", world.move_registry),
+        ("does not answer", back),
+        ("answers again", lambda: box.seal("lr0.1")),
+    ):
+        result = world.run("logs", "lr0.1", "-f")
+    assert (result.code, result.out) == (0, "one\ntwo\n")
+
+
+def test_a_log_that_was_truncated(world: World, box: Box) -> None:
+    append(log_of(box), "and more\n")
+    with meanwhile(
+        world,
+        ("and more\n", lambda: log_of(box).write_text("anew\n")),
+        ("anew\n", lambda: box.seal("lr0.1")),
+    ) as said:
+        result = world.run("logs", "lr0.1", "-f", "--tail", "1")
+    assert (result.code, result.out) == (0, "and more\nanew\n")
+    assert "truncated" in "".join(said)
+
+
+def test_a_cell_that_has_not_begun_is_waited_for(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    box.alive()
+    timer = threading.Timer(0.3, lambda: box.start("lr0.1", log="one\n"))
+    with meanwhile(world, ("one\n", lambda: box.seal("lr0.1"))):
+        timer.start()
+        result = world.run("logs", "lr0.1", "-f")
+    timer.join()
+    assert (result.code, result.out) == (0, "one\n")
+
+
+def test_the_rest_comes_from_the_volume_when_the_box_is_gone(world: World, box: Box) -> None:
+    def gone() -> None:
+        box.seal("lr0.1", files={"log.txt": b"one\nthe rest\n"})
+        box.vanish()
+
+    with meanwhile(world, ("one\n", gone)) as said:
+        result = world.run("logs", "lr0.1", "-f")
+    assert (result.code, result.out) == (0, "one\nthe rest\n")
+    assert "its box is gone" in "".join(said)
+
+
+def test_a_character_cut_in_two_is_one(world: World, box: Box) -> None:
+    data = "é".encode()
+    log_of(box).write_bytes(data[:1])
+
+    def rest() -> None:
+        with log_of(box).open("ab") as handle:
+            handle.write(data[1:] + b"\n")
+        box.seal("lr0.1")
+
+    with meanwhile(world, ("attempt 1", rest)):
+        assert world.run("logs", "lr0.1", "-f").out == "é\n"
+
+
+# set-up and runner
+
+
+def prepare(box: Box) -> Path:
+    path = box.root / onbox.setup_log(SETUP)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("Collecting x\n")
+    box.log("setup-started", setup=SETUP, code="c")
+    box.alive()
+    return path
+
+
+def test_setup_log(world: World) -> None:
+    box, other = world.add(), world.add("box-1")
+    box.launch("lr0.1")
+    other.launch("lr0.3")
+    result = world.run("logs", "--setup")
+    assert result.code == 2
+    assert "no box has a set-up step" in result.err
+    path = prepare(box)
+    assert world.run("logs", "--setup").out == "Collecting x\n"
+    found = world.run("logs", "--setup", "box-0", "--json").json
+    assert (found["box"], found["state"], found["text"]) == ("box-0", "running", "Collecting x\n")
+    assert 'did you mean "box-0"' in world.run("logs", "--setup", "box0").err
+
+    def failed() -> None:
+        append(path, "ERROR\n")
+        box.log("setup-failed", setup=SETUP, code="c", stage="commands", reason="exit code 1")
+
+    with meanwhile(world, ("Collecting x\n", failed)) as said:
+        result = world.run("logs", "--setup", "box-0", "-f")
+    assert (result.code, result.out) == (1, "Collecting x\nERROR\n")
+    assert "exit code 1" in said[-1]
+
+
+def test_runner_log(world: World, box: Box) -> None:
+    (box.root / onbox.RUNNER_LOG).write_text("begins\n")
+    assert world.run("logs", "--runner", "box-0").out == "begins\n"
+    result = world.run("logs", "--runner", "--follow", "--timeout", "0.3s")
+    assert (result.code, result.out) == (1, "begins\n")
+    box.vanish()
+    assert "on it and nowhere else" in world.run("logs", "--runner", "box-0").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--setup", "--runner"), "two logs"),
+        (("--setup", "--attempt", "1"), "log of a cell"),
+        ((), "whose log?"),
+        (("lr0.1", "-f", "--json"), "never ends"),
+    ],
+)
+def test_what_does_not_go_together(world: World, arguments: tuple[str, ...], said: str) -> None:
+    result = world.run("logs", *arguments)
+    assert result.code == 2
+    assert said in result.err
