@@ -330,6 +330,9 @@ def _await_first_step(
     while (now := time.monotonic()) < began + seconds:
         alive = channel.lock_held(onbox.RUNNER_LOCK)  # asked first: what a runner that has ended wrote is all there
         entries = read_journal(channel).entries[len(before.entries) :]
+        unprepared = next((entry for entry in entries if entry["event"] == "setup-failed"), None)
+        if unprepared is not None:
+            raise FirstCellFailed(f"nothing was started with this code: {unprepared.get('reason', '')}")
         ended = next((entry for entry in entries if entry["event"] in _ENDS), None)
         if ended is not None and ended["event"] == "cell-failed":
             tail = log_tail(channel, str(ended["cell"]), int(ended["attempt"]))

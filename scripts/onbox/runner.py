@@ -16,6 +16,7 @@ Exit codes:
   4      the journal is damaged before its last line; nothing was started
   5      a process of an earlier runner's cell can't be ended; nothing was started
   6      the journal or the queue can't be read or written; running cells were ended, the next runner goes on with them
+  7      drained, but the setup of some cells failed: they are still pending, and the next runner tries it again
   70     a defect of the runner; else as 6
   128+n  signal n came: it was passed on to the cells; the next runner goes on with them
 """
@@ -34,12 +35,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Iterator  # noqa: UP035
 
-from runner_attempt import Attempt, describe
+from runner_attempt import Attempt
 from runner_patrol import Patrol
 from runner_processes import end_all, end_group, of_cells, signal_group, start_of
 from runner_records import Fatal, Journal, Queue, say, take
 from runner_schedule import Schedule
 from runner_sealing import CellFailure, seal, sync_folder
+from runner_setup import Setups
+from runner_spec import Spec
 
 LOOK_SECONDS = 1.0
 """How soon a queue line is seen while nothing else happens."""
@@ -48,7 +51,6 @@ GRACE_SECONDS = 20.0
 KILL_SECONDS = 5.0
 SEALERS = 4
 REASON_CHARS = 1000
-REQUIRED = {"schema", "identity", "box", "native_id", "generation", "durable", "python", "artifacts"}
 
 
 class Runner:
@@ -57,8 +59,7 @@ class Runner:
     def __init__(self, home: Path) -> None:
         self.home = home
         self._lock = self._be_the_only_one()
-        self._spec_seen: Any = None
-        self._spec: dict[str, Any] = {}
+        self.spec = Spec(home / "spec.json")
         spec = self.spec()
         self.box = str(spec["native_id"])
         if os.environ.get("SWEEPSTACK_BOX_ID", self.box) != self.box:
@@ -83,6 +84,7 @@ class Runner:
         self.wake_read, self.wake_write = os.pipe()
         for end in (self.wake_read, self.wake_write):
             os.set_blocking(end, False)
+        self.setups = Setups(home, self.journal, self.schedule.announce, self._wake)
 
     # -- set-up
 
@@ -97,26 +99,9 @@ class Runner:
         os.replace(staged, self.home / "runner.pid")
         return lock
 
-    def spec(self) -> dict[str, Any]:
-        """What the box is told to do, read again when it changed; the last good one while it can't be read."""
-        path = self.home / "spec.json"
-        try:
-            status = path.stat()
-            if (status.st_mtime_ns, status.st_ino) != self._spec_seen:
-                spec = json.loads(path.read_bytes())
-                missing = REQUIRED - set(spec)
-                if missing or spec["schema"] != 1:
-                    raise ValueError(f"it lacks {', '.join(sorted(missing))}" if missing else "its schema is not 1")
-                self._spec_seen, self._spec = (status.st_mtime_ns, status.st_ino), spec
-        except (OSError, ValueError, TypeError) as error:
-            if not self._spec:
-                raise Fatal(2, f"{path} can't be used: {error}") from error
-            say(f"{path} can't be used, going on with the one before: {error}")
-        return self._spec
-
     def _end_strays(self) -> None:
         """Ends what earlier runners left running: two attempts of a cell would write into one checkpoint folder."""
-        leaders = {}
+        leaders = self.setups.leaders()
         for name, progress in self.journal.cells.items():
             if progress.state == "started":
                 leaders.update(Attempt.leader(self.home, name, progress.attempt))
@@ -135,14 +120,13 @@ class Runner:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
         signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
-        self.environment = self.pool.submit(describe, self.spec()["python"])
         try:
             while not self.stop:
                 self._collect()
                 self._take_in()
                 while self._start_one():
                     pass
-                if not self.running and not self.finishing and self._drained():
+                if not (self.running or self.finishing or self.setups.busy) and self._drained():
                     return self.schedule.verdict()
                 self._wait(LOOK_SECONDS)
             return self._stopped()
@@ -174,6 +158,8 @@ class Runner:
             elif attempt.kill_at is not None and time.monotonic() >= attempt.kill_at:
                 signal_group(attempt.process.pid, signal.SIGKILL)
                 attempt.kill_at += KILL_SECONDS
+        if self.setups.collect():
+            self.schedule.settled = False
         for sync in [sync for sync in self.syncs if sync.done()]:
             self.syncs.remove(sync)
             sync.result()
@@ -211,7 +197,9 @@ class Runner:
         used = {attempt.slot for attempt in self.running.values()}
         used |= {attempt.slot for attempt, _ in self.finishing.values() if attempt.holds_slot}
         free = [slot for slot in range(slots) if slot not in used]
-        if not self.schedule.ready or not free or self.stop or len(self.finishing) >= slots + SEALERS:
+        if not self.schedule.ready or self.schedule.settled or not free or self.stop:
+            return False
+        if len(self.finishing) >= slots + SEALERS:
             return False
         with self._queue_locked() as locked:  # whoever takes a cell out does so before or after this, not meanwhile
             attempt = self._claim(spec, free[0]) if locked else None
@@ -231,11 +219,12 @@ class Runner:
 
     def _claim(self, spec: dict[str, Any], slot: int) -> Attempt | None:
         self._take_in()
-        entry = self.schedule.pop(self._busy())
+        entry = self.schedule.pop(self._busy(), lambda entry: self.setups.ready(entry, spec))
         if entry is None:
             return None
         number = self.journal.cells[entry.cell].attempt + 1
         attempt = Attempt(self.home, self.checkpoints, spec, entry, number, slot)
+        attempt.environment = self.setups.environment(entry, spec)
         self.schedule.announce()
         self.journal.append(
             "cell-started",
@@ -245,6 +234,8 @@ class Runner:
             config_digest=entry.config,
             code=entry.code,
             version=entry.version,
+            retry=entry.retry,
+            **({"setup": entry.prepared} if entry.setup else {}),
             argv=attempt.argv,
             slot=slot,
         )
@@ -264,7 +255,7 @@ class Runner:
             if not locked:
                 return False
             self._take_in()
-            if self.schedule.ready:
+            if self.schedule.ready and not self.schedule.settled:
                 return False
             os.close(self._lock)
             return True
@@ -288,7 +279,7 @@ class Runner:
                 raise CellFailure(f"processes that it left behind can't be ended: {left}")
             if reason:
                 raise CellFailure(reason)
-            facts = dict(attempt.facts(), environment=self.environment.result())
+            facts = dict(attempt.facts(), environment=attempt.environment.result())
             manifest, size = seal(self.cells, attempt.out, attempt.log, attempt.spec, facts)
         except (CellFailure, OSError) as error:
             left = end_all(lambda: of_cells(self.box, {name}, {}), KILL_SECONDS)
@@ -309,7 +300,7 @@ class Runner:
         name = attempt.entry.cell
         failures = self.journal.cells[name].failures[attempt.entry.version] + 1
         reason = reason[:REASON_CHARS]
-        final = hopeless or failures > int(self._spec.get("retries", 2))
+        final = hopeless or failures > int(attempt.spec.get("retries", 2))
         say(f"{name} attempt {attempt.number} failed{' for good' if final else ''}: {reason}")
         self.journal.append(
             "cell-failed", cell=name, attempt=attempt.number, exit_code=code, reason=reason, final=final
@@ -326,7 +317,8 @@ class Runner:
         for attempt in self.running.values():
             attempt.stopped = True
             self._ask_to_end(attempt)
-        grace = float(self._spec.get("grace_seconds", GRACE_SECONDS))
+        self.setups.stop(signal.SIGTERM)
+        grace = float(self.spec().get("grace_seconds", GRACE_SECONDS))
         deadline = time.monotonic() + grace + 2 * KILL_SECONDS
         patient = True
         while True:
@@ -335,14 +327,17 @@ class Runner:
                 for attempt in self.running.values():
                     attempt.kill_at = time.monotonic()
             self._collect()
-            if not (self.running or self.finishing) or time.monotonic() > deadline:
+            if not (self.running or self.finishing or self.setups.busy) or time.monotonic() > deadline:
                 break
+            if not patient or time.monotonic() > deadline - 2 * KILL_SECONDS:
+                self.setups.stop(signal.SIGKILL)
             self._wait(LOOK_SECONDS)
         if self.schedule.announced:
             self.journal.append("runner-stopped", signal=signal.Signals(number).name)
         return 128 + number
 
     def _end_cells(self) -> None:
+        self.setups.stop(signal.SIGKILL)
         for attempt in self.running.values():
             signal_group(attempt.process.pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS

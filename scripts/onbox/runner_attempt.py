@@ -8,21 +8,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
 import subprocess
 import time
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Callable  # noqa: UP035
+from typing import Any
 
+from runner_environment import fill, redact_file, redacted, values_of, variables
 from runner_processes import start_of
 from runner_records import Entry, digest, now
 from runner_sealing import CellFailure
 
-PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""What is filled in; `${NAME}` is the shell's."""
 LAST_LINE = 200
 DESCRIBE_SECONDS = 30.0
 DESCRIBE = """
@@ -46,6 +45,7 @@ class Attempt:
     """
 
     process: subprocess.Popen[bytes]
+    environment: Future[dict[str, Any]]
 
     def __init__(
         self, home: Path, checkpoints: Path, spec: dict[str, Any], entry: Entry, number: int, slot: int
@@ -54,9 +54,12 @@ class Attempt:
         self.folder = home / "cells" / entry.cell / str(number)
         self.out, self.log = self.folder / "out", self.folder / "log.txt"
         self.checkpoint = checkpoints / entry.cell / digest([entry.config, entry.work])[7:23]
+        self.scratch = home.parent.parent / "scratch" / "sweep" / entry.cell / str(number)
         self.argv = ["/bin/sh", "-c", entry.run]
+        self._values = values_of(entry, str(self.out))
+        self._secret: list[str] = []
         with contextlib.suppress(CellFailure):  # said again when it is started
-            self.argv[2] = self._fill(entry.run, shlex.quote)
+            self.argv[2] = fill(entry.run, self._values, shlex.quote)
         self.started_at, self._begun = now(), time.monotonic()
         self.kill_at: float | None = None
         self.dropped: str | None = None
@@ -67,11 +70,12 @@ class Attempt:
         code = self.home / "code" / self.entry.code[7:]
         if not code.is_dir():
             raise CellFailure(f"its code is not on this box: {self.entry.code}")
-        self.argv[2], env = self._fill(self.entry.run, shlex.quote), self._env()
+        self.argv[2], env = fill(self.entry.run, self._values, shlex.quote), self._env()
         if self.folder.exists():  # a power cut took the journal's line about it
             os.rename(self.folder, self.folder.with_name(f"{self.number}.unrecorded-{time.time_ns()}"))
         self.out.mkdir(parents=True)
-        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        for folder in (self.checkpoint, self.scratch):
+            folder.mkdir(parents=True, exist_ok=True)
         with open(self.log, "xb", buffering=0) as log:
             self.process = subprocess.Popen(
                 self.argv, cwd=code, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -105,9 +109,11 @@ class Attempt:
             newline = b"" if not tail or tail.endswith(b"\n") else b"\n"
             took = time.monotonic() - self._begun
             log.write(newline + f"[sweepstack] attempt {self.number}: {ended} after {took:.1f} s\n".encode())
+        redact_file(self.log, self._secret)
         if code == 0:
             return ""
-        lines = tail.decode("utf-8", "replace").strip().splitlines()
+        tail = redacted(tail.decode("utf-8", "replace"), self._secret)
+        lines = tail.strip().splitlines()
         return f"{ended}: {lines[-1][:LAST_LINE]}" if lines else ended
 
     def facts(self) -> dict[str, Any]:
@@ -120,6 +126,7 @@ class Attempt:
             "generation": self.spec["generation"],
             "cell": self.entry.cell,
             "attempt": self.number,
+            "retry": self.entry.retry,
             "config_digest": self.entry.config,
             "params": self.entry.params,
             "code": self.entry.code,
@@ -127,36 +134,15 @@ class Attempt:
             "started_at": self.started_at,
         }
 
-    def _fill(self, text: str, quote: Callable[[str], str]) -> str:
-        values = dict(self.entry.params, cell=self.entry.cell, name=self.entry.cell, out=str(self.out))
-
-        def value(match: re.Match[str]) -> str:
-            if match[1] not in values:
-                raise CellFailure(f"{match[0]}: the cell has no such parameter")
-            found = values[match[1]]
-            return quote(found if isinstance(found, str) else json.dumps(found))
-
-        return PLACEHOLDER.sub(value, text)
-
     def _env(self) -> dict[str, str]:
-        """Nothing is inherited but the path: what a cell sees is written down."""
-        python = os.path.dirname(self.spec["python"])
-        env = {
-            "PATH": f"{python}:{os.environ.get('PATH', os.defpath)}",
-            "HOME": os.path.expanduser("~"),
-            "LANG": os.environ.get("LANG", "C.UTF-8"),
-        }
-        for given in (self.spec.get("env") or {}, self.entry.env):
-            env.update({name: self._fill(str(text), str) for name, text in given.items()})
-        helper = str(self.home / "checkpoint")
+        env = variables(self.home, self.spec, self.entry, self._values)
+        self._secret = [env[name] for name in self.spec.get("secrets") or []]
         env.update(
             SWEEPSTACK_CELL=self.entry.cell,
             SWEEPSTACK_OUT=str(self.out),
             SWEEPSTACK_ATTEMPT=str(self.number),
             SWEEPSTACK_CHECKPOINT_DIR=str(self.checkpoint),
-            SWEEPSTACK_BOX_ID=str(self.spec["native_id"]),
-            PYTHONUNBUFFERED="1",
-            PYTHONPATH=":".join([helper, env["PYTHONPATH"]] if env.get("PYTHONPATH") else [helper]),
+            SWEEPSTACK_SCRATCH=str(self.scratch),
         )
         devices = self._devices()
         if devices:

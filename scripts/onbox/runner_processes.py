@@ -1,6 +1,7 @@
 """Finding and ending the processes of cells, also those that outlived the runner that started them.
 
-A process is a cell's when its environment carries the box's id and the cell's name, or when its process group is the
+A process is a cell's when its environment carries the box's id and the cell's name (or a setup's, which is ended with
+all of them), or when its process group is the
 one that the cell's attempt was started in (programs may overwrite their own environment). Zombies have ended.
 Part of the runner (see runner.py): Python 3.8+, standard library only.
 """
@@ -15,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Callable, Collection, Iterator, Mapping, NamedTuple  # noqa: UP035
 
-BOX, CELL = "SWEEPSTACK_BOX_ID", "SWEEPSTACK_CELL"
+BOX, CELL, SETUP = "SWEEPSTACK_BOX_ID", "SWEEPSTACK_CELL", "SWEEPSTACK_SETUP"
 PROC = Path("/proc")
 KILL_SECONDS = 5.0
 POLL_SECONDS = 0.05
@@ -55,16 +56,17 @@ def start_of(pid: int) -> str:
 
 
 def of_cells(box: str, cells: Collection[str] | None, leaders: Mapping[int, str]) -> list[int]:
-    """Live processes of the box's cells: of the named, or of all. `leaders`: pid → start of their groups' leaders."""
+    """Live processes of the box's cells: of the named, or of all and of setups. `leaders`: pid → start of their groups'
+    leaders."""
     seen = list(processes())
     groups = {process.pid for process in seen if process.start and leaders.get(process.pid) == process.start}
-    mark, key = f"{BOX}={box}".encode(), f"{CELL}=".encode()
-    named = None if cells is None else {key + cell.encode() for cell in cells}
+    mark, keys = f"{BOX}={box}".encode(), (f"{CELL}=".encode(), f"{SETUP}=".encode())
+    named = None if cells is None else {keys[0] + cell.encode() for cell in cells}
 
     def carries(environ: frozenset[bytes]) -> bool:
         if mark not in environ:
             return False
-        return any(word.startswith(key) for word in environ) if named is None else bool(named & environ)
+        return any(word.startswith(keys) for word in environ) if named is None else bool(named & environ)
 
     return [process.pid for process in seen if process.group in groups or carries(process.environ)]
 

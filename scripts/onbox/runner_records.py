@@ -63,7 +63,7 @@ class Progress:
     """What the journal says of one cell. `state`: pending, started, retry, failed, sealed or dropped."""
 
     def __init__(self) -> None:
-        self.state, self.attempt, self.config, self.version = "pending", 0, "", ""
+        self.state, self.attempt, self.config, self.version, self.retry = "pending", 0, "", "", 0
         self.failures: collections.Counter[str] = collections.Counter()
         self.refused: set[str] = set()
 
@@ -73,6 +73,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.cells: collections.defaultdict[str, Progress] = collections.defaultdict(Progress)
+        self.prepared: set[str] = set()  # setups that have finished
         self._head, self._seq = GENESIS, 0
         self._lock, self._sync_lock, self._round, self._synced = threading.Lock(), threading.Lock(), 1, 0
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -129,22 +130,29 @@ class Journal:
         event, cell = entry["event"], self.cells[entry["cell"]] if "cell" in entry else Progress()
         if event == "cell-started":
             cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
-            cell.version = entry["version"]
+            cell.version, cell.retry = entry["version"], entry.get("retry", 0)
         elif event == "cell-failed":
             cell.failures[cell.version] += 1
             cell.state = "failed" if entry["final"] else "retry"
         elif event in ("cell-sealed", "cell-found-sealed"):
             cell.state, cell.config = "sealed", entry["config_digest"]
+            cell.retry = entry.get("retry", cell.retry)
         elif event == "cell-dropped":
             cell.state = "dropped"
         elif event == "cell-refused":
             cell.refused.add(entry["reason"])
+        elif event == "setup-finished":
+            self.prepared.add(entry["setup"])
+        elif event == "setup-started":
+            self.prepared.discard(entry["setup"])
 
 
 class Entry(NamedTuple):
     """One version of a cell, as the queue holds it.
 
     `work` is the part of the version that computes: checkpoints fit as long as it stays, whatever must be left behind.
+    `setup`: shell text that prepares its environment, empty for none; `prepared`: the digest of it and the code.
+    `retry`: how often somebody asked for the cell to run again. `salt`: not 0 where that is to begin from nothing.
     """
 
     cell: str
@@ -155,6 +163,9 @@ class Entry(NamedTuple):
     env: dict[str, str]
     version: str
     work: str
+    setup: str
+    prepared: str
+    retry: int
 
 
 class Queue:
@@ -193,9 +204,28 @@ class Queue:
             if OURS.fullmatch(name):
                 raise ValueError("names that end so are the runner's own; give the cell another name")
             env = {str(key): str(value) for key, value in raw.get("env", {}).items()}
-            work = digest({"code": raw["code"], "run": raw["run"], "env": env})
-            version = digest([work, raw["artifacts"]]) if "artifacts" in raw else work
-            entry = Entry(name, raw["params"], raw["config_digest"], raw["code"], raw["run"], env, version, work)
+            setup, retry, salt = raw.get("setup", ""), raw.get("retry", 0), raw.get("salt", 0)
+            if not isinstance(setup, str) or not all(isinstance(n, int) and n >= 0 for n in (retry, salt)):
+                raise ValueError("its setup is no text, or its retry or salt no count")
+            # What is empty stays out of the digests: the checkpoints of older queues are found again.
+            more = {key: value for key, value in (("setup", setup), ("salt", salt)) if value}
+            work = digest({"code": raw["code"], "run": raw["run"], "env": env, **more})
+            parts = [work, *([raw["artifacts"]] if "artifacts" in raw else []), *([retry] if retry else [])]
+            version = digest(parts) if len(parts) > 1 else work
+            prepared = digest([setup, raw["code"]])
+            entry = Entry(
+                name,
+                raw["params"],
+                raw["config_digest"],
+                raw["code"],
+                raw["run"],
+                env,
+                version,
+                work,
+                setup,
+                prepared,
+                retry,
+            )
             if entry.config != digest({"name": name, "params": entry.params}):
                 raise ValueError("its config digest is not that of its name and parameters")
             if not re.fullmatch(r"sha256:[0-9a-f]{64}", entry.code) or not isinstance(entry.run, str):

@@ -8,18 +8,22 @@ from __future__ import annotations
 import collections
 import os
 from pathlib import Path
-from typing import Container, Iterable  # noqa: UP035
+from typing import Callable, Container, Iterable  # noqa: UP035
 
 from runner_records import Entry, Fatal, Journal, Queue
 from runner_sealing import sealed_manifest
 
 
 class Schedule:
-    """The cells that wait, in the queue's order; cells to be retried come behind them. For one thread."""
+    """The cells that wait, in the queue's order; cells to be retried come behind them. For one thread.
+
+    `held`: cells that this runner can't start. `settled`: none that waits may start now, as far as `pop` could see.
+    """
 
     def __init__(self, queue: Queue, journal: Journal, cells: Path, identity: str) -> None:
         self.ready: collections.deque[str] = collections.deque()
-        self.announced = False
+        self.held: set[str] = set()
+        self.announced = self.settled = False
         self._queue, self._journal, self._cells, self._identity = queue, journal, cells, identity
 
     def take_in(self, busy: Container[str]) -> dict[str, str]:
@@ -36,6 +40,8 @@ class Schedule:
         """Does what queue and journal say of these cells now. Returns busy cells that are to be ended, with reasons."""
         to_end, found = {}, False
         for name in dict.fromkeys(names):
+            self.settled = False
+            self.held.discard(name)
             wanted = self._queue.cells.get(name)
             if isinstance(wanted, str):
                 if name in busy:
@@ -46,11 +52,11 @@ class Schedule:
                 version = self._version(name)
                 if version is None:
                     continue
-                manifest = sealed_manifest(self._cells, self._identity, name, version.config)
-                if manifest:
+                sealed = sealed_manifest(self._cells, self._identity, name, version.config, version.retry)
+                if sealed:
                     found = True
                     self.announce()
-                    details = {"cell": name, "manifest": manifest, "config_digest": version.config}
+                    details = {"cell": name, "manifest": sealed[0], "retry": sealed[1], "config_digest": version.config}
                     self._journal.append("cell-found-sealed", wait=False, **details)
                 else:
                     self.ready.append(name)
@@ -58,14 +64,26 @@ class Schedule:
             self._journal.sync()
         return to_end
 
-    def pop(self, busy: Container[str]) -> Entry | None:
-        """The next cell to run, taken off the list. None when nothing waits."""
-        while self.ready:
+    def pop(self, busy: Container[str], may_start: Callable[[Entry], bool | None]) -> Entry | None:
+        """The next cell to run, taken off the list. None when there is none that may start.
+
+        `may_start`: None for a cell that waits for something, and False for one that this runner can't start: that one
+        is put into `held`. Cells behind them go first.
+        """
+        waiting, chosen = [], None
+        while self.ready and chosen is None:
             name = self.ready.popleft()
             entry = None if name in busy else self._version(name)
-            if entry is not None:
-                return entry
-        return None
+            verdict = may_start(entry) if entry is not None else False
+            if verdict:
+                chosen = entry
+            elif verdict is None:
+                waiting.append(name)
+            elif entry is not None:
+                self.held.add(name)
+        self.ready.extendleft(reversed(waiting))
+        self.settled = chosen is None
+        return chosen
 
     def announce(self) -> None:
         """Said before the first event only: a runner with nothing to do leaves the journal's head as it was."""
@@ -76,6 +94,8 @@ class Schedule:
     def verdict(self) -> int:
         """The exit code of a drained queue."""
         cells = [self._journal.cells[name] for name in {*self._queue.cells, *self._journal.cells}]
+        if self.held:
+            return 7
         bad = any(one.state == "failed" or (one.state == "pending" and one.refused) for one in cells)
         return 1 if bad or self._queue.unreadable else 0
 
@@ -90,6 +110,8 @@ class Schedule:
             if other.config != progress.config:
                 self._refuse(name, f"it started as {progress.config[:19]}…, which {other.config[:19]}… can't change")
         same = [version for version in versions if version.config == progress.config]
+        if same and same[-1].retry > progress.retry:  # somebody asked for it once more, whatever became of it
+            return same[-1]
         if not same or progress.state == "sealed":
             return None
         if progress.state == "failed":

@@ -76,8 +76,9 @@ def seal(cells: Path, out: Path, log: Path, spec: dict[str, Any], facts: dict[st
     return "sha256:" + hashlib.sha256(manifest).hexdigest(), sum(int(str(file["size"])) for file in files)
 
 
-def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str) -> str:
-    """The digest of the manifest of a sealed cell; empty unless it is this config's and all its files are there.
+def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str, retry: int) -> tuple[str, int] | None:
+    """The manifest of a sealed cell: its digest and its `retry`. None unless it is of this config, all its files are
+    there, and the cell was not asked for once more since (`retry`).
 
     Only sizes are compared: the digests are compared whenever the cell is verified.
     """
@@ -85,17 +86,19 @@ def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str) -
     try:
         data = (folder / MANIFEST).read_bytes()
         manifest = json.loads(data)
+        found = int(manifest.get("retry", 0))
         if (manifest["identity"], manifest["cell"], manifest["config_digest"]) != (identity, cell, config_digest):
-            return ""
+            return None
         for file in manifest["files"]:
             status = os.lstat(folder / file["path"])
             if not stat.S_ISREG(status.st_mode) or status.st_size != file["size"]:
-                return ""
-        code = manifest["code"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+                return None
+        if not manifest["code"] or found < retry:
+            return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
     body = data[:-1] if data.endswith(b"\n") else data
-    return "sha256:" + hashlib.sha256(body).hexdigest() if code else ""
+    return "sha256:" + hashlib.sha256(body).hexdigest(), found
 
 
 def collect(out: Path, log: Path, artifacts: list[dict[str, Any]], metrics: dict[str, Any] | None) -> list[Source]:

@@ -78,6 +78,7 @@ class Box:
         self.volume, self.control = root / "volume", root / "control"
         self.native_id = native_id
         self.started: list[subprocess.Popen[bytes]] = []
+        self.path = os.environ["PATH"]
         for folder in (self.home, self.volume, self.control, self.root / "mnt"):
             folder.mkdir(parents=True, exist_ok=True)
         (self.root / "mnt" / "durable").symlink_to(self.volume)
@@ -127,14 +128,39 @@ class Box:
             with open(self.home / "queue.jsonl", "ab") as handle:
                 handle.write(b"".join(canonical_json(line) + b"\n" for line in lines))
 
-    def add(self, name: str, run: str = QUICK, *, env: Mapping[str, str] | None = None, **params: Any) -> Cell:
+    def add(
+        self,
+        name: str,
+        run: str = QUICK,
+        *,
+        env: Mapping[str, str] | None = None,
+        more: Mapping[str, Any] | None = None,
+        **params: Any,
+    ) -> Cell:
+        """`more`: keys of the queue line that older queues lack (`setup`, `retry`, `salt`), or another `code`."""
         cell = Cell(name=name, params=params)
-        self.append(self.line(cell, run, env))
+        self.append({**self.line(cell, run, env), **(more or {})})
         return cell
 
     def line(self, cell: Cell, run: str = QUICK, env: Mapping[str, str] | None = None) -> dict[str, Any]:
         given = {"params": cell.params, "config_digest": cell.config_digest, "code": self.code}
         return {"op": "add", "cell": cell.name, **given, "run": run, "env": dict(env or {})}
+
+    def secrets(self, values: Mapping[str, str], mode: int = 0o600) -> None:
+        path = self.home / "secrets.json"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(dict(values)))
+        path.chmod(mode)
+
+    def show_gpus(self, count: int, query: str = "") -> None:
+        """What the driver's tool of a box with GPUs says; this machine has none. `query`: its answer to a query."""
+        tools = self.root / "tools"
+        tools.mkdir(exist_ok=True)
+        listing = "\n".join(f"GPU {n}: NVIDIA A100-SXM4-40GB (UUID: GPU-{n})" for n in range(count))
+        tool = tools / "nvidia-smi"
+        tool.write_text(f"#!/bin/sh\ncase $1 in -L) echo '{listing}';; *) echo '{query}';; esac\n")
+        tool.chmod(0o755)
+        self.path = f"{tools}:{os.environ['PATH']}"
 
     def add_steps(self, name: str, seed: int = 1) -> Cell:
         return self.add(name, f"python steps.py {{seed}} {{out}} {self.control}", seed=seed)
@@ -148,7 +174,7 @@ class Box:
             process = subprocess.Popen(
                 [sys.executable, str(script or self.runner / "runner.py"), str(self.home), *argv],
                 cwd=self.home,
-                env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "SWEEPSTACK_BOX_ID": self.native_id, **(env or {})},
+                env={"PATH": self.path, "LANG": "C.UTF-8", "SWEEPSTACK_BOX_ID": self.native_id, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -100,12 +100,13 @@ def test_environment_of_a_job_is_written_down_not_inherited(box: Box) -> None:
         "PWD",
         "OLDPWD",
         "_",
-    } == {f"SWEEPSTACK_{name}" for name in ("BOX_ID", "CELL", "OUT", "ATTEMPT", "CHECKPOINT_DIR")}
+    } == {f"SWEEPSTACK_{name}" for name in ("BOX_ID", "CELL", "OUT", "ATTEMPT", "CHECKPOINT_DIR", "SCRATCH")}
 
 
 @pytest.mark.parametrize(("gpus", "seen"), [(4, {"0,1", "2,3"}), (["5", "7"], {"5", "7"}), (1, {"0"})])
 def test_slots_share_the_gpus(box: Box, gpus: object, seen: set[str]) -> None:
     box.set(slots=2, gpus=gpus)
+    box.show_gpus(4)
     both = f"touch {box.control}/{{cell}}; while ! [ -e {box.control}/a -a -e {box.control}/b ]; do sleep 0.01; done"
     for name in ("a", "b"):
         box.add(name, f"{both}; printf $CUDA_VISIBLE_DEVICES > {{out}}/result.json")
@@ -286,6 +287,8 @@ def test_started_cell_keeps_its_config_and_its_version(box: Box) -> None:
         ("a.partial-1", {}, "the runner's own"),
         ("a", {"code": "sha256:" + "0" * 64}, "not on this box"),
         ("a", {"run": "echo {nosuch}"}, "no such parameter"),
+        ("a", {"retry": "one"}, "no count"),
+        ("a", {"setup": ["pip install x"]}, "no text"),
     ],
 )
 def test_entry_that_can_not_be_run_is_refused(box: Box, name: str, change: dict[str, object], said: str) -> None:

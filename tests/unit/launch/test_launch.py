@@ -462,9 +462,19 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_first_cell_that_fails_is_shown_with_its_last_words(site: Site, patient: None) -> None:
     """A traceback is output too: it must not pass for the sign of life that is waited for."""
     with pytest.raises(FirstCellFailed, match="a failed at once: exit code") as failed:
-        site.launch("a", run="python no-such-file.py {word} {out}")
-    assert "can't open file" in str(failed.value)
+        site.launch("a", run="cat no-such-file.py {word} {out}")
+    assert "No such file" in str(failed.value)
     assert site.record_of_launch() is not None
+
+
+def test_a_version_that_could_not_start_is_said_before_a_cell_is_spent(site: Site, patient: None) -> None:
+    with pytest.raises(FirstCellFailed, match=r"nothing was started with this code: no-such-file\.py is not among"):
+        site.launch("a", run="python no-such-file.py {word} {out}")
+    site.drained()
+    assert site.started() == []
+    assert site.launch("a").started_runner  # mended: `up` alone must start it
+    site.drained()
+    assert site.states() == {"a": "sealed"}
 
 
 def test_a_cell_that_fails_after_its_first_words_is_shown(site: Site, patient: None) -> None:
@@ -490,7 +500,7 @@ def test_a_cell_that_was_sealed_first_makes_the_launch_good(site: Site, patient:
 def test_mended_settings_are_tried_at_once(site: Site, patient: None) -> None:
     """The runner gave up on the cell and ended. What was mended is a new version: `up` alone must start it."""
     with pytest.raises(FirstCellFailed):
-        site.launch("a", run="python no-such-file.py {word} {out}")
+        site.launch("a", run="cat no-such-file.py {word} {out}")
     site.drained()
     assert site.journal.cells["a"].final
     done = site.launch("a")

@@ -78,12 +78,12 @@ def test_settings_that_fail_at_once_keep_the_queue_in_the_state(sweep: Sweep, mo
     """Created, then failed: the next `up` updates it."""
     monkeypatch.setattr("sweep.launch.SETTLE_SECONDS", 10.0)
     box = sweep.box()
-    error = still_creating(lambda: sweep.queue(box, job={"run": "python no-such-file.py {word} {out}"}))
+    error = still_creating(lambda: sweep.queue(box, job={"run": "cat no-such-file.py {word} {out}"}))
     assert error.identifier == f"{box.native_id}/queue"
     canonical_json(error.outputs)
     old = QueueState.model_validate(error.outputs)
     assert "failed at once" in str(error)
-    assert "can't open file" in str(error)
+    assert "No such file" in str(error)
     assert "Next: mend it, then pulumi up --stack sweep-t" in str(error)
     sweep.drained(box)
     new = QUEUE.update(sweep.op("Queue"), error.identifier, old, sweep.queue_inputs(box))

@@ -1,0 +1,289 @@
+"""What comes before a version's first cell: its environment, the commands of its setup, and a probe of both.
+
+Part of the runner (see runner.py): Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable, Mapping  # noqa: UP035
+
+from runner_attempt import describe
+from runner_environment import SecretsRefused, folder_of, python_of, redact_file, redacted, values_of, variables
+from runner_probe import gpus_asked, probe, understood
+from runner_processes import end_group, signal_group, start_of
+from runner_records import Entry, Journal, now, say
+from runner_sealing import CellFailure
+
+SETUP_SECONDS = 3600.0
+"""A setup's deadline, unless spec.json says `setup_seconds`."""
+AT_ONCE = 4
+KILL_SECONDS = 5.0
+LAST_LINE = 300
+SITES = """
+import json, site, sys
+user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+print(json.dumps(site.getsitepackages() + user))
+"""
+LIBRARIES = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+
+
+class SetupFailed(Exception):
+    """A setup ended badly. The message is the reason."""
+
+
+class Setups:
+    """The versions that this runner has prepared, is preparing, or could not prepare. For the main thread.
+
+    What failed is not tried again by this runner: its cells stay pending, and the next runner begins anew.
+    """
+
+    def __init__(self, home: Path, journal: Journal, announce: Callable[[], None], wake: Callable[[], None]) -> None:
+        self._home, self._journal, self._announce, self._wake = home, journal, announce, wake
+        self._done: dict[str, str] = {}  # setup or version → why it failed; empty when it did not
+        self._begun: dict[str, tuple[Future[str], Entry, float, str]] = {}
+        self._described: dict[str, Future[dict[str, Any]]] = {}
+        self._pool, self._describing = ThreadPoolExecutor(AT_ONCE), ThreadPoolExecutor(1)
+        self._running: set[int] = set()
+        self._stopping = threading.Event()
+
+    def ready(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
+        """May cells of this version start? None: not yet; False: not under this runner. Begins what is missing."""
+        known = self._done.get(entry.work)
+        if known is not None:
+            return not known
+        if entry.work in self._begun or entry.prepared in self._begun:
+            return None
+        failed = self._done.get(entry.prepared)
+        if failed:
+            self._done[entry.work] = failed
+            return False
+        try:
+            if entry.setup and not self._there(entry):
+                env = variables(self._home, spec, entry, None)
+                self._announce()
+                self._journal.append("setup-started", setup=entry.prepared, code=entry.code)
+                say(f"setup {entry.prepared[7:23]} begins")
+                self._begin(entry.prepared, entry, "commands", self._prepare, entry, dict(spec), env)
+                return None
+            env = variables(self._home, spec, entry, values_of(entry, str(self._home)))
+        except SecretsRefused as error:
+            return self._failed(entry, entry.work, "secrets", str(error))
+        except CellFailure:  # the cell itself says so when it is started
+            env = {}
+        code = self._code(entry)
+        gpus = gpus_asked(spec)
+        if not env or not code.is_dir() or not (gpus or understood(entry.run)):
+            self._done[entry.work] = ""
+            return True
+        self._begin(entry.work, entry, "probe", probe, code, entry.run, env, gpus)
+        return None
+
+    def collect(self) -> bool:
+        """Takes in what has ended, and writes it down. Did anything?"""
+        ended = [key for key, (future, *_) in self._begun.items() if future.done()]
+        for key in ended:
+            future, entry, began, stage = self._begun.pop(key)
+            reason = future.result()
+            if reason and self._stopping.is_set():
+                continue
+            self._done[key] = reason
+            if reason:
+                self._failed(entry, key, stage, reason)
+            elif stage == "commands":
+                seconds = round(time.monotonic() - began, 1)
+                self._journal.append("setup-finished", setup=entry.prepared, seconds=seconds)
+                say(f"setup {entry.prepared[7:23]} finished after {seconds} s")
+        return bool(ended)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._begun)
+
+    def environment(self, entry: Entry, spec: Mapping[str, Any]) -> Future[dict[str, Any]]:
+        """What results of this version may depend on; it is asked for once, in the background."""
+        python = python_of(self._home, spec, entry)
+        if python not in self._described:
+            self._described[python] = self._describing.submit(describe, python)
+        return self._described[python]
+
+    def stop(self, number: int) -> None:
+        """Ends what is being prepared; the next runner begins it anew."""
+        self._stopping.set()
+        for pid in list(self._running):
+            signal_group(pid, number)
+
+    def leaders(self) -> dict[int, str]:
+        """The processes that an earlier runner's setups were started as: pid → when they started."""
+        found = {}
+        for path in (self._home / "setup").glob("*.pid"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                record = json.loads(path.read_bytes())
+                found[int(record["pid"])] = str(record["start"])
+        return found
+
+    # -- in the main thread
+
+    def _begin(self, key: str, entry: Entry, stage: str, work: Callable[..., str], *arguments: Any) -> None:
+        future = self._pool.submit(work, *arguments)
+        self._begun[key] = future, entry, time.monotonic(), stage
+        future.add_done_callback(lambda _: self._wake())
+
+    def _failed(self, entry: Entry, key: str, stage: str, reason: str) -> bool:
+        self._done[key] = reason
+        self._announce()
+        say(f"setup {entry.prepared[7:23]} failed ({stage}): {reason}")
+        details = {"setup": entry.prepared, "code": entry.code, "stage": stage, "reason": reason}
+        self._journal.append("setup-failed", **details)
+        return False
+
+    def _code(self, entry: Entry) -> Path:
+        return self._home / "code" / entry.code[7:]
+
+    def _there(self, entry: Entry) -> bool:
+        folder = folder_of(self._home, entry)
+        return entry.prepared in self._journal.prepared and bool(folder) and os.access(f"{folder}/bin/python", os.X_OK)
+
+    # -- in a thread of its own
+
+    def _prepare(self, entry: Entry, spec: dict[str, Any], env: dict[str, str]) -> str:
+        """Makes the environment and runs the setup in it. Returns why that failed; empty when it did not."""
+        name = entry.prepared[7:23]
+        log = self._home / "setup" / f"{name}.log"
+        hidden = [env[one] for one in spec.get("secrets") or []]
+        env["SWEEPSTACK_SETUP"] = name
+        env.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+        env.setdefault("PIP_NO_INPUT", "1")
+        deadline = time.monotonic() + float(spec.get("setup_seconds", SETUP_SECONDS))
+        try:
+            log.parent.mkdir(exist_ok=True)
+            with open(log, "a") as handle:
+                handle.write(f"[sweepstack] {now()} setup {name} begins\n")
+            step = _Steps(log, env, deadline, self._running, self._stopping)
+            folder = folder_of(self._home, entry)
+            assert folder is not None
+            make_environment(folder, str(spec["python"]), step)
+            step.run(["/bin/sh", "-ec", entry.setup], self._code(entry))
+            return ""
+        except SetupFailed as error:
+            return redacted(f"{error} (log: data/sweep/setup/{log.name})", hidden)
+        except OSError as error:
+            return f"its environment can't be made: {error}"
+        finally:
+            with contextlib.suppress(OSError):
+                redact_file(log, hidden)
+
+
+class _Steps:
+    """Runs the programs of one setup, one after the other, in process groups of their own, into one log."""
+
+    def __init__(
+        self, log: Path, env: dict[str, str], deadline: float, running: set[int], stopping: threading.Event
+    ) -> None:
+        self.env = env
+        self._log, self._deadline, self._running, self._stopping = log, deadline, running, stopping
+
+    def run(self, argv: list[str], folder: Path, check: bool = True) -> int:
+        """Runs one program to its end. Raises SetupFailed when it fails (with `check`), is too slow or was stopped."""
+        record = self._log.with_suffix(".pid")
+        with open(self._log, "ab", buffering=0) as log:
+            begin = log.tell()
+            process = subprocess.Popen(
+                argv, cwd=folder, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self._running.add(process.pid)
+        try:
+            record.write_text(json.dumps({"pid": process.pid, "start": start_of(process.pid)}) + "\n")
+            if self._stopping.is_set():
+                signal_group(process.pid, signal.SIGTERM)
+            code = process.wait(max(0.0, self._deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            signal_group(process.pid, signal.SIGTERM)
+            raise SetupFailed(f"it did not end within its deadline; {self._last_line(begin)}") from None
+        finally:
+            left = end_group(process.pid, KILL_SECONDS)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILL_SECONDS)
+            self._running.discard(process.pid)
+            if not left:
+                record.unlink()
+        if left:
+            raise SetupFailed(f"processes that it left behind can't be ended: {left}")
+        if self._stopping.is_set():
+            raise SetupFailed("the runner was stopped")
+        if code and check:
+            raise SetupFailed(f"exit code {code}: {self._last_line(begin)}")
+        return code
+
+    def _last_line(self, begin: int) -> str:
+        with open(self._log, "rb") as log:
+            log.seek(max(begin, log.seek(0, os.SEEK_END) - 4096))
+            lines = log.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1][:LAST_LINE] if lines else "it said nothing"
+
+
+def make_environment(folder: Path, python: str, step: _Steps) -> None:
+    """Makes a virtual environment that sees all that `python` sees, with a pip that installs into it. Needs no network.
+
+    `python` may be a virtual environment's itself, and one inside it would only see what lies below both: the path is
+    told. Programs that `python` was given (torchrun, pip) run with the new interpreter, or they would miss what the
+    setup installs. Raises SetupFailed, OSError.
+    """
+    if folder.exists():  # what an earlier try left may be half of anything
+        shutil.rmtree(folder)
+    folder.parent.mkdir(exist_ok=True)
+    if step.run([python, "-m", "venv", "--without-pip", str(folder)], folder.parent, check=False):
+        uv = shutil.which("uv", path=step.env["PATH"])
+        if not uv:
+            raise SetupFailed(f"{python} has no venv module, and uv is not on PATH: install one of them on this box")
+        step.run([uv, "venv", "--offline", "--allow-existing", "--python", python, str(folder)], folder.parent)
+    inside = str(folder / "bin" / "python")
+    libraries = Path(_asked([inside, "-c", LIBRARIES]))
+    sites = json.loads(_asked([python, "-c", SITES]))
+    # addsitedir and not the bare path: packages installed in place are named by .pth files in there.
+    lines = [f"import site; site.addsitedir({site!r})\n" for site in sites if site != str(libraries)]
+    (libraries / "_sweepstack_box.pth").write_text("".join(lines))
+    _adopt_programs(Path(python).parent, folder / "bin", inside)
+    pip = folder / "bin" / "pip"
+    if step.run([inside, "-m", "pip", "--version"], folder, check=False) == 0:
+        _write_program(pip, f'#!/bin/sh\nexec "{inside}" -m pip "$@"\n')
+    elif step.run([inside, "-m", "ensurepip", "--default-pip"], folder, check=False):
+        uv = shutil.which("uv", path=step.env["PATH"])
+        if uv:
+            _write_program(pip, f'#!/bin/sh\nexec "{uv}" pip "$@"\n')
+
+
+def _adopt_programs(source: Path, target: Path, python: str) -> None:
+    """Copies the Python programs beside an interpreter, to be run by another one. Never over one that is there."""
+    for path in source.iterdir():
+        with contextlib.suppress(OSError):
+            if not path.is_file() or path.stat().st_size > 1 << 16 or (target / path.name).exists():
+                continue
+            first, newline, rest = path.read_bytes().partition(b"\n")
+            words = first[2:].strip().decode("utf-8", "replace")
+            if newline and first.startswith(b"#!") and words.startswith(f"{source}/python") and " " not in words:
+                _write_program(target / path.name, f"#!{python}\n{rest.decode('utf-8')}")
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def _asked(argv: list[str]) -> str:
+    """The last line that a Python says, undisturbed by variables. Raises SetupFailed."""
+    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.path.expanduser("~")}
+    try:
+        done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60, check=True)
+        return done.stdout.decode().splitlines()[-1]
+    except (OSError, IndexError, subprocess.SubprocessError) as error:
+        raise SetupFailed(f"{argv[0]} can't be run: {error}") from error

@@ -1,0 +1,47 @@
+"""What the box is told to do: spec.json.
+
+Part of the runner (see runner.py): Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from runner_records import Fatal, say
+
+REQUIRED = {"schema", "identity", "box", "native_id", "generation", "durable", "python", "artifacts"}
+NUMBERS = ("retries", "grace_seconds", "setup_seconds", "stall_seconds", "patrol_seconds")
+
+
+class Spec:
+    """spec.json, read again when it changed; the last good one while it can't be read. For one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._seen = path, (0, 0)
+        self._current: dict[str, Any] = {}
+
+    def __call__(self) -> dict[str, Any]:
+        """Raises Fatal when there never was a good one."""
+        try:
+            status = self._path.stat()
+            seen = status.st_mtime_ns, status.st_ino
+            if seen != self._seen:
+                spec = json.loads(self._path.read_bytes())
+                self._check(spec)
+                self._seen, self._current = seen, spec
+        except (OSError, ValueError, TypeError) as error:
+            if not self._current:
+                raise Fatal(2, f"{self._path} can't be used: {error}") from error
+            say(f"{self._path} can't be used, going on with the one before: {error}")
+        return self._current
+
+    @staticmethod
+    def _check(spec: dict[str, Any]) -> None:
+        missing = REQUIRED - set(spec)
+        if missing or spec["schema"] != 1:
+            raise ValueError(f"it lacks {', '.join(sorted(missing))}" if missing else "its schema is not 1")
+        for name in NUMBERS:
+            if float(spec.get(name, 1)) < 0:
+                raise ValueError(f"its {name} is negative")

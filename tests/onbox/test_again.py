@@ -1,0 +1,122 @@
+"""A cell that somebody asks for once more: `retry` and `salt` of a queue line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+from tests.onbox.harness import IDENTITY, Box
+
+COUNT = "echo $SWEEPSTACK_ATTEMPT > {out}/result.json"
+SAVED = "$SWEEPSTACK_CHECKPOINT_DIR/n"
+RESUME = f"cat {SAVED} >> {{out}}/result.json; echo x >> {SAVED}; echo . >> {{out}}/result.json"
+
+
+def again(box: Box, name: str, run: str = COUNT, retry: int = 1, salt: int = 0) -> None:
+    box.add(name, run, more={"retry": retry, "salt": salt})
+
+
+def test_sealed_cell_runs_again_and_what_it_left_is_kept_aside(box: Box) -> None:
+    box.add("a", COUNT)
+    box.run("a")
+    again(box, "a")
+    box.run("a")
+    assert (box.sealed("a") / "result.json").read_text() == "2\n"
+    assert (box.volume / IDENTITY / "cells" / "a.superseded-1" / "result.json").read_text() == "1\n"
+    assert [one["retry"] for one in box.events("cell-started", "a")] == [0, 1]
+    assert json.loads((box.sealed("a") / "manifest.json").read_bytes())["retry"] == 1
+    head = box.journal().head
+    again(box, "a")  # the same line once more asks for nothing new
+    box.run("a")
+    assert box.journal().head == head
+    again(box, "a", retry=2)
+    box.run("a")
+    assert (box.sealed("a") / "result.json").read_text() == "3\n"
+
+
+def test_cell_that_failed_for_good_runs_again_with_a_fresh_count(box: Box) -> None:
+    box.set(retries=1)
+    box.add("a", "exit 3")
+    box.run(code=1)
+    again(box, "a", run="exit 3")
+    box.run(code=1)
+    assert [one["final"] for one in box.events("cell-failed", "a")] == [False, True, False, True]
+
+
+def test_dropped_cell_runs_again(box: Box) -> None:
+    box.add("a", COUNT)
+    box.drop("a")
+    box.run()
+    again(box, "a")
+    box.run("a")
+
+
+def test_cell_that_is_asked_for_while_it_runs_runs_once_more_afterwards(box: Box) -> None:
+    held = box.hold("a")
+    box.add_steps("a")
+    runner = box.start()
+    box.in_the_middle("a")
+    pid = box.pid("a")
+    box.add("a", f"python steps.py {{seed}} {{out}} {box.control}", seed=1, more={"retry": 1})
+    box.add("b")
+    box.set(slots=2)
+    runner.until("b", "sealed")
+    assert box.pid("a") == pid  # what runs is not disturbed
+    held.unlink()
+    assert runner.ended() == 0
+    assert len(box.events("cell-sealed", "a")) == 2
+
+
+def test_salt_decides_whether_it_begins_from_nothing(box: Box) -> None:
+    box.set(retries=0)
+    box.add("a", RESUME)
+    box.run("a")
+    again(box, "a", RESUME, retry=1)
+    box.run("a")
+    assert (box.sealed("a") / "result.json").read_text() == "x\n.\n"  # goes on from its checkpoint
+    again(box, "a", RESUME, retry=2, salt=2)
+    box.run("a")
+    assert (box.sealed("a") / "result.json").read_text() == ".\n"
+
+
+def test_another_config_does_not_come_in_by_asking_again(box: Box) -> None:
+    box.add("a", COUNT, lr=1)
+    box.run("a")
+    box.add("a", COUNT, lr=2, more={"retry": 1})
+    box.run("a")
+    assert box.manifest("a").params == {"lr": 1}
+    assert len(box.events("cell-refused", "a")) == 1
+
+
+def test_copy_of_before_is_not_taken_for_the_result_on_the_next_box(make_box: Callable[..., Box]) -> None:
+    one = make_box()
+    one.add("a", COUNT)
+    one.run("a")
+    two = make_box(generation=1)
+    again(two, "a")
+    two.run("a")
+    assert two.events("cell-found-sealed", "a") == []
+    assert two.manifest("a").generation == 1
+    three = make_box(generation=2)
+    again(three, "a")
+    three.run("a")
+    assert [entry["retry"] for entry in three.events("cell-found-sealed", "a")] == [1]
+    head = three.journal().head
+    three.run("a")
+    assert three.journal().head == head
+
+
+def test_asked_for_while_no_runner_lives(box: Box) -> None:
+    """Its started attempt is not gone on with: it was asked for as something new."""
+    box.set(retries=0)
+    box.hold("a")
+    box.add_steps("a")
+    runner = box.start()
+    box.in_the_middle("a")
+    runner.kill()
+    os.killpg(box.pid("a"), 9)
+    box.add("a", COUNT, seed=1, more={"retry": 1})
+    box.run("a")
+    assert [one["retry"] for one in box.events("cell-started", "a")] == [0, 1]
+    assert (box.sealed("a") / "result.json").read_text() == "2\n"
