@@ -24,6 +24,8 @@ from sweep.model import Cell, Manifest
 ONBOX = Path(__file__).resolve().parents[2] / "scripts" / "onbox"
 IDENTITY = "abcdefghij"
 SECONDS = 30.0
+INTERPRETER = os.environ.get("SWEEPSTACK_ONBOX_PYTHON", sys.executable)
+"""What runs the runner: `SWEEPSTACK_ONBOX_PYTHON=/usr/bin/python3.8 pytest tests/onbox` proves it on an older one."""
 
 STEPS = """
 import argparse, fcntl, json, os, random, sys, time
@@ -172,7 +174,7 @@ class Box:
         """Starts the runner as the launcher would. `script`: another program around it."""
         with open(self.home / "runner.log", "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, str(script or self.runner / "runner.py"), str(self.home), *argv],
+                [INTERPRETER, str(script or self.runner / "runner.py"), str(self.home), *argv],
                 cwd=self.home,
                 env={"PATH": self.path, "LANG": "C.UTF-8", "SWEEPSTACK_BOX_ID": self.native_id, **(env or {})},
                 stdin=subprocess.DEVNULL,
