@@ -225,6 +225,7 @@ class Runner:
         number = self.journal.cells[entry.cell].attempt + 1
         attempt = Attempt(self.home, self.checkpoints, spec, entry, number, slot)
         attempt.environment = self.setups.environment(entry, spec)
+        step = attempt.checkpoint_step()
         self.schedule.announce()
         self.journal.append(
             "cell-started",
@@ -236,6 +237,7 @@ class Runner:
             version=entry.version,
             retry=entry.retry,
             **({"setup": entry.prepared} if entry.setup else {}),
+            **({"checkpoint_step": step} if step is not None else {}),
             argv=attempt.argv,
             slot=slot,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -23,6 +24,7 @@ from runner_records import Entry, digest, now
 from runner_sealing import CellFailure
 
 LAST_LINE = 200
+CHECKPOINT = re.compile(r"step-([0-9]+)-[0-9a-f]{64}\.ckpt")
 DESCRIBE_SECONDS = 30.0
 DESCRIBE = """
 import json, platform
@@ -82,6 +84,13 @@ class Attempt:
             )
         pid = self.process.pid
         (self.folder / "pid").write_text(json.dumps({"pid": pid, "start": start_of(pid)}) + "\n")
+
+    def checkpoint_step(self) -> int | None:
+        """The step of the newest checkpoint that it may go on from; None where there is none in the helper's naming."""
+        with contextlib.suppress(OSError):
+            names = os.listdir(self.checkpoint)
+            return max((int(found[1]) for found in map(CHECKPOINT.fullmatch, names) if found), default=None)
+        return None
 
     @staticmethod
     def leader(home: Path, cell: str, number: int) -> dict[int, str]:

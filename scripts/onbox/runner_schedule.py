@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import os
 from pathlib import Path
-from typing import Callable, Container, Iterable  # noqa: UP035
+from typing import Any, Callable, Container, Iterable  # noqa: UP035
 
 from runner_records import Entry, Fatal, Journal, Queue
 from runner_sealing import sealed_manifest
@@ -56,7 +56,8 @@ class Schedule:
                 if sealed:
                     found = True
                     self.announce()
-                    details = {"cell": name, "manifest": sealed[0], "retry": sealed[1], "config_digest": version.config}
+                    details: dict[str, Any] = {"cell": name, "manifest": sealed[0], "config_digest": version.config}
+                    details.update({"retry": sealed[1]} if sealed[1] else {})
                     self._journal.append("cell-found-sealed", wait=False, **details)
                 else:
                     self.ready.append(name)
