@@ -532,14 +532,14 @@ def test_unchanged_settings_are_not_tried_for_ever(site: Site, patient: None) ->
 
 
 def test_a_runner_that_dies_at_once_is_shown_with_its_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 0.3)
+    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 3.0)
     (site.root / "mnt" / "durable").unlink()
     with pytest.raises(FirstCellFailed, match=r"(?s)ended before it started a cell.*the durable tier is not there"):
         site.launch("a")
 
 
 def test_a_runner_that_can_t_be_run_is_shown_with_its_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 0.3)
+    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 3.0)
     site.channel.python = "/bin/cat"
     with pytest.raises(FirstCellFailed, match=r"(?s)ended before it started a cell; the runner's log"):
         site.launch("a")
@@ -549,7 +549,7 @@ def test_a_runner_that_can_t_be_run_is_shown_with_its_log(site: Site, monkeypatc
 
 
 def test_a_runner_that_dies_without_a_word_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 0.3)
+    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 3.0)
     site.channel.python = "/bin/true"
     with pytest.raises(FirstCellFailed, match="the runner's log is empty"):
         site.launch("a")
