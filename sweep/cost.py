@@ -11,7 +11,8 @@ from datetime import datetime
 class Running:
     """One rented thing: USD per hour, when its bill began and ended (None: it still runs), and whether it works.
 
-    `idle` is None where nobody knows. `gone` without `until`: it ended at a time that nobody recorded.
+    `idle` is None where nobody knows. `gone` without `until`: it ended at a time that nobody recorded. `known`: USD so
+    far by the ledger, which knows of stops and changed prices; None where it has no figure.
     """
 
     price_per_hour: float | None
@@ -19,9 +20,12 @@ class Running:
     until: datetime | None = None
     gone: bool = False
     idle: bool | None = None
+    known: float | None = None
 
     def so_far(self, now: datetime) -> float | None:
         """USD until now, or until its end; None where price, beginning or end are unknown."""
+        if self.known is not None:
+            return self.known
         if self.price_per_hour is None or self.since is None or (self.gone and self.until is None):
             return None
         hours = ((self.until or now) - self.since).total_seconds() / 3600
@@ -32,13 +36,15 @@ class Running:
 class Meter:
     """USD: per hour now, in all so far, and of the hourly rate the part that buys no training right now.
 
-    `incomplete`: something has no price or no dates on record, so the figures are lower bounds.
+    `incomplete`: something has no price or no dates on record, so the figures are lower bounds. `projected`: in all
+    when the last cell is through, by what was measured; None: nothing to go by.
     """
 
     per_hour: float
     so_far: float
     idle: float
     incomplete: bool = False
+    projected: float | None = None
 
 
 def meter(things: Iterable[Running], now: datetime) -> Meter:

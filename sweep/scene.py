@@ -11,6 +11,8 @@ from typing import Any, Literal
 from sweep.journal import CellProgress, Journal
 from sweep.metrics import Point
 from sweep.model import Birth, Cell, Launch, Loss, Receipt, Teardown
+from sweep.money.budget import Budget
+from sweep.money.ledger import Spent
 from sweep.patrol import Patrol
 from sweep.queue_state import QueueState, queue_state
 from sweep.state import BoxEntry, QueueEntry, StackState
@@ -113,6 +115,9 @@ class Scene:
     dropped: Mapping[str, str]
     sights: tuple[Sight, ...] = ()
     births: tuple[Birth, ...] = ()
+    spent: Spent | None = None
+    """What everything ever rented cost; None where the ledger can't be read."""
+    budget: Budget | None = None
     losses: tuple[Loss, ...] = ()
     teardown: Teardown | None = None
     receipt: Receipt | None = None

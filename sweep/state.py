@@ -48,6 +48,7 @@ class IdentityEntry(_Entry):
     evidence: str
     project: str
     stack: str
+    budget: dict[str, Any] | None = None
 
 
 class VolumeEntry(_Entry):

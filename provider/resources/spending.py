@@ -13,6 +13,7 @@ from sweep.journal import Journal
 from sweep.model import Birth
 from sweep.money.budget import Budget, renting_refused, use_of
 from sweep.money.ledger import spent
+from sweep.money.notice import tell
 from sweep.money.outlook import Outlook, forecast, hours_left, preview_line
 from sweep.parallel import in_parallel
 
@@ -36,6 +37,10 @@ def look(op: Operation, evidence: str, budget: Budget, outlook: Outlook) -> None
     seen = forecast(use, hours_left=left, boxes=outlook.boxes, per_hour=per_hour)
     warns, line = preview_line(budget, use, seen, outlook)
     (op.warn if warns else op.info)(line)
+    if not outlook.dry_run:
+        telling = tell(store, budget, use, seen, stack=op.stack, per_hour=found.per_hour)
+        if telling is not None and telling.wait(0):  # nothing waits for the webhook; what is known already is said
+            op.progress(telling.problem or "telling the budget's webhook")
 
 
 def refuse_past(op: Operation, store: EvidenceStore, budget: Budget | None, box: str, price: float | None) -> None:

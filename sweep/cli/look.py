@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from pydantic import ValidationError
+
 from provider.platforms.base import BoxRecord
 from provider.platforms.observe import observe
 from sweep.cli.closer import closer
@@ -20,6 +22,8 @@ from sweep.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackE
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.model import Approval, Birth, Receipt
+from sweep.money.budget import Budget
+from sweep.money.ledger import spent
 from sweep.parallel import in_parallel
 from sweep.scene import Scene, Sight
 from sweep.state import BoxEntry, StackMissing, StackState, read_state
@@ -92,6 +96,7 @@ def look(sources: Sources) -> Scene:
     notes: list[str] = []
     nothing: tuple[Birth, ...] = ()
     births = _safely(lambda: tuple(store.births()) if store else nothing, nothing, notes)
+    costs = _safely(lambda: spent(store, now) if store else None, None, notes)
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
     found = in_parallel(
@@ -111,6 +116,8 @@ def look(sources: Sources) -> Scene:
         dropped=plan.dropped,
         sights=sights,
         births=births,
+        spent=costs,
+        budget=_budget(state, notes),
         losses=tuple(_safely(lambda: store.losses() if store else [], [], notes)),
         teardown=_safely(lambda: store.teardown() if store else None, None, notes),
         receipt=receipt,
@@ -226,6 +233,16 @@ def _waived(digest: str | None, words: Iterable[Approval | None]) -> dict[str, s
     """What the approvals for this receipt waive."""
     good = [word for word in words if word is not None and word.receipt is not None and word.receipt == digest]
     return {waiver.cell: waiver.reason for word in good for waiver in word.waive}
+
+
+def _budget(state: StackState, notes: list[str]) -> Budget | None:
+    """The budget that the last `up` brought in."""
+    raw = state.identity.budget if state.identity else None
+    try:
+        return None if raw is None else Budget.model_validate(raw)
+    except ValidationError:
+        notes.append(f"the budget in the state can't be read; pulumi up --stack {state.stack} writes it anew")
+        return None
 
 
 def _proposed(target: Target, notes: list[str]) -> Approval | None:

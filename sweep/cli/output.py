@@ -108,6 +108,11 @@ def complain(message: str, next: Sequence[str] = ()) -> None:
         err.print(line, style="red" if line is lines[0] and "\n" not in line else None, markup=False, soft_wrap=True)
 
 
+def note(message: str) -> None:
+    """A note on stderr about something that changes no answer."""
+    print(f"note   {message}", file=sys.stderr, flush=True)
+
+
 def money(usd: float | None) -> str:
     """`1.89`, or `?` where nobody knows."""
     return "?" if usd is None else f"{usd:.2f}"

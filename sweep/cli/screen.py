@@ -138,9 +138,16 @@ def _part(used: float | None, free: int | None) -> str:
 
 def _money(view: SweepView) -> str:
     bill = {"yes": "", "nothing": "nothing bills; ", "unknown": "what bills is not known; "}[view.bills]
-    figures = f"${view.meter.per_hour:.2f}/h, ${view.meter.so_far:.2f} so far"
+    limits = view.budget
+    of = "" if limits is None or limits.usd is None else f" of ${limits.usd:.2f}"
+    parts = [f"${view.meter.per_hour:.2f}/h", f"${view.meter.so_far:.2f}{of or ' so far'}"]
+    if limits is not None and limits.hours is not None:
+        parts.append(f"{limits.spent_hours:.1f} of {limits.hours:g} box-hours")
+    if view.meter.projected is not None:
+        parts.append(f"about ${view.meter.projected:.2f} at the end")
     if view.meter.idle:
-        figures += f", ${view.meter.idle:.2f}/h of it idle"
+        parts.append(f"${view.meter.idle:.2f}/h of it idle")
+    figures = ", ".join(parts)
     if view.meter.incomplete:
         figures += " (at least: some prices or times are not on record)"
     return f"money  {bill}{figures}"

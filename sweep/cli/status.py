@@ -7,6 +7,7 @@ from sweep.cli.output import NO, UNSURE, YES, Out
 from sweep.cli.progress import Progress
 from sweep.cli.screen import render
 from sweep.cli.target import Target
+from sweep.cli.telling import Teller
 from sweep.scene import Scene
 from sweep.view import SweepView, compose
 
@@ -17,8 +18,11 @@ def status(target: Target, out: Out) -> int:
         sources = open_sources(target)
         scene = look(sources)
         view = compose(scene)
+    teller = Teller()
+    teller.look(sources, scene, view)
     out.document(view.as_json())
     render(view, out)
+    teller.end()
     return exit_code(sources, scene, view)
 
 

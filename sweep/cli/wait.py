@@ -8,11 +8,12 @@ from typing import Literal
 
 from provider.platforms.registry import load_platform
 from sweep import onbox
-from sweep.cli.look import look, open_sources
+from sweep.cli.look import Sources, look, open_sources
 from sweep.cli.output import YES, No, Out, count, span
 from sweep.cli.progress import Progress
 from sweep.cli.screen import headline
 from sweep.cli.target import Target
+from sweep.cli.telling import Teller
 from sweep.errors import SweepstackError
 from sweep.scene import Scene
 from sweep.view import SweepView, compose
@@ -28,11 +29,20 @@ def wait(target: Target, what: What, timeout: timedelta, out: Out) -> int:
     """Exit 0 only for yes; 1 when it can't come true or the time is up. An outage of a box is waited out."""
     deadline = time.monotonic() + timeout.total_seconds()
     sources = open_sources(target)
-    still = 0
+    teller = Teller()
+    try:
+        return _wait(sources, what, deadline, timeout, out, teller)
+    finally:
+        teller.end()
+
+
+def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out: Out, teller: Teller) -> int:
+    target, still = sources.target, 0
     with Progress(f"waiting for {what}") as progress:
         while True:
             scene = look(sources)
             view = compose(scene)
+            teller.look(sources, scene, view)
             progress.say(headline(view).partition("   ")[2])
             if reached(what, scene, view):
                 return _answer(target, what, view, out)

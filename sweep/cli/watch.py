@@ -19,6 +19,7 @@ from sweep.cli.output import NO, UNSURE, Out, console, span, table_of
 from sweep.cli.screen import SHOWN, render
 from sweep.cli.status import exit_code
 from sweep.cli.target import Target
+from sweep.cli.telling import Teller
 from sweep.errors import SweepstackError
 from sweep.view import SweepView, compose
 
@@ -76,6 +77,7 @@ class Pictures:
         self._deadline = time.monotonic() + seconds
         self._sources: Sources | None = None
         self._opened = 0.0
+        self._teller = Teller()
 
     def __iter__(self) -> Iterator[Picture]:
         while True:
@@ -100,6 +102,7 @@ class Pictures:
             self._sources, self._opened = open_sources(self._target), time.monotonic()
         scene = look(self._sources)
         view = compose(scene)
+        self._teller.look(self._sources, scene, view)
         return Picture(view, exit_code(self._sources, scene, view), scene.now.astimezone())
 
 

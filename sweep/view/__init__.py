@@ -13,6 +13,7 @@ from sweep.view.cells import cell_view, dropped_view
 from sweep.view.following import following
 from sweep.view.notes import claims, notes_of
 from sweep.view.shapes import BoxView, CellView, GateView, SweepView
+from sweep.view.spending import budget_view, money_lines, projected
 from sweep.view.timing import Timing
 
 __all__ = ["BoxView", "CellView", "GateView", "SweepView", "compose"]
@@ -37,13 +38,16 @@ def compose(scene: Scene) -> SweepView:
         for sight in scene.sights
     )
     unknown = (*scene.strangers, *claims(scene))
+    eta = timing.eta()
+    costs = projected(scene, meter(things(scene), scene.now), eta)
+    budget = budget_view(scene, costs, eta)
     view = SweepView(
         stack=scene.state.stack,
         cells=cells,
-        boxes=tuple(box_view(sight, scene.now) for sight in scene.sights),
+        boxes=tuple(box_view(sight, scene.now, scene.spent) for sight in scene.sights),
         gates=gates,
-        meter=meter(things(scene), scene.now),
-        eta_seconds=timing.eta(),
+        meter=costs,
+        eta_seconds=eta,
         unknown=unknown,
         notes=(*scene.notes, *notes_of(scene)),
         next=(),
@@ -51,5 +55,7 @@ def compose(scene: Scene) -> SweepView:
         receipt=scene.receipt_digest,
         evidence=scene.evidence,
         median_seconds=timing.median,
+        budget=budget,
+        money_lines=tuple(money_lines(scene, costs, budget)),
     )
     return SweepView(**vars(view) | {"next": tuple(following(scene, view))})

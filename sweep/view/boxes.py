@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from sweep.cost import Running
+from sweep.money.ledger import Spent
 from sweep.queue_state import Setup
 from sweep.scene import Scene, Sight
 from sweep.view.shapes import Bills, BoxView
@@ -14,9 +15,9 @@ FULL = 0.95
 """The used part of bytes or inodes from which on somebody should look."""
 
 
-def box_view(sight: Sight, now: datetime) -> BoxView:
+def box_view(sight: Sight, now: datetime, spent: Spent | None = None) -> BoxView:
     """One box of the state, as a person should see it."""
-    thing = _thing(sight)
+    thing = _thing(sight, spent)
     age = (now - sight.since).total_seconds() if sight.since else None
     patrol = sight.patrol
     setup = sight.queue_state.setups[-1] if sight.queue_state.setups else None
@@ -91,34 +92,48 @@ def _alarms(sight: Sight, setup: Setup | None, now: datetime) -> Iterator[str]:
 def things(scene: Scene) -> list[Running]:
     """Everything ever rented: the state's boxes, what the records say of others, and strangers without a record."""
     shown = {sight.box.native_id for sight in scene.sights}
-    things = [_thing(sight) for sight in scene.sights]
+    things = [_thing(sight, scene.spent) for sight in scene.sights]
     strange = {stranger.native_id: stranger for stranger in scene.strangers if stranger.kind == "box"}
     for birth in scene.births:
         if birth.native_id is None or birth.native_id in shown:
             continue
         stranger = strange.pop(birth.native_id, None)
+        bill = scene.spent.of(birth.native_id) if scene.spent else None
         things.append(
             Running(
                 price_per_hour=birth.price_per_hour,
                 since=birth.created_at or birth.begun_at,
                 until=birth.ended_at,
                 gone=birth.ended_at is not None or stranger is None,
+                known=bill.usd(scene.now) if bill and (bill.ended_at or stranger) else None,
             )
         )
     things += [Running(stranger.price_per_hour, stranger.since) for stranger in strange.values()]
     return things
 
 
-def _thing(sight: Sight) -> Running:
-    alive = sight.seen.runner_alive
+def _thing(sight: Sight, spent: Spent | None) -> Running:
     last = sight.journal.entries[-1]["time"] if sight.gone and sight.journal and sight.journal.entries else None
+    bill = spent.of(sight.box.native_id) if spent else None
+    # A bill that goes on for a box that is gone already says too much: nobody has closed it yet.
+    counts = bill is not None and not (sight.gone and bill.open)
+    stopped = bill is not None and bill.open is not None and bill.open.phase == "stopped" and sight.phase == "stopped"
     return Running(
-        price_per_hour=sight.price_per_hour,
+        price_per_hour=bill.open.price_per_hour if stopped and bill and bill.open else sight.price_per_hour,
         since=sight.since,
         until=datetime.fromisoformat(str(last)) if last else None,
         gone=sight.gone,
-        idle=None if alive is None else not alive or (sight.blocked is not None and not sight.running),
+        idle=_idle(sight),
+        known=bill.usd(spent.at) if bill is not None and spent is not None and counts else None,
     )
+
+
+def _idle(sight: Sight) -> bool | None:
+    """Whether it bills for nothing: its runner is not alive, or has nothing that it may start. None: nobody knows."""
+    alive = sight.seen.runner_alive
+    if alive is None or sight.phase == "stopped":
+        return None if alive is None else False
+    return not alive or (sight.blocked is not None and not sight.running)
 
 
 def bills(scene: Scene) -> Bills:

@@ -70,6 +70,20 @@ class GateView:
 
 
 @dataclass(frozen=True)
+class BudgetView:
+    """How a budget stands. `used`: the further of USD and hours, 1.0 is all of it; `projected_*`: at the last cell."""
+
+    usd: float | None
+    hours: float | None
+    spent_usd: float
+    spent_hours: float
+    used: float
+    projected_usd: float | None
+    projected_hours: float | None
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class SweepView:
     """What `sweepctl status` shows."""
 
@@ -87,6 +101,7 @@ class SweepView:
     evidence: str | None
     median_seconds: float | None = None
     """What a cell of this sweep takes, by those measured so far."""
+    budget: BudgetView | None = None
     money_lines: tuple[str, ...] = ()
     """What else there is to say of money, below the meter."""
 
@@ -117,6 +132,7 @@ class SweepView:
             "meter": vars(self.meter),
             "eta_seconds": self.eta_seconds,
             "median_seconds": self.median_seconds,
+            "budget": vars(self.budget) | {"unknown": list(self.budget.unknown)} if self.budget else None,
             "money_lines": list(self.money_lines),
             "unknown": [
                 {key: value for key, value in vars(stranger).items() if key not in ("since", "proved")}

@@ -9,6 +9,7 @@ import pytest
 
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
+from tests.unit.money.hooks import SECRET, hook
 
 DEAR = 3_600_000.0
 """USD per hour: $1,000 a second, so that a test's seconds use up any budget."""
@@ -77,3 +78,29 @@ def test_a_raised_budget_rents_again_and_shows_in_the_diff(dear: Stack) -> None:
     ok(stack.up())
     assert len(stack.native_ids()) == 2
     assert "no changes" in ok(stack.pulumi("preview")).text or "unchanged" in ok(stack.pulumi("preview")).text
+
+
+def test_an_up_tells_the_webhook_once_and_a_preview_nobody(dear: Stack) -> None:
+    stack = dear
+    with hook() as server:
+        env = {"BUDGET_HOOK": server.url}
+        budget(stack, {"usd": 499, "webhook": "BUDGET_HOOK"})
+        ok(stack.pulumi("preview", env=env))
+        assert server.taken == []
+        ups = ok(stack.up(env=env))
+        ok(stack.up(env=env))
+        ok(stack.sweepctl("status", env=env))
+    (body,) = server.taken
+    assert (body["stack"], body["threshold"]) == ("t", 1.0)
+    assert SECRET not in ups.text
+    kept = "".join(path.read_text() for path in (stack.base / "backend").rglob("*.json"))
+    assert "BUDGET_HOOK" in kept, "the name travels"
+    assert SECRET not in kept
+
+
+def test_a_webhook_that_hangs_holds_no_up_up(dear: Stack) -> None:
+    stack = dear
+    with hook("hang") as server:
+        budget(stack, {"usd": 498, "webhook": "BUDGET_HOOK"})
+        ok(stack.up(env={"BUDGET_HOOK": server.url}))
+        server.go_on.set()

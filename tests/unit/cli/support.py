@@ -117,7 +117,7 @@ class Box:
             "price_per_hour": self.record.price_per_hour,
             "mounts": {onbox.DURABLE: self.world.volume},
             "begun_at": self.begin,
-            "created_at": self.begin,
+            "created_at": self.record.created_at,
         }
         return Birth.model_validate(known | overrides)
 

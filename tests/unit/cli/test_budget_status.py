@@ -1,0 +1,135 @@
+"""Money in `sweepctl status`: spent of the budget, the end, what is idle; and the webhook, which holds nothing up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sweep.cli import telling
+from sweep.money import webhook
+from tests.unit.cli.support import Box, World
+from tests.unit.cli.test_ledger import charge
+from tests.unit.money.hooks import SECRET, hook
+
+
+def with_budget(world: World, **budget: Any) -> dict[str, Any]:
+    """The state, with this budget in it."""
+    export = world.export()
+    for resource in export["deployment"]["resources"]:
+        if resource["type"].endswith(":Identity"):
+            resource["inputs"] = resource["outputs"] = resource["outputs"] | {"budget": budget}
+    return export
+
+
+def status(world: World, *words: str, **budget: Any) -> Any:
+    world.save(with_budget(world, **budget))
+    return world.run("status", *words, fresh=False)
+
+
+@pytest.fixture
+def spending(world: World) -> World:
+    """$11.20 spent: $10 by a box that has ended, $1.20 so far by one that runs at $1.50/h."""
+    old, box = world.add("old", price=2.0), world.add("box-0", price=1.5)
+    charge(world, old, "running", 10, 2.0)
+    charge(world, old, "ended", 5, 0.0, "cleared")
+    charge(world, box, "running", 0.8, 1.5)
+    old.vanish()
+    world.store.write_birth(old.birth(ended_at=datetime.now(UTC) - timedelta(hours=5), ended_how="cleared"))
+    world.gone = ["old"]
+    world.boxes.remove(old)
+    running(world, box)
+    return world
+
+
+def running(world: World, box: Box) -> None:
+    """One cell sealed, one runs, one waits."""
+    box.begin = datetime.now(UTC) - timedelta(seconds=60)
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    box.start("lr0.3")
+    box.alive()
+
+
+def test_spent_of_the_budget_and_the_end(spending: World) -> None:
+    result = status(spending, usd=60, hours=30)
+    (line,) = [line for line in result.out.splitlines() if line.startswith("money")]
+    assert line.startswith("money  $1.50/h, $11.20 of $60.00, 5.8 of 30 box-hours, about $11.2")
+    assert line.endswith("at the end")
+    document = status(spending, "--json", usd=60, hours=30).json
+    assert document["budget"]["usd"] == 60
+    assert document["budget"]["used"] == pytest.approx(5.8 / 30, abs=0.01)
+    assert document["budget"]["projected_usd"] > 11.2
+    assert document["meter"]["so_far"] == pytest.approx(11.2, abs=0.01)
+    assert document["meter"]["projected"] == pytest.approx(document["budget"]["projected_usd"], abs=0.01)
+
+
+def test_without_a_budget_it_is_so_far(spending: World) -> None:
+    result = spending.run("status")
+    assert "money  $1.50/h, $11.20 so far, about $11.2" in result.out
+    assert spending.run("status", "--json").json["budget"] is None
+
+
+def test_past_it_that_is_said_loudly_and_is_no_failure(spending: World) -> None:
+    result = status(spending, usd=10)
+    assert result.code == 0
+    assert (
+        "BUDGET USED UP: $11.20 of $10.00 (112 %); nothing more is rented, what runs goes on at $1.50/h" in result.out
+    )
+
+
+def test_a_projection_past_it_is_said(spending: World) -> None:
+    assert "the budget runs out before the last cell" in status(spending, usd=11.205).out
+    assert "budget: $11.20 of $13.00 (86 %)" in status(spending, usd=13).out
+
+
+def test_what_bills_for_nothing_is_idle(spending: World) -> None:
+    assert "idle" not in next(line for line in spending.run("status").out.splitlines() if line.startswith("money"))
+    spending.boxes[0].alive(False)
+    assert "$1.50/h of it idle" in spending.run("status").out
+
+
+def test_a_stop_and_a_new_price_are_in_what_was_spent(world: World) -> None:
+    box = world.add("box-0", price=2.0)
+    charge(world, box, "running", 10, 2.0)
+    charge(world, box, "running", 8, 3.0)
+    charge(world, box, "stopped", 4, 0.05)
+    charge(world, box, "running", 2, 3.0)
+    seen = world.run("status", "--json").json
+    assert seen["meter"]["so_far"] == pytest.approx(2 * 2 + 4 * 3 + 2 * 0.05 + 2 * 3, abs=0.01)
+    assert seen["boxes"][0]["cost"] == pytest.approx(seen["meter"]["so_far"], abs=0.01)
+
+
+def test_a_damaged_entry_of_the_ledger_is_named(spending: World) -> None:
+    next((spending.evidence / "records" / "ledger").glob("*.json")).write_text("{")
+    result = status(spending, usd=60)
+    assert result.code == 0
+    assert "is damaged" in result.out
+
+
+def test_the_webhook_is_told_by_whoever_looks_first(spending: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with hook() as server:
+        monkeypatch.setenv("BUDGET_HOOK", server.url)
+        assert status(spending, usd=13, webhook="BUDGET_HOOK").code == 0
+        result = status(spending, usd=13, webhook="BUDGET_HOOK")
+        assert result.err == ""
+    (body,) = server.taken
+    assert body["text"].startswith("sweep-t: 80 % of the budget is used: $11.20 of $13.00 (86 %)")
+    assert body["per_hour"] == 1.5
+
+
+@pytest.mark.parametrize("trouble", [500, "hang", "cut"])
+def test_a_webhook_in_trouble_changes_no_answer(
+    spending: World, monkeypatch: pytest.MonkeyPatch, trouble: int | str
+) -> None:
+    monkeypatch.setattr(webhook, "BACKOFF", 0.01)
+    monkeypatch.setattr(telling, "PATIENCE", 0.5)
+    with hook(trouble) as server:
+        monkeypatch.setenv("BUDGET_HOOK", server.url)
+        result = status(spending, "--json", usd=13, webhook="BUDGET_HOOK")
+        server.go_on.set()
+    assert result.code == 0
+    assert result.json["stack"] == "sweep-t"
+    assert "webhook" in result.err
+    assert SECRET not in result.out + result.err
