@@ -47,6 +47,7 @@ class BoxComponent(pulumi.ComponentResource):
                 max_price=plan.max_price,
                 budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
                 mounts=mounts_input(mounts),
+                secrets=list(plan.job.secrets) or None,
                 roster_digest=plan.roster.digest,
                 teardown=teardown,
                 approval=approval,

@@ -12,7 +12,9 @@ from components.config_types import (
     Cores,
     Count,
     CudaText,
+    DurationText,
     EnvName,
+    EnvNames,
     EnvValue,
     FilePath,
     Flag,
@@ -34,9 +36,7 @@ from sweep.money.budget import NOTIFY, Budget
 from sweep.units import parse_size
 
 LATER: dict[tuple[str, str], str] = {
-    ("job", "setup"): "B",
     ("job", "smoke"): "B",
-    ("job", "secrets"): "B",
     ("resources", "spot"): "C",
     ("resources", "regions"): "C",
     ("sweep", "mounts"): "C",
@@ -91,6 +91,14 @@ class Resources(Shape):
         return self.model_dump(mode="json", exclude_none=True)
 
 
+class MinFree(Shape):
+    """How much room a box must have before it starts one more cell."""
+
+    anchor: ClassVar[str] = "min_free"
+    disk: SizeText | None = None
+    inodes: Count | None = None
+
+
 class Job(Shape):
     """What a cell runs, and where its files come from."""
 
@@ -98,7 +106,13 @@ class Job(Shape):
     workdir: Folder
     run: Text
     resources: Resources = Field(default_factory=Resources)
+    setup: Text | None = None
     env: dict[str, EnvValue] = Field(default_factory=dict)
+    secrets: EnvNames = ()
+    slots: Count | None = None
+    mixing: Literal["refuse", "allow"] = "refuse"
+    min_free: MinFree | None = None
+    stall: DurationText | None = None
     image: Text | None = None
     include: Names = ()
 
@@ -135,6 +149,7 @@ class Metrics(Shape):
     file: FilePath
     x: Text
     y: Names
+    stop_on_nan: bool = False
 
 
 class BoxConfig(Shape):

@@ -57,6 +57,7 @@ class BoxArgs(Args):
     max_price: pulumi.Input[float] | None = None
     budget: pulumi.Input[Mapping[str, Any]] | None = None
     mounts: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None
+    secrets: pulumi.Input[Sequence[str]] | None = None
     approval: pulumi.Input[Mapping[str, Any]] | None = None
 
 
@@ -86,6 +87,7 @@ class QueueArgs(OnBoxArgs):
     artifacts: pulumi.Input[Sequence[Mapping[str, Any]]]
     elsewhere: pulumi.Input[Sequence[str]] | None = None
     dropped: pulumi.Input[Mapping[str, str]] | None = None
+    pins: pulumi.Input[Mapping[str, str]] | None = None
     metrics: pulumi.Input[Mapping[str, Any]] | None = None
 
 

@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from provider import secrets
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, Wait
 from provider.platforms.registry import load_platform
@@ -51,6 +52,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "max_price": Decision.UPDATE,
         "budget": Decision.IGNORE,
         "mounts": Decision.REPLACE,
+        "secrets": Decision.IGNORE,  # what they mean is the queue's
         "roster_digest": Decision.UPDATE,
         "teardown": Decision.UPDATE,
         "approval": Decision.UPDATE,
@@ -62,7 +64,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         """Writes `clearance`. Refuses a change that would replace a locked box: a replace is a destroy."""
         rented = self._rented(old) if old else None
         if old is None or rented is None:
-            return Checked(new.model_copy(update={"clearance": "locked"}), self._over_price(new))
+            failures = [*self._over_price(new), *secrets.failures("secrets", new.secrets)]
+            return Checked(new.model_copy(update={"clearance": "locked"}), failures)
         judgement = ending.judge(rented, new.approval, full=False, roster_digest=new.roster_digest)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:
