@@ -78,7 +78,12 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         if old is None:
             return Checked(completed, failures)
         failures += _changed_cells(old, new, seen.journal)
-        words = "" if failures else versions.change(standing, old, completed)
+        if failures:
+            return Checked(completed, failures)
+        cells = versions.comings_and_goings(old, completed)
+        if cells:
+            op.info(f"queue of {new.box_name}: {cells}")
+        words = versions.change(standing, old, completed)
         if words:
             op.info(f"queue of {new.box_name}: {words}")
             completed = completed.model_copy(update={"versions": words})
@@ -245,20 +250,25 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
 
 def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal) -> list[Failure]:
     """Started cells that would change, or that would vanish without a word."""
-    failures = [
-        Failure(
-            "cells",
-            f"{name} started with another config, and a started cell's config can't change. Give the changed cell "
-            "a new name (cells.add), and take the old one out with cells.drop",
+    failures = []
+    changed = changed_cells(journal, tuple(cell.resolved() for cell in new.cells))
+    if changed:
+        failures.append(
+            Failure(
+                "cells",
+                f"{versions.named(changed)} started with another config, and a started cell's config can't change. "
+                "Give the changed cell a new name (cells.add), and take the old one out with cells.drop",
+            )
         )
-        for name in changed_cells(journal, tuple(cell.resolved() for cell in new.cells))
-    ]
     named = {cell.name for cell in new.cells} | set(new.dropped) | set(new.elsewhere)
-    return failures + [
-        Failure("cells", f'{cell.name} has started: put it back, and stop it with cells.drop: {{{cell.name}: "…"}}')
-        for cell in old.cells
-        if cell.name not in named and _started(journal.cells.get(cell.name))
-    ]
+    left_out = [cell.name for cell in old.cells if cell.name not in named and _started(journal.cells.get(cell.name))]
+    if left_out:
+        have = "has" if len(left_out) == 1 else "have"
+        drop = f'cells.drop: {{{left_out[0]}: "…"}}'
+        failures.append(
+            Failure("cells", f"{versions.named(left_out)} {have} started: put it back, and stop it with {drop}")
+        )
+    return failures
 
 
 def _is_cleared(new: QueueInputs, seen: Observation) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from provider.models import QueueInputs
@@ -20,6 +20,8 @@ from sweep.retries import on_record
 
 LISTED = 8
 """Versions that a refusal names."""
+NAMED = 5
+"""Cells that a line names."""
 LOOK_AGAIN_SECONDS = 5.0
 """How long another box's journal is taken as it was: the queues of one preview ask for the same ones."""
 
@@ -58,6 +60,7 @@ def _pins(pins: Mapping[str, str], known: Collection[str]) -> tuple[dict[str, st
         if len(fitting) == 1:
             found[cell] = fitting[0]
             continue
+        found[cell] = pin
         listed = ", ".join(short(code) for code in sorted(known)[:LISTED]) + (" …" if len(known) > LISTED else "")
         why = f"fits {len(fitting)} versions; write more digits" if fitting else "is no version of this sweep"
         failures.append(Failure("pins", f'{cell} is pinned to code: "{prefix}", which {why}. Known: {listed}'))
@@ -137,6 +140,23 @@ def change(standing: Standing, old: QueueInputs, new: QueueInputs) -> str:
         if getattr(old.job, name) != getattr(new.job, name):
             parts.append(f"{name} changed: {len(standing.takers)} pending take it, {ran} that ran keep theirs")
     return "; ".join(parts)
+
+
+def comings_and_goings(old: QueueInputs, new: QueueInputs) -> str:
+    """`2 cells more (lr0.01-seed0, lr0.3-seed1), 1 taken out (…)`; empty where the cells stay."""
+    before, after = [cell.name for cell in old.cells], [cell.name for cell in new.cells]
+    more, fewer = sorted(set(after) - set(before)), sorted(set(before) - set(after))
+    parts = [f"{len(more)} cell{'' if len(more) == 1 else 's'} more ({named(more)})"] if more else []
+    parts += [f"{len(fewer)} taken out ({named(fewer)})"] if fewer else []
+    retried = sorted(name for name, again in (new.retries or {}).items() if again != (old.retries or {}).get(name))
+    parts += [f"{len(retried)} to run again ({named(retried)})"] if retried else []
+    return ", ".join(parts)
+
+
+def named(cells: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" … and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
+    return ", ".join(cells[:NAMED]) + more
 
 
 def _described(

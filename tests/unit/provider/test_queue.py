@@ -143,6 +143,7 @@ def test_cells_that_wait_may_come_go_and_change(sweep: Sweep) -> None:
     changed = [{"name": "a", "params": {"word": '"a"'}}, {"name": "b", "params": {"word": '"other"'}}]
     assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, cells=changed)).failures == []
     assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, "a", "c")).failures == []
+    assert "queue of box-0: 1 cell more (c), 1 taken out (b)" in sweep.said.text(Severity.INFO)
 
 
 def half_done(sweep: Sweep, **job: Any) -> tuple[BoxState, QueueState]:
@@ -194,10 +195,10 @@ def test_new_code_that_nobody_takes_or_that_nothing_ran_without_is_not_refused(s
     assert QUEUE.check(sweep.op("Queue"), None, fresh).failures != [], "another box's cells ran with the old code"
 
 
-def test_cells_that_failed_for_good_take_the_new_code(sweep: Sweep) -> None:
+def test_cells_that_failed_for_good_take_the_new_code(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 10.0)
     box = sweep.box()
     queue_inputs = sweep.queue_inputs(box, job={"run": "false"})
-    sweep.hold("b")
     still_creating(lambda: QUEUE.create(sweep.op("Queue"), queue_inputs))
     sweep.drained(box)
     new_code(sweep)
@@ -219,7 +220,9 @@ def test_a_pin_is_found_by_its_first_digits(sweep: Sweep) -> None:
     checked = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, pins=pins, job={"slots": 1}))
     assert checked.failures == []
     assert checked.inputs.pins == dict.fromkeys(("c", "d"), queue.job.code)
-    (failure,) = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, pins={"c": "0123456789", "d": old})).failures
+    (failure,) = QUEUE.check(
+        sweep.op("Queue"), queue, sweep.queue_inputs(box, pins={"c": "0123456789", "d": old})
+    ).failures
     assert failure.property == "pins"
     assert failure.reason.startswith('c is pinned to code: "0123456789", which is no version of this sweep. Known: ')
     assert old in failure.reason
