@@ -149,7 +149,7 @@ class Metrics(Shape):
     file: FilePath
     x: Text
     y: Names
-    stop_on_nan: bool = False
+    stop_on_nan: Flag = False
 
 
 class BoxConfig(Shape):

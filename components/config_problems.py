@@ -24,8 +24,6 @@ _KINDS = {
     "tuple_type": "a list, such as [a, b]",
     "dict_type": "keys and values",
     "model_type": "keys and values",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
     "missing": "",
 }
 
