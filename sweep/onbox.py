@@ -28,11 +28,6 @@ def short(code: str) -> str:
     return code.removeprefix("sha256:")[:6]
 
 
-def setup_log(setup: str) -> str:
-    """What a setup printed, by its digest (`sha256:<hex>`)."""
-    return f"{HOME}/setup/{setup.removeprefix('sha256:')[:16]}.log"
-
-
 def attempt_dir(cell: str, attempt: int) -> str:
     """One attempt of one cell: `out/` is its write path, `log.txt` its output."""
     return f"{HOME}/cells/{cell}/{attempt}"
