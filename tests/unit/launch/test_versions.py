@@ -14,6 +14,7 @@ import pytest
 from sweep import archive, onbox
 from sweep.canonical import digest_of
 from sweep.errors import ConfigError, EvidenceDamaged, EvidenceMissing
+from sweep.launch_ship import settings as spec_json
 from sweep.model import Again
 from sweep.workdir import collect
 from tests.unit.launch.support import Site
@@ -68,12 +69,11 @@ def test_setup_is_part_of_a_line(site: Site) -> None:
 def test_settings_reach_the_box(site: Site) -> None:
     room = {"bytes": 1000, "inodes": 5}
     metrics = {"file": "m.jsonl", "x": "step", "y": ["loss"], "stop_on_nan": True}
-    site.launch(
-        "a", gpus=2, min_free=room, stall_seconds=90.0, metrics=metrics, secret_names=("A",), secrets={"A": "b"}
-    )
+    site.launch("a", min_free=room, stall_seconds=90.0, metrics=metrics, secret_names=("A",), secrets={"A": "bcdefg"})
     said = settings(site)
-    assert (said["gpus"], said["min_free"], said["stall_seconds"], said["secrets"]) == (2, room, 90.0, ["A"])
+    assert (said["min_free"], said["stall_seconds"], said["secrets"]) == (room, 90.0, ["A"])
     assert said["metrics"]["stop_on_nan"] is True
+    assert spec_json(site.spec("a", gpus=2), "python")["gpus"] == 2
 
 
 # Retries, while a runner lives that is to take them up
