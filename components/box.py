@@ -32,7 +32,7 @@ class BoxComponent(pulumi.ComponentResource):
     ) -> None:
         super().__init__("sweepstack:components:Box", box_plan.name, None, opts)
         ending = plan.ending
-        teardown = {"verb": ending.verb, "kills": list(ending.kills), "keeps": list(ending.keeps)}
+        teardown = ending.as_inputs()
         approval = approval_for(plan, box_plan.name)
         child = pulumi.ResourceOptions(parent=self)
         self.box = Box(
@@ -47,9 +47,10 @@ class BoxComponent(pulumi.ComponentResource):
                 max_price=plan.max_price,
                 budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
                 mounts=mounts_input(mounts),
-                secrets=list(plan.job.secrets) or None,
                 roster_digest=plan.roster.digest,
                 teardown=teardown,
+                want=box_plan.want,
+                when_done=plan.when_done,
                 approval=approval,
             ),
             child,

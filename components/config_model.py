@@ -12,9 +12,7 @@ from components.config_types import (
     Cores,
     Count,
     CudaText,
-    DurationText,
     EnvName,
-    EnvNames,
     EnvValue,
     FilePath,
     Flag,
@@ -36,11 +34,12 @@ from sweep.money.budget import NOTIFY, Budget
 from sweep.units import parse_size
 
 LATER: dict[tuple[str, str], str] = {
+    ("job", "setup"): "B",
     ("job", "smoke"): "B",
+    ("job", "secrets"): "B",
     ("resources", "spot"): "C",
     ("resources", "regions"): "C",
     ("sweep", "mounts"): "C",
-    ("sweep", "when_done"): "B",
     ("sweep", "placement"): "C",
 }
 """(object, key) → the issue that brings it. Known words, so that nothing of them is dropped in silence."""
@@ -51,12 +50,6 @@ class Shape(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
     anchor: ClassVar[str]
-
-
-def _not_stopped(value: str) -> str:
-    if value == "stopped":
-        raise wrong("running or gone; stopped is not available yet in this version (issue B)")
-    return value
 
 
 def _not_a_url(value: Any) -> Any:
@@ -91,14 +84,6 @@ class Resources(Shape):
         return self.model_dump(mode="json", exclude_none=True)
 
 
-class MinFree(Shape):
-    """How much room a box must have before it starts one more cell."""
-
-    anchor: ClassVar[str] = "min_free"
-    disk: SizeText | None = None
-    inodes: Count | None = None
-
-
 class Job(Shape):
     """What a cell runs, and where its files come from."""
 
@@ -106,13 +91,7 @@ class Job(Shape):
     workdir: Folder
     run: Text
     resources: Resources = Field(default_factory=Resources)
-    setup: Text | None = None
     env: dict[str, EnvValue] = Field(default_factory=dict)
-    secrets: EnvNames = ()
-    slots: Count | None = None
-    mixing: Literal["refuse", "allow"] = "refuse"
-    min_free: MinFree | None = None
-    stall: DurationText | None = None
     image: Text | None = None
     include: Names = ()
 
@@ -149,14 +128,13 @@ class Metrics(Shape):
     file: FilePath
     x: Text
     y: Names
-    stop_on_nan: Flag = False
 
 
 class BoxConfig(Shape):
     """What a person wants of one box."""
 
     anchor: ClassVar[str] = "boxes"
-    want: Annotated[Literal["running", "stopped", "gone"], AfterValidator(_not_stopped)] = "running"
+    want: Literal["running", "stopped", "gone"] = "running"
 
 
 class BudgetConfig(Shape):
@@ -185,6 +163,7 @@ class Override(Shape):
 
     anchor: ClassVar[str] = "overrides"
     price_per_hour: PriceOrZero | None = None
+    stopped_price_per_hour: PriceOrZero | None = None
 
 
 def _at_least_one(what: str) -> AfterValidator:
@@ -207,6 +186,7 @@ class SweepConfig(Shape):
     candidates: Annotated[tuple[PlatformName, ...], _at_least_one("platform")]
     max_price: Price | None = None
     budget: Annotated[BudgetConfig | None, AfterValidator(_usd_or_hours)] = None
+    when_done: Literal["stop", "keep"] | None = None
     boxes: Annotated[dict[BoxKey, BoxConfig], _at_least_one("box, such as box-0: {want: running}")]
     pull_to: Folder
     overrides: dict[PlatformName, Override] = Field(default_factory=dict)

@@ -57,7 +57,8 @@ class BoxArgs(Args):
     max_price: pulumi.Input[float] | None = None
     budget: pulumi.Input[Mapping[str, Any]] | None = None
     mounts: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None
-    secrets: pulumi.Input[Sequence[str]] | None = None
+    want: pulumi.Input[str] | None = None
+    when_done: pulumi.Input[str] | None = None
     approval: pulumi.Input[Mapping[str, Any]] | None = None
 
 
@@ -82,12 +83,12 @@ class QueueArgs(OnBoxArgs):
     """The cells of one box, and the job that runs them."""
 
     stack: pulumi.Input[str]
+    want: pulumi.Input[str] | None = None
     job: pulumi.Input[Mapping[str, Any]]
     cells: pulumi.Input[Sequence[Mapping[str, Any]]]
     artifacts: pulumi.Input[Sequence[Mapping[str, Any]]]
     elsewhere: pulumi.Input[Sequence[str]] | None = None
     dropped: pulumi.Input[Mapping[str, str]] | None = None
-    pins: pulumi.Input[Mapping[str, str]] | None = None
     metrics: pulumi.Input[Mapping[str, Any]] | None = None
 
 

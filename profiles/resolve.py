@@ -18,7 +18,7 @@ from sweep.model import Approval, ArtifactSpec, Cell
 from sweep.money.budget import Budget
 from sweep.roster import Roster, assign
 from sweep.suggest import did_you_mean
-from sweep.units import parse_duration, parse_size
+from sweep.units import parse_size
 
 VERB: Verb = "destroy"
 DURABLE_VOLUME = "durable"
@@ -35,8 +35,21 @@ class Durable:
 
 
 @dataclass(frozen=True)
+class Pausing:
+    """What a stop does to each tier here, what of the bill goes on, at which price (USD an hour, None unknown)."""
+
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    bills_after: tuple[str, ...]
+    price_per_hour: float | None
+
+
+@dataclass(frozen=True)
 class Ending:
-    """How a box ends on this platform, and what that does to each tier."""
+    """How a box ends on this platform, and what that does to each tier. `paths`: where each tier lies on a box.
+
+    `pausing` is None where boxes can't be stopped.
+    """
 
     verb: str
     native: str
@@ -44,35 +57,46 @@ class Ending:
     keeps: tuple[str, ...]
     irreversible: bool
     bills_after: tuple[str, ...]
+    paths: Mapping[str, str]
+    pausing: Pausing | None
+
+    def as_inputs(self) -> dict[str, Any]:
+        """As the `teardown` input: all that a stop or a delete needs, so that neither opens a profile."""
+        inputs: dict[str, Any] = {
+            "verb": self.verb,
+            "kills": list(self.kills),
+            "keeps": list(self.keeps),
+            "paths": dict(self.paths),
+        }
+        if self.pausing is not None:
+            inputs["stop"] = {
+                "kills": list(self.pausing.kills),
+                "keeps": list(self.pausing.keeps),
+                "bills_after": list(self.pausing.bills_after),
+            }
+            if self.pausing.price_per_hour is not None:
+                inputs["stop"]["price_per_hour"] = self.pausing.price_per_hour
+        return inputs
 
 
 @dataclass(frozen=True)
 class JobPlan:
-    """What a cell runs. `workdir` as written; `slots`: cells at once on one box; `gpus`: of one box; `secrets`: names.
-
-    `min_free_bytes` and `min_free_inodes` (None: the runner's own): below, no cell starts. `stall_seconds` likewise.
-    """
+    """What a cell runs. `workdir` as written; `slots`: cells at once on one box."""
 
     workdir: str
     run: str
     env: Mapping[str, str]
     include: tuple[str, ...]
     slots: int
-    setup: str = ""
-    secrets: tuple[str, ...] = ()
-    gpus: int = 0
-    mixing: str = "refuse"
-    min_free_bytes: int | None = None
-    min_free_inodes: int | None = None
-    stall_seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class BoxPlan:
-    """One box that is wanted, and its share of the cells, in roster order."""
+    """One box that is wanted, and its share of the cells, in roster order. `want`: running or stopped."""
 
     name: str
     cells: tuple[Cell, ...]
+    want: str = "running"
 
 
 @dataclass(frozen=True)
@@ -93,6 +117,7 @@ class Plan:
     price_per_hour: float | None
     max_price: float | None
     budget: Budget | None
+    when_done: str
     pull_to: str
     approval: Approval | None
     reasons: tuple[str, ...]
@@ -132,6 +157,10 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
         )
     if profile.meter.rents and config.budget is None:
         refusals.append("it sends a bill, so the sweep needs a budget, such as budget: {usd: 60}")
+    if any(box.want == "stopped" for box in config.boxes.values()) and not _stops(profile):
+        refusals.append("its boxes can't be stopped by us, and one is wanted stopped: end it instead (want: gone)")
+    if profile.meter.rents and config.when_done is None:
+        refusals.append("it sends a bill, so the config must say when_done: stop or keep")
     gpu = config.job.resources.gpu
     if gpu is not None and profile.gpus.offered is False:
         refusals.append(f"has no GPUs, and job.resources.gpu asks for {gpu.count}")
@@ -141,6 +170,18 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     disk_cap = max((tier.size_cap_bytes or 0 for tier in profile.tiers.values()), default=0)
     refusals += _too_big(config, disk_cap)
     return refusals
+
+
+def _stops(profile: Profile) -> bool:
+    return "stop" in profile.verbs and profile.verbs["stop"].issued_by != "person"
+
+
+def _pausing(config: StackConfig, profile: Profile) -> Pausing | None:
+    if not _stops(profile):
+        return None
+    verb, override = profile.verbs["stop"], config.overrides.get(profile.platform)
+    own = override.stopped_price_per_hour if override is not None else None
+    return Pausing(verb.kills, verb.keeps, verb.bills_after, verb.price_per_hour if own is None else own)
 
 
 def _too_big(config: StackConfig, cap: int) -> list[str]:
@@ -166,21 +207,38 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
     position = "the first candidate" if not refused else "the next candidate"
     chosen = f"{profile.platform}: chosen, {position} that fits; {tier_name} survives {VERB}, {_and(verb.kills)} don't"
+    gpu = config.job.resources.gpu
     return Plan(
         platform=profile.platform,
         adapter=profile.adapter,
         boxes=_boxes(config, wanted),
         gone=tuple(name for name in config.boxes if name not in wanted),
         roster=config.roster,
-        job=_job(config),
+        job=JobPlan(
+            workdir=config.job.workdir,
+            run=config.job.run,
+            env=config.job.env,
+            include=config.job.include,
+            slots=gpu.count if gpu is not None else 1,
+        ),
         artifacts=config.artifact_specs(),
         metrics=config.metrics,
         resources=config.job.resources.as_inputs(),
-        ending=Ending(VERB, verb.native, verb.kills, verb.keeps, verb.irreversible, verb.bills_after),
+        ending=Ending(
+            verb=VERB,
+            native=verb.native,
+            kills=verb.kills,
+            keeps=verb.keeps,
+            irreversible=verb.irreversible,
+            bills_after=verb.bills_after,
+            paths={name: tier.path for name, tier in profile.tiers.items()},
+            pausing=_pausing(config, profile),
+        ),
         durable=Durable(DURABLE_VOLUME, tier.mount, tier_name),
         price_per_hour=_price(config, profile),
         max_price=config.max_price,
         budget=config.budget.budget() if config.budget is not None else None,
+        when_done=config.when_done or "keep",
         pull_to=config.pull_to,
         approval=config.approval,
         reasons=(*refused, chosen),
@@ -188,33 +246,15 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     )
 
 
-def _job(config: StackConfig) -> JobPlan:
-    job = config.job
-    gpus = job.resources.gpu.count if job.resources.gpu is not None else 0
-    room = job.min_free
-    return JobPlan(
-        workdir=job.workdir,
-        run=job.run,
-        env=job.env,
-        include=job.include,
-        slots=job.slots or gpus or 1,
-        setup=job.setup or "",
-        secrets=job.secrets,
-        gpus=gpus,
-        mixing=job.mixing,
-        min_free_bytes=parse_size(room.disk).bytes if room and room.disk else None,
-        min_free_inodes=room.inodes if room else None,
-        stall_seconds=parse_duration(job.stall) if job.stall else None,
-    )
-
-
 def _boxes(config: StackConfig, wanted: list[str]) -> tuple[BoxPlan, ...]:
+    """Cells go to boxes that run; only where none does, they wait with those that are stopped."""
     shares: dict[str, list[Cell]] = {name: [] for name in wanted}
-    owner = assign(config.roster.names, wanted) if wanted else {}
+    at_work = [name for name in wanted if config.boxes[name].want == "running"] or wanted
+    owner = assign(config.roster.names, at_work) if at_work else {}
     for cell in config.roster.cells:
         if cell.name in owner:
             shares[owner[cell.name]].append(cell)
-    return tuple(BoxPlan(name, tuple(cells)) for name, cells in shares.items())
+    return tuple(BoxPlan(name, tuple(cells), config.boxes[name].want) for name, cells in shares.items())
 
 
 def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
@@ -225,8 +265,7 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
     resources = config.job.resources
     if resources.gpu is not None and not profile.gpus.checked:
         notes.append(
-            f"{profile.platform} does not check GPUs before a box is made; each slot gets its share of "
-            f"{resources.gpu.count}"
+            f"{profile.platform} does not check GPUs before a box is made; each cell gets one of {resources.gpu.count}"
         )
     return tuple(notes)
 

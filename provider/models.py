@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
-from sweep.model import Again, Approval, ArtifactSpec, BoxName, Cell, CellName, Digest, Record
+from sweep.model import Approval, ArtifactSpec, BoxName, Cell, CellName, Digest, Record
 from sweep.money.budget import Budget
 from sweep.money.outlook import Outlook
 
@@ -62,19 +62,33 @@ class VolumeState(VolumeInputs):
     location: str
 
 
+class StopFacts(Record):
+    """What pausing the box does to each tier, what goes on billing, and its price: USD per hour, None unknown."""
+
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    bills_after: tuple[str, ...] = ()
+    price_per_hour: float | None = None
+
+
 class TeardownFacts(Record):
-    """How the box ends, resolved from the profile once: the verb, and what it does to each tier."""
+    """How the box ends, resolved from the profile once: the verb, and what it does to each tier.
+
+    `paths`: tier → where it lies on the box. `stop` is None where the platform can't pause a box.
+    """
 
     verb: Literal["destroy"]
     kills: tuple[str, ...]
     keeps: tuple[str, ...]
+    paths: dict[str, str] = Field(default_factory=dict)
+    stop: StopFacts | None = None
+
+
+Want = Literal["running", "stopped"]
 
 
 class BoxInputs(Inputs):
-    """A box to rent. `clearance` is written by Check, `live` by Read; a program gives neither.
-
-    `secrets`: names that must be set where a box is rented, so that its cells don't find out later.
-    """
+    """A box to rent. `clearance` is written by Check, `live` by Read; a program gives neither."""
 
     identity: str
     evidence: str
@@ -85,9 +99,10 @@ class BoxInputs(Inputs):
     max_price: float | None = None
     budget: Budget | None = None
     mounts: dict[str, str] = Field(default_factory=dict)
-    secrets: tuple[str, ...] | None = None
     roster_digest: Digest
     teardown: TeardownFacts
+    want: Want = "running"
+    when_done: Literal["stop", "keep"] = "keep"
     approval: Approval | None = None
     clearance: str = "locked"
     live: dict[str, Any] | None = None
@@ -121,14 +136,10 @@ class MetricsInput(Record):
     file: str
     x: str
     y: tuple[str, ...]
-    stop_on_nan: bool = False
 
 
 class JobInput(Record):
-    """What a cell runs. `workdir` as the person wrote it; `code` the digest of the files that ship.
-
-    `secrets`: names of environment variables; their values are in no input. `gpus`: of the box. None: not asked for.
-    """
+    """What a cell runs. `workdir` as the person wrote it; `code` the digest of the files that ship."""
 
     run: str
     workdir: str
@@ -136,13 +147,6 @@ class JobInput(Record):
     env: dict[str, str] = Field(default_factory=dict)
     slots: int = Field(default=1, ge=1)
     code: Digest
-    setup: str | None = None
-    secrets: tuple[str, ...] | None = None
-    gpus: int | None = None
-    mixing: Literal["refuse", "allow"] | None = None
-    min_free_bytes: int | None = None
-    min_free_inodes: int | None = None
-    stall_seconds: float | None = None
 
 
 class OnBoxInputs(Inputs):
@@ -161,21 +165,14 @@ class OnBoxInputs(Inputs):
 
 
 class QueueInputs(OnBoxInputs):
-    """The cells of one box, and the job that runs them.
-
-    `pins`: cell → code that it runs instead of the job's; a program gives the first digits, Check writes them all.
-    Written by Check alone: `retries`, those that a person asked for, out of the evidence; `versions`, for the diff:
-    what the last change of code meant for cells that had run.
-    """
+    """The cells of one box, and the job that runs them."""
 
     stack: str
+    want: Want = "running"
     job: JobInput
     cells: tuple[CellInput, ...]
     elsewhere: tuple[str, ...] = ()
     dropped: dict[str, str] = Field(default_factory=dict)
-    pins: dict[CellName, str] | None = None
-    retries: dict[CellName, Again] | None = None
-    versions: str | None = None
     artifacts: tuple[ArtifactSpec, ...]
     metrics: MetricsInput | None = None
 

@@ -137,11 +137,12 @@ class Action(Record):
 
 
 class Abandonment(Record):
-    """A person's word that whatever is on a box may be lost."""
+    """A person's word that whatever this verb kills on a box may be lost. A word for a stop is none for a destroy."""
 
     box: str
     native_id: str
     reason: str = Field(min_length=1)
+    verb: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]*$")] = "destroy"
 
 
 class Approval(Record):
@@ -165,7 +166,11 @@ class Approval(Record):
         return digest_of(
             {
                 "waive": [w.model_dump() for w in sorted(waive, key=lambda w: w.cell)],
-                "abandon": [a.model_dump() for a in sorted(abandon, key=lambda a: (a.box, a.native_id))],
+                # A digest of before there were other verbs stays what it was.
+                "abandon": [
+                    a.model_dump(exclude={"verb"} if a.verb == "destroy" else None)
+                    for a in sorted(abandon, key=lambda a: (a.box, a.native_id, a.verb))
+                ],
             }
         )
 
@@ -269,36 +274,6 @@ class Launch(Record):
     """cell name → config digest"""
     code: Digest
     at: AwareDatetime
-
-
-class Retry(Record):
-    """A person's word that a cell is to run again. `retry` counts them; 1 is the first.
-
-    `salt`: 0, or the retry since which its checkpoints are others: a cell that had been sealed starts from nothing.
-    `code`: what it had last run with; `manifest`: the sealed copy that counts no more, where there is one.
-    """
-
-    retry: int = Field(ge=1)
-    salt: int = Field(ge=0)
-    code: Digest | None = None
-    manifest: Digest | None = None
-    by: str
-    at: AwareDatetime
-    reason: str = ""
-
-
-class Again(Record):
-    """What of a `Retry` a box is told."""
-
-    retry: int = Field(ge=1)
-    salt: int = Field(default=0, ge=0)
-    manifest: Digest | None = None
-
-
-class Retries(Record):
-    """All retries that were ever asked for, by cell: the last one of each."""
-
-    cells: dict[str, Retry] = Field(default_factory=dict)
 
 
 class Teardown(Record):

@@ -123,6 +123,34 @@ class StackFile:
             write_atomically(self.path.resolve(), after.encode("utf-8"), mode=mode)
             return True
 
+    def write_want(self, box: str, want: str) -> bool:
+        """Sets `boxes.<box>.want`. False when it stood there already. No other value changes; comments stay.
+
+        Idempotent. Under a lock; the file is replaced by rename. Raises ConfigError, and then nothing was written.
+        """
+        with self._locked():
+            before = self._text()
+            sweep = _sweep_of(self._data(before), self.shown)
+            boxes = sweep.get("boxes")
+            if not isinstance(boxes, dict) or box not in boxes:
+                raise ConfigError(f"{self.shown} has no boxes.{box}")
+            now = boxes[box] or {}
+            if not isinstance(now, dict):
+                raise ConfigError(f"{self.shown}: boxes.{box} is no mapping; write {{want: {want}}}")
+            if now.get("want", "running") == want:
+                return False
+            after = _want_spliced(before, box, want) or _want_dumped(before, box, want)
+            expected = self._data(before)
+            expected["config"][ROOT_KEY]["boxes"][box] = {**now, "want": want}
+            if self._data(after) != expected:
+                raise ConfigError(
+                    f"{self.shown} can't be edited without changing more than boxes.{box}.want, so it was left as it "
+                    f"is. Set boxes.{box}.want: {want} by hand"
+                )
+            mode = stat.S_IMODE(self.path.stat().st_mode)
+            write_atomically(self.path.resolve(), after.encode("utf-8"), mode=mode)
+            return True
+
     def _edited(self, before: str, approval: Approval | None) -> str:
         old = self._data(before)
         had = "approval" in _sweep_of(old, self.shown)
@@ -274,6 +302,34 @@ def _spliced(text: str, block: list[str] | None) -> str | None:
         if end == len(lines) - len(block):
             lines.append("")
     return "\n".join(lines)
+
+
+def _want_spliced(text: str, box: str, want: str) -> str | None:
+    """`text` with the value of `boxes.<box>.want` replaced where it stands; None where there is none to replace."""
+    boxes = _node(_node(_node(YAML(typ="rt", pure=True).compose(text), "config"), ROOT_KEY), "boxes")
+    one = _node(boxes, box)
+    for key, value in one.value if one is not None else ():
+        if key.value == "want" and isinstance(value, ScalarNode):
+            lines = text.split("\n")
+            start, end = value.start_mark, value.end_mark
+            if start.line == end.line:
+                line = lines[start.line]
+                lines[start.line] = line[: start.column] + want + line[end.column :]
+                return "\n".join(lines)
+    return None
+
+
+def _want_dumped(text: str, box: str, want: str) -> str:
+    """The same by round trip, for a box without a `want` of its own."""
+    yaml = _writer()
+    data = yaml.load(text)
+    boxes = data["config"][ROOT_KEY]["boxes"]
+    if boxes[box] is None:
+        boxes[box] = CommentedMap()
+    boxes[box]["want"] = want
+    out = io.StringIO()
+    yaml.dump(data, out)
+    return out.getvalue()
 
 
 def _end_of(lines: list[str], first: int, limit: int, column: int) -> int:

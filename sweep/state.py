@@ -23,6 +23,7 @@ from sweep.model import Approval, ArtifactSpec, Cell
 from sweep.teardown import BoxFacts
 
 EXPORT_SECONDS = 120.0
+STOP = "stop"
 _TOKEN = "sweepstack:index:"
 _NO_STACK = ("no stack named", "no stacks found")
 
@@ -60,14 +61,27 @@ class VolumeEntry(_Entry):
     location: str
 
 
+class StopEntry(BaseModel):
+    """What a stop does to each tier, and what goes on billing."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    bills_after: tuple[str, ...] = ()
+    price_per_hour: float | None = None
+
+
 class TeardownEntry(BaseModel):
-    """The verb that ends a box, and what it does to each tier."""
+    """The verb that ends a box, and what it does to each tier. `paths`: where each lies; `stop`: where there is one."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     verb: str
     kills: tuple[str, ...]
     keeps: tuple[str, ...]
+    paths: dict[str, str] = Field(default_factory=dict)
+    stop: StopEntry | None = None
 
 
 class _WithApproval(_Entry):
@@ -106,9 +120,21 @@ class BoxEntry(_WithApproval):
     mounts: dict[str, str] = Field(default_factory=dict)
     roster_digest: str
     teardown: TeardownEntry
+    want: str = "running"
+    when_done: str = "keep"
 
-    def facts(self) -> BoxFacts:
-        """What the check that may end this box asks for."""
+    def facts(self, verb: str = "") -> BoxFacts:
+        """What the check that may end this box asks for; with `verb` stop, what the check before a stop does.
+
+        Raises SweepstackError for a verb that this box has not.
+        """
+        does: TeardownEntry | StopEntry | None = self.teardown
+        if verb == STOP:
+            does = self.teardown.stop
+        elif verb not in ("", self.teardown.verb):
+            does = None
+        if does is None:
+            raise SweepstackError(f"box {self.name} has no verb {verb!r} on {self.adapter}")
         return BoxFacts(
             identity=self.identity,
             evidence=self.evidence,
@@ -116,9 +142,9 @@ class BoxEntry(_WithApproval):
             native_id=self.native_id,
             account=self.account,
             generation=self.generation,
-            verb=self.teardown.verb,
-            kills=self.teardown.kills,
-            keeps=self.teardown.keeps,
+            verb=verb or self.teardown.verb,
+            kills=does.kills,
+            keeps=does.keeps,
             roster_digest=self.roster_digest,
             price_per_hour=self.price_per_hour,
             created_at=self.created_at,

@@ -24,7 +24,7 @@ from sweep.model import GENESIS, SETTLED, Approval, Launch, Receipt, ReceiptCell
 if TYPE_CHECKING:
     from sweep.journal import Journal
 
-Way = Literal["cleared", "gone", "nothing-launched", "abandoned"]
+Way = Literal["cleared", "gone", "nothing-launched", "abandoned", "nothing-at-risk"]
 
 
 class Existence(StrEnum):
@@ -58,7 +58,8 @@ class Observation:
     """What was seen just now: the platform's answer, the box's journal, and whether its runner is alive.
 
     `journal` is None when it could not be read; an empty journal says that nothing ever ran. `note` says what was in
-    the way of knowing. `account_problem` is set when the account at hand is not the box's.
+    the way of knowing. `account_problem` is set when the account at hand is not the box's. `stopped`: the box rests, so
+    that no runner can be alive.
     """
 
     existence: Existence
@@ -66,6 +67,7 @@ class Observation:
     runner_alive: bool | None = None
     account_problem: str = ""
     note: str = ""
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,8 @@ class Verdict:
             return "cleared: abandoned, what is on it may be lost"
         if self.allowed and self.way == "nothing-launched":
             return "cleared: nothing was ever launched on it"
+        if self.allowed and self.way == "nothing-at-risk":
+            return "cleared: it kills nothing that is nowhere else"
         if self.allowed:
             return "cleared: gone from the platform"
         return f"locked ({self.reasons[0]})" if self.reasons else "locked"
@@ -146,7 +150,7 @@ def may_end(
     if expiry:
         verdict.reasons.insert(0, expiry)
         return verdict
-    if any(a.box == facts.name and a.native_id == facts.native_id for a in approval.abandon):
+    if any((a.box, a.native_id, a.verb) == (facts.name, facts.native_id, facts.verb) for a in approval.abandon):
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
     if store is None or verdict.reasons:
@@ -288,6 +292,8 @@ def cell_lines(store: EvidenceStore, launch: Launch | None, seen: Observation) -
             lines.append(CellLine(name, "sealed", "" if gone else "finished; not pulled and verified yet"))
         elif progress.state == "dropped":
             lines.append(CellLine(name, "waived", f"dropped: {progress.reason}"))
+        elif progress.state == "running" and seen.stopped:
+            lines.append(CellLine(name, "pending", "waits with its box, which is stopped"))
         elif progress.state == "running" and seen.runner_alive is False:
             lines.append(CellLine(name, "failed", "its runner is not alive; `pulumi up` resumes it"))
         else:

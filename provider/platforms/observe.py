@@ -29,8 +29,10 @@ def observe(adapter: str, native_id: str, account: str) -> tuple[Observation, Bo
         journal = read_journal(channel)
         alive = channel.lock_held(onbox.RUNNER_LOCK)
     except (PlatformError, JournalDamaged, OSError) as error:
-        return Observation(Existence.EXISTS, note=str(error)), record
-    return Observation(Existence.EXISTS, journal=journal, runner_alive=alive), record
+        stopped = record.phase in (Phase.STOPPED, Phase.STOPPING)
+        return Observation(Existence.EXISTS, note=str(error), stopped=stopped), record
+    stopped = record.phase in (Phase.STOPPED, Phase.STOPPING)
+    return Observation(Existence.EXISTS, journal=journal, runner_alive=alive, stopped=stopped), record
 
 
 def read_journal(channel: Channel) -> Journal:

@@ -6,11 +6,10 @@ import time
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from provider import secrets
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, Wait
 from provider.platforms.registry import load_platform
-from provider.resources import ending, spending
+from provider.resources import ending, pausing, spending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.identity import take_lease
 from provider.session import Operation
@@ -52,9 +51,10 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "max_price": Decision.UPDATE,
         "budget": Decision.IGNORE,
         "mounts": Decision.REPLACE,
-        "secrets": Decision.IGNORE,  # what they mean is the queue's
         "roster_digest": Decision.UPDATE,
         "teardown": Decision.UPDATE,
+        "want": Decision.UPDATE,
+        "when_done": Decision.UPDATE,
         "approval": Decision.UPDATE,
         "clearance": Decision.UPDATE,
         "live": Decision.IGNORE,
@@ -62,15 +62,15 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
 
     def check(self, op: Operation, old: BoxInputs | None, new: BoxInputs) -> Checked[BoxInputs]:
         """Writes `clearance`. Refuses a change that would replace a locked box: a replace is a destroy."""
-        rented = self._rented(old) if old else None
+        rented = self._rented(old or new)
         if old is None or rented is None:
-            failures = [*self._over_price(new), *secrets.failures("secrets", new.secrets)]
+            failures = [*self._over_price(new), *pausing.check(op, rented, old, new)]
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
         judgement = ending.judge(rented, new.approval, full=False, roster_digest=new.roster_digest)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:
             op.info(f"{old.name}: {old.clearance} → {checked.clearance}")
-        failures = self._over_price(new)
+        failures = [*self._over_price(new), *pausing.check(op, rented, old, new)]
         replacing = [name for name, decision in self.changes(old, checked).items() if decision is Decision.REPLACE]
         leaving = judgement.verdict.allowed and judgement.verdict.way != "gone"
         if replacing and leaving and not old.clearance.startswith("cleared"):
@@ -128,7 +128,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             store.write_clearance(existing.native_id, None)  # the state that it was cleared in is not this one
             op.info(f"box {inputs.name}: {existing.native_id} carries this box's tag: adopted, nothing new is rented")
         record = self._rent(op, platform, inputs, birth, store)
-        return record.native_id, self._state(inputs, record, generation, tag)
+        state = self._state(inputs, record, generation, tag)
+        if record.phase in pausing.AT_REST or inputs.want == "stopped":
+            now = pausing.converge(op, state) or record
+            state = state.model_copy(update={"phase": now.phase.value})
+        return record.native_id, state
 
     def _rent(
         self, op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, store: EvidenceStore
@@ -274,12 +278,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 inputs, state, (f"box {state.name} ({state.native_id}): UNKNOWN, {problem}; it may bill {cost}",)
             )
         now = state.model_copy(update={"phase": judgement.record.phase.value})
-        if judgement.record.phase is not Phase.RUNNING:
-            return Seen(inputs, now, (f"box {state.name} is {judgement.record.phase.value}, not ready",))
-        return Seen(inputs, now)
+        problem = pausing.standing(state, judgement.record, judgement.seen).problem
+        return Seen(inputs, now, (problem,) if problem else ())
 
     def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:
-        """Clears the box by a full check, and waits for one that was not ready. Restarts nothing."""
+        """Clears the box by a full check, stops or starts it as wanted, and waits for one that was not ready."""
         store = self._evidence(op, old, new.approval)
         if store is None:
             pass  # no records to keep it in: the delete finds the approval in the state
@@ -301,7 +304,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             birth = store.birth(old.name, old.generation)
             if birth is not None and birth.ended_at is None:
                 self._charge(store, birth, old.native_id, "running", state.price_per_hour, datetime.now(UTC))
-        return state.model_copy(update={"phase": self._until_ready(op, state).phase.value})
+        record = pausing.converge(op, state) or self._until_ready(op, state)
+        return state.model_copy(update={"phase": record.phase.value})
 
     def _evidence(self, op: Operation, box: BoxState, approval: Approval | None) -> EvidenceStore | None:
         """None where it is gone and the box was given up by name: that alone may end without any evidence."""

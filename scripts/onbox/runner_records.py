@@ -168,12 +168,19 @@ class Entry(NamedTuple):
     retry: int
 
 
+class Release(NamedTuple):
+    """A tombstone that counts only for a cell that has not started: it moved to another box."""
+
+    reason: str
+
+
 class Queue:
     """The append-only queue file, read on from where the last reading ended."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.unreadable, self._offset = path, 0, 0
-        self.cells: dict[str, list[Entry] | str] = {}  # versions, oldest first; or the reason why it was dropped
+        # versions, oldest first, and where it was let go between them; or the reason why it was dropped
+        self.cells: dict[str, list[Entry | Release] | str] = {}
         self.refused: list[tuple[str, str]] = []
 
     def refresh(self) -> list[str]:
@@ -198,6 +205,11 @@ class Queue:
             if not CELL.fullmatch(name) or raw["op"] not in ("add", "drop"):
                 name = ""
                 raise ValueError("no cell name, or no such op")
+            if raw["op"] == "drop" and raw.get("unless_started"):
+                known = self.cells.setdefault(name, [])
+                if not isinstance(known, str):  # whether it counts is the journal's to say: see Schedule.wanted
+                    known.append(Release(str(raw["reason"])))
+                return name
             if raw["op"] == "drop":
                 self.cells[name] = str(raw["reason"])
                 return name

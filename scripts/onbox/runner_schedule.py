@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Container, Iterable  # noqa: UP035
 
-from runner_records import Entry, Fatal, Journal, Queue
+from runner_records import Entry, Fatal, Journal, Queue, Release
 from runner_sealing import sealed_manifest
 
 
@@ -42,7 +42,7 @@ class Schedule:
         for name in dict.fromkeys(names):
             self.settled = False
             self.held.discard(name)
-            wanted = self._queue.cells.get(name)
+            wanted = self.wanted(name)
             if isinstance(wanted, str):
                 if name in busy:
                     to_end[name] = wanted
@@ -100,9 +100,22 @@ class Schedule:
         bad = any(one.state == "failed" or (one.state == "pending" and one.refused) for one in cells)
         return 1 if bad or self._queue.unreadable else 0
 
+    def wanted(self, name: str) -> list[Entry] | str:
+        """The versions of a cell that count, oldest first; or why it was dropped, or let go before it started."""
+        lines = self._queue.cells.get(name, [])
+        if isinstance(lines, str):
+            return lines
+        if self._journal.cells[name].state in ("pending", "dropped"):
+            for index in range(len(lines) - 1, -1, -1):
+                line = lines[index]
+                if isinstance(line, Release):
+                    later = [entry for entry in lines[index + 1 :] if isinstance(entry, Entry)]
+                    return later or line.reason
+        return [entry for entry in lines if isinstance(entry, Entry)]
+
     def _version(self, name: str) -> Entry | None:
         """The version of a cell that is to run: what it started with, while that has not failed for good."""
-        versions, progress = self._queue.cells.get(name), self._journal.cells[name]
+        versions, progress = self.wanted(name), self._journal.cells[name]
         if not versions or isinstance(versions, str):
             return None
         if progress.state in ("pending", "dropped"):

@@ -133,6 +133,21 @@ class Channel(Protocol):
         seconds, when its process group has been killed."""
         ...
 
+    def attach(self, argv: Sequence[str], *, cwd: str = "", terminal: bool = False) -> int:
+        """Runs a person's own command, or a login shell where `argv` is empty, on this process's stdin, stdout and
+        stderr; in `cwd` (the box's root by default), with the box's environment. `terminal`: it wants one.
+
+        Returns its exit code, 128 + n for signal n. It is the person's process, not the box's: where the platform lets
+        it be told apart, neither a stop nor a delete waits for it or kills it, and it never counts as work. Blocks
+        until it ends. Raises PlatformError where nothing may run, Unreachable when the box can't be reached.
+        """
+        ...
+
+    def reach(self, port: int, local: int) -> str:
+        """Makes `port` of the box reachable as `local` on this machine and blocks until it is interrupted; returns at
+        once, with how to reach it, where it is reachable already. Raises PlatformError, Unreachable."""
+        ...
+
     def processes(self) -> list[BoxProcess]:
         """Everything alive on the box that belongs to it, from wherever it was started."""
         ...

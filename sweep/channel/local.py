@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from sweep.canonical import fsync_directory, write_atomically
-from sweep.channel import processes
+from sweep.channel import processes, visiting
 from sweep.channel.base import BOX_ID_VARIABLE, BoxProcess, Completed, DirEntry, safe_parts
 from sweep.errors import PlatformError, Unreachable
 
@@ -213,6 +213,14 @@ class LocalChannel:
             process.wait()
             raise Unreachable(f"`{' '.join(argv)}` on {self.native_id} did not end within {timeout:g} s") from error
         return Completed(process.returncode, stdout, stderr)
+
+    def attach(self, argv: Sequence[str], *, cwd: str = "", terminal: bool = False) -> int:
+        root = self._must_run()
+        return visiting.run(self.native_id, root, self._locate(cwd) if cwd else root, argv)
+
+    def reach(self, port: int, local: int) -> str:
+        self._must_run()
+        return visiting.reachable(port, local)
 
     def processes(self) -> list[BoxProcess]:
         return processes.of_box(self.native_id)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from sweep.cli.look import Sources, look, open_sources
-from sweep.cli.output import UNSURE, YES, No, Out, Unsure, count
+from provider.platforms.power import judge_stop
+from sweep.cli.look import look, open_sources
+from sweep.cli.output import YES, No, Out, Unsure, count
 from sweep.cli.progress import Progress
 from sweep.cli.pull import usable
 from sweep.cli.rosters import file_roster
@@ -25,6 +26,8 @@ from sweep.evidence.store import EvidenceStore
 from sweep.model import Abandonment, Action, Approval, Receipt, Waiver
 from sweep.refusal import waiting_cost
 from sweep.scene import Scene, Sight
+from sweep.state import STOP
+from sweep.stopping import AtRisk
 from sweep.suggest import did_you_mean
 from sweep.teardown import Verdict, may_end
 
@@ -39,6 +42,7 @@ class Plan:
     asked: list[tuple[Sight, Verdict]] = field(default_factory=list)
     kept: list[tuple[Sight, Verdict]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
+    risks: dict[str, AtRisk] = field(default_factory=dict)
 
     @property
     def abandoned(self) -> list[Sight]:
@@ -57,6 +61,14 @@ def approve(target: Target, words: Words, out: Out) -> int:
     store = sources.store if words.abandon and not words.receipt else usable(sources)
     with Progress("looking"):
         scene = look(sources)
+    free = _free(words, scene)
+    words = replace(words, boxes=tuple(name for name in words.boxes if name not in free))
+    if free and not (words.boxes or words.abandon):
+        following = [f"{_stop_hint(free)}, then pulumi up --stack {target.stack}"]
+        out.document({"approved": [], "free": free, "file": target.file.shown, "next": following})
+        out.line(f"a stop of {', '.join(free)} kills nothing that is nowhere else: it needs no approval")
+        out.next(following)
+        return YES
     plan = prepare(target, words, scene, store)
     if plan is None:
         out.document({"approved": [], "file": target.file.shown, "next": [f"pulumi up --stack {target.stack}"]})
@@ -68,6 +80,9 @@ def approve(target: Target, words: Words, out: Out) -> int:
         _ask(plan, words, target)
     target.file.write_approval(plan.approval)
     following = [f"pulumi up --stack {target.stack}    (clears the boxes)", f"pulumi destroy --stack {target.stack}"]
+    if words.verb == STOP:
+        asked = [sight.box.name for sight, _ in plan.asked]
+        following = [f"{_stop_hint(asked)}, then pulumi up --stack {target.stack}"]
     out.document(
         {
             "stack": target.stack,
@@ -91,7 +106,8 @@ def prepare(target: Target, words: Words, scene: Scene, store: EvidenceStore | N
     digest, receipt = _receipt(target, words, scene, store, named)
     now = datetime.now(UTC).replace(microsecond=0)
     approval = build(words, receipt=digest, sights=named, waive=words.waive, expires=now + words.expires, now=now)
-    asked = [(sight, may_end(sight.box.facts(), approval, sight.seen, full=False)) for sight in named]
+    risks: dict[str, AtRisk] = {}
+    asked = [(sight, _verdict(sight, approval, words.verb, risks)) for sight in named]
     refused = [(sight, verdict) for sight, verdict in asked if not verdict.allowed]
     if refused:
         raise _refusal(target, refused, receipt, digest)
@@ -100,7 +116,29 @@ def prepare(target: Target, words: Words, scene: Scene, store: EvidenceStore | N
     elif all(verdict.way in ("abandoned", "nothing-launched") for _, verdict in asked) and not words.receipt:
         approval = approval.model_copy(update={"receipt": None})
     merged, kept = merge(approval, approval_of(target), scene, {sight.box.name for sight in named})
-    return Plan(merged, asked, kept, gone)
+    return Plan(merged, asked, kept, gone, risks)
+
+
+def _free(words: Words, scene: Scene) -> list[str]:
+    """Boxes that may be stopped as they are: nothing needs a word."""
+    if words.verb != STOP:
+        return []
+    named, _ = _boxes(words, scene)
+    return [sight.box.name for sight in named if _verdict(sight, None, STOP, {}).way == "nothing-at-risk"]
+
+
+def _verdict(sight: Sight, approval: Approval | None, verb: str, risks: dict[str, AtRisk]) -> Verdict:
+    """What the verb's own check says of the box by this approval."""
+    facts = sight.box.facts(verb)
+    if verb != STOP:
+        return may_end(facts, approval, sight.seen, full=False)
+    pause = judge_stop(sight.box.adapter, facts, sight.box.teardown.paths, approval, full=False)
+    risks[sight.box.name] = pause.risk
+    return pause.verdict
+
+
+def _stop_hint(names: Sequence[str]) -> str:
+    return ", ".join(f"boxes.{name}.want: stopped" for name in names)
 
 
 def _boxes(words: Words, scene: Scene) -> tuple[list[Sight], list[str]]:
@@ -167,13 +205,18 @@ def build(
     """The approval for exactly these boxes."""
     waivers = tuple(Waiver(cell=cell, reason=reason) for cell, reason in sorted(waive.items()))
     abandoned = tuple(
-        Abandonment(box=sight.box.name, native_id=sight.box.native_id, reason=words.abandon[sight.box.name])
+        Abandonment(
+            box=sight.box.name,
+            native_id=sight.box.native_id,
+            reason=words.abandon[sight.box.name],
+            verb=words.verb,
+        )
         for sight in sights
         if sight.box.name in words.abandon
     )
     return Approval(
         receipt=receipt,
-        actions=tuple(_action(sight) for sight in sights),
+        actions=tuple(Action(verb=words.verb, box=sight.box.name, native_id=sight.box.native_id) for sight in sights),
         waive=waivers,
         abandon=abandoned,
         waivers_digest=Approval.digest_waivers(waivers, abandoned),
@@ -183,21 +226,19 @@ def build(
     )
 
 
-def _action(sight: Sight) -> Action:
-    return Action.model_validate(
-        {"verb": sight.box.teardown.verb, "box": sight.box.name, "native_id": sight.box.native_id}
-    )
-
-
 def merge(
     approval: Approval, earlier: Approval | None, scene: Scene, asked: set[str]
 ) -> tuple[Approval, list[tuple[Sight, Verdict]]]:
     """Takes in what an earlier approval says of other boxes, as far as it still holds for the same receipt."""
     if earlier is None or (approval.receipt and earlier.receipt and approval.receipt != earlier.receipt):
         return approval, []
-    others = {action.native_id for action in earlier.actions if action.box not in asked}
-    candidates = [sight for sight in scene.sights if sight.box.native_id in others and not sight.gone]
-    held = [sight for sight in candidates if may_end(sight.box.facts(), earlier, sight.seen, full=False).allowed]
+    verbs = {action.native_id: action.verb for action in earlier.actions if action.box not in asked}
+    candidates = [sight for sight in scene.sights if sight.box.native_id in verbs and not sight.gone]
+
+    def by(word: Approval, sight: Sight) -> Verdict:
+        return may_end(sight.box.facts(verbs[sight.box.native_id]), word, sight.seen, full=False)
+
+    held = [sight for sight in candidates if by(earlier, sight).allowed]
     if not held:
         return approval, []
     ids = {sight.box.native_id for sight in held}
@@ -214,7 +255,7 @@ def merge(
             "expires": min(approval.expires, earlier.expires),
         }
     )
-    return merged, [(sight, may_end(sight.box.facts(), merged, sight.seen, full=False)) for sight in held]
+    return merged, [(sight, by(merged, sight)) for sight in held]
 
 
 def _same_roster(target: Target, receipt: Receipt | None) -> None:
@@ -262,8 +303,9 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
     figures = f", {receipt.verified} of {receipt.total} verified" if receipt else ""
     out.line(f"receipt   {approval.receipt or 'none: none is needed'}{figures}", style="bold")
     rows = []
+    verbs = {action.native_id: action.verb for action in approval.actions}
     for sight, verdict in (*plan.asked, *plan.kept):
-        facts = sight.box.facts()
+        facts = sight.box.facts(verbs[sight.box.native_id])
         rows.append(
             (
                 facts.name + (" (kept)" if (sight, verdict) in plan.kept else ""),
@@ -279,6 +321,10 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
     for waiver in approval.waive:
         out.line(f"waived    {waiver.cell}: {waiver.reason}", style="yellow")
     for sight in plan.abandoned:
+        if verbs[sight.box.native_id] == STOP:
+            words = plan.risks[sight.box.name].words(sight.box.facts(STOP).kills)
+            out.line(f"ABANDONED {sight.box.name}: {words}", style="bold red")
+            continue
         losing = [line for line in (sight.verdict.cells or []) if line.state not in ("verified", "waived")]
         states: dict[str, int] = {}
         for line in losing:
@@ -313,7 +359,8 @@ def _ask(plan: Plan, words: Words, target: Target) -> None:
     names = [sight.box.name for sight, _ in plan.asked]
     if not sys.stdin.isatty():
         raise No("there is no terminal to ask at: " + _instead(plan), [_command(plan, target)])
-    expected, prompt = "yes", f"let {', '.join(names)} be destroyed? Only yes counts: "
+    what = "stopped" if words.verb == STOP else "destroyed"
+    expected, prompt = "yes", f"let {', '.join(names)} be {what}? Only yes counts: "
     if plan.abandoned:
         expected = plan.abandoned[0].box.name
         prompt = f"what is on it may be lost for good. Go on? Only the box's name counts ({expected}): "
@@ -332,48 +379,10 @@ def _instead(plan: Plan) -> str:
 def _command(plan: Plan, target: Target) -> str:
     """What to type where there is no terminal."""
     command = f"sweepctl approve --stack {target.stack}"
+    if any(action.verb == STOP for action in plan.approval.actions):
+        command += f" --verb {STOP}"
     if plan.approval.receipt is not None:
         command += f" --receipt {plan.approval.receipt}"
         command += "".join(f" --box {name}" for name, _ in _ways(plan))
         return command + "".join(f' --waive {entry.cell} --reason "{entry.reason}"' for entry in plan.approval.waive)
     return command + "".join(f' --abandon {name} --reason "nothing was launched"' for name, _ in _ways(plan))
-
-
-def revoke(target: Target, out: Out) -> int:
-    """Takes the approval back: out of the stack file, and the teardown and clearances on record with it."""
-    removed = target.file.write_approval(None) if target.file.path.exists() else False
-    problem, closed = _close_records(open_sources(target))
-    following = [f"pulumi up --stack {target.stack}    (locks the boxes again)"]
-    out.document(
-        {
-            "stack": target.stack,
-            "file": target.file.shown,
-            "removed": removed,
-            "teardown_closed": closed,
-            "problem": problem or None,
-            "next": following,
-        }
-    )
-    out.line(f"{target.file.shown}: {'the approval is out' if removed else 'there was no approval'}")
-    if closed:
-        out.line("the open teardown is closed: the sweep may go on")
-    if problem:
-        out.line(f"UNKNOWN the records could not be closed: {problem}", style="yellow")
-    out.next(following)
-    return UNSURE if problem else YES
-
-
-def _close_records(sources: Sources) -> tuple[str, bool]:
-    """Forgets clearances and the open teardown. Only ever locks more."""
-    store = sources.store
-    if store is None:
-        return sources.problem, False
-    try:
-        was_open = store.teardown() is not None
-        store.write_teardown(None)
-        for birth in store.births():
-            if birth.native_id is not None and birth.ended_at is None:
-                store.write_clearance(birth.native_id, None)
-    except EvidenceError as error:
-        return str(error), False
-    return "", was_open

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from provider.platforms.base import BoxRecord
+from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.observe import observe
 from sweep.cli.closer import closer
 from sweep.cli.rosters import rosters
@@ -187,11 +187,7 @@ def _sight(
         verdict=verdict,
         phase="gone" if gone else record.phase.value if record else "unknown",
         where=record.location if record else "",
-        price_per_hour=_first(
-            record.price_per_hour if record else None,
-            box.price_per_hour,
-            birth.price_per_hour if birth else None,
-        ),
+        price_per_hour=_price(box, record, birth),
         since=(record.created_at if record else None) or box.created_at or (birth.created_at if birth else None),
         journal=journal,
         copied=journal is not None and seen.journal is None and not gone,
@@ -254,6 +250,15 @@ def _proposed(target: Target, notes: list[str]) -> Approval | None:
     except ConfigError as error:
         notes.append(str(error))
         return None
+
+
+def _price(box: BoxEntry, record: BoxRecord | None, birth: Birth | None) -> float | None:
+    """USD per hour now. What a stopped box still costs is the profile's word, which the state keeps."""
+    if record is not None and record.phase is Phase.STOPPED:
+        return box.teardown.stop.price_per_hour if box.teardown.stop else None
+    return _first(
+        record.price_per_hour if record else None, box.price_per_hour, birth.price_per_hour if birth else None
+    )
 
 
 def _safely(ask: Callable[[], ValueT], otherwise: ValueT, notes: list[str]) -> ValueT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,7 +11,9 @@ from pathlib import Path
 from sweep.cli.output import Unsure
 from sweep.stackfile import StackFile, find_project_root
 from sweep.suggest import did_you_mean
-from sweep.units import parse_duration as seconds_of
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)")
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class Target:
 
 def parse_duration(text: str) -> timedelta:
     """`90s`, `15m`, `12h`, `3d`. Raises Unsure for anything else, and for zero."""
-    try:
-        return timedelta(seconds=seconds_of(text))
-    except ValueError:
-        raise Unsure(f'"{text}" is not a duration; write 90s, 15m, 12h or 3d') from None
+    match = _DURATION.fullmatch(text.strip().lower())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if seconds <= 0:
+        raise Unsure(f'"{text}" is not a duration; write 90s, 15m, 12h or 3d')
+    return timedelta(seconds=seconds)

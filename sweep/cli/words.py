@@ -13,7 +13,7 @@ from sweep.cli.output import Unsure
 
 @dataclass(frozen=True)
 class Words:
-    """What `sweepctl approve` was told. `waive`, `abandon`: name → reason.
+    """What `sweepctl approve` was told. `waive`, `abandon`: name → reason. `verb`: what the word is for.
 
     `explained`: boxes with a reason of their own, a person's word where nothing was launched; it is not kept.
     """
@@ -24,6 +24,7 @@ class Words:
     abandon: dict[str, str] = field(default_factory=dict)
     explained: dict[str, str] = field(default_factory=dict)
     expires: timedelta = timedelta(hours=72)
+    verb: str = "destroy"
 
 
 def pair_reasons(arguments: Sequence[str]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:

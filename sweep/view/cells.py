@@ -105,6 +105,8 @@ def _state(
             return "lost", "its box is gone; `pulumi up` runs it again"
         if holder.journal is None and holder.launch is not None:
             return "pending", "whether it started is not known: the journal can't be read"
+        if holder.seen.stopped:
+            return "pending", f"waits with box {holder.box.name}, which is stopped"
         return ("blocked_disk", _too_little(holder.blocked)) if holder.blocked else ("pending", stale)
     if progress.state == "sealed":
         if verdict is not None and verdict.manifest == progress.manifest and verdict.state == "missing":
@@ -116,6 +118,8 @@ def _state(
         return "failed", (progress.reason or "") + ("" if progress.final else "; it will be tried again")
     if holder.gone:
         return "lost", "its box is gone; `pulumi up` runs it again"
+    if holder.seen.stopped:
+        return "pending", f"started, and waits with box {holder.box.name}, which is stopped"
     if holder.seen.runner_alive is False:
         return "failed", "its runner is not alive; `pulumi up` resumes it"
     if holder.seen.runner_alive is None:

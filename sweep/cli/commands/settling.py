@@ -65,6 +65,7 @@ def approve(
     reason: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="Why; belongs to the --waive or --abandon before it.")
     ] = None,
+    verb: Annotated[str, typer.Option(metavar="destroy|stop", help="What the word is for.")] = "destroy",
     expires: Expires = "72h",
     revoke: Annotated[bool, typer.Option("--revoke", help="Take the approval back.")] = False,
     stack: Stack = None,
@@ -74,8 +75,8 @@ def approve(
 
     def ask() -> int:
         from sweep.cli.approve import approve as run
-        from sweep.cli.approve import revoke as take_back
         from sweep.cli.output import Out, Unsure
+        from sweep.cli.revoke import revoke as take_back
         from sweep.cli.target import Target, parse_duration
         from sweep.cli.words import Words, pair_reasons
 
@@ -84,16 +85,26 @@ def approve(
             if receipt or box or waive or abandon or reason:
                 raise Unsure("--revoke takes the whole approval back: it goes with none of the other options")
             return take_back(target, out)
+        if verb not in ("destroy", "stop"):
+            raise Unsure(f'--verb "{verb}": it is destroy or stop')
+        if verb == "stop" and not (box or abandon):
+            raise Unsure("--verb stop needs --box BOX or --abandon BOX: a stop is approved box by box")
         waived, abandoned, explained = pair_reasons(ctx.meta["arguments"])
         boxes = tuple(dict.fromkeys(box or ()))
-        words = Words(receipt, boxes, waived, abandoned, explained, parse_duration(expires))
+        words = Words(receipt, boxes, waived, abandoned, explained, parse_duration(expires), verb)
         return run(target, words, out)
 
     answer(ask)
 
 
 @app.command()
-def finish(receipt: Receipt = None, expires: Expires = "72h", stack: Stack = None, json: AsJson = False) -> None:
+def finish(
+    receipt: Receipt = None,
+    box: Annotated[str | None, typer.Option(metavar="BOX", help="End this box early; the others run on.")] = None,
+    expires: Expires = "72h",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
     """Pull, verify, approve, `pulumi up`, `pulumi destroy`: prints each command, stops at the first no."""
 
     def ask() -> int:
@@ -102,6 +113,11 @@ def finish(receipt: Receipt = None, expires: Expires = "72h", stack: Stack = Non
         from sweep.cli.target import Target, parse_duration
         from sweep.cli.words import Words
 
+        if box is not None:
+            from sweep.cli.finish_box import finish_box
+
+            words = Words(receipt, (box,), expires=parse_duration(expires))
+            return finish_box(Target.find(stack), words, box, Out(as_json=json))
         return run(Target.find(stack), Words(receipt, expires=parse_duration(expires)), Out(as_json=json))
 
     answer(ask)

@@ -1,0 +1,178 @@
+"""Stopping and starting a box around the platform's verb: cells first, then the verb, then proof, then the ledger.
+
+Shared by the provider (`want: stopped`) and `sweepctl tend` (`when_done: stop`). Neither decides here whether it may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from provider.platforms.base import BoxRecord, Phase, Platform, Wait
+from provider.platforms.observe import observe
+from provider.platforms.registry import load_platform
+from sweep import onbox
+from sweep.errors import (
+    EvidenceError,
+    JournalDamaged,
+    NotYetStopped,
+    OutcomeUnknown,
+    PlatformError,
+    SweepstackError,
+)
+from sweep.evidence.store import EvidenceStore
+from sweep.journal import Journal
+from sweep.model import Approval, LedgerPhase
+from sweep.money.ledger import record_phase
+from sweep.stopping import AtRisk, look_for_risk, may_stop
+from sweep.teardown import BoxFacts, Existence, Observation, Verdict
+
+RUNNER_SECONDS = 40.0
+"""The runner's own grace for its cells is 20 s, and it needs some to say so."""
+STOP_SECONDS = 300.0
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The check's answer about a stop, with what it was based on. `facts` are those of the verb stop."""
+
+    facts: BoxFacts
+    seen: Observation
+    record: BoxRecord | None
+    risk: AtRisk
+    verdict: Verdict
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it stands still already: nothing is left to be killed."""
+        return self.record is not None and self.record.phase in (Phase.STOPPED, Phase.STOPPING)
+
+
+def judge_stop(adapter: str, facts: BoxFacts, paths: dict[str, str], approval: Approval | None, *, full: bool) -> Pause:
+    """Looks at the box, and at the tiers that the stop kills, and asks the check. Never raises for an outage."""
+    seen, record = observe(adapter, facts.native_id, facts.account)
+    risk = AtRisk()
+    at_rest = record is not None and record.phase in (Phase.STOPPED, Phase.STOPPING)
+    if seen.existence is Existence.EXISTS and not at_rest:
+        risk = risk_on(adapter, facts, paths, seen.journal)
+    return Pause(facts, seen, record, risk, may_stop(facts, approval, seen, risk, full=full))
+
+
+def risk_on(adapter: str, facts: BoxFacts, paths: dict[str, str], journal: Journal | None) -> AtRisk:
+    """What the stop would kill that is nowhere else."""
+    try:
+        channel = load_platform(adapter).channel(facts.native_id, facts.account)
+        return look_for_risk(channel, facts.kills, paths, journal)
+    except PlatformError as error:
+        return AtRisk(unknown=str(error))
+
+
+def end_runner(platform: Platform, native_id: str, account: str, *, grace: float = RUNNER_SECONDS) -> None:
+    """SIGTERM to the runner, which hands it to its cells and waits for them. Idempotent; returns when it has ended.
+
+    Raises PlatformError when it survives, or the box can't be reached.
+    """
+    channel = platform.channel(native_id, account)
+    if not channel.lock_held(onbox.RUNNER_LOCK):
+        return
+    try:
+        pids = [int(json.loads(channel.read(onbox.RUNNER_PID))["pid"])]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        pids = [process.pid for process in channel.processes()]
+    for pid in pids:
+        channel.terminate(pid, grace=grace)
+
+
+def keep_journal(store: EvidenceStore, platform: Platform, facts: BoxFacts) -> str:
+    """Copies the journal into the evidence, since a stopped box may not answer. Returns why not, where it can't."""
+    try:
+        data = platform.channel(facts.native_id, facts.account).read(onbox.JOURNAL)
+        store.write_journal(facts.name, facts.generation, data)
+    except FileNotFoundError:
+        return ""
+    except (PlatformError, EvidenceError, JournalDamaged, OSError) as error:
+        return str(error)
+    return ""
+
+
+def bring_to_rest(platform: Platform, facts: BoxFacts, *, wait: Wait) -> BoxRecord:
+    """Issues the stop until the platform says `stopped`. Raises NotYetStopped with the reason, and what it costs."""
+    begun, problem = time.monotonic(), "the platform does not say that it is stopped"
+    while True:
+        try:
+            platform.stop(facts.native_id, facts.account)
+            record = platform.get(facts.native_id, facts.account)
+            if record.phase is Phase.STOPPED:
+                return record
+        except (NotYetStopped, OutcomeUnknown) as error:
+            problem = str(error)
+        if wait.cancelled.wait(POLL_SECONDS):
+            problem = "the wait was cancelled"
+        if wait.cancelled.is_set() or time.monotonic() - begun > wait.deadline:
+            raise NotYetStopped(
+                f"box {facts.name} ({facts.native_id}): stop was asked for and is not proved: {problem}"
+            )
+
+
+def stop_box(
+    store: EvidenceStore,
+    adapter: str,
+    pause: Pause,
+    paths: dict[str, str],
+    *,
+    price_after: float | None,
+    wait: Wait,
+    say: Callable[[str], None],
+) -> BoxRecord:
+    """Ends the runner with grace, looks again at what would die, keeps the journal, stops the box, writes the ledger.
+
+    `pause` must allow it. Raises SweepstackError when there is more at risk than the check was told.
+    """
+    facts, platform = pause.facts, load_platform(adapter)
+    if not pause.at_rest:
+        say("handing the cells a SIGTERM, and waiting for them")
+        end_runner(platform, facts.native_id, facts.account)
+        if pause.verdict.way == "nothing-at-risk":
+            seen, _ = observe(adapter, facts.native_id, facts.account)
+            risk = risk_on(adapter, facts, paths, seen.journal)
+            if not risk.nothing:
+                raise SweepstackError(
+                    f"box {facts.name} was not stopped, and nothing was wiped: on their way out its cells left "
+                    f"{risk.words(facts.kills)}"
+                )
+        problem = keep_journal(store, platform, facts)
+        if problem:
+            say(f"its journal could not be kept in the evidence: {problem}")
+    record = bring_to_rest(platform, facts, wait=wait)
+    write_phase(store, adapter, facts, "stopped", price_after)
+    return record
+
+
+def start_box(store: EvidenceStore, adapter: str, facts: BoxFacts, *, wait: Wait) -> BoxRecord:
+    """Brings a stopped box back. Costs money. Raises StillCreating when it is not ready in time."""
+    platform = load_platform(adapter)
+    record = platform.start(facts.native_id, facts.account, wait=wait)
+    write_phase(store, adapter, facts, "running", record.price_per_hour or facts.price_per_hour)
+    return record
+
+
+def write_phase(
+    store: EvidenceStore, adapter: str, facts: BoxFacts, phase: LedgerPhase, price_per_hour: float | None
+) -> None:
+    """Into the ledger: from now on it is in this phase. A ledger that can't be written stops no box."""
+    with contextlib.suppress(EvidenceError):
+        record_phase(
+            store,
+            box=facts.name,
+            native_id=facts.native_id,
+            platform=adapter,
+            account=facts.account,
+            phase=phase,
+            price_per_hour=price_per_hour,
+            at=datetime.now(UTC),
+        )

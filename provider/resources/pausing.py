@@ -1,0 +1,141 @@
+"""`want: stopped` and back: what the box's Check, Read and Update do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from provider.models import BoxInputs, BoxState
+from provider.platforms.base import BoxRecord, Phase, Wait
+from provider.platforms.power import STOP_SECONDS, Pause, judge_stop, start_box, stop_box
+from provider.resources import ending
+from provider.resources.base import Failure
+from provider.session import Operation
+from sweep.errors import EvidenceError, SweepstackError, TeardownRefused
+from sweep.evidence.store import EvidenceStore
+from sweep.stopping import stop_facts, stop_line, stop_refusal
+from sweep.teardown import Observation
+
+AT_REST = (Phase.STOPPED, Phase.STOPPING)
+
+
+def judge(state: BoxState, *, full: bool) -> Pause | None:
+    """The check's answer about a stop of this box; None where the platform has none."""
+    stop = state.teardown.stop
+    if stop is None:
+        return None
+    facts = stop_facts(ending.facts_of(state), stop.kills, stop.keeps)
+    return judge_stop(state.adapter, facts, dict(state.teardown.paths), state.approval, full=full)
+
+
+def check(op: Operation, rented: BoxState | None, old: BoxInputs | None, new: BoxInputs) -> list[Failure]:
+    """Refuses a stop in the preview already, and declares there what it kills."""
+    if new.want != "stopped":
+        return []
+    if rented is None:
+        words = (
+            f"box {new.name} does not exist, and a stop rents nothing. Next: boxes.{new.name}.want: running, "
+            "or gone to leave it out"
+        )
+        return [Failure("want", words)]
+    pause = judge(_with(rented, new), full=False)
+    if pause is None:
+        return [Failure("want", f"{new.adapter} can't stop a box. Next: boxes.{new.name}.want: running, or gone")]
+    if pause.at_rest:
+        return []
+    if not pause.verdict.allowed:
+        return [Failure("want", stop_refusal(pause.facts, pause.verdict, pause.risk, stack=op.stack))]
+    if old is not None and old.want != "stopped":
+        op.info(f"box {new.name}: {declared(_with(rented, new), pause)}")
+    return []
+
+
+def declared(state: BoxState, pause: Pause) -> str:
+    """What stopping does, in one line."""
+    stop = state.teardown.stop
+    assert stop is not None
+    line = stop_line(pause.facts, stop.bills_after, stop.price_per_hour)
+    return line + (f"; lost: {pause.risk.words(pause.facts.kills)}" if not pause.risk.nothing else "")
+
+
+def _with(rented: BoxState, new: BoxInputs) -> BoxState:
+    known = rented.model_dump()
+    return BoxState.model_validate(known | new.model_dump() | {"price_per_hour": rented.price_per_hour})
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Whether a box is as it is wanted. `problem` is "" when it is, and else a reason to ask for an update."""
+
+    problem: str = ""
+
+
+def standing(state: BoxState, record: BoxRecord, seen: Observation) -> Standing:
+    """Compares the phase with what is wanted. A box that rests since its queue is drained is as it is wanted."""
+    name, phase = state.name, record.phase
+    if state.want == "stopped":
+        if phase is Phase.STOPPED:
+            return Standing()
+        return Standing(f"box {name} is {phase.value} and wanted stopped: it bills as if it ran")
+    if phase is Phase.RUNNING:
+        return Standing()
+    if phase in AT_REST and rests_drained(state, seen):
+        return Standing()
+    if phase in AT_REST:
+        return Standing(f"box {name} is {phase.value} and wanted running; `pulumi up` starts it")
+    return Standing(f"box {name} is {phase.value}, not ready")
+
+
+def rests_drained(state: BoxState, seen: Observation) -> bool:
+    """`when_done: stop`, and its queue has nothing left: its queue starts it again when it is given cells."""
+    return state.when_done == "stop" and drained(state.evidence, state.name, state.generation, seen)
+
+
+def drained(evidence: str, box: str, generation: int, seen: Observation) -> bool:
+    """Whether every cell that the box's queue was given has ended. Unknown is no."""
+    try:
+        store = EvidenceStore.open(evidence)
+        launch = store.launch(box, generation)
+        journal = seen.journal or store.journal(box, generation)
+    except SweepstackError:
+        return False
+    if launch is None or journal is None:
+        return False
+    return all(
+        (progress := journal.cells.get(name)) is not None
+        and (progress.state in ("sealed", "dropped") or progress.final)
+        for name in launch.cells
+    )
+
+
+def converge(op: Operation, state: BoxState) -> BoxRecord | None:
+    """Stops or starts the box as it is wanted; None where there is nothing to do. Asks the full check before a stop."""
+    if state.want == "stopped":
+        return _stop(op, state)
+    pause = judge(state, full=False)
+    if pause is None or not pause.at_rest or rests_drained(state, pause.seen):
+        return None if pause is None or not pause.at_rest else pause.record
+    store = EvidenceStore.open(state.evidence)
+    op.progress(f"starting {state.native_id} again")
+    wait = Wait(deadline=op.seconds(900.0), progress=op.progress, cancelled=op.session.cancelled)
+    return start_box(store, state.adapter, ending.facts_of(state), wait=wait)
+
+
+def _stop(op: Operation, state: BoxState) -> BoxRecord:
+    pause = judge(state, full=True)
+    if pause is None:
+        raise SweepstackError(f"{state.adapter} can't stop a box. Next: boxes.{state.name}.want: running, or gone")
+    if pause.at_rest and pause.record is not None and pause.record.phase is Phase.STOPPED:
+        return pause.record
+    if not pause.at_rest and not pause.verdict.allowed:
+        raise TeardownRefused(stop_refusal(pause.facts, pause.verdict, pause.risk, stack=op.stack))
+    stop = state.teardown.stop
+    assert stop is not None
+    try:
+        store = EvidenceStore.open(state.evidence)
+    except EvidenceError as error:
+        raise SweepstackError(f"box {state.name} is not stopped: its records can't be written ({error})") from error
+    wait = Wait(deadline=op.seconds(STOP_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
+    paths = dict(state.teardown.paths)
+    record = stop_box(store, state.adapter, pause, paths, price_after=stop.price_per_hour, wait=wait, say=op.progress)
+    op.info(f"box {state.name} is stopped; {declared(state, pause)}")
+    return record

@@ -1,0 +1,62 @@
+"""Boxes: a shell or a command on one, its ports, and a round of tending all of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sweep.cli.app import AsJson, Stack, answer, app
+
+Box = Annotated[str, typer.Argument(metavar="BOX", help="A box's name.")]
+
+
+@app.command()
+def ssh(box: Box, stack: Stack = None) -> None:
+    """Open a shell on a box. Its exit code is the shell's; 255: the box could not be reached."""
+
+    def ask() -> int:
+        from sweep.cli.target import Target
+        from sweep.cli.visit import visit
+
+        return visit(Target.find(stack), box, (), terminal=True)
+
+    answer(ask)
+
+
+@app.command("exec")
+def execute(
+    box: Box,
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD", help="The command, and its arguments.")],
+    stack: Stack = None,
+) -> None:
+    """Run a command on a box, in its folder. Exit code: the command's; 255: the box could not be reached."""
+
+    def ask() -> int:
+        import sys
+
+        from sweep.cli.target import Target
+        from sweep.cli.visit import visit
+
+        return visit(Target.find(stack), box, command, terminal=sys.stdin.isatty() and sys.stdout.isatty())
+
+    answer(ask)
+
+
+@app.command()
+def forward(
+    box: Box,
+    port: Annotated[str, typer.Argument(metavar="PORT[:PORT]", help="Here, and on the box where that differs.")],
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """Reach a port of a box from this machine."""
+
+    def ask() -> int:
+        from sweep.cli.output import Out
+        from sweep.cli.target import Target
+        from sweep.cli.visit import forward as run
+
+        return run(Target.find(stack), box, port, Out(as_json=json))
+
+    answer(ask)

@@ -1,0 +1,212 @@
+"""Cells that move from one box to another: only those that have not started, and none is ever two boxes' at once.
+
+Whose a cell is stands in the launch records of the evidence. It is let go in this order: a tombstone into the queue
+that holds it, on the condition that it has not started (the runner judges that under the lock under which it claims);
+a look at the journal, where a claim that came first is written; and only then the launch record. So a runner that was
+faster keeps its cell, and a command that was cut off leaves a cell that the next one finds to be nobody's.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweep import onbox
+from sweep.canonical import canonical_json
+from sweep.channel.base import Channel
+from sweep.errors import EvidenceError, JournalDamaged, PlatformError, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.journal import CellProgress, Journal, parse_journal
+from sweep.model import Birth, Launch
+
+RECORDS = threading.Lock()
+"""Queues are brought up side by side in one process, and a move changes the launch records of both."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another box. `resting`: it is stopped, so that its last copied journal speaks for it where it does not answer."""
+
+    channel: Channel | None
+    resting: bool = False
+
+
+Find = Callable[[Birth], Neighbour]
+"""Looks a box up on its platform; a neighbour without a channel is one that nothing is known of."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What changed hands. `taken`: cell → box that had it; `kept`: cell → box that keeps it, since it started there;
+    `unknown`: cell → why nobody can say; `left`: cells that this queue no longer has."""
+
+    taken: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+
+
+def started(progress: CellProgress | None) -> bool:
+    """Whether the journal knows of an attempt that was not taken out."""
+    return progress is not None and progress.state not in ("pending", "dropped")
+
+
+def settle(
+    store: EvidenceStore,
+    box: str,
+    generation: int,
+    channel: Channel,
+    wanted: Collection[str],
+    *,
+    keep: Collection[str],
+    elsewhere: Collection[str],
+    find: Find,
+) -> Moved:
+    """Lets go what this box's queue has and is not to have, and takes over what it is to have from other boxes.
+
+    `wanted`: the cells that the program gives this box; `elsewhere`: those that it gives others; `keep`: further ones
+    that are not to be touched (dropped by name). Idempotent; reads and appends on other boxes, starts nothing. Raises
+    for this box's own queue only.
+    """
+    others = {launch.box: launch for launch in _living(store) if launch.box != box}
+    held = {cell: launch for launch in others.values() for cell in launch.cells}
+    own = store.launch(box, generation)
+    present = last_lines(channel)
+    surplus = {name for name in present if name not in keep and (name not in wanted or name in held)}
+    moved = {name for name in surplus if name in elsewhere or name in held}
+    left = release(store, own, channel, moved, "moved to another box") if moved else set()
+    if surplus - moved:
+        left |= release(store, own, channel, surplus - moved, "taken off the roster before it started")
+    left = {name for name in left if present[name].get("op") == "add"}  # what was let go before is no news
+    taken: dict[str, str] = {}
+    kept: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    mine = set(own.cells) if own else set()
+    births = {(birth.box, birth.generation): birth for birth in store.births()}
+    for launch in others.values():
+        names = {name for name in launch.cells if name in wanted and name not in mine}
+        if not names:
+            continue
+        try:
+            gone = _take_from(store, launch, names, births.get((launch.box, launch.generation)), box, find)
+        except (SweepstackError, OSError) as error:
+            unknown |= dict.fromkeys(names, f"box {launch.box}: {error}")
+            continue
+        taken |= dict.fromkeys(gone, launch.box)
+        kept |= dict.fromkeys(names - gone, launch.box)
+    return Moved(taken, kept, unknown, tuple(sorted(left)))
+
+
+def _take_from(
+    store: EvidenceStore, launch: Launch, names: set[str], birth: Birth | None, box: str, find: Find
+) -> set[str]:
+    if birth is None:
+        raise EvidenceError("it has no birth record")
+    neighbour = find(birth)
+    if neighbour.channel is not None:
+        try:
+            return release(store, launch, neighbour.channel, names, f"moved to box {box}")
+        except (PlatformError, OSError):
+            if not neighbour.resting:
+                raise
+    elif not neighbour.resting:
+        raise PlatformError("it can't be reached")
+    journal = store.journal(launch.box, launch.generation)
+    if journal is None:
+        raise EvidenceError("it is stopped, and no copy of its journal was kept")
+    # Nothing runs there. Before its runner is started again, `settle` takes out of its queue what others hold.
+    return _forget(store, launch, {name for name in names if not started(journal.cells.get(name))})
+
+
+def release(
+    store: EvidenceStore, launch: Launch | None, channel: Channel, names: Iterable[str], reason: str
+) -> set[str]:
+    """Takes cells out of a box's queue unless they have started. Returns those that it has no more."""
+    present = last_lines(channel)
+    asked = set(names)
+    gone = [name for name in sorted(asked) if present.get(name, {}).get("op") == "add"]
+    before = journal_of(channel)
+    lines = [
+        {"op": "drop", "cell": name, "reason": reason, "unless_started": True}
+        for name in gone
+        if not started(before.cells.get(name))
+    ]
+    if lines:
+        data = b"".join(canonical_json(line) + b"\n" for line in lines)
+        channel.append_locked(onbox.QUEUE, data, onbox.QUEUE_LOCK)
+    after = journal_of(channel)
+    free = {name for name in asked if not started(after.cells.get(name))}
+    return _forget(store, launch, free)
+
+
+def _forget(store: EvidenceStore, launch: Launch | None, names: set[str]) -> set[str]:
+    if launch is None:
+        return names
+    with RECORDS:
+        now = store.launch(launch.box, launch.generation)
+        if now is not None and names & set(now.cells):
+            cells = {name: digest for name, digest in now.cells.items() if name not in names}
+            store.write_launch(now.model_copy(update={"cells": cells}))
+    return names
+
+
+def unplaced(store: EvidenceStore, box: str, generation: int, wanted: Collection[str], find: Find) -> list[str]:
+    """Cells that the program gives this box, that have not started anywhere, and that its queue was not given yet.
+
+    What a cut-off or failed move leaves behind; empty where that can't be told. Verified cells are nobody's to run.
+    """
+    try:
+        own = store.launch(box, generation)
+        digest = store.latest_receipt()
+        verified = {c.name for c in store.receipt(digest).cells if c.state == "verified"} if digest else set()
+        missing = set(wanted) - set(own.cells if own else ()) - verified
+        if not missing:
+            return []
+        found = set(missing)
+        births = {(birth.box, birth.generation): birth for birth in store.births()}
+        for launch in _living(store):
+            theirs = missing & set(launch.cells)
+            if launch.box == box or not theirs:
+                continue
+            found -= theirs
+            birth = births.get((launch.box, launch.generation))
+            neighbour = find(birth) if birth else Neighbour(None)
+            if neighbour.channel is not None:
+                journal = journal_of(neighbour.channel)
+                found |= {name for name in theirs if not started(journal.cells.get(name))}
+    except (SweepstackError, OSError):
+        return []
+    return sorted(found)
+
+
+def _living(store: EvidenceStore) -> list[Launch]:
+    """The launch records of boxes that have not ended."""
+    ended = {(birth.box, birth.generation) for birth in store.births() if birth.ended_at is not None}
+    return [launch for launch in store.launches() if (launch.box, launch.generation) not in ended]
+
+
+def journal_of(channel: Channel) -> Journal:
+    """A box's journal, empty before its first line. Raises JournalDamaged, Unreachable."""
+    try:
+        return parse_journal(channel.read(onbox.JOURNAL))
+    except FileNotFoundError:
+        return parse_journal(b"")
+
+
+def last_lines(channel: Channel) -> dict[str, dict[str, Any]]:
+    """The last line of each cell in a box's queue. Raises SweepstackError for a line that is none."""
+    try:
+        data = channel.read(onbox.QUEUE)
+    except FileNotFoundError:
+        return {}
+    lines = {}
+    for line in data.splitlines():
+        try:
+            entry = json.loads(line)
+            lines[str(entry["cell"])] = entry
+        except (ValueError, KeyError, TypeError) as error:
+            raise JournalDamaged(f"{onbox.QUEUE} holds a line that is not an entry: {line[:80]!r}") from error
+    return lines

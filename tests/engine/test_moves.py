@@ -1,0 +1,144 @@
+"""Boxes come and go by config: unstarted cells move, started ones stay, none runs twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.engine.commands import ok
+from tests.engine.harness import Stack
+from tests.engine.test_stop import want
+
+SEEDS = tuple(f"seed{n}" for n in range(12))
+
+
+@pytest.fixture
+def one_box(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
+    """One box that is held in its first of twelve cells."""
+    stack = make_stack(cells=SEEDS, boxes=("box-0",))
+    stack.hold(*stack.cells)
+    ok(stack.up())
+    yield stack
+    stack.close()
+
+
+def owners(stack: Stack) -> dict[str, set[str]]:
+    """box → cells that its launch record names: whose a cell is."""
+    folder = stack.evidence / "records" / "launches"
+    records = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    return {record["box"]: set(record["cells"]) for record in records}
+
+
+def ran(stack: Stack) -> Counter[str]:
+    """How often each cell was started, on all boxes together."""
+    return Counter(cell for box in stack.boxes for cell in stack.started(box))
+
+
+def add_boxes(stack: Stack, *names: str) -> None:
+    """Further boxes, wanted running."""
+    for name in names:
+        want(stack, name, "running")
+    stack.boxes = (*stack.boxes, *names)
+
+
+def test_new_boxes_take_over_unstarted_cells_only(one_box: Stack) -> None:
+    """A second and a third box in one change; whoever is up first, each cell has one owner and runs once."""
+    stack = one_box
+    started, runner = stack.started("box-0"), stack.runner_pid("box-0")
+    add_boxes(stack, "box-1", "box-2")
+    result = ok(stack.up())
+    # Whichever queue comes first says so: the one that gives, or one that takes.
+    assert "taken out" in result.text or "taken over from box box-0" in result.text, str(result)
+    owned = owners(stack)
+    assert set(started) <= owned["box-0"]
+    assert sum(len(cells) for cells in owned.values()) == len(SEEDS), f"a cell with two owners, or none: {owned}"
+    assert all(owned[box] for box in stack.boxes), owned
+    assert stack.runner_pid("box-0") == runner
+    assert ok(stack.pulumi("preview")).rc == 0
+    stack.release()
+    stack.wait_done()
+    assert ran(stack) == Counter(SEEDS)
+
+
+def test_sealed_cells_stay_when_boxes_come(one_box: Stack) -> None:
+    """What is sealed is not trained again elsewhere, though the new box would have been given it."""
+    stack = one_box
+    stack.release()
+    stack.wait_done()
+    stack.wait_idle()
+    stack.edit_config(lambda sweep: sweep["cells"]["grid"].update(seed=list(range(16))))
+    stack.cells = tuple(f"seed{n}" for n in range(16))
+    add_boxes(stack, "box-1", "box-2")
+    ok(stack.up())
+    stack.wait_done()
+    assert ran(stack) == Counter(stack.cells)
+    assert set(stack.started("box-0")) >= set(SEEDS)
+
+
+def test_a_box_goes_while_two_others_run(one_box: Stack) -> None:
+    """The one that goes gives its unstarted cells to the others first; what it had started, it finished or it stays."""
+    stack = one_box
+    add_boxes(stack, "box-1", "box-2")
+    ok(stack.up())
+    going = stack.started("box-2")
+    assert len(going) == 1
+    want(stack, "box-2", "gone")
+    refused = stack.up()
+    assert refused.rc != 0
+    assert going[0] in refused.text, str(refused)
+    assert owners(stack)["box-2"] == set(going), "its unstarted cells did not move"
+    (stack.control / f"hold-{going[0]}").unlink()
+    stack.wait_for(lambda: set(going) <= stack.sealed(), "the started cell of the box that goes")
+    ok(stack.sweepctl("finish", "--box", "box-2", "--receipt", receipt_after_pull(stack)))
+    stack.boxes = ("box-0", "box-1")
+    assert len(stack.native_ids()) == 2
+    stack.release()
+    stack.wait_done()
+    assert Counter(ran(stack) + Counter(going)) == Counter(SEEDS)
+    stack.wait_idle()
+    ok(stack.sweepctl("pull"))
+    document = stack.verify()
+    assert document["verified"] == len(SEEDS), document
+
+
+def receipt_after_pull(stack: Stack) -> str:
+    """Pulls and verifies; the receipt's digest."""
+    ok(stack.sweepctl("pull"))
+    return str(stack.verify()["receipt"])
+
+
+def test_cells_of_an_abandoned_box_are_brought_in_elsewhere(one_box: Stack) -> None:
+    """Its started cell is lost with it, and the next `up` gives it to a box that runs."""
+    stack = one_box
+    add_boxes(stack, "box-1")
+    ok(stack.up())
+    lost = stack.started("box-1")
+    ok(stack.sweepctl("approve", "--abandon", "box-1", "--reason", "a drill"))
+    want(stack, "box-1", "gone")
+    ok(stack.up())
+    stack.boxes = ("box-0",)
+    stack.edit_config(lambda sweep: sweep.pop("approval"))
+    ok(stack.up())
+    assert set(lost) <= owners(stack)["box-0"]
+    stack.release()
+    stack.wait_done()
+    assert ran(stack) == Counter(SEEDS)
+
+
+def test_a_move_that_was_cut_off_is_finished_by_the_next_up(one_box: Stack) -> None:
+    """Tombstones are there and the launch record still names the cells: nobody would run them."""
+    stack = one_box
+    queue = stack.box_dir("box-0") / "data" / "sweep" / "queue.jsonl"
+    unstarted = sorted(set(SEEDS) - set(stack.started("box-0")))
+    with queue.open("a") as handle:
+        for cell in unstarted[:4]:
+            handle.write(json.dumps({"op": "drop", "cell": cell, "reason": "cut off", "unless_started": True}) + "\n")
+    add_boxes(stack, "box-1")
+    ok(stack.up())
+    ok(stack.up())
+    stack.release()
+    stack.wait_done()
+    assert ran(stack) == Counter(SEEDS)

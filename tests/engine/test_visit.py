@@ -1,0 +1,79 @@
+"""`sweepctl exec`, `ssh`, `forward`: a person on a box, whose processes are not the box's."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import signal
+import threading
+
+from tests.engine.commands import Result, ok
+from tests.engine.harness import Stack
+from tests.engine.test_stop import want
+
+
+def execute(stack: Stack, *words: str) -> Result:
+    """`sweepctl exec`, with the stack named where it is not taken for the command's own."""
+    return stack.run("sweepctl", "exec", "--stack", stack.name, *words)
+
+
+def test_exec_runs_in_the_boxs_folder_and_passes_everything_through(finished: Stack) -> None:
+    """Folder, arguments, both outputs, and exit codes as they are; 255 where there is no box."""
+    stack = finished
+    done = ok(execute(stack, "box-0", "--", "sh", "-c", 'pwd; ls -d data; echo "$1" >&2', "sh", "a b"))
+    assert done.out.splitlines() == [str(stack.box_dir("box-0")), "data"]
+    assert done.err == "a b\n"
+    for code in (1, 2, 42):
+        assert execute(stack, "box-0", "--", "sh", "-c", f"exit {code}").rc == code
+    assert execute(stack, "box-0", "--", "sh", "-c", "kill -9 $$").rc == 137
+    assert execute(stack, "box-0", "--", "no-such-command").rc == 127
+    missing = execute(stack, "box-7", "--", "true")
+    assert missing.rc == 255
+    assert "box-0, box-1" in missing.err
+
+
+def test_ssh_is_a_shell_there(finished: Stack) -> None:
+    """On a terminal, as typed; its exit code is the answer."""
+    shell = finished.terminal(
+        "sweepctl", "ssh", "--stack", finished.name, "box-1", answers=[("does not wait", "pwd\nexit 7\n")]
+    )
+    assert shell.rc == 7, str(shell)
+    assert str(finished.box_dir("box-1")) in shell.text
+
+
+def test_a_persons_process_is_not_the_boxs(finished: Stack) -> None:
+    """A stop does not wait for it or end it, `status` does not count it; nothing more can be started then."""
+    stack = finished
+    visitor = stack.start("sweepctl", "exec", "--stack", stack.name, "box-0", "--", "sleep", "300")
+    try:
+        children = f"/proc/{visitor.pid}/task/{visitor.pid}/children"
+        stack.wait_for(lambda: open(children).read().strip(), "the visitor's command")  # noqa: SIM115
+        sleeper = int(open(children).read().split()[0])  # noqa: SIM115
+        assert stack.processes()[stack.native_id("box-0")] == []
+        want(stack, "box-0", "stopped")
+        ok(stack.up())
+        os.kill(sleeper, 0)
+        refused = execute(stack, "box-0", "--", "true")
+        assert refused.rc == 255
+        assert "box-0 is stopped" in refused.err
+        assert "want is set to running" in refused.err
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(sleeper, signal.SIGTERM)
+        visitor.wait(timeout=30)
+
+
+def test_ports_are_here_already(finished: Stack) -> None:
+    """Says so, and whether something answers; a renamed port is refused, and so is no port."""
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_address[1]
+    try:
+        assert "something answers" in ok(finished.sweepctl("forward", "box-0", str(port))).out
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "nothing answers there yet" in ok(finished.sweepctl("forward", "box-0", f"{port}:{port}")).out
+    assert finished.sweepctl("forward", "box-0", "8080:6006").rc != 0
+    assert finished.sweepctl("forward", "box-0", "many").rc == 2
