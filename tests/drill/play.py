@@ -94,7 +94,16 @@ def disturbed(
         assert not list(box.control.glob("overlap-*")), "two attempts at one cell at once"
         obeyed = (box.control / "obeyed").read_text().split() if (box.control / "obeyed").exists() else []
         happened.update(obeyed)
+        for name in names:
+            never_back(box, name)
         return results(box, names), happened
+
+
+def never_back(box: Box, cell: str) -> None:
+    """Every attempt went on from where an earlier one had been, or later: no accident took a checkpoint away."""
+    logs = sorted((box.home / "cells" / cell).glob("[0-9]*/log.txt"), key=lambda path: int(path.parent.name))
+    begun = [int(line.split()[2]) for log in logs for line in log.read_text().splitlines()[:1] if line[:5] == "from "]
+    assert begun == sorted(begun), f"{cell} went back: its attempts began after steps {begun}"
 
 
 def _happens(box: Box, runner: object, what: str, rng: random.Random) -> int:

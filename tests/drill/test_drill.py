@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from tests.drill.play import ORDERS, add, boxed, disturbed, results, undisturbed
+from tests.drill.play import ORDERS, add, boxed, disturbed, never_back, results, undisturbed
 from tests.onbox.harness import wait_for
 
 KILLS = 25
@@ -32,4 +32,5 @@ def test_every_moment_of_a_save(tmp_path: Path) -> None:
             runner.kill()
         assert box.start().ended(60) == 0, box.log()
         assert sorted((box.control / "obeyed").read_text().split()) == sorted(ORDERS)
+        never_back(box, name)
         assert results(box, [name]) == undisturbed(tmp_path / "undisturbed", 1)
