@@ -97,7 +97,7 @@ def test_damaged_journal_is_refused_or_a_beginning_of_the_real_one(
 def test_runner_on_a_damaged_journal_starts_nothing_or_knows_a_beginning(
     records: Any, files: Any, data: st.DataObject, count: int
 ) -> None:
-    """The runner refuses, and leaves the file as it is for a person to look at; or goes on from what really happened."""
+    """The runner refuses, and leaves the file as it is for a person; or goes on from what really happened."""
     whole = written(records, files(), [f"c{number}" for number in range(count)])
     bad = data.draw(touched(whole) | one_byte(whole))
     path = files()
