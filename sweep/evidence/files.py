@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from sweep.model import FileEntry, Receipt, ReceiptCell
 
 if TYPE_CHECKING:
     from sweep.evidence.store import EvidenceStore
+
+BARE_HEX = re.compile(r"[0-9a-f]{64}")
 
 __all__ = ["FileCheck", "Folder", "check_files", "read_folder", "read_manifest_bytes", "write_index"]
 
@@ -69,6 +72,8 @@ class FileCheck:
                     yield f"{file.path} is not there any more"
                 elif facts[0] != file.size:
                     yield f"{file.path} has {facts[0]:,} bytes, not {file.size:,}"
+                elif not BARE_HEX.fullmatch(file.sha256):
+                    yield f"the receipt holds no digest of {file.path}"
                 else:
                     entry = FileEntry(path=file.path, size=file.size, sha256=file.sha256, role="extra")
                     known = self._index.get(f"{cell.name}/{file.path}")

@@ -146,7 +146,7 @@ def test_any_record(cleared: Cleared, data: st.DataObject, kind: str) -> None:
 
 @given(data=st.data())
 def test_any_receipt_under_its_own_digest(cleared: Cleared, data: st.DataObject) -> None:
-    """A receipt that somebody wrote by hand, under the digest of its own bytes, clears nothing that was not verified."""
+    """A receipt that somebody wrote by hand, under the digest of its own bytes, clears nothing unverified."""
     whole = next((cleared.root / "receipts").glob("*.json")).read_bytes()
     bad = data.draw(touched(whole) | one_byte(whole) | JSON.map(lambda value: repr(value).encode()))
     digest = sha256_hex(bad)

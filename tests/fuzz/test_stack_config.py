@@ -19,11 +19,34 @@ from sweep.stackfile import StackFile
 from tests.fuzz.damage import JSON, touched, tried
 from tests.unit.config.helpers import GOOD, write
 
-PATHS = (
-    "job job.run job.workdir job.resources job.resources.gpu.memory job.env cells cells.grid cells.grid.lr cells.list "
-    "cells.add cells.base cells.exclude artifacts artifacts.best.pt metrics candidates max_price boxes boxes.box-0 "
-    "pull_to overrides mounts budget secrets approval"
-).split()
+PATHS = [
+    "job",
+    "job.run",
+    "job.workdir",
+    "job.resources",
+    "job.resources.gpu.memory",
+    "job.env",
+    "cells",
+    "cells.grid",
+    "cells.grid.lr",
+    "cells.list",
+    "cells.add",
+    "cells.base",
+    "cells.exclude",
+    "artifacts",
+    "artifacts.best.pt",
+    "metrics",
+    "candidates",
+    "max_price",
+    "boxes",
+    "boxes.box-0",
+    "pull_to",
+    "overrides",
+    "mounts",
+    "budget",
+    "secrets",
+    "approval",
+]
 NAMES = st.sampled_from(
     ["seed", "lr", "a", "A", "x y", "../x", "", "é", "é", "con", "name", "out", "0", "-", "a" * 200]
 )
