@@ -110,3 +110,32 @@ def logs(
         return logs(target, name, attempt, tail, until, out)
 
     answer(ask)
+
+
+@app.command()
+def results(
+    over: Annotated[
+        list[str] | None,
+        typer.Option(metavar="AXIS", help="Average over this axis (default: seed); none: a row a cell."),
+    ] = None,
+    metric: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this value. Repeatable.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Also what is not verified; it is marked.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="For a spreadsheet.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="For a paper or a pull request.")] = False,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """One table over all cells: axes, values, mean ± std over seeds. Exit 0: no cell is missing; 1: some are."""
+
+    def ask() -> int:
+        from sweep.cli.output import Out, Unsure
+        from sweep.cli.results import Style
+        from sweep.cli.results import results as run
+        from sweep.cli.target import Target
+
+        if sum((csv, markdown, json)) > 1:
+            raise Unsure("--csv, --markdown and --json are three ways to write one table: use one of them")
+        style: Style = "csv" if csv else "markdown" if markdown else "table"
+        return run(Target.find(stack), over or (), metric or (), all_, style, Out(as_json=json))
+
+    answer(ask)

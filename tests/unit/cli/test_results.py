@@ -1,0 +1,104 @@
+"""`sweepctl results`: verified cells by default, the others listed, and three ways to write the table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+from tests.unit.cli.support import World, by_name
+
+
+def seeds(world: World) -> None:
+    """Three cells that are sealed, pulled and verified; `loss` is 0.25 in each."""
+    world.verified()
+
+
+def test_a_row_a_cell_where_there_is_no_seed(world: World) -> None:
+    seeds(world)
+    result = world.run("results")
+    assert result.code == 0
+    header, first, *_ = result.out.splitlines()
+    assert header.split() == ["CELL", "lr", "loss"]
+    assert first.split() == ["lr0.1", "0.1", "0.25"]
+
+
+def test_means_over_an_axis(world: World) -> None:
+    seeds(world)
+    found = world.run("results", "--over", "lr", "--json").json
+    [group] = found["groups"]
+    assert (group["n"], group["of"], group["mixed"]) == (3, 3, False)
+    assert group["values"]["loss"] == {"mean": 0.25, "std": 0.0, "n": 3, "not_finite": 0}
+    assert found["missing"] == []
+    assert "0.25 ± 0" in world.run("results", "--over", "lr").out
+
+
+def test_only_what_is_verified_counts_and_the_rest_is_listed(world: World) -> None:
+    seeds(world)
+    world.boxes[0].seal("lr0.1", attempt=2, files={"metrics.json": b'{"loss": 9.5}'})  # newer than what was verified
+    result = world.run("results")
+    assert result.code == 1
+    assert "9.5" not in result.out
+    assert "missing  lr0.1: sealed" in result.out
+    assert [cell["name"] for cell in world.run("results", "--json").json["missing"]] == ["lr0.1"]
+    every = world.run("results", "--all")
+    assert every.code == 1  # it is in the table, and not verified
+    assert "unsure   lr0.1: sealed, not verified" in every.out
+    assert by_name(world.run("results", "--all", "--json").json["cells"])["lr0.1"]["state"] == "sealed"
+    assert "(2 verified)" in world.run("results", "--all", "--over", "lr").out
+
+
+def test_a_copy_that_was_changed_is_missing(world: World) -> None:
+    seeds(world)
+    (world.evidence / "cells/lr0.1/metrics.json").write_bytes(b'{"loss": 0.01}')
+    result = world.run("results", "--json")
+    assert result.code == 1
+    assert result.json["missing"][0]["state"] == "damaged"
+    assert "lr0.1" not in by_name(result.json["cells"])
+
+
+def test_as_csv(world: World) -> None:
+    seeds(world)
+    result = world.run("results", "--csv", "--over", "lr")
+    [row] = csv.DictReader(io.StringIO(result.out))
+    assert (row["n"], row["of"], row["verified"], row["loss_mean"], row["loss_std"]) == ("3", "3", "3", "0.25", "0.0")
+    rows = list(csv.DictReader(io.StringIO(world.run("results", "--csv").out)))
+    assert [row["cell"] for row in rows] == ["lr0.1", "lr0.3", "lr0.9"]
+
+
+def test_as_markdown_with_the_missing_on_stderr(world: World) -> None:
+    seeds(world)
+    world.boxes[0].seal("lr0.1", attempt=2)
+    result = world.run("results", "--markdown")
+    assert result.out.splitlines()[:3] == ["| cell | lr | loss |", "| --- | --- | --- |", "| lr0.3 | 0.3 | 0.25 |"]
+    assert "missing  lr0.1" in result.err
+
+
+def test_nan_is_null_in_json_and_named(world: World) -> None:
+    box = world.add()
+    box.seal("lr0.1", files={"metrics.json": b'{"loss": NaN}'})
+    result = world.run("results", "--all", "--json")
+    [cell] = result.json["cells"]
+    assert (cell["values"]["loss"], cell["not_finite"]) == (None, ["loss"])
+    json.loads(result.out, parse_constant=lambda name: (_ for _ in ()).throw(AssertionError(name)))
+
+
+def test_words_that_fit_nothing(world: World) -> None:
+    seeds(world)
+    for arguments, said in (
+        (("--over", "lrr"), 'did you mean "lr"?'),
+        (("--metric", "los"), 'did you mean "loss"?'),
+        (("--csv", "--json"), "use one of them"),
+    ):
+        result = world.run("results", *arguments)
+        assert result.code in (1, 2)
+        assert said in result.err
+
+
+def test_a_dropped_cell_is_listed_and_no_fault(world: World) -> None:
+    seeds(world)
+    world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
+    world.up_roster = world.file_roster()
+    result = world.run("results", "--json")
+    assert [cell["name"] for cell in result.json["missing"]] == ["lr0.9"]
+    assert result.code == 0
