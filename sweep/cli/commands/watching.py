@@ -113,6 +113,29 @@ def logs(
 
 
 @app.command()
+def curves(
+    cells: Annotated[
+        list[str] | None, typer.Argument(metavar="[CELL]...", help="Names or patterns; none: what runs.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Any key of the metrics file. Repeatable.")
+    ] = None,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """Draw a metric of cells over its x. Exit 1: a cell that was named has no curve yet."""
+
+    def ask() -> int:
+        from sweep.cli.curves import curves as run
+        from sweep.cli.output import Out
+        from sweep.cli.target import Target
+
+        return run(Target.find(stack), cells or (), metric or (), Out(as_json=json))
+
+    answer(ask)
+
+
+@app.command()
 def results(
     over: Annotated[
         list[str] | None,
