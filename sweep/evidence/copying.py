@@ -66,8 +66,8 @@ class Settled:
 
 
 @dataclass
-class CellCopy:
-    """One sealed cell on its way from a box. `data`: the bytes of its manifest, which was checked."""
+class BoxFiles:
+    """The files of one sealed cell on their way from a box. `data`: the bytes of its manifest, which was checked."""
 
     channel: Channel
     folder: str
@@ -81,67 +81,9 @@ class CellCopy:
     notes: list[str] = field(default_factory=list)
     seen_folders: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
 
-    def run(self) -> PullResult:
-        """Copies what is not here and right. Raises ManifestRefused, Unreachable, EvidenceError, OSError."""
-        final = self.store.cell_dir(self.manifest.cell)
-        if self._same_manifest(final):
-            self._repair(final)
-        else:
-            self._replace(final)
-        state: Literal["pulled", "current"] = "pulled" if self.copied_files else "current"
-        return PullResult(self.manifest.cell, state, (), tuple(self.notes), self.copied_files, self.copied_bytes)
-
     @property
     def partial(self) -> Path:
-        return self.store.root / PARTIAL / self.manifest.cell
-
-    def _same_manifest(self, final: Path) -> bool:
-        return MANIFEST in read_folder(final).files and read_manifest_bytes(final) == self.data
-
-    def _repair(self, final: Path) -> None:
-        """The folder is of this seal: files that are missing or wrong are copied anew, one by one."""
-        if self.settled.holds(self.manifest.cell, manifest_digest(self.data)):
-            self._say(sum(file.size for file in self.manifest.files))
-            return
-        self._tidy_partial()
-        wrong = [file for file in self.manifest.files if not _is_right(final, file)]
-        self._check_space(wrong)
-        done = sum(file.size for file in self.manifest.files) - sum(file.size for file in wrong)
-        for file in wrong:
-            self._fetch(file, done)
-            done += file.size
-            target = _inside(final, file.path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(_inside(self.partial, file.path), target)
-            fsync_directory(target.parent)
-        names = {file.path for file in self.manifest.files} | {MANIFEST}
-        folder = read_folder(final)
-        self.notes += [f"{problem}, in {final}: move it away" for problem in folder.problems]
-        extra = folder.files.keys() - names
-        if extra:
-            self.notes.append(f"{len(extra)} files in {final} are not the box's and fail the cell: move them away")
-        shutil.rmtree(self.partial, ignore_errors=True)
-
-    def _replace(self, final: Path) -> None:
-        """Builds the whole folder beside, then swaps it in. What is right in an older copy is copied from there."""
-        self._tidy_partial()
-        missing = [file for file in self.manifest.files if not _is_right(self.partial, file)]
-        missing = [file for file in missing if not self._take_from(final, file)]
-        self._check_space(missing)
-        done = sum(file.size for file in self.manifest.files) - sum(file.size for file in missing)
-        for file in missing:
-            self._fetch(file, done)
-            done += file.size
-        self.copied_files += 0 if missing else 1  # a folder that only had to be swapped in still changed what is here
-        self.partial.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.partial / MANIFEST, self.data)
-        for parent, _, _ in os.walk(self.partial):
-            fsync_directory(Path(parent))
-        final.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(final):
-            self._set_aside(final)
-        os.rename(self.partial, final)
-        fsync_directory(final.parent)
+        return self.store.workplace / PARTIAL / self.manifest.cell
 
     def _tidy_partial(self) -> None:
         """Removes from an unfinished copy whatever is not the beginning of one of the files."""
@@ -153,17 +95,9 @@ class CellCopy:
         for path in folder.files.keys() - wanted:
             (self.partial / path).unlink()
 
-    def _take_from(self, final: Path, file: FileEntry) -> bool:
-        if final.is_symlink() or not _is_right(final, file):
-            return False
-        target = _inside(self.partial, file.path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(_inside(final, file.path), target, follow_symlinks=False)
-        return _is_right(self.partial, file)
-
     def _fetch(self, file: FileEntry, done: int) -> None:
         self._check_there(file)
-        target = _inside(self.partial, file.path)
+        target = inside(self.partial, file.path)
         target.parent.mkdir(parents=True, exist_ok=True)
         for _ in (1, 2):
             resumed = target.stat().st_size if target.is_file() else 0
@@ -176,7 +110,7 @@ class CellCopy:
 
             self.channel.fetch(f"{self.folder}/{file.path}", target, say)
             self.copied_bytes += file.size - min(resumed, file.size)
-            if _is_right(self.partial, file):
+            if is_right(self.partial, file):
                 self.copied_files += 1
                 return
             _remove(target)  # the part it went on with was of something else: once more, from the start
@@ -205,12 +139,86 @@ class CellCopy:
     def _check_space(self, files: Sequence[FileEntry]) -> None:
         needed = sum(file.size for file in files)
         here = sum(facts[0] for facts in read_folder(self.partial).files.values())
-        free = shutil.disk_usage(self.store.root).free
+        free = shutil.disk_usage(self.store.workplace).free
         if needed and needed - min(here, needed) + SPARE_BYTES > free:
             raise EvidenceError(
-                f"{self.manifest.cell} needs {needed / 1e9:.1f} GB and {self.store.root} has {free / 1e9:.1f} GB free: "
-                f"make room there and pull again; nothing was changed"
+                f"{self.manifest.cell} needs {needed / 1e9:.1f} GB and {self.store.workplace} has {free / 1e9:.1f} GB "
+                f"free: make room there and pull again; nothing was changed"
             )
+
+    def _say(self, done: int) -> None:
+        if self.progress:
+            self.progress(self.manifest.cell, done, sum(file.size for file in self.manifest.files))
+
+
+class CellCopy(BoxFiles):
+    """One sealed cell on its way from a box into a folder."""
+
+    def run(self) -> PullResult:
+        """Copies what is not here and right. Raises ManifestRefused, Unreachable, EvidenceError, OSError."""
+        final = self.store.cell_dir(self.manifest.cell)
+        if self._same_manifest(final):
+            self._repair(final)
+        else:
+            self._replace(final)
+        state: Literal["pulled", "current"] = "pulled" if self.copied_files else "current"
+        return PullResult(self.manifest.cell, state, (), tuple(self.notes), self.copied_files, self.copied_bytes)
+
+    def _same_manifest(self, final: Path) -> bool:
+        return MANIFEST in read_folder(final).files and read_manifest_bytes(final) == self.data
+
+    def _repair(self, final: Path) -> None:
+        """The folder is of this seal: files that are missing or wrong are copied anew, one by one."""
+        if self.settled.holds(self.manifest.cell, manifest_digest(self.data)):
+            self._say(sum(file.size for file in self.manifest.files))
+            return
+        self._tidy_partial()
+        wrong = [file for file in self.manifest.files if not is_right(final, file)]
+        self._check_space(wrong)
+        done = sum(file.size for file in self.manifest.files) - sum(file.size for file in wrong)
+        for file in wrong:
+            self._fetch(file, done)
+            done += file.size
+            target = inside(final, file.path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(inside(self.partial, file.path), target)
+            fsync_directory(target.parent)
+        names = {file.path for file in self.manifest.files} | {MANIFEST}
+        folder = read_folder(final)
+        self.notes += [f"{problem}, in {final}: move it away" for problem in folder.problems]
+        extra = folder.files.keys() - names
+        if extra:
+            self.notes.append(f"{len(extra)} files in {final} are not the box's and fail the cell: move them away")
+        shutil.rmtree(self.partial, ignore_errors=True)
+
+    def _replace(self, final: Path) -> None:
+        """Builds the whole folder beside, then swaps it in. What is right in an older copy is copied from there."""
+        self._tidy_partial()
+        missing = [file for file in self.manifest.files if not is_right(self.partial, file)]
+        missing = [file for file in missing if not self._take_from(final, file)]
+        self._check_space(missing)
+        done = sum(file.size for file in self.manifest.files) - sum(file.size for file in missing)
+        for file in missing:
+            self._fetch(file, done)
+            done += file.size
+        self.copied_files += 0 if missing else 1  # a folder that only had to be swapped in still changed what is here
+        self.partial.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.partial / MANIFEST, self.data)
+        for parent, _, _ in os.walk(self.partial):
+            fsync_directory(Path(parent))
+        final.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(final):
+            self._set_aside(final)
+        os.rename(self.partial, final)
+        fsync_directory(final.parent)
+
+    def _take_from(self, final: Path, file: FileEntry) -> bool:
+        if final.is_symlink() or not is_right(final, file):
+            return False
+        target = inside(self.partial, file.path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(inside(final, file.path), target, follow_symlinks=False)
+        return is_right(self.partial, file)
 
     def _set_aside(self, final: Path) -> None:
         kept = self.store.root / SUPERSEDED
@@ -222,12 +230,8 @@ class CellCopy:
         fsync_directory(kept)
         self.notes.append(f"the copy of an earlier seal is kept in {kept / f'{final.name}-{number}'}")
 
-    def _say(self, done: int) -> None:
-        if self.progress:
-            self.progress(self.manifest.cell, done, sum(file.size for file in self.manifest.files))
 
-
-def _inside(root: Path, path: str) -> Path:
+def inside(root: Path, path: str) -> Path:
     """`path`, which was checked, below `root`; Raises ManifestRefused when a folder on the way here is none."""
     target = root
     for part in path.split("/")[:-1]:
@@ -237,9 +241,9 @@ def _inside(root: Path, path: str) -> Path:
     return root / path
 
 
-def _is_right(root: Path, file: FileEntry) -> bool:
+def is_right(root: Path, file: FileEntry) -> bool:
     """Is it a file of its own, of that size and digest?"""
-    path = _inside(root, file.path)
+    path = inside(root, file.path)
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

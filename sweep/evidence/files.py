@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from sweep.canonical import DIGEST_PREFIX, canonical_json, digest_of
 from sweep.errors import EvidenceError
 from sweep.evidence import place
-from sweep.evidence.copies import Folder, Known, read_folder, read_manifest_bytes
-from sweep.evidence.manifest import MANIFEST, manifest_digest
+from sweep.evidence.copies import Folder, Known, each, read_folder, read_manifest_bytes
+from sweep.evidence.manifest import MANIFEST
 from sweep.loaders.base import printable
 from sweep.model import FileEntry, Receipt, ReceiptCell
 
@@ -32,7 +32,14 @@ def write_index(store: EvidenceStore, receipt_digest: str, seen: dict[str, Known
 def check_files(store: EvidenceStore, receipt: Receipt, cells: Iterable[str], *, full: bool) -> list[str]:
     """See EvidenceStore.check_files."""
     check = FileCheck(store, receipt, full=full)
-    return [f"{name}: {problem}" if name in check.cells else problem for name in cells for problem in check.cell(name)]
+    names = list(cells)
+    check.look_ahead(names)
+    found = each(store.copies, check.cell, names)
+    return [
+        f"{name}: {problem}" if name in check.cells else problem
+        for name, problems in zip(names, found, strict=True)
+        for problem in problems
+    ]
 
 
 class FileCheck:
@@ -44,6 +51,16 @@ class FileCheck:
         self._full = full
         self._states = {cell.name: cell.state for cell in receipt.cells}
         self._index = read_index(store, receipt)
+        self._looked: dict[str, Folder] = {}
+
+    def look_ahead(self, names: Iterable[str]) -> None:
+        """Lists many copies at once, where that is quicker than one by one. Each counts for one `cell`."""
+        if self._copies.parallel > 1:
+            wanted = {name: self.cells[name].manifest for name in names if name in self.cells}
+            try:
+                self._looked = self._copies.look_all(wanted)
+            except EvidenceError:
+                self._looked = {}  # each cell says so by itself
 
     def cell(self, name: str) -> list[str]:
         """Why a cell's copy is not what the receipt says; empty when it is."""
@@ -55,7 +72,7 @@ class FileCheck:
     def _problems(self, cell: ReceiptCell) -> Iterator[str]:
         copies = self._copies
         try:
-            folder = copies.look(cell.name)
+            folder = self._looked.pop(cell.name, None) or copies.look(cell.name, cell.manifest)
             if not folder.exists:
                 yield f"its pulled copy {copies.shown(cell.name)} is not there any more"
                 return
@@ -63,8 +80,9 @@ class FileCheck:
             expected = {file.path for file in cell.files} | {MANIFEST}
             for path in sorted(folder.files.keys() - expected):
                 yield f"{printable(path)} was not there when the receipt was made"
-            manifest = copies.manifest(cell.name)
-            if manifest is None or manifest_digest(manifest) != cell.manifest:
+            facts = folder.files.get(MANIFEST)
+            known = self._index.get(f"{cell.name}/{MANIFEST}")
+            if facts is None or not copies.manifest_is(cell.name, cell.manifest, facts, known, full=self._full):
                 yield f"{MANIFEST} changed after the receipt"
             for file in cell.files:
                 facts = folder.files.get(file.path)

@@ -11,6 +11,8 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from sweep.canonical import canonical_json
 from sweep.errors import EvidenceChanged, EvidenceDamaged, EvidenceElsewhere, EvidenceError, EvidenceMissing
+from sweep.evidence.s3_address import SCHEME, S3Address
+from sweep.evidence.s3_shelf import S3Shelf
 from sweep.evidence.shelf import ABSENT, FolderShelf, Shelf
 from sweep.model import Record
 
@@ -38,20 +40,22 @@ class Marker(Record):
 
 
 def resolve(uri: str) -> Shelf:
-    """The shelf at `file://<host>/<absolute path>`; it need not exist.
+    """The shelf at `file://<host>/<absolute path>` or `s3://<bucket>/<prefix>`; it need not exist. Asks nobody.
 
-    Raises EvidenceElsewhere when the host is another one, EvidenceError when it is no such address.
+    Raises EvidenceElsewhere when it is a folder of another host, EvidenceError when it is no such address.
     """
+    if uri.startswith(SCHEME):
+        return S3Shelf(S3Address.parse(uri))
     if not uri.startswith(_SCHEME):
-        raise EvidenceError(f"{uri} is not an evidence folder (file://<host>/<path>)")
+        raise EvidenceError(f"{uri} is not an evidence folder (file://<host>/<path>), nor s3://<bucket>/<prefix>")
     host, slash, path = uri.removeprefix(_SCHEME).partition("/")
     if not host or not slash:
         raise EvidenceError(f"{uri} names no host and absolute path (file://<host>/<path>)")
     here = socket.gethostname()
     if host != here:
         raise EvidenceElsewhere(
-            f"the evidence is a folder on the host {host} (/{path}), and this is {here}. Run the command there, or run "
-            f"`sweepctl publish` there, which copies the evidence to object storage (not in this version yet)"
+            f"the evidence is a folder on the host {host} (/{path}), and this is {here}. Run the command there; or run "
+            f"`sweepctl publish s3://<bucket>/<prefix>` there: it copies the evidence to object storage, for all hosts"
         )
     return FolderShelf(uri, Path("/" + path))
 
@@ -92,6 +96,8 @@ def make_marker(shelf: Shelf, identity: str, project: str, stack: str) -> Marker
             shelf.write(MARKER, canonical_json(before.model_dump(mode="json", by_alias=True)) + b"\n", over=ABSENT)
         except EvidenceChanged:
             before = require_marker(shelf)
+        if isinstance(shelf, S3Shelf):
+            shelf.proves_conditions(MARKER)
     if (before.identity, before.project, before.stack) != (identity, project, stack):
         raise EvidenceError(
             f"{shelf.shown()} holds the evidence of {before.project}/{before.stack} ({before.identity}); give {stack} "

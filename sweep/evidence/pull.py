@@ -2,7 +2,7 @@
 
 A copy is made below `<evidence>/.partial/<cell>/`; what a cut left there is gone on with. Every file is compared with
 the box's manifest by size and SHA-256 before the folder gets its final name, so a cut never leaves a wrong file there.
-A copy that another seal replaces is moved to `<evidence>/.superseded/`, not deleted.
+A copy that another seal replaces is moved to `<evidence>/.superseded/`, not deleted. Object storage: see s3_pull.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from sweep import onbox
 from sweep.errors import EvidenceError, JournalDamaged, PlatformError
 from sweep.evidence.copying import CellCopy, Progress, PullResult, Settled
 from sweep.evidence.manifest import MANIFEST, MAX_MANIFEST, ManifestRefused, manifest_digest, parse_manifest
+from sweep.evidence.s3_copies import S3Copies
+from sweep.evidence.s3_pull import ObjectCopy
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 
@@ -97,7 +99,8 @@ def pull_cell(
         manifest = parse_manifest(data, identity, cell)
         if sealed_as is not None and manifest_digest(data) != sealed_as:
             raise ManifestRefused("its manifest is not the one that the box's journal records; pull again")
-        return CellCopy(channel, folder, data, manifest, store, progress, settled or Settled(store)).run()
+        kind = ObjectCopy if isinstance(store.copies, S3Copies) else CellCopy
+        return kind(channel, folder, data, manifest, store, progress, settled or Settled(store)).run()
     except ManifestRefused as error:
         return PullResult(cell, "refused", (str(error),))
     except PlatformError:
@@ -146,7 +149,8 @@ def _journal_of(source: BoxSource, store: EvidenceStore) -> Journal:
 
 @contextmanager
 def _only_one(store: EvidenceStore) -> Iterator[None]:
-    descriptor = os.open(store.root / ".pull.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    store.workplace.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(store.workplace / ".pull.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,7 @@ def download(shelf: S3Shelf, key: str, found: Head, target: Path, say: Say | Non
                 span = {"Range": f"bytes={done}-"} if done else {}
                 body = s3.get_object(**shelf.where(key), IfMatch=found.etag, **span)["Body"]
                 before = done
-                for chunk in iter(lambda body=body: body.read(CHUNK), b""):
+                for chunk in _chunks(body):
                     handle.write(chunk)
                     done += len(chunk)
                     shelf.traffic.add(down=len(chunk))
@@ -143,7 +143,7 @@ def digest(shelf: S3Shelf, key: str, found: Head) -> str:
     try:
         with asking(shelf.shown(key)) as s3:
             body = s3.get_object(**shelf.where(key), IfMatch=found.etag)["Body"]
-            for chunk in iter(lambda: body.read(CHUNK), b""):
+            for chunk in _chunks(body):
                 hasher.update(chunk)
                 shelf.traffic.add(down=len(chunk))
     except (NotThere, Precondition) as error:
@@ -209,6 +209,11 @@ def _begun(shelf: S3Shelf, key: str, digests: list[bytes]) -> tuple[str, dict[in
             return str(one["UploadId"]), there
     with asking(shelf.shown(key)) as s3:
         return str(s3.create_multipart_upload(**where, ChecksumAlgorithm="SHA256")["UploadId"]), {}
+
+
+def _chunks(body: Any) -> Iterator[bytes]:
+    while chunk := body.read(CHUNK):
+        yield chunk
 
 
 def _part_digests(path: Path, step: int) -> list[bytes]:

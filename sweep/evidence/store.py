@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from sweep.canonical import DIGEST_PREFIX, canonical_json, digest_of, sha256_hex
 from sweep.errors import EvidenceChanged, EvidenceDamaged, EvidenceError, EvidenceMissing, JournalDamaged
 from sweep.evidence import files, place
-from sweep.evidence.copies import Copies, FolderCopies
-from sweep.evidence.place import Marker, RecordT, parse_record
-from sweep.evidence.shelf import ABSENT, FolderShelf, Held, Shelf
+from sweep.evidence.copies import Copies, FolderCopies, Known
+from sweep.evidence.place import Marker, parse_record
+from sweep.evidence.records import RecordShelf
+from sweep.evidence.s3_copies import S3Copies
+from sweep.evidence.s3_shelf import S3Shelf, Traffic
+from sweep.evidence.shelf import ABSENT, FolderShelf, Shelf
 from sweep.journal import Journal, parse_journal, whole_lines
-from sweep.model import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Receipt, Record, Teardown
+from sweep.model import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Receipt, Teardown
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LATEST = f"{place.RECORDS}/latest-receipt"
@@ -23,7 +27,7 @@ _TEARDOWN = f"{place.RECORDS}/teardown.json"
 _TRIES = 10
 
 
-class EvidenceStore:
+class EvidenceStore(RecordShelf):
     """See the module. Reads raise EvidenceDamaged for a record that does not parse and EvidenceError where nobody can
     know; writes are whole or not there, idempotent, and last. No method costs money.
 
@@ -31,17 +35,26 @@ class EvidenceStore:
     last: EvidenceChanged, when somebody else wrote meanwhile.
     """
 
+    workplace: Path
+    """A folder of this machine for what is under way: the evidence itself where that is a folder, else a cache."""
+
     def __init__(self, shelf: Shelf, marker: Marker) -> None:
-        self.shelf = shelf
+        super().__init__(shelf)
         self.marker = marker
-        self.copies: Copies = FolderCopies(_folder(shelf) / place.CELLS)
-        self._tags: dict[str, str] = {}
+        self.copies: Copies
+        if isinstance(shelf, S3Shelf):
+            self.workplace = cache_folder() / "evidence" / marker.identity
+            self.copies = S3Copies(shelf, self.workplace, self._known_files)
+        else:
+            self.workplace = _folder(shelf)
+            self.copies = FolderCopies(self.workplace / place.CELLS)
 
     @classmethod
     def open(cls, uri: str) -> EvidenceStore:
-        """The evidence at `uri` (`file://<host>/<absolute path>`).
+        """The evidence at `uri` (`file://<host>/<absolute path>` or `s3://<bucket>/<prefix>`).
 
-        Raises EvidenceElsewhere (another host), EvidenceMissing (no folder, or no marker in it), EvidenceDamaged.
+        Raises EvidenceElsewhere (another host), EvidenceMissing (nothing, or no marker in it), EvidenceDamaged,
+        EvidenceError (nobody can know: no answer, wrong keys).
         """
         shelf = place.resolve(uri)
         return cls(shelf, place.require_marker(shelf))
@@ -188,20 +201,6 @@ class EvidenceStore:
         """No backend holds the sweep any more."""
         self._write(_LEASE, None)
 
-    # Records of any kind
-
-    def record(self, name: str, kind: type[RecordT]) -> RecordT | None:
-        """The record under `records/<name>` (such as `retries.json`), or None when there is none."""
-        return self._one(f"{place.RECORDS}/{name}", kind)
-
-    def records(self, folder: str, kind: type[RecordT]) -> list[RecordT]:
-        """All records (`*.json`) directly below `records/<folder>/`, by name."""
-        return self._all(folder, kind)
-
-    def write_record(self, name: str, record: Record | None) -> None:
-        """Writes `records/<name>`; None takes it away. EvidenceChanged when it is not what this object read last."""
-        self._write(f"{place.RECORDS}/{name}", record, contested=True)
-
     # Code
 
     def write_code(self, digest: str, archive: bytes) -> None:
@@ -309,46 +308,27 @@ class EvidenceStore:
         """
         return files.check_files(self, receipt, cells, full=full)
 
-    # Bytes
+    @property
+    def traffic(self) -> Traffic | None:
+        """What was moved over the line through this object, and what was spared; None for a folder."""
+        return self.shelf.traffic if isinstance(self.shelf, S3Shelf) else None
+
+    def _known_files(self) -> Mapping[str, Known]:
+        """What the last verifying wrote down of files. A convenience: without it they are read again."""
+        try:
+            latest = self.latest_receipt()
+            return files.read_index(self, self.receipt(latest)) if latest else {}
+        except EvidenceError:
+            return {}
 
     def _record(self, kind: str, box: str, generation: int) -> str:
         return f"{place.RECORDS}/{kind}/{box}-g{generation}.json"
 
-    def _held(self, key: str) -> Held | None:
-        """None only when the key is proved not to be there while the evidence is."""
-        held = self.shelf.read(key)
-        if held is None:
-            place.require_marker(self.shelf)
-        self._tags[key] = held.tag if held else ABSENT
-        return held
 
-    def _read(self, key: str) -> bytes | None:
-        held = self._held(key)
-        return None if held is None else held.data
-
-    def _one(self, key: str, kind: type[RecordT]) -> RecordT | None:
-        data = self._read(key)
-        return None if data is None else parse_record(kind, data, self.shelf.shown(key))
-
-    def _all(self, folder: str, kind: type[RecordT]) -> list[RecordT]:
-        found = (self._one(f"{place.RECORDS}/{folder}/{name}", kind) for name in self._listed(folder))
-        return [record for record in found if record is not None]
-
-    def _listed(self, folder: str) -> list[str]:
-        """Names of the records of one kind. None at all is believed only while the evidence itself is there."""
-        names = [name for name in self.shelf.names(f"{place.RECORDS}/{folder}") if name.endswith(".json")]
-        if not names:
-            place.require_marker(self.shelf)
-        return names
-
-    def _write(self, key: str, record: Record | None, *, contested: bool = False) -> None:
-        place.require_marker(self.shelf)  # a folder that vanished must not be made anew, half empty
-        if record is None:
-            self.shelf.remove(key)
-            self._tags[key] = ABSENT
-            return
-        data = canonical_json(record.model_dump(mode="json", by_alias=True)) + b"\n"
-        self._tags[key] = self.shelf.write(key, data, over=self._tags.get(key) if contested else None)
+def cache_folder() -> Path:
+    """This user's cache: what is in it can be had again."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "sweepstack"
 
 
 def _folder(shelf: Shelf) -> Path:

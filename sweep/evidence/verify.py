@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sweep.canonical import digest_of
 from sweep.errors import ConfigError, EvidenceError
 from sweep.evidence.checking import CheckCode
-from sweep.evidence.copies import Folder, Known
+from sweep.evidence.copies import Folder, Known, bring, each
 from sweep.evidence.files import write_index
 from sweep.evidence.manifest import LOG, MANIFEST, ManifestRefused, binding_problem, manifest_digest, parse_manifest
 from sweep.evidence.store import EvidenceStore
@@ -122,7 +122,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     clock = _Clock()
     testimony = gather(request.store, request.boxes)
     clock.lap("records")
-    copies = [_look(request, cell, testimony, specs) for cell in request.roster.cells]
+    copies = each(request.store.copies, lambda cell: _look(request, cell, testimony, specs), request.roster.cells)
     clock.lap("folders")
     _read(request, copies, specs, reader, clock, progress)
     clock.lap("read")
@@ -209,13 +209,18 @@ def _read(
     jobs: dict[str, tuple[_Copy, FileEntry]] = {}
     work = []
     check = request.check.root if request.check else None
+    wanted = {
+        copy.cell.name: [file for file in copy.manifest.files if file.path in copy.folder.files]
+        for copy in copies
+        if copy.standing is None and copy.manifest is not None
+    }
+    paths = bring(request.store.copies, wanted, _Fetched(progress, wanted).add)
+    clock.lap("fetch")
     for copy in copies:
         if copy.standing is not None or copy.manifest is None:
             continue
-        there = [file for file in copy.manifest.files if file.path in copy.folder.files]
-        paths = request.store.copies.here(copy.cell.name, there)
-        for file in there:
-            path = str(paths[file.path])
+        for file in wanted[copy.cell.name]:
+            path = str(paths[copy.cell.name][file.path])
             jobs[path] = (copy, file)
             work.append(Job(path, specs.get(file.path), file.sha256, file.size, check))
     total = sum(job.size or 0 for job in work)
@@ -283,16 +288,17 @@ def _file(
 
 
 def _index(store: EvidenceStore, copies: Sequence[_Copy], verified: set[str]) -> dict[str, Known]:
-    return {
-        f"{copy.cell.name}/{path}": (
-            result.bytes,
-            store.copies.stamp(copy.cell.name, path, result.mtime_ns),
-            result.sha256,
-        )
-        for copy in copies
-        if copy.cell.name in verified
-        for path, result in copy.read.items()
-    }
+    index: dict[str, Known] = {}
+    for copy in copies:
+        if copy.cell.name not in verified:
+            continue
+        for path, result in copy.read.items():
+            stamp = store.copies.stamp(copy.cell.name, path, result.mtime_ns)
+            index[f"{copy.cell.name}/{path}"] = (result.bytes, stamp, result.sha256)
+        manifest = store.copies.manifest_known(copy.cell.name)
+        if manifest is not None:
+            index[f"{copy.cell.name}/{MANIFEST}"] = manifest
+    return index
 
 
 def _unexpected(request: VerifyRequest) -> list[str]:
@@ -322,6 +328,20 @@ class _Clock:
         now = perf_counter()
         self.stages[stage] = now - self._begin
         self._begin = now
+
+
+class _Fetched:
+    """Says what is brought here to be read, where the evidence is not on this machine."""
+
+    def __init__(self, progress: Progress | None, wanted: Mapping[str, Sequence[FileEntry]]) -> None:
+        self.progress = progress
+        self.total = sum(file.size for files in wanted.values() for file in files)
+        self.done = 0
+
+    def add(self, cell: str, count: int) -> None:
+        self.done += count
+        if self.progress:
+            self.progress(f"fetching {cell}", min(self.done, self.total), self.total)
 
 
 class _Counter:

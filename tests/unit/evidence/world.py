@@ -201,10 +201,10 @@ class Box:
 class World:
     """Three cells, one box, and the evidence."""
 
-    def __init__(self, folder: Path, artifacts: tuple[ArtifactSpec, ...] = ARTIFACTS) -> None:
+    def __init__(self, folder: Path, artifacts: tuple[ArtifactSpec, ...] = ARTIFACTS, uri: str | None = None) -> None:
         self.folder = folder
         self.artifacts = artifacts
-        self.uri = f"file://{socket.gethostname()}{folder / 'evidence'}"
+        self.uri = uri or f"file://{socket.gethostname()}{folder / 'evidence'}"
         self.store = EvidenceStore.found(self.uri, IDENTITY, "project", STACK)
         self.cells = tuple(Cell(name=f"lr{lr}-seed0", params={"lr": lr, "seed": 0}) for lr in (0.1, 0.3, 0.9))
         self.dropped: dict[str, str] = {}

@@ -1,0 +1,76 @@
+"""Typed records on a shelf: read as what they must be, written whole, and not over what somebody else wrote."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from sweep.canonical import canonical_json
+from sweep.evidence import place
+from sweep.evidence.place import RecordT, parse_record
+from sweep.evidence.s3_client import PARALLEL
+from sweep.evidence.s3_shelf import S3Shelf
+from sweep.evidence.shelf import ABSENT, Held, Shelf
+from sweep.model import Record
+
+
+class RecordShelf:
+    """Remembers what it read of each key: a contested record is written over that only, or EvidenceChanged raised."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self._tags: dict[str, str] = {}
+
+    def record(self, name: str, kind: type[RecordT]) -> RecordT | None:
+        """The record under `records/<name>` (such as `retries.json`), or None when there is none."""
+        return self._one(f"{place.RECORDS}/{name}", kind)
+
+    def records(self, folder: str, kind: type[RecordT]) -> list[RecordT]:
+        """All records (`*.json`) directly below `records/<folder>/`, by name."""
+        return self._all(folder, kind)
+
+    def write_record(self, name: str, record: Record | None) -> None:
+        """Writes `records/<name>`; None takes it away. EvidenceChanged when it is not what this object read last."""
+        self._write(f"{place.RECORDS}/{name}", record, contested=True)
+
+    def _held(self, key: str) -> Held | None:
+        """None only when the key is proved not to be there while the evidence is."""
+        held = self.shelf.read(key)
+        if held is None:
+            place.require_marker(self.shelf)
+        self._tags[key] = held.tag if held else ABSENT
+        return held
+
+    def _read(self, key: str) -> bytes | None:
+        held = self._held(key)
+        return None if held is None else held.data
+
+    def _one(self, key: str, kind: type[RecordT]) -> RecordT | None:
+        data = self._read(key)
+        return None if data is None else parse_record(kind, data, self.shelf.shown(key))
+
+    def _all(self, folder: str, kind: type[RecordT]) -> list[RecordT]:
+        names = self._listed(folder)
+        found = self._ones([f"{place.RECORDS}/{folder}/{name}" for name in names], kind)
+        return [record for record in found if record is not None]
+
+    def _listed(self, folder: str) -> list[str]:
+        """Names of the records of one kind. None at all is believed only while the evidence itself is there."""
+        names = [name for name in self.shelf.names(f"{place.RECORDS}/{folder}") if name.endswith(".json")]
+        if not names:
+            place.require_marker(self.shelf)
+        return names
+
+    def _write(self, key: str, record: Record | None, *, contested: bool = False) -> None:
+        place.require_marker(self.shelf)  # a folder that vanished must not be made anew, half empty
+        if record is None:
+            self.shelf.remove(key)
+            self._tags[key] = ABSENT
+            return
+        data = canonical_json(record.model_dump(mode="json", by_alias=True)) + b"\n"
+        self._tags[key] = self.shelf.write(key, data, over=self._tags.get(key) if contested else None)
+
+    def _ones(self, keys: list[str], kind: type[RecordT]) -> list[RecordT | None]:
+        if not isinstance(self.shelf, S3Shelf):
+            return [self._one(key, kind) for key in keys]
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            return list(pool.map(lambda key: self._one(key, kind), keys))

@@ -1,0 +1,292 @@
+"""Pulled cells in a bucket: checked on the way in, proved without a download after, and never believed when changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.errors import EvidenceError, Unreachable
+from sweep.evidence import s3_client
+from sweep.evidence.s3_address import S3Address
+from sweep.evidence.s3_copies import S3Copies, seal_of
+from sweep.evidence.s3_shelf import S3Shelf
+from sweep.evidence.store import EvidenceStore
+from sweep.model import Receipt
+from tests.s3.conftest import BUCKET
+from tests.s3.minio import Minio
+from tests.unit.evidence.test_pull import Flaky, content
+from tests.unit.evidence.world import IDENTITY, World, cell_of, outputs
+
+NAME = "lr0.1-seed0"
+Elsewhere = Callable[[], None]
+
+
+def verified(world: World) -> Receipt:
+    world.run()
+    world.pull()
+    outcome = world.verify()
+    assert outcome.ok, [cell.reasons for cell in outcome.receipt.cells]
+    return outcome.receipt
+
+
+def fresh(world: World) -> World:
+    """The same evidence through an object that remembers nothing."""
+    world.store = EvidenceStore.open(world.uri)
+    return world
+
+
+def moved(world: World) -> int:
+    assert world.store.traffic is not None
+    return world.store.traffic.moved
+
+
+def sealed_key(world: World, path: str, cell: str = NAME) -> str:
+    """The object of a file of the seal that counts."""
+    (manifest,) = (found.manifest for found in world.verify().receipt.cells if found.name == cell)
+    assert manifest is not None
+    return f"{S3Address.parse(world.uri).prefix}/cells/{cell}/{seal_of(manifest)}/{path}"
+
+
+def shrink_parts(world: World) -> None:
+    """Files of this size go up in several parts; 5 MiB is the smallest that S3 allows."""
+    assert isinstance(world.store.shelf, S3Shelf)
+    world.store.shelf.part_bytes = 5 << 20
+
+
+def big(world: World, megabytes: int = 12) -> dict[str, bytes]:
+    return outputs(world.folder, 0) | {"big.bin": os.urandom(megabytes << 20)}
+
+
+def test_a_sweep_is_pulled_verified_and_checked(world: World, minio: Minio) -> None:
+    receipt = verified(world)
+    names = [cell.name for cell in world.cells]
+    for full in (False, True):
+        assert fresh(world).store.check_files(receipt, names, full=full) == []
+    copies = world.store.copies
+    assert sorted(copies.cells()) == sorted(names)
+    assert copies.read(NAME, "log.txt") == b"step 1\n"
+    assert copies.read(NAME, "log.txt", 5, 1) == b"1"
+    assert copies.size(NAME, "log.txt") == 7
+    assert copies.read(NAME, "none") is None
+    assert copies.manifest("none") is None
+    assert not copies.look("none").exists
+
+
+def test_nothing_that_did_not_change_is_moved_twice(world: World, elsewhere: Elsewhere) -> None:
+    receipt = verified(world)
+    names = [cell.name for cell in world.cells]
+    size = sum(file.size for cell in receipt.cells for file in cell.files)
+    records = 40_000  # manifests, journals, records, the receipt, the index
+    fresh(world).pull()
+    assert moved(world) < records
+    again = fresh(world).verify()
+    assert again.receipt == receipt
+    assert moved(world) < records
+    elsewhere()
+    for full in (False, True):
+        assert fresh(world).store.check_files(receipt, names, full=full) == []
+        assert moved(world) < records
+    assert world.store.traffic is not None
+    assert world.store.traffic.unchanged == size
+    assert fresh(world).verify().receipt == receipt  # an empty cache: every byte has to be loaded once
+    assert size <= moved(world) < size + records
+    assert fresh(world).verify().receipt == receipt
+    assert moved(world) < records
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("damage", ["overwrite", "flip", "truncate", "delete", "replace", "extra", "beside", "pointer"])
+def test_every_change_of_an_object_is_seen(
+    world: World, minio: Minio, elsewhere: Elsewhere, damage: str, full: bool
+) -> None:
+    receipt = verified(world)
+    key = sealed_key(world, "best.pt")
+    s3, data = minio.sdk(), bytearray(b"")
+    data[:] = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    data[-30] ^= 4
+    prefix = S3Address.parse(world.uri).prefix
+    if damage == "overwrite":
+        s3.put_object(Bucket=BUCKET, Key=key, Body=b"other")
+    elif damage == "flip":
+        s3.put_object(Bucket=BUCKET, Key=key, Body=bytes(data), ChecksumAlgorithm="SHA256")
+    elif damage == "truncate":
+        s3.put_object(Bucket=BUCKET, Key=key, Body=bytes(data[:-1]), ChecksumAlgorithm="CRC32")
+    elif damage == "delete":
+        s3.delete_object(Bucket=BUCKET, Key=key)
+    elif damage == "replace":
+        s3.copy_object(Bucket=BUCKET, Key=key, CopySource={"Bucket": BUCKET, "Key": sealed_key(world, "log.txt")})
+    elif damage == "extra":
+        s3.put_object(Bucket=BUCKET, Key=key + ".new", Body=b"x")
+    elif damage == "beside":
+        s3.put_object(Bucket=BUCKET, Key=f"{prefix}/cells/{NAME}/stray", Body=b"x")
+    else:
+        s3.delete_object(Bucket=BUCKET, Key=f"{prefix}/cells/{NAME}/manifest.json")
+    names = [cell.name for cell in world.cells]
+    for cache in (lambda: None, elsewhere):
+        cache()
+        problems = fresh(world).store.check_files(receipt, names, full=full)
+        assert len(problems) >= 1
+        assert all(problem.startswith(f"{NAME}: ") for problem in problems)
+        outcome = fresh(world).verify()
+        assert not outcome.ok
+        assert cell_of(outcome, NAME).state in ("damaged", "missing")
+        assert outcome.receipt.verified == 2
+    if damage in ("extra", "beside"):
+        return
+    fresh(world).pull()  # the box still has it
+    assert fresh(world).verify().receipt == receipt
+    assert fresh(world).store.check_files(receipt, names, full=full) == []
+
+
+def test_the_same_bytes_without_a_checksum_are_read_to_be_believed(world: World, minio: Minio) -> None:
+    """As another tool would have put them there."""
+    receipt = verified(world)
+    key = sealed_key(world, "best.pt")
+    data = minio.sdk().get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    minio.sdk().put_object(Bucket=BUCKET, Key=key, Body=data, ChecksumAlgorithm="CRC32")
+    names = [cell.name for cell in world.cells]
+    assert fresh(world).store.check_files(receipt, names, full=True) == []
+    data = bytearray(data)
+    data[-30] ^= 4
+    minio.sdk().put_object(Bucket=BUCKET, Key=key, Body=bytes(data), ChecksumAlgorithm="CRC32")
+    assert fresh(world).store.check_files(receipt, names, full=True) == [f"{NAME}: best.pt changed after the receipt"]
+
+
+def test_a_rotten_cache_is_not_believed(world: World) -> None:
+    receipt = verified(world)
+    copies = world.store.copies
+    assert isinstance(copies, S3Copies)
+    local = copies.local(NAME, "best.pt")
+    status = local.stat()
+    data = bytearray(local.read_bytes())
+    data[-30] ^= 4
+    local.write_bytes(bytes(data))
+    os.utime(local, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert fresh(world).verify().receipt == receipt  # brought again
+    assert local.read_bytes() != bytes(data)
+
+
+def test_large_files_go_up_in_parts_and_on_after_a_cut(
+    world: World, minio: Minio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink_parts(world)
+    world.box.launch(*world.cells)
+    files = big(world)
+    world.box.seal(world.cells[0], files)
+    s3 = s3_client.client()
+    sent: list[int] = []
+    real = s3.upload_part
+
+    def flaky(**words: Any) -> Any:
+        if len(sent) == 2:
+            sent.append(0)
+            raise Unreachable("cut off")
+        sent.append(words["PartNumber"])
+        return real(**words)
+
+    monkeypatch.setattr(s3, "upload_part", flaky)
+    (pull,) = world.pull()
+    assert "cut off" in pull.problem
+    assert not world.store.copies.look(NAME).exists  # nothing of it can be seen
+    box = Flaky(world)
+    (result,) = world_pull(world, box)
+    assert result.state == "pulled"
+    assert sent == [1, 2, 0, 3]
+    assert "big.bin" not in box.fetched  # it was in the cache
+    receipt = world.verify().receipt
+    assert receipt.verified == 1
+    assert fresh(world).store.check_files(receipt, [NAME], full=True) == []
+    assert moved(world) < 40_000
+
+
+def world_pull(world: World, channel: Flaky) -> Any:
+    from sweep.evidence.pull import BoxSource, pull_all
+
+    (pull,) = pull_all([BoxSource("box-0", 1, channel)], IDENTITY, world.store)
+    assert not pull.problem
+    return pull.results
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate"])
+def test_a_changed_large_object_is_seen(world: World, minio: Minio, elsewhere: Elsewhere, damage: str) -> None:
+    shrink_parts(world)
+    world.box.launch(*world.cells)
+    files = big(world)
+    world.box.seal(world.cells[0], files)
+    world.pull()
+    receipt = world.verify().receipt
+    data = bytearray(files["big.bin"])
+    data[7 << 20] ^= 1
+    key = sealed_key(world, "big.bin")
+    path = world.folder / "changed"
+    path.write_bytes(bytes(data) if damage == "flip" else bytes(data[:-1]))
+    from boto3.s3.transfer import TransferConfig
+
+    config = TransferConfig(multipart_threshold=5 << 20, multipart_chunksize=5 << 20)
+    minio.sdk().upload_file(str(path), BUCKET, key, Config=config, ExtraArgs={"ChecksumAlgorithm": "SHA256"})
+    elsewhere()
+    for full in (False, True):
+        fresh(world)
+        shrink_parts(world)
+        assert len(world.store.check_files(receipt, [NAME], full=full)) == 1
+    assert cell_of(world.verify(), NAME).state == "damaged"
+
+
+def test_what_another_machine_pulled_is_not_fetched_from_the_box_again(world: World, elsewhere: Elsewhere) -> None:
+    world.run()
+    world.pull()
+    elsewhere()
+    fresh(world)
+    box = Flaky(world)
+    assert {result.state for result in world_pull(world, box)} == {"current"}
+    assert box.fetched == []
+
+
+def test_a_new_seal_takes_over_whole_and_the_old_one_stays(world: World, minio: Minio) -> None:
+    receipt = verified(world)
+    old = sealed_key(world, "metrics.json")
+    world.box.seal(world.cells[0], outputs(world.folder, 0) | {"metrics.json": b'{"loss": 0.5}'}, attempt=2)
+    (pull,) = fresh(world).pull()
+    (result,) = (result for result in pull.results if result.cell == NAME)
+    assert result.state == "pulled"
+    assert "earlier seal is kept" in result.notes[0]
+    assert world.store.copies.read(NAME, "metrics.json") == b'{"loss": 0.5}'
+    assert minio.sdk().get_object(Bucket=BUCKET, Key=old)["Body"].read() != b'{"loss": 0.5}'
+    assert world.store.check_files(receipt, [NAME], full=False) != []
+    assert world.verify().ok
+
+
+def test_copies_outlive_the_box_and_the_cache(world: World, elsewhere: Elsewhere, tmp_path: Path) -> None:
+    receipt = verified(world)
+    before = content(world.box.sealed(NAME))
+    shutil.rmtree(world.box.root)
+    elsewhere()
+    assert fresh(world).verify(boxes=[]).receipt.cells == receipt.cells
+    for path, data in before.items():
+        assert world.store.copies.read(NAME, path) == data or path == "manifest.json"
+
+
+def test_an_outage_is_unknown_and_passes(world: World, minio: Minio) -> None:
+    receipt = verified(world)
+    names = [cell.name for cell in world.cells]
+    minio.stop()
+    try:
+        for full in (False, True):
+            problems = world.store.check_files(receipt, names, full=full)
+            assert len(problems) == 3
+            assert all("does not answer" in problem for problem in problems)
+        with pytest.raises(EvidenceError, match="does not answer"):
+            world.verify()
+        (pull,) = world.pull()
+        assert "does not answer" in pull.problem
+        assert pull.results == ()
+    finally:
+        minio.start()
+    s3_client.forget()
+    assert fresh(world).store.check_files(receipt, names, full=True) == []
+    assert world.verify().receipt == receipt

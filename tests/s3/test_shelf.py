@@ -1,0 +1,116 @@
+"""A bucket as a shelf, on a real server; and what people read when it can't be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweep.errors import EvidenceDamaged, EvidenceError, EvidenceMissing
+from sweep.evidence import s3_client
+from sweep.evidence.place import resolve
+from sweep.evidence.s3_address import S3Address
+from sweep.evidence.s3_shelf import S3Shelf
+from sweep.evidence.shelf import Shelf
+from sweep.evidence.store import EvidenceStore
+from tests.s3.conftest import BUCKET
+from tests.s3.minio import Minio
+from tests.unit.evidence.shelf_contract import *  # noqa: F403
+from tests.unit.evidence.world import IDENTITY, World
+
+
+@pytest.fixture
+def shelf(uri: str) -> Shelf:
+    return resolve(uri)
+
+
+def test_founding_is_idempotent_and_exclusive(uri: str) -> None:
+    assert EvidenceStore.read_marker(uri) is None
+    with pytest.raises(EvidenceMissing, match=r"holds no sweep\.json"):
+        EvidenceStore.open(uri)
+    first = EvidenceStore.found(uri, IDENTITY, "p", "s")
+    assert EvidenceStore.found(uri, IDENTITY, "p", "s").marker == first.marker == EvidenceStore.read_marker(uri)
+    with pytest.raises(EvidenceError, match="holds the evidence of p/s"):
+        EvidenceStore.found(uri, "zzzzzzzzzz", "p", "s2")
+
+
+def test_a_deleted_marker_is_unknown_not_empty(world: World, minio: Minio) -> None:
+    address = S3Address.parse(world.uri)
+    minio.sdk().delete_object(Bucket=BUCKET, Key=f"{address.prefix}/sweep.json")
+    for ask in (world.store.losses, world.store.lease, lambda: EvidenceStore.open(world.uri)):
+        with pytest.raises(EvidenceMissing):
+            ask()
+    assert EvidenceStore.read_marker(world.uri) is None
+    with pytest.raises(EvidenceError, match=r"holds records and no sweep\.json"):
+        EvidenceStore.found(world.uri, IDENTITY, "project", "sweep-t")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", "wrong-secret-1", "refused these keys .*AWS_ACCESS_KEY_ID"),
+        ("AWS_ACCESS_KEY_ID", "nobody", "refused these keys .*AWS_ACCESS_KEY_ID"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:9", "127.0.0.1:9 does not answer"),
+        ("AWS_ENDPOINT_URL", "no address", "AWS settings"),
+    ],
+)
+def test_what_nobody_can_know_is_not_absent(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    s3_client.forget()
+    key = "records/births/none.json"
+    shelf = resolve(world.uri)
+    for ask in (
+        lambda: EvidenceStore.open(world.uri),
+        lambda: EvidenceStore.read_marker(world.uri),
+        lambda: shelf.read(key),
+        lambda: shelf.names("records/births"),
+        lambda: shelf.holds_any("records"),
+        lambda: shelf.write(key, b""),
+        lambda: world.store.check_files(world.verify().receipt, [], full=True),
+        lambda: world.store.copies.look("a"),
+        lambda: world.store.copies.manifest("a"),
+    ):
+        with pytest.raises(EvidenceError, match=words) as error:
+            ask()
+        assert value not in str(error.value) or name == "AWS_ENDPOINT_URL"
+        assert not isinstance(error.value, EvidenceMissing)
+
+
+def test_without_keys_it_says_which_to_set(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    s3_client.forget()
+    with pytest.raises(EvidenceError, match="no keys for object storage: set AWS_ACCESS_KEY_ID"):
+        EvidenceStore.open(world.uri)
+
+
+def test_a_bucket_that_is_not_there_is_said() -> None:
+    for ask in (EvidenceStore.open, EvidenceStore.read_marker):
+        with pytest.raises(EvidenceError, match=r"s3://nowhere/x/sweep\.json: the bucket is not there\. Make it"):
+            ask("s3://nowhere/x")
+
+
+def test_keys_and_server_stand_in_no_address() -> None:
+    for uri in ("s3://key:secret@lab/x", "s3://127.0.0.1:9000/lab"):
+        with pytest.raises(EvidenceError, match="without keys or a server") as error:
+            EvidenceStore.open(uri)
+        assert "secret@" not in str(error.value)
+
+
+def test_an_edited_record_is_damaged(world: World, minio: Minio) -> None:
+    prefix = S3Address.parse(world.uri).prefix
+    minio.sdk().put_object(Bucket=BUCKET, Key=f"{prefix}/records/births/box-0-g1.json", Body=b"{")
+    with pytest.raises(EvidenceDamaged, match=r"births/box-0-g1\.json is damaged"):
+        world.store.births()
+
+
+def test_many_records_are_all_listed(shelf: S3Shelf, tmp_path: Path) -> None:
+    """More than the thousand that one answer holds."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda number: shelf.write(f"records/many/{number:05}.json", b"x"), range(1100)))
+    assert len(shelf.names("records/many")) == 1100
+    assert len(shelf.items("records")) == 1100
