@@ -28,6 +28,8 @@ from components.config_types import (
     wrong,
 )
 from sweep.cells import CellsConfig
+from sweep.errors import EvidenceError
+from sweep.evidence.s3_address import SCHEME, S3Address
 from sweep.loaders.base import Loader
 from sweep.model import Approval, ArtifactSpec
 from sweep.money.budget import NOTIFY, Budget
@@ -59,6 +61,21 @@ def _not_a_url(value: Any) -> Any:
 
 
 Folder = Annotated[Text, BeforeValidator(_not_a_url)]
+
+
+def _an_address(value: Any) -> Any:
+    if not isinstance(value, str) or "://" not in value:
+        return _not_a_url(value)
+    if not value.startswith(SCHEME):
+        raise wrong("a folder, or s3://bucket/prefix")
+    try:
+        S3Address.parse(value)
+    except EvidenceError as error:
+        raise wrong(f"s3://bucket/prefix; {error}") from None
+    return value
+
+
+EvidencePlace = Annotated[Text, BeforeValidator(_an_address)]
 
 
 class Gpu(Shape):
@@ -188,7 +205,7 @@ class SweepConfig(Shape):
     budget: Annotated[BudgetConfig | None, AfterValidator(_usd_or_hours)] = None
     when_done: Literal["stop", "keep"] | None = None
     boxes: Annotated[dict[BoxKey, BoxConfig], _at_least_one("box, such as box-0: {want: running}")]
-    pull_to: Folder
+    pull_to: EvidencePlace
     overrides: dict[PlatformName, Override] = Field(default_factory=dict)
     approval: Approval | None = None
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import ClassVar
-from urllib.parse import urlsplit
 
 from provider.backend import backend_name
 from provider.models import IdentityInputs, IdentityState
@@ -17,6 +15,7 @@ from provider.resources import leaving, spending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.session import Operation
 from sweep.errors import EvidenceChanged, EvidenceError, PlatformError, SweepstackError, TeardownRefused
+from sweep.evidence.s3_address import SCHEME, S3Address, evidence_uri
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth, Lease
 
@@ -42,8 +41,9 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
     }
 
     def check(self, op: Operation, old: IdentityInputs | None, new: IdentityInputs) -> Checked[IdentityInputs]:
-        if "://" in new.pull_to:
-            return Checked(new, [Failure("pull_to", "object storage comes with a later version; name a folder")])
+        problem = place_problem(op, new.pull_to, ask=old is None or old.pull_to != new.pull_to)
+        if problem:
+            return Checked(new, [Failure("pull_to", problem)])
         if new.budget is not None and new.outlook is not None:
             spending.look(op, evidence_of(op, new.pull_to), new.budget, new.outlook)
         if old is None or new.leaving is None:
@@ -55,17 +55,16 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
     def create(self, op: Operation, inputs: IdentityInputs) -> tuple[str, IdentityState]:
         """A new name, or the one that the evidence already has: a sweep comes back to its own evidence."""
         evidence = evidence_of(op, inputs.pull_to)
-        root = urlsplit(evidence).path
         marker = EvidenceStore.read_marker(evidence)
         if marker and (marker.project, marker.stack) != (inputs.project, inputs.stack):
             raise SweepstackError(
-                f"{root} holds the evidence of {marker.project}/{marker.stack}; give {inputs.stack} its own pull_to"
+                f"{evidence} holds the evidence of {marker.project}/{marker.stack}; give {inputs.stack} its own pull_to"
             )
         identity = marker.identity if marker else "".join(secrets.choice(ALPHABET) for _ in range(10))
         store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)
         take_lease(store)
         if marker:
-            op.info(f"{root} holds this sweep's earlier evidence: what is verified there stays verified")
+            op.info(f"{evidence} holds this sweep's earlier evidence: what is verified there stays verified")
         return identity, IdentityState(**inputs.model_dump(), identity=identity, evidence=evidence)
 
     def read(self, op: Operation, identifier: str, state: IdentityState) -> Seen[IdentityInputs, IdentityState] | Gone:
@@ -103,9 +102,22 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
 
 
 def evidence_of(op: Operation, pull_to: str) -> str:
-    """Where the evidence lies, seen from this checkout on this host."""
-    root = (op.session.project_root / Path(pull_to).expanduser()).resolve()
-    return f"file://{socket.gethostname()}{root}"
+    """Where the evidence lies, seen from this checkout on this host. Raises EvidenceError for what is no address."""
+    found = evidence_uri(op.session.project_root, pull_to)
+    if found is None:
+        found = S3Address.parse(pull_to).uri  # says what is wrong
+    return found
+
+
+def place_problem(op: Operation, pull_to: str, *, ask: bool) -> str:
+    """Why evidence can't be kept there; empty when it can. `ask`: look there, before anything is rented."""
+    try:
+        evidence = evidence_of(op, pull_to)
+        if ask and evidence.startswith(SCHEME):
+            EvidenceStore.read_marker(evidence)
+    except EvidenceError as error:
+        return str(error)
+    return ""
 
 
 def may_still_bill(birth: Birth) -> str:

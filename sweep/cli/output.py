@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from sweep.evidence.s3_shelf import Traffic
+
 YES, NO, UNSURE = 0, 1, 2
 """Exit codes: yes; no; could not tell, or the command was not understood."""
 
@@ -125,6 +127,16 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def moved(traffic: Traffic | None) -> str:
+    """What went over the line for evidence in object storage, and what was proved the same without; else empty."""
+    return f"moved {size(traffic.moved)}, {size(traffic.unchanged)} unchanged" if traffic else ""
+
+
+def moved_json(traffic: Traffic | None) -> dict[str, int] | None:
+    """The same for programs, in bytes."""
+    return {"up": traffic.up, "down": traffic.down, "unchanged": traffic.unchanged} if traffic else None
 
 
 def span(seconds: float) -> str:

@@ -9,7 +9,7 @@ from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.cli.look import Sources, open_sources
-from sweep.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, size
+from sweep.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, moved, moved_json, size
 from sweep.cli.progress import Progress
 from sweep.cli.rosters import rosters
 from sweep.cli.target import Target
@@ -143,6 +143,7 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
             "stack": stack,
             "evidence": sources.evidence,
             "bytes": brought,
+            "moved": moved_json(sources.store.traffic if sources.store else None),
             "cells": [
                 {
                     "name": name,
@@ -175,6 +176,8 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
         ),
     )
     out.line(f"{count(len(here), 'cell')} here, {size(brought)} copied to {sources.evidence}")
+    if sources.store and sources.store.traffic:
+        out.line(moved(sources.store.traffic))
     if left:
         out.line(f"{count(len(left), 'cell')} not sealed yet: {', '.join(left[:5])}{', …' if left[5:] else ''}")
     for problem in haul.problems:

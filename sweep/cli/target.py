@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import socket
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from sweep.cli.output import Unsure
+from sweep.evidence.s3_address import evidence_uri
 from sweep.stackfile import StackFile, find_project_root
 from sweep.suggest import did_you_mean
 
@@ -36,10 +36,7 @@ class Target:
 
     def likely_evidence(self) -> str | None:
         """Where this host would keep the evidence, by the stack file alone: for a sweep that the state forgot."""
-        pull_to = self.file.pull_to()
-        if not pull_to or "://" in pull_to:
-            return None
-        return f"file://{socket.gethostname()}{(self.root / Path(pull_to).expanduser()).resolve()}"
+        return evidence_uri(self.root, self.file.pull_to() or "")
 
     def no_stack(self) -> Unsure:
         """The error for a stack that the backend does not have, with the likely reason."""

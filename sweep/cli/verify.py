@@ -11,13 +11,14 @@ from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.cli.look import Sources, open_sources
-from sweep.cli.output import NO, UNSURE, YES, Out, Unsure
+from sweep.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
 from sweep.cli.progress import Progress
 from sweep.cli.pull import usable
 from sweep.cli.rosters import Rosters, rosters
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
 from sweep.evidence.checking import CheckCode, check_code
+from sweep.evidence.s3_shelf import Traffic
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.verify import BoxView, VerifyOutcome, VerifyRequest
 from sweep.evidence.verify import verify as verify_cells
@@ -40,7 +41,7 @@ def verify(target: Target, out: Out) -> int:
     store = usable(sources)
     plan = rosters(target, sources.state)
     outcome = run(sources, store, plan)
-    return report(target, outcome, plan, out)
+    return report(target, outcome, plan, out, store.traffic)
 
 
 def run(sources: Sources, store: EvidenceStore, plan: Rosters) -> VerifyOutcome:
@@ -164,7 +165,7 @@ def overlay(cells: tuple[ReceiptCell, ...], digest: str, approval: Approval | No
     return shown + [Shown(name, "waived", (f"dropped: {why}",)) for name, why in sorted(plan.dropped.items())]
 
 
-def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out) -> int:
+def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out, traffic: Traffic | None = None) -> int:
     """The table, the receipt, the exit code."""
     receipt, stack = outcome.receipt, target.stack
     cells = overlay(receipt.cells, outcome.digest, approval_of(target), plan)
@@ -181,6 +182,7 @@ def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out) -> i
             "unexpected": outcome.unexpected,
             "unknown": outcome.unknown,
             "readers": {"network": {True: "reachable", False: "none", None: None}[outcome.network]},
+            "moved": moved_json(traffic),
             "stages": {stage: round(seconds, 3) for stage, seconds in outcome.stages.items()},
             "next": following,
         }
@@ -190,6 +192,8 @@ def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out) -> i
     for name in outcome.unexpected:
         out.line(f"{name} lies in the evidence's cells/ and is on no roster: move it away", style="red")
     out.line(f"{receipt.verified} of {receipt.total} verified   receipt {outcome.digest}", style="bold")
+    if traffic:
+        out.line(moved(traffic))
     for note in plan.notes:
         out.line(f"note   {note}")
     if outcome.network:

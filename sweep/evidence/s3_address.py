@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass
+from pathlib import Path
 
 from sweep.errors import EvidenceError
 
@@ -27,6 +29,8 @@ class S3Address:
     @classmethod
     def parse(cls, text: str) -> S3Address:
         """Raises EvidenceError, which says what is wrong with it and what a good one looks like."""
+        if not text.startswith(SCHEME):
+            raise EvidenceError(f"{text.rpartition('@')[2]} is neither a folder nor s3://bucket/prefix")
         bucket, _, prefix = text.removeprefix(SCHEME).partition("/")
         prefix = prefix.rstrip("/")
         if "@" in bucket or ":" in bucket:
@@ -34,10 +38,22 @@ class S3Address:
                 f"{SCHEME}… names a bucket, without keys or a server: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or "
                 f"AWS_PROFILE) hold the keys, AWS_ENDPOINT_URL the server"
             )
-        if not text.startswith(SCHEME) or not _BUCKET.fullmatch(bucket) or ".." in bucket:
+        if not _BUCKET.fullmatch(bucket) or ".." in bucket:
             raise EvidenceError(f"{text} names no bucket; write s3://bucket/prefix")
         if not prefix:
             raise EvidenceError(f"{text} names no folder in the bucket; write {SCHEME}{bucket}/<prefix>, one a sweep")
         if any(not _PART.fullmatch(part) or part in (".", "..") for part in prefix.split("/")):
             raise EvidenceError(f"{text}: the prefix may hold letters, digits and !_*'()+=@,.- between single slashes")
         return cls(bucket, prefix)
+
+
+def evidence_uri(project_root: Path, pull_to: str) -> str | None:
+    """The address of the evidence that `pull_to` names in a stack file, seen from this host; None where it is none."""
+    if pull_to.startswith(SCHEME):
+        try:
+            return S3Address.parse(pull_to).uri
+        except EvidenceError:
+            return None
+    if not pull_to or "://" in pull_to:
+        return None
+    return f"file://{socket.gethostname()}{(project_root / Path(pull_to).expanduser()).resolve()}"

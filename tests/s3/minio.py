@@ -19,6 +19,7 @@ from scripts.lib.minio import binary
 from scripts.lib.places import Places
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = binary(Places.of(ROOT, dict(os.environ)))
 START_SECONDS = 60
 
 
@@ -36,14 +37,13 @@ class Minio:
 
     def start(self) -> None:
         """Returns when it answers."""
-        program = binary(Places.of(ROOT, dict(os.environ)))
-        if not program.is_file():
-            pytest.fail(f"{program} is not there: `make test` builds it, or scripts/setup --dev --s3")
+        if not PROGRAM.is_file():
+            pytest.fail(f"{PROGRAM} is not there: `make test` builds it, or scripts/setup --dev --s3")
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
         environment = {"MINIO_ROOT_USER": self.access, "MINIO_ROOT_PASSWORD": self.secret, "MINIO_BROWSER": "off"}
         with (self.folder / "minio.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [program, "server", "--quiet", "--address", f"127.0.0.1:{self.port}", self.folder / "data"],
+                [PROGRAM, "server", "--quiet", "--address", f"127.0.0.1:{self.port}", self.folder / "data"],
                 env={"PATH": os.defpath, "HOME": str(self.folder), "MINIO_UPDATE": "off", **environment},
                 stdout=log,
                 stderr=subprocess.STDOUT,

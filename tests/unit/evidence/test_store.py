@@ -26,7 +26,7 @@ def test_evidence_on_another_host_is_refused_by_its_name(tmp_path: Path) -> None
         EvidenceStore.read_marker(f"file://gpu-desk{tmp_path}")
 
 
-@pytest.mark.parametrize("uri", ["s3://bucket/a", "/tmp/a", "file:///tmp/a", f"file://{HERE}", "file://"])
+@pytest.mark.parametrize("uri", ["gs://bucket/a", "/tmp/a", "file:///tmp/a", f"file://{HERE}", "file://"])
 def test_addresses_that_are_none_are_refused(uri: str) -> None:
     with pytest.raises(EvidenceError, match="file://<host>/<"):
         EvidenceStore.open(uri)

@@ -13,6 +13,7 @@ from provider.platforms.base import BoxRecord
 from provider.platforms.local import LocalPlatform
 from provider.resources.base import Gone
 from sweep.errors import EvidenceError, SweepstackError, TeardownRefused, Unreachable
+from sweep.evidence import s3_client
 from sweep.model import Lease, Teardown
 from tests.unit.provider.support import (
     BOX,
@@ -61,9 +62,25 @@ def test_a_name_is_held_by_one_backend(sweep: Sweep, monkeypatch: pytest.MonkeyP
         sweep.found()
 
 
-def test_object_storage_is_not_there_yet(sweep: Sweep) -> None:
-    (failure,) = IDENTITY.check(sweep.op("Identity"), None, sweep.identity_inputs(pull_to="s3://bucket")).failures
+@pytest.mark.parametrize(
+    ("pull_to", "words"),
+    [
+        ("s3://bucket", "names no folder in the bucket"),
+        ("gs://bucket/x", "gs://bucket/x is neither a folder nor s3://bucket/prefix"),
+        ("s3://bucket/x", "127.0.0.1:9 does not answer"),
+    ],
+)
+def test_a_place_that_can_not_be_used_is_refused_before_anything_is_made(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, pull_to: str, words: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    s3_client.forget()
+    (failure,) = IDENTITY.check(sweep.op("Identity"), None, sweep.identity_inputs(pull_to=pull_to)).failures
+    s3_client.forget()
     assert failure.property == "pull_to"
+    assert words in failure.reason
 
 
 def test_read_without_evidence_says_so_and_goes_on(sweep: Sweep) -> None:

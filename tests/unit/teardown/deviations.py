@@ -306,7 +306,7 @@ def evidence_on_another_host(s: Situation) -> None:
 
 @closes("is not an evidence folder")
 def evidence_in_no_known_place(s: Situation) -> None:
-    s.state(evidence="s3://bucket/sweep")
+    s.state(evidence="gs://bucket/sweep")
 
 
 @closes("this box is local-other3")
