@@ -145,34 +145,60 @@ class Abandonment(Record):
     verb: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]*$")] = "destroy"
 
 
+class UnclaimedWaiver(Record):
+    """A person's word that bytes on a box which belong to no cell may die with it: no more than these.
+
+    `uncounted`: the word covers what could not be counted, too.
+    """
+
+    box: str
+    native_id: str
+    files: int = Field(ge=0)
+    bytes: int = Field(ge=0)
+    reason: str = Field(min_length=1)
+    uncounted: bool = False
+
+
 class Approval(Record):
     """A person's word for one receipt and named actions; lives in the stack config under `approval`.
 
-    `receipt` is null only where nothing was launched on any named box, or all named boxes are abandoned.
+    `receipt` is null only where nothing was launched on any named box, or all named boxes are abandoned. `unclaimed` is
+    left out of what is written where there is none, so that approvals given before it came keep their digest.
     """
 
     receipt: Digest | None = None
     actions: tuple[Action, ...]
     waive: tuple[Waiver, ...] = ()
     abandon: tuple[Abandonment, ...] = ()
+    unclaimed: tuple[UnclaimedWaiver, ...] = ()
     waivers_digest: Digest
     by: str
     at: AwareDatetime
     expires: AwareDatetime
 
     @staticmethod
-    def digest_waivers(waive: tuple[Waiver, ...], abandon: tuple[Abandonment, ...]) -> str:
+    def digest_waivers(
+        waive: tuple[Waiver, ...], abandon: tuple[Abandonment, ...], unclaimed: tuple[UnclaimedWaiver, ...] = ()
+    ) -> str:
         """The digest that `waivers_digest` must equal."""
-        return digest_of(
-            {
-                "waive": [w.model_dump() for w in sorted(waive, key=lambda w: w.cell)],
-                # A digest of before there were other verbs stays what it was.
-                "abandon": [
-                    a.model_dump(exclude={"verb"} if a.verb == "destroy" else None)
-                    for a in sorted(abandon, key=lambda a: (a.box, a.native_id, a.verb))
-                ],
-            }
-        )
+        words: dict[str, Any] = {
+            "waive": [w.model_dump() for w in sorted(waive, key=lambda w: w.cell)],
+            # A digest of before there were other verbs, and other waivers, stays what it was.
+            "abandon": [
+                a.model_dump(exclude={"verb"} if a.verb == "destroy" else None)
+                for a in sorted(abandon, key=lambda a: (a.box, a.native_id, a.verb))
+            ],
+        }
+        if unclaimed:
+            words["unclaimed"] = [u.model_dump() for u in sorted(unclaimed, key=lambda u: (u.box, u.native_id))]
+        return digest_of(words)
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = serialize(self)
+        if not self.unclaimed:
+            written.pop("unclaimed", None)
+        return written
 
 
 class ReceiptFile(Record):

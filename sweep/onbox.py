@@ -12,6 +12,8 @@ RUNNER_PID = f"{HOME}/runner.pid"
 RUNNER_LOG = f"{HOME}/runner.log"
 SPEC = f"{HOME}/spec.json"
 PATROL = f"{HOME}/patrol.jsonl"
+OWN_TIERS = ("scratch", "data")
+"""The tiers that no box keeps beyond its end, each a folder of that name."""
 DURABLE = "mnt/durable"
 """The tier that outlives the box, as the box sees it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from sweep.evidence.unclaimed import lock_reason
 from sweep.teardown import BoxFacts, CellLine, Verdict
 
 SHOWN = 12
@@ -26,6 +27,8 @@ def refusal_text(facts: BoxFacts, verdict: Verdict, *, stack: str, now: datetime
     rows.append(
         ("would die", f"box {facts.name} ({facts.native_id}), its {dying}" + (f": {_cells(count)}" if count else ""))
     )
+    if verdict.unclaimed:
+        rows.append(("unclaimed", verdict.unclaimed.words))
     if facts.keeps:
         rows.append(("would survive", f"{', '.join(facts.keeps)}; the evidence at {facts.evidence}"))
     rows.append(("waiting costs", waiting_cost(facts, now=now)))
@@ -38,11 +41,16 @@ def refusal_text(facts: BoxFacts, verdict: Verdict, *, stack: str, now: datetime
 def next_commands(facts: BoxFacts, verdict: Verdict, *, stack: str) -> list[tuple[str, str]]:
     """The commands that lead from here to "nothing bills any more"."""
     abandon = f'sweepctl approve --stack {stack} --abandon {facts.name} --reason "…" && pulumi up --stack {stack}'
+    let_go = []
+    if lock_reason(verdict.unclaimed, None):
+        command = f'sweepctl approve --stack {stack} --waive-unclaimed {facts.name} --reason "…"'
+        let_go = [("let go", f"{command}    (the unclaimed bytes)")]
     if verdict.launched is None:
         return [("next", f"mend what is in the way, then pulumi destroy --stack {stack}"), ("give up", abandon)]
     if not verdict.launched:
         return [
             ("next", f"sweepctl approve --stack {stack} --box {facts.name} && pulumi up --stack {stack}"),
+            *let_go,
             ("give up", abandon),
         ]
     rows = []
@@ -53,7 +61,7 @@ def next_commands(facts: BoxFacts, verdict: Verdict, *, stack: str) -> list[tupl
     bad = next((cell for cell in verdict.unsettled if cell.state in ("damaged", "failed", "missing")), None)
     if bad:
         rows.append((f"accept {bad.state}", f'sweepctl approve --stack {stack} --waive {bad.name} --reason "…"'))
-    return [*rows, ("give up", abandon)]
+    return [*rows, *let_go, ("give up", abandon)]
 
 
 def waiting_cost(facts: BoxFacts, *, now: datetime | None = None) -> str:

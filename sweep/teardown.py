@@ -17,8 +17,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
+from sweep.channel.base import Listing
 from sweep.errors import EvidenceElsewhere, EvidenceError
+from sweep.evidence import unclaimed
 from sweep.evidence.store import EvidenceStore
+from sweep.evidence.unclaimed import Unclaimed
 from sweep.model import GENESIS, SETTLED, Approval, Launch, Receipt, ReceiptCell
 
 if TYPE_CHECKING:
@@ -59,7 +62,7 @@ class Observation:
 
     `journal` is None when it could not be read; an empty journal says that nothing ever ran. `note` says what was in
     the way of knowing. `account_problem` is set when the account at hand is not the box's. `stopped`: the box rests, so
-    that no runner can be alive.
+    that no runner can be alive. `listing`: the files on its own tiers, None when nobody could look.
     """
 
     existence: Existence
@@ -68,6 +71,7 @@ class Observation:
     account_problem: str = ""
     note: str = ""
     stopped: bool = False
+    listing: Listing | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ class CellLine:
 class Verdict:
     """May it end? If not, `reasons` say why; `cells` are this box's cells, `verified` and `total` the sweep's.
 
-    `launched`: whether its queue was ever given cells; None where nobody can know.
+    `launched`: whether its queue was ever given cells; None where nobody can know. `unclaimed`: what the verb would
+    kill and nobody has spoken for.
     """
 
     allowed: bool = False
@@ -94,6 +99,7 @@ class Verdict:
     verified: int = 0
     total: int = 0
     receipt: str | None = None
+    unclaimed: Unclaimed = field(default_factory=Unclaimed)
 
     @property
     def unsettled(self) -> list[CellLine]:
@@ -133,6 +139,8 @@ def may_end(
         verdict.launched = True
     elif store is not None and not verdict.reasons and seen.journal is not None and seen.journal.head == GENESIS:
         verdict.launched = False
+    if seen.existence is Existence.EXISTS:
+        verdict.unclaimed = _unclaimed(facts, seen, _latest(store) if store else None)
     if seen.account_problem:
         verdict.reasons.insert(0, seen.account_problem)
         return verdict
@@ -156,7 +164,7 @@ def may_end(
     if store is None or verdict.reasons:
         return verdict
     if launch is None:
-        return _nothing_launched(store, facts, seen, verdict)
+        return _unless_unclaimed(_nothing_launched(store, facts, seen, verdict), facts, approval)
     problems = receipt_problems(store, facts, approval, launch, seen, full=full)
     if problems:
         verdict.reasons[:0] = problems
@@ -167,15 +175,37 @@ def may_end(
     reasons = {waiver.cell: waiver.reason for waiver in approval.waive}
     verdict.allowed, verdict.way, verdict.receipt = True, "cleared", approval.receipt
     verdict.verified, verdict.total = receipt.verified, receipt.total
+    verdict.unclaimed = _unclaimed(facts, seen, receipt)
     verdict.cells = [
         CellLine(line.name, "waived", reasons[line.name]) if line.name in reasons else line for line in verdict.cells
     ]
+    return _unless_unclaimed(verdict, facts, approval)
+
+
+def _unclaimed(facts: BoxFacts, seen: Observation, receipt: Receipt | None) -> Unclaimed:
+    return unclaimed.measure(
+        seen.listing,
+        kills=facts.kills,
+        box=facts.name,
+        generation=facts.generation,
+        journal=seen.journal,
+        receipt=receipt,
+    )
+
+
+def _unless_unclaimed(verdict: Verdict, facts: BoxFacts, approval: Approval) -> Verdict:
+    """The verdict, taken back where more would die unseen than a person has let go by name."""
+    ours = (w for w in approval.unclaimed if w.box == facts.name and w.native_id == facts.native_id)
+    reason = unclaimed.lock_reason(verdict.unclaimed, next(ours, None))
+    if verdict.allowed and reason:
+        verdict.allowed, verdict.way = False, None
+        verdict.reasons.insert(0, reason)
     return verdict
 
 
 def approval_problems(facts: BoxFacts, approval: Approval) -> list[str]:
     """Why this approval is not for this box, verb and native id."""
-    expected = Approval.digest_waivers(approval.waive, approval.abandon)
+    expected = Approval.digest_waivers(approval.waive, approval.abandon, approval.unclaimed)
     if approval.waivers_digest != expected:
         return ["the waivers of the approval were edited after it was given"]
     for_box = [action for action in approval.actions if action.box == facts.name]
@@ -276,7 +306,8 @@ def cell_lines(store: EvidenceStore, launch: Launch | None, seen: Observation) -
     """This box's cells by the latest receipt where it still fits the journal, else by the journal alone."""
     if launch is None:
         return []
-    verified = _verified_by_latest(store)
+    latest = _latest(store)
+    verified = {cell.name: cell for cell in latest.cells} if latest else {}
     lines = []
     for name in sorted(launch.cells):
         progress = seen.journal.cells.get(name) if seen.journal else None
@@ -301,12 +332,12 @@ def cell_lines(store: EvidenceStore, launch: Launch | None, seen: Observation) -
     return lines
 
 
-def _verified_by_latest(store: EvidenceStore) -> dict[str, ReceiptCell]:
+def _latest(store: EvidenceStore) -> Receipt | None:
     try:
         digest = store.latest_receipt()
-        return {cell.name: cell for cell in store.receipt(digest).cells} if digest else {}
+        return store.receipt(digest) if digest else None
     except EvidenceError:
-        return {}
+        return None
 
 
 def _open(facts: BoxFacts, verdict: Verdict) -> EvidenceStore | None:

@@ -41,3 +41,12 @@ def parse_size(text: str) -> Size:
         raise ValueError(f"{text!r} is not a whole number of bytes")
     shown = f"{number.normalize():f}"
     return Size(int(amount), bool(plus), f"{shown}{_SPELLED[unit]}{plus}")
+
+
+def spell_bytes(count: float) -> str:
+    """Bytes for people, in powers of ten, as disks and networks count: `1.5 GB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.registry import load_platform
 from sweep import onbox
-from sweep.channel.base import Channel
+from sweep.channel.base import Channel, Listing
 from sweep.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
+from sweep.evidence import unclaimed
 from sweep.journal import Journal, parse_journal
 from sweep.teardown import Existence, Observation
 
@@ -32,7 +33,18 @@ def observe(adapter: str, native_id: str, account: str) -> tuple[Observation, Bo
         stopped = record.phase in (Phase.STOPPED, Phase.STOPPING)
         return Observation(Existence.EXISTS, note=str(error), stopped=stopped), record
     stopped = record.phase in (Phase.STOPPED, Phase.STOPPING)
-    return Observation(Existence.EXISTS, journal=journal, runner_alive=alive, stopped=stopped), record
+    return (
+        Observation(Existence.EXISTS, journal=journal, runner_alive=alive, stopped=stopped, listing=_listing(channel)),
+        record,
+    )
+
+
+def _listing(channel: Channel) -> Listing:
+    """The files on the box's own tiers; what was in the way of seeing them is in its `problem`."""
+    try:
+        return channel.walk(onbox.OWN_TIERS, skip=unclaimed.SKIP, limit=unclaimed.FILES, seconds=unclaimed.SECONDS)
+    except (PlatformError, OSError) as error:
+        return Listing(problem=str(error))
 
 
 def read_journal(channel: Channel) -> Journal:

@@ -210,6 +210,7 @@ def live_facts(judgement: Judgement) -> dict[str, object]:
         "verified": f"{settled} of {len(verdict.cells)} cells",
         "not_safe": [f"{cell.name}: {cell.state}" for cell in verdict.unsettled],
         "dies": list(facts.kills),
+        "unclaimed": verdict.unclaimed.words,
         "survives": [*facts.keeps, facts.evidence],
         "cost": waiting_cost(facts),
         "age_hours": round(age, 2) if age is not None else None,

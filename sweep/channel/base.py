@@ -36,6 +36,17 @@ class DirEntry:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """Regular files below some folders: path, bytes, and when the file itself last changed (its ctime, epoch seconds).
+
+    A file with several names is there once. `problem`: why it is not all there is; empty when it is.
+    """
+
+    files: tuple[tuple[str, int, float], ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Completed:
     """How a command ended; `returncode` is negative for a signal. It is no evidence of what the command did."""
 
@@ -83,6 +94,16 @@ class Channel(Protocol):
 
     def listdir(self, path: str) -> list[DirEntry]:
         """What is in a folder, by name. FileNotFoundError, NotADirectoryError."""
+        ...
+
+    def walk(
+        self, folders: Sequence[str], *, skip: Sequence[str] = (), limit: int = 100_000, seconds: float = 5.0
+    ) -> Listing:
+        """All regular files below `folders`, in the order of their names. Links are neither followed nor listed.
+
+        `skip`: folders (box-relative, shell patterns) not gone into. A folder that is not there holds nothing. What
+        can't be read, more than `limit` files, and more than `seconds` make a `problem`. Raises Unreachable.
+        """
         ...
 
     def fetch(self, path: str, target: Path, progress: Callable[[int], None] | None = None) -> None:

@@ -20,7 +20,8 @@ from typing import IO, Literal
 
 from sweep.canonical import fsync_directory, write_atomically
 from sweep.channel import processes, visiting
-from sweep.channel.base import BOX_ID_VARIABLE, BoxProcess, Completed, DirEntry, safe_parts
+from sweep.channel.base import BOX_ID_VARIABLE, BoxProcess, Completed, DirEntry, Listing, safe_parts
+from sweep.channel.walking import Walk
 from sweep.errors import PlatformError, Unreachable
 
 CHUNK = 1 << 20
@@ -81,6 +82,18 @@ class LocalChannel:
                         kind = _kind(status.st_mode)
                         entries.append(DirEntry(entry.name, kind, status.st_size if kind == "file" else 0))
             return sorted(entries, key=lambda entry: entry.name)
+
+    def walk(
+        self, folders: Sequence[str], *, skip: Sequence[str] = (), limit: int = 100_000, seconds: float = 5.0
+    ) -> Listing:
+        self._must_exist()
+        look = Walk(skip, limit, time.monotonic() + seconds)
+        for folder in folders:
+            try:
+                look.below(self._locate(folder), folder)
+            except _NOT_THERE:
+                self._must_exist()
+        return look.listing()
 
     def fetch(self, path: str, target: Path, progress: Callable[[int], None] | None = None) -> None:
         say = progress or _silent

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from provider.platforms.power import judge_stop
 from sweep.cli.look import look, open_sources
-from sweep.cli.output import YES, No, Out, Unsure, count
+from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.progress import Progress
+from sweep.cli.proposal import Plan, show
 from sweep.cli.pull import usable
 from sweep.cli.rosters import file_roster
 from sweep.cli.target import Target
@@ -23,8 +24,8 @@ from sweep.cli.verify import approval_of
 from sweep.cli.words import Words, who
 from sweep.errors import EvidenceError
 from sweep.evidence.store import EvidenceStore
-from sweep.model import Abandonment, Action, Approval, Receipt, Waiver
-from sweep.refusal import waiting_cost
+from sweep.evidence.unclaimed import lock_reason
+from sweep.model import Abandonment, Action, Approval, Receipt, UnclaimedWaiver, Waiver
 from sweep.scene import Scene, Sight
 from sweep.state import STOP
 from sweep.stopping import AtRisk
@@ -32,22 +33,6 @@ from sweep.suggest import did_you_mean
 from sweep.teardown import Verdict, may_end
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-
-
-@dataclass
-class Plan:
-    """What is about to be approved: the boxes that are asked for now, and those that an earlier word still covers."""
-
-    approval: Approval
-    asked: list[tuple[Sight, Verdict]] = field(default_factory=list)
-    kept: list[tuple[Sight, Verdict]] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)
-    risks: dict[str, AtRisk] = field(default_factory=dict)
-
-    @property
-    def abandoned(self) -> list[Sight]:
-        """Boxes that are asked for now and whose content may be lost."""
-        return [sight for sight, verdict in self.asked if verdict.way == "abandoned"]
 
 
 def approve(target: Target, words: Words, out: Out) -> int:
@@ -146,11 +131,11 @@ def _boxes(words: Words, scene: Scene) -> tuple[list[Sight], list[str]]:
     if not scene.sights:
         raise No(f"there is no box in the state of {scene.state.stack}: nothing to approve")
     by_name = {sight.box.name: sight for sight in scene.sights}
-    for name in (*words.boxes, *words.abandon):
+    for name in (*words.boxes, *words.abandon, *words.unclaimed):
         if name not in by_name:
             raise No(f"there is no box {name} in the state{did_you_mean(name, by_name)}. Boxes: {', '.join(by_name)}")
     if words.boxes:
-        wanted = set(words.boxes) | set(words.abandon)
+        wanted = set(words.boxes) | set(words.abandon) | set(words.unclaimed)
     elif words.abandon and not words.receipt:
         wanted = set(words.abandon)
     else:
@@ -214,15 +199,34 @@ def build(
         for sight in sights
         if sight.box.name in words.abandon
     )
+    unclaimed = tuple(
+        _unclaimed(sight, words.unclaimed[sight.box.name])
+        for sight in sights
+        if sight.box.name in words.unclaimed and sight.verdict.unclaimed
+    )
     return Approval(
         receipt=receipt,
         actions=tuple(Action(verb=words.verb, box=sight.box.name, native_id=sight.box.native_id) for sight in sights),
         waive=waivers,
         abandon=abandoned,
-        waivers_digest=Approval.digest_waivers(waivers, abandoned),
+        unclaimed=unclaimed,
+        waivers_digest=Approval.digest_waivers(waivers, abandoned, unclaimed),
         by=who(),
         at=now,
         expires=expires,
+    )
+
+
+def _unclaimed(sight: Sight, reason: str) -> UnclaimedWaiver:
+    """Exactly what is seen now: more than that is not what the person was shown."""
+    found = sight.verdict.unclaimed
+    return UnclaimedWaiver(
+        box=sight.box.name,
+        native_id=sight.box.native_id,
+        files=found.files,
+        bytes=found.bytes,
+        reason=reason,
+        uncounted=bool(found.problem),
     )
 
 
@@ -245,13 +249,15 @@ def merge(
     waivers = {waiver.cell: waiver for waiver in (*earlier.waive, *approval.waive)}
     waive = tuple(waivers[name] for name in sorted(waivers))
     abandon = (*approval.abandon, *(entry for entry in earlier.abandon if entry.native_id in ids))
+    unclaimed = (*approval.unclaimed, *(entry for entry in earlier.unclaimed if entry.native_id in ids))
     merged = approval.model_copy(
         update={
+            "unclaimed": unclaimed,
             "receipt": approval.receipt or earlier.receipt,
             "actions": (*approval.actions, *(action for action in earlier.actions if action.native_id in ids)),
             "waive": waive,
             "abandon": abandon,
-            "waivers_digest": Approval.digest_waivers(waive, abandon),
+            "waivers_digest": Approval.digest_waivers(waive, abandon, unclaimed),
             "expires": min(approval.expires, earlier.expires),
         }
     )
@@ -284,6 +290,11 @@ def _refusal(target: Target, refused: list[tuple[Sight, Verdict]], receipt: Rece
             f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}",
             f'sweepctl approve --stack {stack} --receipt {digest} {waivers} --reason "…"    (to accept as it is)',
         ]
+    following += [
+        f'sweepctl approve --stack {stack} --waive-unclaimed {sight.box.name} --reason "…"    (its unclaimed bytes)'
+        for sight, verdict in refused
+        if verdict.reasons and verdict.reasons[0] == lock_reason(verdict.unclaimed, None)
+    ]
     first = refused[0][0].box.name
     following.append(f'sweepctl approve --stack {stack} --abandon {first} --reason "…"    (to give it up)')
     return No("\n".join(lines), following)
@@ -296,57 +307,14 @@ def _bad_cells(receipt: Receipt | None, refused: list[tuple[Sight, Verdict]]) ->
     return [cell.name for cell in receipt.cells if cell.state != "verified" and f"{cell.name} is {cell.state}" in said]
 
 
-def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
-    """What would be approved: receipt, boxes, verbs, what dies, what survives, what it costs."""
-    approval = plan.approval
-    receipt = scene.receipt if approval.receipt == scene.receipt_digest else None
-    figures = f", {receipt.verified} of {receipt.total} verified" if receipt else ""
-    out.line(f"receipt   {approval.receipt or 'none: none is needed'}{figures}", style="bold")
-    rows = []
-    verbs = {action.native_id: action.verb for action in approval.actions}
-    for sight, verdict in (*plan.asked, *plan.kept):
-        facts = sight.box.facts(verbs[sight.box.native_id])
-        rows.append(
-            (
-                facts.name + (" (kept)" if (sight, verdict) in plan.kept else ""),
-                facts.native_id,
-                facts.verb,
-                str(verdict.way),
-                ", ".join(facts.kills),
-                ", ".join(facts.keeps),
-                waiting_cost(facts),
-            )
-        )
-    out.table(("BOX", "ID", "VERB", "WAY", "DIES", "SURVIVES", "COST"), rows)
-    for waiver in approval.waive:
-        out.line(f"waived    {waiver.cell}: {waiver.reason}", style="yellow")
-    for sight in plan.abandoned:
-        if verbs[sight.box.native_id] == STOP:
-            words = plan.risks[sight.box.name].words(sight.box.facts(STOP).kills)
-            out.line(f"ABANDONED {sight.box.name}: {words}", style="bold red")
-            continue
-        losing = [line for line in (sight.verdict.cells or []) if line.state not in ("verified", "waived")]
-        states: dict[str, int] = {}
-        for line in losing:
-            states[line.state] = states.get(line.state, 0) + 1
-        kinds = ", ".join(f"{number} {state}" for state, number in states.items()) or "no cell without a verified copy"
-        out.line(f"ABANDONED {sight.box.name}: {count(len(losing), 'cell')} may be lost: {kinds}", style="bold red")
-        for line in losing[:20]:
-            out.line(f"          {line.name}  {line.state}  {line.reason}".rstrip())
-        if losing[20:]:
-            out.line(f"          … and {len(losing) - 20} more")
-    for name in plan.gone:
-        out.line(f"note      box {name} is gone already and needs no approval")
-    out.line(f"survives  the evidence at {scene.evidence}")
-
-
 def _given(plan: Plan, words: Words) -> bool:
     """Whether the command line is the person's word already."""
     if words.receipt is not None:
         return True
     if sys.stdin.isatty():
         return False
-    explained = {name for name, verdict in _ways(plan) if verdict == "nothing-launched"} & set(words.explained)
+    reasons = set(words.explained) | set(words.unclaimed)
+    explained = {name for name, verdict in _ways(plan) if verdict == "nothing-launched"} & reasons
     return {name for name, _ in _ways(plan)} <= set(words.abandon) | explained
 
 
@@ -384,5 +352,7 @@ def _command(plan: Plan, target: Target) -> str:
     if plan.approval.receipt is not None:
         command += f" --receipt {plan.approval.receipt}"
         command += "".join(f" --box {name}" for name, _ in _ways(plan))
-        return command + "".join(f' --waive {entry.cell} --reason "{entry.reason}"' for entry in plan.approval.waive)
+        command += "".join(f' --waive {entry.cell} --reason "{entry.reason}"' for entry in plan.approval.waive)
+        unclaimed = plan.approval.unclaimed
+        return command + "".join(f' --waive-unclaimed {entry.box} --reason "{entry.reason}"' for entry in unclaimed)
     return command + "".join(f' --abandon {name} --reason "nothing was launched"' for name, _ in _ways(plan))

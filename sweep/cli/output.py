@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.errors import SweepstackError
+from sweep.units import spell_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -122,11 +123,7 @@ def money(usd: float | None) -> str:
 
 def size(count: float) -> str:
     """Bytes for people, in powers of ten, as disks and networks count."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+    return spell_bytes(count)
 
 
 def moved(traffic: Traffic | None) -> str:

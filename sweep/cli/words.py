@@ -13,7 +13,8 @@ from sweep.cli.output import Unsure
 
 @dataclass(frozen=True)
 class Words:
-    """What `sweepctl approve` was told. `waive`, `abandon`: name → reason. `verb`: what the word is for.
+    """What `sweepctl approve` was told. `waive` (cells), `abandon`, `unclaimed` (boxes): name → reason. `verb`: what
+    the word is for.
 
     `explained`: boxes with a reason of their own, a person's word where nothing was launched; it is not kept.
     """
@@ -25,16 +26,27 @@ class Words:
     explained: dict[str, str] = field(default_factory=dict)
     expires: timedelta = timedelta(hours=72)
     verb: str = "destroy"
+    unclaimed: dict[str, str] = field(default_factory=dict)
 
 
-def pair_reasons(arguments: Sequence[str]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """(waive, abandon, explained boxes) as name → reason, by their order on the command line.
+@dataclass(frozen=True)
+class Reasons:
+    """Name → reason, by option."""
 
-    A `--reason` belongs to every `--waive` and `--abandon` since the `--reason` before it; where there is none, to
-    every `--box`. Raises Unsure for a waiver or abandonment without a reason, for a reason that explains nothing or is
-    empty, and for a name twice.
+    waive: dict[str, str]
+    abandon: dict[str, str]
+    boxes: dict[str, str]
+    unclaimed: dict[str, str]
+
+
+def pair_reasons(arguments: Sequence[str]) -> Reasons:
+    """The reasons by their order on the command line.
+
+    A `--reason` belongs to every waiver (`--waive`, `--waive-unclaimed`) and `--abandon` since the `--reason` before
+    it; where there is none, to every `--box`. Raises Unsure for one of them without a reason, for a reason that
+    explains nothing or is empty, and for a name twice.
     """
-    found: dict[str, dict[str, str]] = {"--waive": {}, "--abandon": {}, "--box": {}}
+    found: dict[str, dict[str, str]] = {"--waive": {}, "--abandon": {}, "--box": {}, "--waive-unclaimed": {}}
     waiting: list[tuple[str, str]] = []
     for option, value in _options(arguments):
         if option in found:
@@ -47,19 +59,20 @@ def pair_reasons(arguments: Sequence[str]) -> tuple[dict[str, str], dict[str, st
             raise Unsure("--reason is empty: say why, it is kept with the approval")
         explained = [entry for entry in waiting if entry[0] != "--box"] or waiting
         if not explained:
-            raise Unsure(f'--reason "{reason}" explains nothing: it follows its --waive CELL or --abandon BOX')
+            owners = "--waive CELL, --waive-unclaimed BOX or --abandon BOX"
+            raise Unsure(f'--reason "{reason}" explains nothing: it follows its {owners}')
         for kind, name in explained:
             found[kind][name] = reason
         waiting = []
     for option, name in waiting:
         if option != "--box":
             raise Unsure(f'{option} {name} needs a reason: {option} {name} --reason "why"')
-    return found["--waive"], found["--abandon"], found["--box"]
+    return Reasons(found["--waive"], found["--abandon"], found["--box"], found["--waive-unclaimed"])
 
 
 def _options(arguments: Sequence[str]) -> list[tuple[str, str]]:
     """The options that are paired, in order, in both spellings (`--waive x`, `--waive=x`)."""
-    names = ("--waive", "--abandon", "--box", "--reason")
+    names = ("--waive", "--waive-unclaimed", "--abandon", "--box", "--reason")
     found = []
     rest = iter(arguments)
     for argument in rest:

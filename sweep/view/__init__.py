@@ -34,6 +34,7 @@ def compose(scene: Scene) -> SweepView:
             sight.verdict.receipt,
             () if sight.verdict.allowed else tuple(sight.verdict.reasons),
             sight.verdict.way,
+            vars(sight.verdict.unclaimed),
         )
         for sight in scene.sights
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sweep.cost import Meter
@@ -67,6 +67,8 @@ class GateView:
     receipt: str | None
     reasons: tuple[str, ...]
     way: str | None
+    unclaimed: Mapping[str, Any] = field(default_factory=dict)
+    """What would die with the box and belongs to no cell: files, bytes, largest, problem."""
 
 
 @dataclass(frozen=True)

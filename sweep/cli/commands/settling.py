@@ -62,8 +62,12 @@ def approve(
     abandon: Annotated[
         list[str] | None, typer.Option(metavar="BOX", help="What is on it may be lost; needs --reason.")
     ] = None,
+    waive_unclaimed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="BOX", help="Let bytes on it that belong to no cell die with it; needs --reason."),
+    ] = None,
     reason: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Why; belongs to the --waive or --abandon before it.")
+        list[str] | None, typer.Option(metavar="TEXT", help="Why; belongs to the waiver or --abandon before it.")
     ] = None,
     verb: Annotated[str, typer.Option(metavar="destroy|stop", help="What the word is for.")] = "destroy",
     expires: Expires = "72h",
@@ -82,16 +86,18 @@ def approve(
 
         target, out = Target.find(stack), Out(as_json=json)
         if revoke:
-            if receipt or box or waive or abandon or reason:
+            if receipt or box or waive or abandon or waive_unclaimed or reason:
                 raise Unsure("--revoke takes the whole approval back: it goes with none of the other options")
             return take_back(target, out)
         if verb not in ("destroy", "stop"):
             raise Unsure(f'--verb "{verb}": it is destroy or stop')
         if verb == "stop" and not (box or abandon):
             raise Unsure("--verb stop needs --box BOX or --abandon BOX: a stop is approved box by box")
-        waived, abandoned, explained = pair_reasons(ctx.meta["arguments"])
+        why = pair_reasons(ctx.meta["arguments"])
         boxes = tuple(dict.fromkeys(box or ()))
-        words = Words(receipt, boxes, waived, abandoned, explained, parse_duration(expires), verb)
+        words = Words(
+            receipt, boxes, why.waive, why.abandon, why.boxes, parse_duration(expires), verb, unclaimed=why.unclaimed
+        )
         return run(target, words, out)
 
     answer(ask)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from sweep.cli.output import Unsure
-from sweep.cli.words import pair_reasons
+from sweep.cli.words import Reasons, pair_reasons
 from sweep.model import Approval
 from sweep.state import parse_export
 from sweep.teardown import Existence, Observation, may_end
@@ -354,17 +355,51 @@ def test_an_expired_word_shows_in_status(world: World) -> None:
     assert result.json["gates"][0]["state"] == "locked"
 
 
+# Bytes that belong to no cell
+
+
+def test_unclaimed_bytes_are_let_go_by_name(world: World) -> None:
+    first, second, receipt = world.verified()
+    note = first.root / "data" / "notes.bin"
+    note.touch()
+    os.truncate(note, 200_000_000)
+    refused = world.run("approve", "--receipt", receipt)
+    assert refused.code == 1
+    assert "1 file, 200.0 MB on it belong to no sealed cell and would die: data/notes.bin" in refused.err
+    assert '--waive-unclaimed box-0 --reason "…"' in refused.err
+    assert world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-0").code == 2
+    assert world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-7", "--reason", "x").code == 1
+    let_go = world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-0", "--reason", "a cache")
+    assert let_go.code == 0
+    assert "unclaimed box-0: 1 file, 200.0 MB: data/notes.bin 200.0 MB" in let_go.out
+    assert "box-0: may die with it: a cache" in let_go.out
+    written = world.file.approval()
+    assert written is not None
+    (waiver,) = written.unclaimed
+    assert (waiver.native_id, waiver.files, waiver.bytes) == (first.native_id, 1, 200_000_000)
+    world.up()
+    gates = world.run("status", "--json").json["gates"]
+    assert [gate["state"] for gate in gates] == ["cleared", "cleared"]
+    assert gates[0]["unclaimed"]["bytes"] == 200_000_000
+    kept = world.run("approve", "--receipt", receipt, "--box", "box-1")
+    assert kept.code == 0
+    assert world.file.approval().unclaimed == written.unclaimed  # type: ignore[union-attr]
+    os.truncate(note, 200_000_001)
+    assert [gate["state"] for gate in world.run("status", "--json").json["gates"]] == ["locked", "cleared"]
+    assert second.native_id
+
+
 # The order of options
 
 
 def test_reasons_belong_to_what_stands_before_them() -> None:
     line = ["--waive", "a", "--reason=one", "--box", "x", "--abandon=b", "--waive", "c", "--reason", "two"]
-    assert pair_reasons(line) == ({"a": "one", "c": "two"}, {"b": "two"}, {})
-    assert pair_reasons(["--box", "a", "--box=b", "--reason", "never ran"]) == (
-        {},
-        {},
-        {"a": "never ran", "b": "never ran"},
+    assert pair_reasons(line) == Reasons({"a": "one", "c": "two"}, {"b": "two"}, {}, {})
+    assert pair_reasons(["--box", "a", "--box=b", "--reason", "never ran"]) == Reasons(
+        {}, {}, {"a": "never ran", "b": "never ran"}, {}
     )
+    both = ["--waive", "a", "--waive-unclaimed", "x", "--reason", "why", "--waive-unclaimed=y", "--reason=caches"]
+    assert pair_reasons(both) == Reasons({"a": "why"}, {}, {}, {"x": "why", "y": "caches"})
 
 
 @pytest.mark.parametrize(
@@ -377,6 +412,7 @@ def test_reasons_belong_to_what_stands_before_them() -> None:
         ["--waive=a", "--waive=a", "--reason=x"],
         ["--waive", "a", "--reason", "x", "--waive", "a", "--reason", "y"],
         ["--abandon"],
+        ["--waive-unclaimed=x"],
     ],
 )
 def test_reasons_that_belong_to_nothing(line: list[str]) -> None:

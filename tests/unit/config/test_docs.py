@@ -49,7 +49,7 @@ def test_documented_keys_are_the_model_s() -> None:
 
 def test_keys_of_an_approval_s_parts_are_named_in_its_rows() -> None:
     text = DOCS.read_text().partition("## approval")[2]
-    for row in ("actions", "waive", "abandon"):
+    for row in ("actions", "waive", "abandon", "unclaimed"):
         line = next(line for line in text.splitlines() if line.startswith(f"| `{row}` |"))
         (model,) = _models(Approval.model_fields[row].annotation)
         assert [key for key in keys_of(model) if f"`{key}`" not in line] == []

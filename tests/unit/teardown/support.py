@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from sweep.canonical import canonical_json, sha256_hex
+from sweep.channel.base import Listing
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal, parse_journal
 from sweep.model import (
@@ -26,6 +27,7 @@ from sweep.model import (
     Receipt,
     ReceiptCell,
     Teardown,
+    UnclaimedWaiver,
     Waiver,
 )
 from sweep.teardown import BoxFacts, Existence, Observation, Verdict, may_end
@@ -65,6 +67,7 @@ class Situation:
     runner_alive: bool | None = False
     account_problem: str = ""
     now: datetime | None = NOW
+    listing: Listing | None = field(default_factory=Listing)
 
     @classmethod
     def of(cls, folder: Path) -> Situation:
@@ -116,6 +119,7 @@ class Situation:
             runner_alive=self.runner_alive if self.readable else None,
             account_problem=self.account_problem,
             note="" if self.readable else "it does not answer",
+            listing=self.listing if self.readable else None,
         )
 
     def ask(self, *, full: bool = True) -> Verdict:
@@ -205,12 +209,14 @@ def approval(receipt: str | None, **changes: Any) -> Approval:
     """An approval for box-0 and box-1, given before `NOW` and good for three days."""
     waive: tuple[Waiver, ...] = changes.pop("waive", ())
     abandon: tuple[Abandonment, ...] = changes.pop("abandon", ())
+    unclaimed: tuple[UnclaimedWaiver, ...] = changes.pop("unclaimed", ())
     known = {
         "receipt": receipt,
         "actions": (action("box-0", "local-box-01"), action("box-1", "local-box-11")),
         "waive": waive,
         "abandon": abandon,
-        "waivers_digest": Approval.digest_waivers(waive, abandon),
+        "unclaimed": unclaimed,
+        "waivers_digest": Approval.digest_waivers(waive, abandon, unclaimed),
         "by": "ada",
         "at": NOW - timedelta(hours=1),
         "expires": NOW + timedelta(hours=71),

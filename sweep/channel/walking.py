@@ -1,0 +1,89 @@
+"""Lists files below folders of this machine, within bounds, following nothing."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import stat
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweep.channel.base import Listing
+
+_LOOK_AT_THE_CLOCK = 256
+
+
+class Walk:
+    """One look at some folders: at most `limit` files, until `deadline` (monotonic). See `Channel.walk`."""
+
+    def __init__(self, skip: Sequence[str], limit: int, deadline: float) -> None:
+        self._skip = skip
+        self._limit = limit
+        self._deadline = deadline
+        self._files: list[tuple[str, int, float]] = []
+        self._seen: set[tuple[int, int]] = set()
+        self._problems: list[str] = []
+        self._looks = 0
+
+    def below(self, root: Path, name: str) -> None:
+        """Adds what lies below `root`, which is called `name`. Raises FileNotFoundError, NotADirectoryError."""
+        pending = [(root, name)]
+        first = True
+        while pending and not self._over():
+            folder, shown = pending.pop()
+            try:
+                with os.scandir(folder) as found:
+                    entries = sorted(found, key=lambda entry: entry.name)
+            except (FileNotFoundError, NotADirectoryError):
+                if first:
+                    raise
+                continue  # removed since it was named
+            except OSError as error:
+                self._problems.append(f"{shown} can't be read ({error.strerror})")
+                continue
+            finally:
+                first = False
+            inner = []
+            for entry in entries:
+                if self._over():
+                    return
+                path = f"{shown}/{entry.name}"
+                if self._add(entry, path):
+                    inner.append((folder / entry.name, path))
+            pending += reversed(inner)
+
+    def listing(self) -> Listing:
+        """All that was found, and what was in the way of finding more."""
+        return Listing(tuple(self._files), "; ".join(self._problems[:3]))
+
+    def _add(self, entry: os.DirEntry[str], path: str) -> bool:
+        """Takes a file up. True for a folder that is to be gone into."""
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._problems.append(f"{path} can't be read ({error.strerror})")
+            return False
+        if stat.S_ISDIR(status.st_mode):
+            return not any(fnmatch.fnmatchcase(path, pattern) for pattern in self._skip)
+        if stat.S_ISREG(status.st_mode):
+            if status.st_nlink > 1:
+                if (status.st_dev, status.st_ino) in self._seen:
+                    return False
+                self._seen.add((status.st_dev, status.st_ino))
+            self._files.append((path, status.st_size, status.st_ctime))
+        return False
+
+    def _over(self) -> bool:
+        if self._problems and self._problems[-1].startswith("more than"):
+            return True
+        self._looks += 1
+        if len(self._files) >= self._limit:
+            self._problems.append(f"more than {self._limit:,} files")
+        elif self._looks % _LOOK_AT_THE_CLOCK == 0 and time.monotonic() > self._deadline:
+            self._problems.append("more than could be counted in time")
+        else:
+            return False
+        return True

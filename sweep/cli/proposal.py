@@ -1,0 +1,79 @@
+"""What is about to be approved, and how a person is shown it before the word is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sweep.cli.output import Out, count
+from sweep.cli.target import Target
+from sweep.model import Approval
+from sweep.refusal import waiting_cost
+from sweep.scene import Scene, Sight
+from sweep.state import STOP
+from sweep.stopping import AtRisk
+from sweep.teardown import Verdict
+
+
+@dataclass
+class Plan:
+    """What is about to be approved: the boxes that are asked for now, and those that an earlier word still covers."""
+
+    approval: Approval
+    asked: list[tuple[Sight, Verdict]] = field(default_factory=list)
+    kept: list[tuple[Sight, Verdict]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    risks: dict[str, AtRisk] = field(default_factory=dict)
+
+    @property
+    def abandoned(self) -> list[Sight]:
+        """Boxes that are asked for now and whose content may be lost."""
+        return [sight for sight, verdict in self.asked if verdict.way == "abandoned"]
+
+
+def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
+    """What would be approved: receipt, boxes, verbs, what dies, what survives, what it costs."""
+    approval = plan.approval
+    receipt = scene.receipt if approval.receipt == scene.receipt_digest else None
+    figures = f", {receipt.verified} of {receipt.total} verified" if receipt else ""
+    out.line(f"receipt   {approval.receipt or 'none: none is needed'}{figures}", style="bold")
+    rows = []
+    verbs = {action.native_id: action.verb for action in approval.actions}
+    for sight, verdict in (*plan.asked, *plan.kept):
+        facts = sight.box.facts(verbs[sight.box.native_id])
+        rows.append(
+            (
+                facts.name + (" (kept)" if (sight, verdict) in plan.kept else ""),
+                facts.native_id,
+                facts.verb,
+                str(verdict.way),
+                ", ".join(facts.kills),
+                ", ".join(facts.keeps),
+                waiting_cost(facts),
+            )
+        )
+    out.table(("BOX", "ID", "VERB", "WAY", "DIES", "SURVIVES", "COST"), rows)
+    for waiver in approval.waive:
+        out.line(f"waived    {waiver.cell}: {waiver.reason}", style="yellow")
+    for sight, verdict in (*plan.asked, *plan.kept):
+        if verdict.unclaimed and verdict.way != "gone":
+            out.line(f"unclaimed {sight.box.name}: {verdict.unclaimed.words}", style="yellow")
+    for entry in approval.unclaimed:
+        out.line(f"          {entry.box}: may die with it: {entry.reason}", style="yellow")
+    for sight in plan.abandoned:
+        if verbs[sight.box.native_id] == STOP:
+            words = plan.risks[sight.box.name].words(sight.box.facts(STOP).kills)
+            out.line(f"ABANDONED {sight.box.name}: {words}", style="bold red")
+            continue
+        losing = [line for line in (sight.verdict.cells or []) if line.state not in ("verified", "waived")]
+        states: dict[str, int] = {}
+        for line in losing:
+            states[line.state] = states.get(line.state, 0) + 1
+        kinds = ", ".join(f"{number} {state}" for state, number in states.items()) or "no cell without a verified copy"
+        out.line(f"ABANDONED {sight.box.name}: {count(len(losing), 'cell')} may be lost: {kinds}", style="bold red")
+        for line in losing[:20]:
+            out.line(f"          {line.name}  {line.state}  {line.reason}".rstrip())
+        if losing[20:]:
+            out.line(f"          … and {len(losing) - 20} more")
+    for name in plan.gone:
+        out.line(f"note      box {name} is gone already and needs no approval")
+    out.line(f"survives  the evidence at {scene.evidence}")

@@ -1,0 +1,237 @@
+"""What dies with a box and is nobody's: what counts as spoken for, what locks the box, and whose word lets it go."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sweep.canonical import digest_of
+from sweep.channel.base import Listing
+from sweep.channel.local import LocalChannel
+from sweep.evidence.unclaimed import ABOVE, Unclaimed, lock_reason, measure
+from sweep.model import Approval, UnclaimedWaiver
+from sweep.refusal import refusal_text
+from sweep.teardown import Existence
+from tests.unit.teardown.support import CODE, FIRST, Situation, abandonment, approval, waiver
+
+BIG = ("data/notes/optimizer.bin", ABOVE + 1, 0.0)
+CODE_DIR = f"data/sweep/code/{CODE.removeprefix('sha256:')}"
+
+
+def word(
+    files: int = 1, size: int = ABOVE + 1, *, box: str = "box-0", native_id: str = "", uncounted: bool = False
+) -> UnclaimedWaiver:
+    """A person's word for so much."""
+    native_id = native_id or {"box-0": "local-box-01", "box-1": "local-box-11"}[box]
+    return UnclaimedWaiver(box=box, native_id=native_id, files=files, bytes=size, reason="a cache", uncounted=uncounted)
+
+
+def found(
+    situation: Situation, *files: tuple[str, int, float], kills: tuple[str, ...] = ("scratch", "data")
+) -> list[str]:
+    """The paths that nobody has spoken for."""
+    seen = measure(
+        Listing(files),
+        kills=kills,
+        box="box-0",
+        generation=1,
+        journal=situation.journal,
+        receipt=situation.receipt,
+    )
+    return [path for path, _ in seen.largest]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"data/sweep/{name}" for name in ("journal.jsonl", "queue.jsonl", "queue.lock", "runner.pid", "runner.log")),
+        *(f"data/sweep/{name}" for name in ("spec.json", "patrol.jsonl", "secrets.json", ".spec.json.x1.tmp")),
+        *("data/sweep/runner-0a1b/runner.py", "data/sweep/envs/0a/lib/x.so", "data/sweep/setup/0a.log"),
+        *(f"{CODE_DIR}/train.py", f"data/sweep/cells/{FIRST}/1/log.txt", f"data/sweep/cells/{FIRST}/1/pid"),
+        *(f"scratch/sweep/{FIRST}/1/tmp.bin", f"{CODE_DIR}/lib/__pycache__/x.pyc", "data/__pycache__/x.pyc"),
+        f"data/sweep/cells/{FIRST}/7/out/left by an attempt that did not last.bin",
+    ],
+)
+def test_spoken_for(situation: Situation, path: str) -> None:
+    assert found(situation, (path, 1, 0.0)) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("data/notes/optimizer.bin", "scratch/hf/model.bin", "data/sweep/mine.bin", "data/sweep/journals/x"),
+        *("data/sweep/cells/nobody/1/out/x", f"data/sweep/cells/{FIRST}/notes.txt", "scratch/sweep/nobody/1/x"),
+        *("data/sweep/code/stray.bin", "data/sweeper/journal.jsonl", f"scratch/sweep/{FIRST}", "data/journal.jsonl"),
+    ],
+)
+def test_nobody_s(situation: Situation, path: str) -> None:
+    assert found(situation, (path, 1, 0.0)) == [path]
+
+
+def test_of_a_verified_attempt_only_what_was_sealed_is_spoken_for(situation: Situation) -> None:
+    (cell,) = [cell for cell in situation.receipt.cells if cell.name == FIRST]
+    out = f"data/sweep/cells/{FIRST}/{cell.attempt}/out"
+    sealed = [(f"{out}/{file.path}", file.size, 0.0) for file in cell.files if file.path != "log.txt"]
+    assert sealed
+    assert found(situation, *sealed) == []
+    path, size, _ = sealed[0]
+    assert found(situation, (path, size + 1, 0.0)) == [path]
+    assert found(situation, (f"{out}/late.bin", 3, 0.0)) == [f"{out}/late.bin"]
+
+
+def test_what_came_into_the_code_after_the_first_start_is_a_job_s(situation: Situation) -> None:
+    start = next(entry for entry in situation.journal.entries if entry["event"] == "cell-started")
+    began = datetime.fromisoformat(start["time"]).astimezone(UTC).timestamp()
+    assert found(situation, (f"{CODE_DIR}/train.py", 1, began - 0.001)) == []
+    assert found(situation, (f"{CODE_DIR}/wandb/run.log", 1, began)) == [f"{CODE_DIR}/wandb/run.log"]
+    other = f"data/sweep/code/{digest_of('other').removeprefix('sha256:')}/x"
+    assert found(situation, (other, 1, began + 9)) == []
+
+
+def test_only_the_tiers_that_the_verb_kills_count(situation: Situation) -> None:
+    files = (("data/a", 1, 0.0), ("scratch/b", 2, 0.0))
+    assert found(situation, *files, kills=("scratch",)) == ["scratch/b"]
+    assert found(situation, *files, kills=()) == ["scratch/b", "data/a"]
+
+
+def test_much_of_it_locks_a_box_that_would_be_cleared(situation: Situation) -> None:
+    assert situation.ask().way == "cleared"
+    situation.listing = Listing((("data/a.bin", ABOVE, 0.0),))
+    verdict = situation.ask()
+    assert verdict.way == "cleared"
+    assert verdict.unclaimed == Unclaimed(1, ABOVE, (("data/a.bin", ABOVE),))
+    situation.listing = Listing((BIG,))
+    verdict = situation.ask()
+    assert not verdict.allowed
+    assert verdict.way is None
+    assert verdict.reasons == [
+        "1 file, 100.0 MB on it belong to no sealed cell and would die: data/notes/optimizer.bin 100.0 MB"
+    ]
+    text = refusal_text(situation.facts, verdict, stack="t")
+    assert "unclaimed" in text
+    assert "--waive-unclaimed box-0" in text
+
+
+def test_a_word_lets_go_as_much_as_there_was(situation: Situation) -> None:
+    receipt = situation.receipt
+    situation.listing = Listing((BIG,))
+    situation.approval = approval(_digest(situation), unclaimed=(word(),))
+    assert situation.ask().way == "cleared"
+    situation.listing = Listing((BIG, ("data/more", 1, 0.0)))
+    verdict = situation.ask()
+    assert not verdict.allowed
+    assert verdict.reasons[0].startswith("more unclaimed than was let go: 2 files, 100.0 MB, 1 file, 100.0 MB were")
+    situation.listing = Listing((("data/notes/optimizer.bin", ABOVE + 2, 0.0),))
+    assert not situation.ask().allowed
+    situation.listing = Listing((("data/notes/optimizer.bin", ABOVE, 0.0), ("data/more", 0, 0.0)))
+    assert situation.ask().way == "cleared"
+    assert receipt == situation.receipt
+
+
+def test_a_word_for_one_box_is_none_for_another(situation: Situation) -> None:
+    situation.listing = Listing((BIG,))
+    for other in (word(box="box-1"), word(native_id="local-box-02")):
+        situation.approval = approval(_digest(situation), unclaimed=(other,))
+        assert not situation.ask().allowed
+
+
+def test_a_word_that_is_slipped_in_voids_the_approval(situation: Situation) -> None:
+    situation.listing = Listing((BIG,))
+    assert situation.approval is not None
+    situation.approval = situation.approval.model_copy(update={"unclaimed": (word(),)})
+    assert situation.ask().reasons[0] == "the waivers of the approval were edited after it was given"
+
+
+@pytest.mark.parametrize("listing", [None, Listing(problem="more than 200,000 files"), Listing((BIG,), "too slow")])
+def test_what_cannot_be_counted_locks_the_box_until_a_word_covers_it(
+    situation: Situation, listing: Listing | None
+) -> None:
+    situation.listing = listing
+    verdict = situation.ask()
+    assert not verdict.allowed
+    assert "could not all be counted" in verdict.reasons[0]
+    assert "--waive-unclaimed box-0" in refusal_text(situation.facts, verdict, stack="t")
+    situation.approval = approval(_digest(situation), unclaimed=(word(),))
+    assert not situation.ask().allowed
+    situation.approval = approval(_digest(situation), unclaimed=(word(uncounted=True),))
+    assert situation.ask().way == "cleared"
+
+
+def test_a_box_on_which_nothing_was_launched_may_hold_what_somebody_put_there(situation: Situation) -> None:
+    situation.nothing_ever_ran()
+    situation.listing = Listing((BIG,))
+    assert not situation.ask().allowed
+    situation.approval = approval(None, unclaimed=(word(),))
+    assert situation.ask().way == "nothing-launched"
+
+
+def test_gone_and_abandoned_need_no_word(situation: Situation) -> None:
+    situation.listing = Listing((BIG,))
+    situation.approval = approval(None, abandon=(abandonment(),))
+    assert situation.ask().way == "abandoned"
+    situation.existence = Existence.GONE
+    situation.approval = None
+    assert situation.ask().way == "gone"
+
+
+def test_an_approval_without_it_is_written_and_digested_as_before() -> None:
+    before = approval(digest_of("x"), waive=(waiver("a"),), abandon=(abandonment(),))
+    assert "unclaimed" not in before.model_dump(mode="json")
+    assert Approval.digest_waivers(before.waive, before.abandon) == digest_of(
+        {
+            "waive": [{"cell": "a", "reason": "it diverges"}],
+            "abandon": [{"box": "box-0", "native_id": "local-box-01", "reason": "not worth it"}],
+        }
+    )
+    after = approval(digest_of("x"), unclaimed=(word(),))
+    assert Approval.model_validate(after.model_dump(mode="json")) == after
+
+
+def test_reasons_name_no_more_than_is_there() -> None:
+    assert lock_reason(Unclaimed(), None) == ""
+    assert Unclaimed().words == "nothing"
+    assert Unclaimed(problem="it is silent").words == "not known: it is silent"
+    many = Unclaimed(7, 700, tuple((f"f{n}", 100) for n in range(5)), "slow")
+    assert many.words.startswith("at least 7 files, 700 B: f0 100 B, ")
+    assert many.words.endswith(", and 2 more; not all could be counted: slow")
+
+
+def test_a_walk_follows_nothing_and_knows_its_bounds(tmp_path: Path) -> None:
+    root, outside = tmp_path / "box", tmp_path / "outside"
+    for folder in ("data/a", "data/sweep/envs/x", "mnt", "scratch"):
+        (root / folder).mkdir(parents=True)
+    outside.mkdir()
+    (outside / "far.bin").write_bytes(bytes(9))
+    (root / "data/a/one.bin").write_bytes(bytes(5))
+    os.link(root / "data/a/one.bin", root / "data/a/two.bin")
+    (root / "data/a/away").symlink_to(outside)
+    (root / "data/a/file").symlink_to(outside / "far.bin")
+    os.mkfifo(root / "data/a/pipe")
+    (root / "data/sweep/envs/x/lib.so").write_bytes(bytes(7))
+    (root / "data/z.bin").write_bytes(bytes(3))
+    channel = LocalChannel("local-1", root, {})
+    listing = channel.walk(("scratch", "data", "nothing"), skip=("data/sweep/envs",))
+    assert [(path, size) for path, size, _ in listing.files] == [("data/z.bin", 3), ("data/a/one.bin", 5)]
+    assert listing.problem == ""
+    assert [path for path, _, _ in channel.walk(("data",)).files][-1] == "data/sweep/envs/x/lib.so"
+    assert channel.walk(("data",), limit=1).problem == "more than 1 files"
+    assert len(channel.walk(("data",), limit=2).files) == 2
+    for number in range(600):
+        (root / "scratch" / f"{number}").touch()
+    assert channel.walk(("scratch",), seconds=-1.0).problem == "more than could be counted in time"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_what_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "data/closed").mkdir(parents=True)
+    (tmp_path / "data/closed").chmod(0)
+    assert "data/closed can't be read" in LocalChannel("local-1", tmp_path, {}).walk(("data",)).problem
+
+
+def _digest(situation: Situation) -> str:
+    assert situation.approval is not None
+    assert situation.approval.receipt is not None
+    return situation.approval.receipt
