@@ -12,6 +12,7 @@ from components.gate import BoxRef, gate
 from components.queue import queue
 from components.resources import Box, BoxArgs, Gate, Identity, Queue
 from profiles.resolve import BoxPlan, Plan
+from sweep.smoke import Smoke
 
 
 class BoxComponent(pulumi.ComponentResource):
@@ -28,6 +29,7 @@ class BoxComponent(pulumi.ComponentResource):
         identity: Identity,
         mounts: Sequence[DurableMount],
         code: str,
+        smoke: Smoke | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("sweepstack:components:Box", box_plan.name, None, opts)
@@ -46,6 +48,7 @@ class BoxComponent(pulumi.ComponentResource):
                 price_per_hour=plan.price_per_hour,
                 max_price=plan.max_price,
                 budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
+                smoke=smoke.model_dump(mode="json", exclude_defaults=True) if smoke is not None else None,
                 mounts=mounts_input(mounts),
                 roster_digest=plan.roster.digest,
                 teardown=teardown,

@@ -112,6 +112,7 @@ def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
     """Placeholders that not every cell can fill."""
     job = _mapping(values.get("job"))
     texts: dict[Loc, Any] = {("job", "run"): job.get("run")}
+    texts[("job", "smoke", "run")] = _mapping(job.get("smoke")).get("run")
     texts |= {("job", "env", name): text for name, text in _mapping(job.get("env")).items()}
     everywhere = set(roster.cells[0].params).intersection(*(cell.params for cell in roster.cells))
     anywhere = set().union(*(cell.params for cell in roster.cells))

@@ -12,6 +12,7 @@ from components.config_types import (
     Cores,
     Count,
     CudaText,
+    DurationText,
     EnvName,
     EnvValue,
     FilePath,
@@ -37,7 +38,6 @@ from sweep.units import parse_size
 
 LATER: dict[tuple[str, str], str] = {
     ("job", "setup"): "B",
-    ("job", "smoke"): "B",
     ("job", "secrets"): "B",
     ("resources", "spot"): "C",
     ("resources", "regions"): "C",
@@ -101,6 +101,21 @@ class Resources(Shape):
         return self.model_dump(mode="json", exclude_none=True)
 
 
+def _not_on_a_box(value: str) -> str:
+    if value == "box":
+        raise wrong("local; a smoke run on a box is not available yet in this version (issue C)")
+    return value
+
+
+class SmokeConfig(Shape):
+    """A batch or two of the job, before anything is rented."""
+
+    anchor: ClassVar[str] = "smoke"
+    run: Text
+    on: Annotated[Literal["local", "box"], AfterValidator(_not_on_a_box)] = "local"
+    timeout: DurationText = "10m"
+
+
 class Job(Shape):
     """What a cell runs, and where its files come from."""
 
@@ -108,6 +123,7 @@ class Job(Shape):
     workdir: Folder
     run: Text
     resources: Resources = Field(default_factory=Resources)
+    smoke: SmokeConfig | None = None
     env: dict[str, EnvValue] = Field(default_factory=dict)
     image: Text | None = None
     include: Names = ()

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from sweep.model import BoxName
-from sweep.units import parse_size
+from sweep.units import parse_duration, parse_size
 
 _PLATFORM = re.compile(r"[a-z][a-z0-9_-]*")
 _RESERVED_FILES = frozenset({"log.txt", "manifest.json"})
@@ -60,6 +60,11 @@ def _size(value: str) -> str:
     if size.at_least:
         raise ValueError
     return size.text
+
+
+def _duration(value: str) -> str:
+    parse_duration(value)
+    return value.strip()
 
 
 def _cuda(value: str) -> str:
@@ -142,6 +147,7 @@ SizeText = Annotated[str, _text("a size with its unit, such as 50MB", _size)]
 BoundText = Annotated[
     str, _text("a size with its unit, such as 40GB, or 40GB+ for at least", lambda text: parse_size(text).text)
 ]
+DurationText = Annotated[str, _text("a duration with its unit, such as 10m", _duration)]
 CudaText = Annotated[str, _text('a CUDA version in quotes, such as "12.4"', _cuda)]
 FilePath = Annotated[str, AfterValidator(relative_file)]
 Names = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]

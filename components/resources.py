@@ -56,6 +56,7 @@ class BoxArgs(Args):
     price_per_hour: pulumi.Input[float] | None = None
     max_price: pulumi.Input[float] | None = None
     budget: pulumi.Input[Mapping[str, Any]] | None = None
+    smoke: pulumi.Input[Mapping[str, Any]] | None = None
     mounts: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None
     want: pulumi.Input[str] | None = None
     when_done: pulumi.Input[str] | None = None

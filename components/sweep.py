@@ -12,6 +12,7 @@ from components.resources import Identity, IdentityArgs
 from components.volume import durable_mount
 from profiles.resolve import Plan
 from sweep.money.outlook import Outlook
+from sweep.smoke import standing
 from sweep.workdir import Shipment, collect
 
 
@@ -46,6 +47,9 @@ class Sweep(pulumi.ComponentResource):
         shipment = collect(project_root / Path(plan.job.workdir).expanduser(), plan.job.include)
         for note in plan.notes:
             pulumi.log.warn(note)
+        smoke = plan.smoke.model_copy(update={"code": shipment.digest}) if plan.smoke is not None else None
+        if smoke is not None and pulumi.runtime.is_dry_run() and plan.boxes:
+            pulumi.log.info(standing(smoke))
         child = pulumi.ResourceOptions(parent=self)
         args = IdentityArgs(
             project=pulumi.get_project(),
@@ -59,7 +63,8 @@ class Sweep(pulumi.ComponentResource):
         self.identity = Identity("identity", args, child)
         mount = durable_mount(plan, self.identity, child)
         self.boxes = {
-            box.name: BoxComponent(plan, box, self.identity, [mount], shipment.digest, child) for box in plan.boxes
+            box.name: BoxComponent(plan, box, self.identity, [mount], shipment.digest, smoke, child)
+            for box in plan.boxes
         }
         self._placement = list(plan.reasons)
         self._ships = _described(shipment)

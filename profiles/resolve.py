@@ -12,11 +12,13 @@ from typing import Any
 
 from components.config import StackConfig
 from components.config_model import Metrics
+from components.config_smoke import configured_smoke
 from profiles.model import Profile, Verb
 from sweep.errors import ConfigError
 from sweep.model import Approval, ArtifactSpec, Cell
 from sweep.money.budget import Budget
 from sweep.roster import Roster, assign
+from sweep.smoke import Smoke
 from sweep.suggest import did_you_mean
 from sweep.units import parse_size
 
@@ -118,6 +120,7 @@ class Plan:
     max_price: float | None
     budget: Budget | None
     when_done: str
+    smoke: Smoke | None
     pull_to: str
     approval: Approval | None
     reasons: tuple[str, ...]
@@ -239,6 +242,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         max_price=config.max_price,
         budget=config.budget.budget() if config.budget is not None else None,
         when_done=config.when_done or "keep",
+        smoke=configured_smoke(config),
         pull_to=config.pull_to,
         approval=config.approval,
         reasons=(*refused, chosen),

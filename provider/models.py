@@ -15,6 +15,7 @@ from pydantic import Field
 from sweep.model import Approval, ArtifactSpec, BoxName, Cell, CellName, Digest, Record
 from sweep.money.budget import Budget
 from sweep.money.outlook import Outlook
+from sweep.smoke import Smoke
 
 
 class Inputs(Record):
@@ -98,6 +99,7 @@ class BoxInputs(Inputs):
     price_per_hour: float | None = None
     max_price: float | None = None
     budget: Budget | None = None
+    smoke: Smoke | None = None
     mounts: dict[str, str] = Field(default_factory=dict)
     roster_digest: Digest
     teardown: TeardownFacts

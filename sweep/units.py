@@ -1,4 +1,4 @@
-"""Quantities as people write them: sizes with a unit, and lower bounds with a plus sign."""
+"""Quantities as people write them: sizes and durations with a unit, and lower bounds with a plus sign."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _UNITS = {
     "TIB": 2**40,
 }
 _SPELLED = {name: name.replace("IB", "iB") for name in _UNITS}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)")
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B)(\+?)", re.IGNORECASE)
 
 
@@ -50,3 +52,12 @@ def spell_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def parse_duration(text: str) -> float:
+    """`90s`, `15m`, `12h`, `3d` in seconds. Raises ValueError for anything else, and for zero."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is not a duration; write 90s, 15m, 12h or 3d")
+    return seconds

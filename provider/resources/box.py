@@ -50,6 +50,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "price_per_hour": Decision.UPDATE,
         "max_price": Decision.UPDATE,
         "budget": Decision.IGNORE,
+        "smoke": Decision.IGNORE,
         "mounts": Decision.REPLACE,
         "roster_digest": Decision.UPDATE,
         "teardown": Decision.UPDATE,
@@ -110,6 +111,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if existing is None:
             price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
             spending.refuse_past(op, store, inputs.budget, inputs.name, price)
+            spending.smoke_first(op, inputs.smoke, inputs.name)
         tag = box_tag(inputs.identity, inputs.name, generation)
         birth = Birth(
             box=inputs.name,

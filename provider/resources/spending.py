@@ -1,4 +1,4 @@
-"""The budget, as a preview and an `up` see it: one line, and the webhook where a threshold was crossed."""
+"""What comes before renting: the budget, as a preview and an `up` see it, its webhook, and the smoke run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sweep.money.ledger import spent
 from sweep.money.notice import tell
 from sweep.money.outlook import Outlook, forecast, hours_left, preview_line
 from sweep.parallel import in_parallel
+from sweep.smoke import Smoke, SmokeFailed, ensure
 
 LOOK_SECONDS = 5.0
 
@@ -51,6 +52,29 @@ def refuse_past(op: Operation, store: EvidenceStore, budget: Budget | None, box:
     refusal = renting_refused(budget, found, box=box, price_per_hour=price, stack=op.stack)
     if refusal:
         raise SweepstackError(refusal)
+
+
+def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
+    """Runs the job's smoke run, unless it has passed with this code and config. Raises SmokeFailed: nothing is rented.
+
+    Here, and not in the program: only a create costs money, so nothing else of an `up` (a clearance, a stop, new cells)
+    waits for it or fails with it; and here is progress, a deadline, and an answer to Ctrl-C.
+    """
+    if smoke is None:
+        return
+    try:
+        outcome = ensure(smoke, op.session.project_root, progress=op.progress, cancelled=op.session.cancelled)
+    except SmokeFailed as error:
+        raise SmokeFailed(
+            f"box {box} is not rented: {error}\n"
+            f"  next  mend it, then pulumi up --stack {op.stack}\n"
+            f"  alone sweepctl smoke --stack {op.stack}\n"
+            f"  without it: take job.smoke out of the stack file"
+        ) from error
+    if outcome.ran:
+        op.info(f"smoke run: passed in {outcome.passed.seconds:.1f} s")
+    if outcome.ran and outcome.passed.missing:
+        op.warn(f"smoke run: it passed and left no {', '.join(outcome.passed.missing)}; a cell that does so fails")
 
 
 def _journals(store: EvidenceStore, births: Iterable[Birth]) -> list[Journal]:

@@ -1,6 +1,10 @@
-"""What a sweep costs, and what is checked before it costs anything: ledger."""
+"""What a sweep costs, and what is checked before it costs anything: ledger, smoke, doctor."""
 
 from __future__ import annotations
+
+from typing import Annotated
+
+import typer
 
 from sweep.cli.app import AsJson, Stack, answer, app
 
@@ -15,5 +19,23 @@ def ledger(stack: Stack = None, json: AsJson = False) -> None:
         from sweep.cli.target import Target
 
         return run(Target.find(stack), Out(as_json=json))
+
+    answer(ask)
+
+
+@app.command()
+def smoke(
+    force: Annotated[bool, typer.Option("--force", help="Also when it has passed with this code and config.")] = False,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """Run a batch or two of the job here (job.smoke), as `pulumi up` does before it rents. Exit 0: passed."""
+
+    def ask() -> int:
+        from sweep.cli.output import Out
+        from sweep.cli.smoke import smoke as run
+        from sweep.cli.target import Target
+
+        return run(Target.find(stack), Out(as_json=json), force=force)
 
     answer(ask)

@@ -96,6 +96,22 @@ ONE = [
     ("pull_to: results/x", "pull_to: s3://Lab_1/x", "s3://Lab_1/x names no bucket; write s3://bucket/prefix"),
     ("pull_to: results/x", "pull_to: s3://k:s@lab/x", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
     ("    pull_to: results/x\n", "", "line 2 pull_to is missing"),
+    ("run: python", "smoke: {}\n      run: python", "line 5 job.smoke.run is missing"),
+    (
+        "run: python",
+        "smoke: {run: x, on: box}\n      run: python",
+        'line 5 job.smoke.on: "box" expected local; a smoke run on a box is not available yet',
+    ),
+    (
+        "run: python",
+        "smoke: {run: x, timeout: 10}\n      run: python",
+        "line 5 job.smoke.timeout: 10 expected a duration with its unit, such as 10m",
+    ),
+    (
+        "run: python",
+        'smoke: {run: "x {sed}"}\n      run: python',
+        'line 5 job.smoke.run {sed}: no cell has such a parameter; did you mean "seed"?',
+    ),
     ("max_price: 2.10", "budget: {usd: 0}", "line 16 budget.usd: 0 expected USD in all, such as 60"),
     ("max_price: 2.10", 'budget: {hours: "1h"}', 'line 16 budget.hours: "1h" expected hours, such as 30'),
     ("max_price: 2.10", "budget: {}", "line 16 budget: {} expected usd, hours, or both, such as {usd: 60, hours: 30}"),

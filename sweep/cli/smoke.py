@@ -1,0 +1,48 @@
+"""`sweepctl smoke`: a batch or two of the job here, as `pulumi up` does it before it rents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from components.config import StackConfig
+from components.config_smoke import configured_smoke
+from sweep.cli.output import YES, No, Out
+from sweep.cli.progress import Progress
+from sweep.cli.target import Target
+from sweep.smoke import SmokeFailed, ensure
+from sweep.workdir import collect
+
+
+def smoke(target: Target, out: Out, *, force: bool) -> int:
+    """Exit code: 0 when it passed, now or before; 1 when it failed. Blocks for its timeout at most; rents nothing."""
+    config = StackConfig.load(target.root, target.stack)
+    shipment = collect((target.root / Path(config.job.workdir).expanduser()).resolve(), config.job.include)
+    spec = configured_smoke(config, shipment.digest)
+    if spec is None:
+        raise No(
+            f"{config.file} asks for no smoke run",
+            [f'write job.smoke: {{run: "{config.job.run}"}} with an option that ends it after a step or two'],
+        )
+    with Progress("smoke run") as progress:
+        try:
+            outcome = ensure(spec, target.root, progress=progress.say, force=force)
+        except SmokeFailed as error:
+            raise No(str(error), [f"mend it, then sweepctl smoke --stack {target.stack}"]) from error
+    passed = outcome.passed
+    out.document(
+        {
+            "stack": target.stack,
+            "passed": True,
+            "ran": outcome.ran,
+            "cell": spec.cell,
+            "seconds": passed.seconds,
+            "at": passed.at.isoformat(),
+            "missing": list(passed.missing),
+        }
+    )
+    when = "" if outcome.ran else f" on {passed.at:%Y-%m-%d %H:%M} UTC; --force runs it again"
+    out.line(f"passed in {passed.seconds:.1f} s, as {spec.cell}{when}")
+    if passed.missing:
+        out.line(f"note   it left no {', '.join(passed.missing)}; a cell that does so fails", style="yellow")
+    out.next([f"pulumi up --stack {target.stack}"])
+    return YES

@@ -1,0 +1,50 @@
+"""`sweepctl smoke`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.support import World
+
+
+@pytest.fixture
+def project(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The world's job, with a smoke run that fails while `broken` is there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(world.folder / "cache"))
+    (world.root / "job").mkdir()
+    (world.root / "job" / "train.py").write_text("print('training')\n")
+    broken = world.folder / "broken"
+    text = world.file.path.read_text()
+    smoke = f"      smoke: {{run: 'echo {{lr}}; touch {{out}}/metrics.json; ! test -f {broken}'}}\n    cells:"
+    world.file.path.write_text(text.replace("    cells:", smoke, 1))
+    return world
+
+
+def test_it_passes_and_is_remembered(project: World) -> None:
+    first = project.run("smoke")
+    assert first.code == 0, first
+    assert first.out.startswith("passed in ")
+    assert first.out.splitlines()[-1] == "next   pulumi up --stack sweep-t"
+    again = project.run("smoke", "--json").json
+    assert (again["passed"], again["ran"], again["cell"], again["missing"]) == (True, False, "lr0.1", [])
+    assert project.run("smoke", "--force", "--json").json["ran"] is True
+
+
+def test_it_fails_with_the_end_of_its_log(project: World) -> None:
+    (project.folder / "broken").touch()
+    result = project.run("smoke")
+    assert result.code == 1
+    assert "the smoke run failed: exit code 1" in result.err
+    assert "| 0.1" in result.err
+    assert "next   mend it, then sweepctl smoke --stack sweep-t" in result.err
+
+
+def test_without_one_it_says_how_to_write_one(world: World) -> None:
+    (world.root / "job").mkdir()
+    Path(world.root / "job" / "train.py").write_text("")
+    result = world.run("smoke")
+    assert result.code == 1
+    assert "asks for no smoke run" in result.err
+    assert "job.smoke: {run:" in result.err

@@ -1,0 +1,245 @@
+"""The smoke run: in a cell's surroundings, remembered when it passed, and clear about why it did not."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep import smoke as module
+from sweep.errors import ConfigError
+from sweep.model import Cell
+from sweep.smoke import Outcome, Smoke, SmokeFailed, cache_folder, ensure, passed, smoke_of, standing
+from sweep.workdir import collect
+
+CELL = Cell(name="lr0.1-seed0", params={"lr": 0.1, "seed": 0, "name of it": "a'b", "flag": True})
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose job is `job/train.sh`."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(module, "GRACE_SECONDS", 1.0)
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "train.sh").write_text("echo training\n")
+    return tmp_path
+
+
+def spec(root: Path, run: str = "sh train.sh", **known: Any) -> Smoke:
+    code = collect(root / "job").digest
+    facts = {"seconds": 30.0, "env": {}, "workdir": "job", "code": code} | known
+    return smoke_of(CELL, run=run, **facts)
+
+
+def run(root: Path, what: Smoke, **how: Any) -> Outcome:
+    return ensure(what, root, progress=how.pop("progress", lambda _: None), **how)
+
+
+def counted(root: Path) -> str:
+    """A command that leaves a line each time it runs."""
+    return f"echo once >> {root}/count"
+
+
+def times(root: Path) -> int:
+    return len((root / "count").read_text().splitlines()) if (root / "count").exists() else 0
+
+
+def test_it_runs_once_for_one_code_and_config(project: Path) -> None:
+    what = spec(project, counted(project))
+    assert passed(what) is None
+    assert "not passed yet" in standing(what)
+    assert run(project, what).ran
+    assert not run(project, what).ran
+    assert times(project) == 1
+    assert "passed in" in standing(what)
+    assert run(project, what, force=True).ran
+    assert times(project) == 2
+
+
+@pytest.mark.parametrize(
+    "change", [{"run": "sh train.sh --more"}, {"env": {"A": "1"}}, {"params": {"lr": "0.3"}}, {"cell": "other"}]
+)
+def test_what_decides_makes_it_run_again(project: Path, change: dict[str, Any]) -> None:
+    what = spec(project)
+    run(project, what)
+    assert passed(what.model_copy(update=change)) is None
+    assert passed(what.model_copy(update={"seconds": 5.0})) is not None
+
+
+def test_new_code_makes_it_run_again(project: Path) -> None:
+    run(project, spec(project))
+    (project / "job" / "train.sh").write_text("echo better\n")
+    assert passed(spec(project)) is None
+
+
+def test_its_surroundings_are_a_cell_s(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULUMI_ACCESS_TOKEN", "pul-0123456789")
+    monkeypatch.setenv("HF_TOKEN", "hf-0123456789")
+    what = spec(
+        project,
+        f"env > {project}/env; pwd > {project}/pwd; echo {{lr}} {{cell}} {{flag}} {{out}} > {project}/filled",
+        env={"TAG": "{cell}/{seed}"},
+        secrets=("HF_TOKEN",),
+    )
+    run(project, what)
+    env = dict(line.split("=", 1) for line in (project / "env").read_text().splitlines())
+    assert env["TAG"] == "lr0.1-seed0/0"
+    assert (env["SWEEPSTACK_CELL"], env["SWEEPSTACK_ATTEMPT"], env["PYTHONUNBUFFERED"]) == ("lr0.1-seed0", "1", "1")
+    for name in ("SWEEPSTACK_OUT", "SWEEPSTACK_CHECKPOINT_DIR", "SWEEPSTACK_SCRATCH", "SWEEPSTACK_BOX_ID"):
+        assert env[name]
+    assert env["HF_TOKEN"] == "hf-0123456789"
+    assert "PULUMI_ACCESS_TOKEN" not in env
+    assert (project / "filled").read_text() == f"0.1 lr0.1-seed0 true {env['SWEEPSTACK_OUT']}\n"
+    where = Path((project / "pwd").read_text().strip())
+    assert where != project / "job"
+    assert not where.exists(), "nothing is left behind"
+
+
+def test_the_checkpoint_helper_is_there(project: Path) -> None:
+    run(project, spec(project, "python -c 'import sweepstack_checkpoint'"))
+
+
+def test_it_sees_what_ships_and_nothing_else(project: Path) -> None:
+    """A file that nobody would ship is missing here already."""
+    (project / "job" / ".hidden-data").write_text("x")
+    with pytest.raises(SmokeFailed, match=r"(?s)exit code 2.*hidden-data.*No such file"):
+        run(project, spec(project, "ls .hidden-data"))
+
+
+def test_a_missing_artifact_is_a_note(project: Path) -> None:
+    what = spec(project, "touch {out}/a.json", artifacts=("a.json", "b.json"))
+    assert run(project, what).passed.missing == ("b.json",)
+    assert standing(what).endswith("it left no b.json")
+
+
+def test_a_failure_shows_the_end_of_its_log(project: Path) -> None:
+    noise = "; ".join(f"echo line {number}" for number in range(40))
+    with pytest.raises(SmokeFailed) as failed:
+        run(project, spec(project, f"{noise}; echo KeyError: lr >&2; exit 3"))
+    text = str(failed.value)
+    assert "the smoke run failed: exit code 3 after" in text
+    assert "  | KeyError: lr" in text
+    assert "line 39" in text
+    assert "| line 2\n" not in text
+    assert "Nothing was rented" in text
+    assert "as    lr0.1-seed0" in text
+
+
+def test_a_failure_is_not_remembered_as_anything(project: Path) -> None:
+    what = spec(project, f"test -f {project}/mended")
+    for _ in range(2):
+        with pytest.raises(SmokeFailed):
+            run(project, what)
+    (project / "mended").touch()
+    assert run(project, what).ran
+
+
+def test_control_characters_and_secrets_are_not_shown(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf-0123456789")
+    what = spec(project, "printf 'a\\033[2Jb %s\\n' $HF_TOKEN; exit 1", secrets=("HF_TOKEN",))
+    with pytest.raises(SmokeFailed) as failed:
+        run(project, what)
+    assert "\033" not in str(failed.value)
+    assert "hf-0123456789" not in str(failed.value)
+
+
+def test_a_secret_that_is_not_set_is_said_before_anything_runs(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="HF_TOKEN not set here"):
+        run(project, spec(project, counted(project), secrets=("HF_TOKEN",)))
+    assert times(project) == 0
+
+
+def test_its_deadline_ends_all_of_it(project: Path) -> None:
+    what = spec(project, f"(sleep 60 & echo $! > {project}/child; wait)", seconds=0.5)
+    with pytest.raises(SmokeFailed, match=r"not through within 0\.5 s"):
+        run(project, what)
+    assert_ended(int((project / "child").read_text()))
+
+
+def test_what_it_leaves_running_is_ended(project: Path) -> None:
+    run(project, spec(project, f"sleep 60 & echo $! > {project}/child"))
+    assert_ended(int((project / "child").read_text()))
+
+
+def test_a_cancel_ends_it(project: Path) -> None:
+    cancelled = threading.Event()
+    what = spec(project, f"echo $$ > {project}/child; sleep 60")
+    threading.Timer(0.5, cancelled.set).start()
+    with pytest.raises(SmokeFailed, match="cancelled"):
+        run(project, what, cancelled=cancelled)
+    assert_ended(int((project / "child").read_text()))
+
+
+def test_boxes_of_one_up_run_it_once(project: Path) -> None:
+    what = spec(project, counted(project) + "; sleep 0.2")
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(lambda _: run(project, what), range(4)))
+    assert times(project) == 1
+    assert sum(outcome.ran for outcome in outcomes) == 1
+
+
+def test_boxes_of_one_up_see_it_fail_once(project: Path) -> None:
+    what = spec(project, counted(project) + "; sleep 0.5; exit 1")
+
+    def fails(_: int) -> str:
+        with pytest.raises(SmokeFailed) as failed:
+            run(project, what)
+        return str(failed.value)
+
+    with ThreadPoolExecutor(3) as pool:
+        texts = set(pool.map(fails, range(3)))
+    assert times(project) == 1
+    assert len(texts) == 1
+
+
+def test_progress_is_its_last_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.05)
+    said: list[str] = []
+    run(project, spec(project, "echo epoch 1; sleep 0.5"), progress=said.append)
+    assert any(line.endswith("epoch 1") for line in said)
+
+
+def test_a_work_dir_that_changed_meanwhile_is_refused(project: Path) -> None:
+    what = spec(project)
+    (project / "job" / "train.sh").write_text("echo other\n")
+    with pytest.raises(ConfigError, match="changed while it was looked at"):
+        run(project, what)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b'{"at": 1}', b"\xff"])
+def test_a_damaged_memory_is_none(project: Path, garbage: bytes) -> None:
+    what = spec(project, counted(project))
+    run(project, what)
+    for path in cache_folder().glob(f"{what.key}.*"):
+        path.write_bytes(garbage)
+    assert run(project, what).ran
+    assert times(project) == 2
+
+
+def test_it_travels_as_plain_values(project: Path) -> None:
+    what = spec(project, env={"B": "1", "A": "2"})
+    plain = json.loads(json.dumps(what.model_dump(mode="json", exclude_defaults=True)))
+    assert Smoke.model_validate(plain) == what
+    assert Smoke.model_validate(plain).key == what.key
+
+
+def assert_ended(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.02)
+    os.kill(pid, 9)
+    raise AssertionError("it still ran")
