@@ -39,3 +39,16 @@ def smoke(
         return run(Target.find(stack), Out(as_json=json), force=force)
 
     answer(ask)
+
+
+@app.command()
+def doctor(stack: Stack = None, json: AsJson = False) -> None:
+    """Check what this machine, and with --stack a sweep, needs. Exit 1: something fails; 2: could not tell."""
+
+    def ask() -> int:
+        from sweep.cli.doctor import doctor as run
+        from sweep.cli.output import Out
+
+        return run(stack, Out(as_json=json))
+
+    answer(ask)

@@ -1,0 +1,70 @@
+"""What one check of `sweepctl doctor` says."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+TOOL_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`found`: what is there. `fix`: what to do about it, where there is something to do."""
+
+    name: str
+    verdict: Literal["ok", "warn", "fail", "unknown"]
+    found: str
+    fix: str = ""
+
+
+Check = Callable[[], list[Finding]]
+
+
+def ok(name: str, found: str) -> Finding:
+    return Finding(name, "ok", found)
+
+
+def warn(name: str, found: str, fix: str) -> Finding:
+    return Finding(name, "warn", found, fix)
+
+
+def fail(name: str, found: str, fix: str) -> Finding:
+    return Finding(name, "fail", found, fix)
+
+
+def unknown(name: str, found: str, fix: str) -> Finding:
+    return Finding(name, "unknown", found, fix)
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a tool answered; `code` is None when it could not be run, or did not end in time."""
+
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def first(self) -> str:
+        """The first line of what it said."""
+        return next(iter((self.out.strip() or self.err.strip()).splitlines()), "")
+
+
+def ask(command: Sequence[str], cwd: Path | None = None, seconds: float = TOOL_SECONDS) -> Said:
+    """Runs a tool to its end. Never raises."""
+    try:
+        done = subprocess.run(
+            list(command), cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Said(None, "", f"{type(error).__name__}: {error}")
+    return Said(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+
+
+def first_line(text: str) -> str:
+    """A message's first line that says something."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

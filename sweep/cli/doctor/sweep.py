@@ -1,0 +1,223 @@
+"""What one sweep needs: a valid stack file, its job, its evidence, its secrets, and nothing that bills unknown."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from components.config import StackConfig
+from profiles.load import load_profiles
+from profiles.resolve import resolve
+from sweep.cli.doctor import engine
+from sweep.cli.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
+from sweep.cli.doctor.machine import room
+from sweep.cli.look import open_sources
+from sweep.cli.output import No, size
+from sweep.cli.strangers import search
+from sweep.cli.target import Target
+from sweep.errors import ConfigError, EvidenceError, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.money.ledger import spent
+from sweep.state import StackMissing, find_engine, read_state
+from sweep.workdir import collect
+
+ONBOX = engine.CHECKOUT / "scripts" / "onbox"
+PROBE = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from runner_probe import probe
+from pathlib import Path
+print(json.dumps(probe(Path(sys.argv[2]), sys.argv[3], dict(os.environ), 0)))
+"""
+PROBE_SECONDS = 40.0
+
+
+@dataclass
+class Patient:
+    """The sweep that is looked at. `config` is None when its file is not valid."""
+
+    target: Target
+    config: StackConfig | None = None
+    problem: str = ""
+    problems: list[str] = field(default_factory=list)
+
+
+def checks(target: Target) -> Iterator[tuple[str, Check]]:
+    """Name and check, in the order of the table. Reads the stack file now: the checks ask for it side by side."""
+    patient = Patient(target)
+    try:
+        patient.config = StackConfig.load(target.root, target.stack)
+    except ConfigError as error:
+        patient.problem, patient.problems = str(error), error.problems
+    yield "stack file", lambda: stack_file(patient)
+    yield "job", lambda: job(patient)
+    yield "secrets", lambda: secrets(patient)
+    yield "evidence", lambda: evidence(patient)
+    yield "state", lambda: state(patient)
+    yield "boxes", lambda: boxes(patient)
+
+
+def stack_file(patient: Patient) -> list[Finding]:
+    target, config = patient.target, patient.config
+    if config is None:
+        found = patient.problems or [first_line(patient.problem)]
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        return [fail("stack file", f"{found[0]}{more}", f"pulumi preview --stack {target.stack} shows all of it")]
+    try:
+        plan = resolve(config, load_profiles(config.candidates))
+    except ConfigError as error:
+        reasons = "; ".join(error.problems) or first_line(str(error))
+        return [fail("stack file", f"no candidate fits: {reasons}", f"mend it in {config.file}")]
+    cells = len(config.roster.cells)
+    return [ok("stack file", f"{config.file}: {cells} cells on {len(plan.boxes)} boxes, {plan.platform}")]
+
+
+def job(patient: Patient) -> list[Finding]:
+    """What ships, and whether the job's script and its imports are there."""
+    config, target = patient.config, patient.target
+    if config is None:
+        return [unknown("job", "the stack file is not valid", "mend it first")]
+    workdir = (target.root / Path(config.job.workdir).expanduser()).resolve()
+    try:
+        shipment = collect(workdir, config.job.include)
+    except ConfigError as error:
+        return [fail("work dir", first_line(str(error)), "; ".join(error.problems) or str(error))]
+    found = f"{len(shipment.files)} files, {size(shipment.bytes)} from {workdir}"
+    findings = [ok("work dir", found)]
+    if shipment.left_behind:
+        names = ", ".join(shipment.left_behind[:3]) + (" …" if len(shipment.left_behind) > 3 else "")
+        left = f"{found}; not tracked by git: {names}"
+        findings = [warn("work dir", left, "git add what the job needs, or name it in job.include")]
+    return [*findings, _imports(config, workdir)]
+
+
+def _imports(config: StackConfig, workdir: Path) -> Finding:
+    """By the probe that a box runs, in the Python of this machine's boxes."""
+    if list(config.candidates) != ["local"] and "local" not in config.candidates:
+        return ok("imports", "are looked at on the box: its environment is not this one")
+    argv = [sys.executable, "-c", PROBE, str(ONBOX), str(workdir), config.job.run]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    try:
+        done = subprocess.run(
+            argv,
+            env=dict(os.environ) | {"PATH": path, "PYTHONPATH": str(ONBOX)},  # the checkpoint helper is beside a cell
+            capture_output=True,
+            timeout=PROBE_SECONDS,
+            check=True,
+        )
+        problem = str(json.loads(done.stdout.splitlines()[-1]))
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        return unknown("imports", f"{type(error).__name__}", "sweepctl smoke, where job.smoke is set")
+    problem = problem.replace("this box", "this machine")
+    if not problem:
+        return ok("imports", "the job's script is there and its imports resolve")
+    if getattr(config.job, "setup", None):
+        return warn("imports", problem.replace("this box", "this machine"), "fine, if job.setup brings it to the box")
+    return fail(
+        "imports", problem.replace("this box", "this machine"), "install it in this environment, or in job.setup"
+    )
+
+
+def secrets(patient: Patient) -> list[Finding]:
+    """Whether what the stack file names is set in this shell. Values are not looked at."""
+    config = patient.config
+    if config is None:
+        return [unknown("secrets", "the stack file is not valid", "mend it first")]
+    names = list(getattr(config.job, "secrets", ()))
+    missing = [name for name in names if not os.environ.get(name)]
+    findings = []
+    if missing:
+        fix = f"export {' '.join(f'{name}=…' for name in missing)} where you run pulumi"
+        findings.append(fail("secrets", f"not set in this shell: {', '.join(missing)}", fix))
+    else:
+        findings.append(ok("secrets", f"set: {', '.join(names)}" if names else "the job needs none"))
+    hook = config.budget.webhook if config.budget is not None else None
+    if hook is not None:
+        unset = warn("webhook", f"{hook} is not set in this shell", f"export {hook}=…: nobody is told of the budget")
+        findings.append(ok("webhook", f"{hook} is set") if os.environ.get(hook) else unset)
+    return findings
+
+
+def evidence(patient: Patient) -> list[Finding]:
+    """Whose evidence it is, whether it can be written to, how much room is left, and whether the ledger reads."""
+    target = patient.target
+    uri = target.likely_evidence()
+    if uri is None:
+        return [unknown("evidence", "the stack file names no folder for it", "pull_to in the stack file")]
+    try:
+        marker = EvidenceStore.read_marker(uri)
+    except EvidenceError as error:
+        return [fail("evidence", str(error), f"sweepctl status --stack {target.stack}")]
+    folder = Path("/" + uri.removeprefix("file://").partition("/")[2])
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        return [fail("evidence", f"{there} can't be written to", "make it this user's, or name another pull_to")]
+    findings = room({"evidence": folder})
+    if marker is None:
+        return [ok("evidence", f"{folder} is not made yet"), *findings]
+    if marker.stack != target.stack.rsplit("/", 1)[-1]:
+        whose = f"{folder} holds the evidence of {marker.project}/{marker.stack}"
+        return [fail("evidence", whose, f"give {target.stack} its own pull_to")]
+    findings.insert(0, ok("evidence", f"{folder}, of {marker.stack} ({marker.identity})"))
+    try:
+        bills = spent(EvidenceStore.open(uri), datetime.now(UTC))
+    except EvidenceError as error:
+        return [*findings, fail("ledger", str(error), f"sweepctl ledger --stack {target.stack}")]
+    known = f"${bills.usd:.2f} for {len(bills.bills)} boxes"
+    if bills.complete:
+        return [*findings, ok("ledger", known)]
+    return [*findings, warn("ledger", f"at least {known}", f"sweepctl ledger --stack {target.stack}")]
+
+
+def state(patient: Patient) -> list[Finding]:
+    """Whether the backend has the stack and its entries read, and whether somebody holds the engine's lock."""
+    target = patient.target
+    findings = []
+    try:
+        entries = read_state(target.stack, target.root)
+        if entries.problems:
+            fix = f"pulumi stack export --stack {target.stack}    (look at it)"
+            findings.append(fail("state", entries.problems[0], fix))
+        else:
+            findings.append(ok("state", f"{len(entries.boxes)} boxes in it"))
+    except StackMissing:
+        init = f"pulumi stack init {target.stack} && pulumi up --stack {target.stack}"
+        findings.append(warn("state", f"the backend has no stack {target.stack} yet", init))
+    except SweepstackError as error:
+        return [fail("state", str(error), f"pulumi stack export --stack {target.stack}")]
+    try:
+        url = str(
+            json.loads(ask([find_engine(), "whoami", "-v", "--json", "--non-interactive"], target.root).out)["url"]
+        )
+    except (SweepstackError, ValueError, KeyError, TypeError):
+        return findings
+    folder = engine.folder_of(url)
+    if folder is not None:
+        findings.append(engine.lock(folder, target.stack.rsplit("/", 1)[-1], "sweepstack"))
+    return findings
+
+
+def boxes(patient: Patient) -> list[Finding]:
+    """What runs for this sweep and is not in its state."""
+    target = patient.target
+    try:
+        sources = open_sources(target)
+        births = sources.store.births() if sources.store else []
+        found = search(sources.state, sources.store, births, target)
+    except No:
+        return [ok("boxes", "nothing was ever rented")]
+    except SweepstackError as error:
+        return [unknown("boxes", str(error), f"sweepctl status --stack {target.stack}")]
+    if found.strangers:
+        named = ", ".join(one.native_id or one.tag or "an entry" for one in found.strangers[:5])
+        return [fail("boxes", f"not in the state: {named}", found.strangers[0].next)]
+    if not found.searched:
+        why = "; ".join(found.notes) or "a platform did not answer"
+        return [unknown("boxes", why, f"sweepctl status --stack {target.stack}")]
+    return [ok("boxes", f"{len(sources.state.boxes)} in the state, and none beside it")]

@@ -1,0 +1,33 @@
+"""`sweepctl doctor` beside the real engine: well, and with what a killed `pulumi up` leaves behind."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+from tests.engine.commands import ok
+from tests.engine.harness import Stack
+
+
+def test_a_machine_that_is_well_and_a_lock_that_was_left(make_stack: Callable[..., Stack]) -> None:
+    stack = make_stack(cells=("seed0",), boxes=("box-0",))
+    well = stack.sweepctl("doctor", "--json")
+    verdicts = {check["name"]: check["verdict"] for check in well.json()["checks"]}
+    assert "fail" not in verdicts.values(), str(well)
+    for name in ("engine", "language host", "plugin", "backend", "clock", "stack file", "engine's lock", "boxes"):
+        assert verdicts[name] == "ok", f"{name}\n{well}"
+    assert well.rc == 0
+
+    up = stack.start(
+        "pulumi", "up", "--stack", "t", "--yes", "--skip-preview", env={"SWEEPSTACK_DRILL_BOOT_SECONDS": "60"}
+    )
+    stack.wait_for(lambda: stack.native_ids(), "a box that boots")
+    up.send_signal(signal.SIGKILL)
+    up.wait()
+    left = stack.sweepctl("doctor")
+    assert left.rc == 1, str(left)
+    assert "pulumi cancel --stack t" in left.text
+    ok(stack.run("pulumi", "cancel", "--stack", "t", "--yes", "--non-interactive"))
+    ok(stack.up())
+    ok(stack.sweepctl("doctor"))
+    stack.close()

@@ -1,0 +1,208 @@
+"""`sweepctl doctor`: what it finds wrong on a machine and a sweep, and that it says how to mend it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from provider.platforms.local import LocalPlatform
+from sweep.cli.doctor import engine, machine
+from sweep.cli.doctor import sweep as one_sweep
+from sweep.cli.doctor.finding import Finding
+from sweep.cli.target import Target
+from sweep.errors import Unreachable
+from tests.unit.cli.support import STACK, World
+
+
+def by_name(world: World) -> dict[str, Finding]:
+    """What the checks of the world's sweep say."""
+    target = Target.find(STACK, start=world.root)
+    return {finding.name: finding for _, check in one_sweep.checks(target) for finding in check()}
+
+
+@pytest.fixture
+def healthy(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A sweep with nothing to complain about."""
+    (world.root / "job").mkdir()
+    (world.root / "job" / "train.py").write_text("import json\nimport sweepstack_checkpoint\n")
+    monkeypatch.setattr("sweep.cli.doctor.sweep.find_engine", lambda: str(world.engine / "pulumi"))
+    world.add("box-0")
+    world.save()
+    return world
+
+
+def test_a_healthy_sweep(healthy: World) -> None:
+    found = by_name(healthy)
+    assert {name: finding.verdict for name, finding in found.items()} == dict.fromkeys(found, "ok") | {
+        "disk (evidence)": found["disk (evidence)"].verdict
+    }
+    assert set(found) >= {"stack file", "work dir", "imports", "secrets", "evidence", "ledger", "state", "boxes"}
+    assert "3 cells on 1 boxes, local" in found["stack file"].found
+
+
+def test_mistakes_of_the_stack_file(healthy: World) -> None:
+    healthy.file.path.write_text(healthy.file.path.read_text().replace("candidates: [local]", "candidates: [locale]"))
+    found = by_name(healthy)
+    assert found["stack file"].verdict == "fail"
+    assert "locale" in found["stack file"].found
+    assert found["job"].verdict == "unknown"
+
+
+def test_an_import_that_is_not_there(healthy: World) -> None:
+    (healthy.root / "job" / "train.py").write_text("import torchvision_that_nobody_has\n")
+    imports = by_name(healthy)["imports"]
+    assert imports.verdict == "fail"
+    assert "torchvision_that_nobody_has" in imports.found
+
+
+def test_a_script_that_is_not_there(healthy: World) -> None:
+    (healthy.root / "job" / "train.py").rename(healthy.root / "job" / "main.py")
+    assert "train.py is not among" in by_name(healthy)["imports"].found
+
+
+def test_a_work_dir_that_would_ship_a_key(healthy: World) -> None:
+    (healthy.root / "job" / "id_rsa").write_text("x")
+    assert by_name(healthy)["work dir"].verdict == "fail"
+
+
+def test_the_webhook_s_variable(healthy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = healthy.file.path.read_text()
+    healthy.file.path.write_text(text.replace("    boxes:", "    budget: {usd: 5, webhook: BUDGET_HOOK}\n    boxes:"))
+    monkeypatch.delenv("BUDGET_HOOK", raising=False)
+    assert by_name(healthy)["webhook"].verdict == "warn"
+    monkeypatch.setenv("BUDGET_HOOK", "http://secret.example/T0")
+    webhook = by_name(healthy)["webhook"]
+    assert (webhook.verdict, webhook.found) == ("ok", "BUDGET_HOOK is set")
+
+
+def test_evidence_of_another_sweep(healthy: World) -> None:
+    marker = healthy.evidence / "sweep.json"
+    marker.write_text(marker.read_text().replace(f'"{STACK}"', '"other"'))
+    evidence = by_name(healthy)["evidence"]
+    assert evidence.verdict == "fail"
+    assert "holds the evidence of sweepstack/other" in evidence.found
+
+
+def test_a_damaged_ledger(healthy: World) -> None:
+    folder = healthy.evidence / "records" / "ledger"
+    folder.mkdir(exist_ok=True)
+    (folder / "local-x--0.json").write_text("{")
+    assert by_name(healthy)["ledger"].verdict == "warn"
+
+
+def test_a_box_that_the_state_does_not_have(healthy: World) -> None:
+    lost = healthy.add("box-1")
+    healthy.gone = ["box-1"]
+    healthy.save()
+    boxes = by_name(healthy)["boxes"]
+    assert boxes.verdict == "fail"
+    assert lost.native_id in boxes.found
+    assert boxes.fix.startswith(f"pulumi up --stack {STACK}")
+
+
+def test_a_platform_that_does_not_answer(healthy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object) -> list[object]:
+        raise Unreachable("no answer")
+
+    monkeypatch.setattr(LocalPlatform, "list_tagged", silent)
+    boxes = by_name(healthy)["boxes"]
+    assert boxes.verdict == "unknown"
+    assert "no answer" in boxes.found
+
+
+def test_a_backend_without_the_stack(healthy: World) -> None:
+    healthy.engine_says(f"error: no stack named '{STACK}' found")
+    state = by_name(healthy)["state"]
+    assert state.verdict == "warn"
+    assert state.fix == f"pulumi stack init {STACK} && pulumi up --stack {STACK}"
+
+
+# The machine
+
+
+def locked(folder: Path, **facts: object) -> Finding:
+    """The finding for a lock with these facts."""
+    known = {"pid": os.getpid(), "hostname": socket.gethostname(), "timestamp": "2026-11-21T09:00:00Z"} | facts
+    place = folder / ".pulumi" / "locks" / "organization" / "sweepstack" / "t"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "1.json").write_text(json.dumps(known))
+    return engine.lock(folder, "t", "sweepstack")
+
+
+def test_the_engine_s_lock(tmp_path: Path) -> None:
+    assert engine.lock(tmp_path, "t", "sweepstack").verdict == "ok"
+    assert locked(tmp_path).verdict == "warn"
+    child = subprocess.Popen(["true"])
+    child.wait()
+    left = locked(tmp_path, pid=child.pid)
+    assert (left.verdict, left.fix) == ("fail", "pulumi cancel --stack t")
+    assert locked(tmp_path, hostname="gpu-desk").verdict == "unknown"
+    assert locked(tmp_path, pid="x").verdict == "unknown"
+
+
+def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    assert engine.clock(tmp_path).verdict == "ok"
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+    state = tmp_path / ".pulumi" / "stacks" / "sweepstack" / "t.json"
+    state.parent.mkdir(parents=True)
+    state.write_text("{}")
+    os.utime(state, (time.time() + 3600, time.time() + 3600))
+    assert engine.clock(tmp_path).verdict == "fail"
+
+
+def test_a_backend_folder_that_is_not_there(tmp_path: Path) -> None:
+    assert engine.clock(tmp_path / "absent").verdict == "fail"
+
+
+def test_room_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (one,) = machine.room({"a": tmp_path, "b": tmp_path / "not" / "made" / "yet"})
+    assert one.name == "disk (a, b)"
+    honest = os.statvfs(tmp_path)
+
+    class Full:
+        f_bavail, f_frsize, f_blocks, f_flag = 10, 4096, honest.f_blocks, 0
+        f_files, f_favail = 10**6, 10**6
+
+    monkeypatch.setattr(os, "statvfs", lambda _: Full)
+    assert machine.room({"a": tmp_path})[0].verdict == "fail"
+    Full.f_bavail, Full.f_favail = 10**9, 5
+    assert machine.room({"a": tmp_path})[0].verdict == "fail", "inodes"
+    Full.f_favail, Full.f_flag = 10**6, os.ST_RDONLY
+    assert "can only be read" in machine.room({"a": tmp_path})[0].found
+    Full.f_files, Full.f_flag = 0, 0
+    assert machine.room({"a": tmp_path})[0].verdict == "ok", "a file system that counts no inodes"
+
+
+def test_tools_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    assert machine.git()[0].verdict == "fail"
+    assert {finding.verdict for finding in machine.tools()} == {"warn"}
+
+
+def test_a_passphrase_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE", raising=False)
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE_FILE", str(tmp_path / "absent"))
+    assert engine.passphrase()[0].verdict == "fail"
+    (tmp_path / "absent").write_text("x")
+    assert engine.passphrase()[0].verdict == "ok"
+
+
+def test_a_check_that_breaks_hides_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> list[Finding]:
+        raise RuntimeError("nobody thought of this")
+
+    monkeypatch.setattr(machine, "git", broken)
+    monkeypatch.setattr(engine, "checks", lambda _: iter(()))
+    result = world.run("doctor", "--json")
+    checks = {check["name"]: check for check in result.json["checks"]}
+    assert checks["git"]["verdict"] == "unknown"
+    assert "nobody thought of this" in checks["git"]["found"]
+    assert checks["python"]["verdict"] == "ok"
+    assert result.code in (1, 2)
