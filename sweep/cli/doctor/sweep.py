@@ -22,6 +22,7 @@ from sweep.cli.output import No, size
 from sweep.cli.strangers import search
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, EvidenceError, SweepstackError
+from sweep.evidence.place import Marker
 from sweep.evidence.store import EvidenceStore
 from sweep.money.ledger import spent
 from sweep.state import StackMissing, find_engine, read_state
@@ -154,25 +155,34 @@ def evidence(patient: Patient) -> list[Finding]:
         marker = EvidenceStore.read_marker(uri)
     except EvidenceError as error:
         return [fail("evidence", str(error), f"sweepctl status --stack {target.stack}")]
+    if not uri.startswith("file://"):
+        return [*_whose(target, uri, marker), *(_ledger(target, uri) if marker else [])]
     folder = Path("/" + uri.removeprefix("file://").partition("/")[2])
     there = next(one for one in (folder, *folder.parents) if one.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         return [fail("evidence", f"{there} can't be written to", "make it this user's, or name another pull_to")]
     findings = room({"evidence": folder})
+    return [*_whose(target, str(folder), marker), *findings, *(_ledger(target, uri) if marker else [])]
+
+
+def _whose(target: Target, where: str, marker: Marker | None) -> list[Finding]:
     if marker is None:
-        return [ok("evidence", f"{folder} is not made yet"), *findings]
+        return [ok("evidence", f"{where} is not made yet")]
     if marker.stack != target.stack.rsplit("/", 1)[-1]:
-        whose = f"{folder} holds the evidence of {marker.project}/{marker.stack}"
-        return [fail("evidence", whose, f"give {target.stack} its own pull_to")]
-    findings.insert(0, ok("evidence", f"{folder}, of {marker.stack} ({marker.identity})"))
+        found = f"{where} holds the evidence of {marker.project}/{marker.stack}"
+        return [fail("evidence", found, f"give {target.stack} its own pull_to")]
+    return [ok("evidence", f"{where}, of {marker.stack} ({marker.identity})")]
+
+
+def _ledger(target: Target, uri: str) -> list[Finding]:
     try:
         bills = spent(EvidenceStore.open(uri), datetime.now(UTC))
     except EvidenceError as error:
-        return [*findings, fail("ledger", str(error), f"sweepctl ledger --stack {target.stack}")]
+        return [fail("ledger", str(error), f"sweepctl ledger --stack {target.stack}")]
     known = f"${bills.usd:.2f} for {len(bills.bills)} boxes"
     if bills.complete:
-        return [*findings, ok("ledger", known)]
-    return [*findings, warn("ledger", f"at least {known}", f"sweepctl ledger --stack {target.stack}")]
+        return [ok("ledger", known)]
+    return [warn("ledger", f"at least {known}", f"sweepctl ledger --stack {target.stack}")]
 
 
 def state(patient: Patient) -> list[Finding]:
