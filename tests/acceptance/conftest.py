@@ -1,0 +1,21 @@
+"""The prepared sweeps of the engine tests, and the boxes of the on-box tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.conftest import finished, finished_once, make_stack, verified, verified_once
+from tests.onbox.conftest import box, make_box
+
+__all__ = ["box", "finished", "finished_once", "make_box", "make_stack", "verified", "verified_once"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one module share a sweep, and so a worker."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group(f"acceptance-{item.path.stem}"))
+            if "stack" in item.path.stem:
+                item.add_marker(pytest.mark.engine)
