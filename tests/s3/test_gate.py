@@ -1,0 +1,138 @@
+"""The teardown check over object storage: whatever was put in the place of what was verified, the box stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sweep.evidence import s3_client
+from sweep.model import Action, Approval
+from sweep.teardown import BoxFacts, Existence, Observation, Verdict, may_end
+from tests.s3.conftest import BUCKET
+from tests.s3.minio import Minio
+from tests.unit.evidence.world import IDENTITY, World
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+Ask = Callable[[bool], Verdict]
+
+
+@pytest.fixture
+def ask(world: World) -> Ask:
+    """Asks whether the box may end; cleared as long as nobody touches anything."""
+    world.run()
+    world.pull()
+    outcome = world.verify()
+    box = world.box
+    facts = BoxFacts(
+        identity=IDENTITY,
+        evidence=world.uri,
+        name=box.name,
+        native_id=box.native_id,
+        account="here/1",
+        generation=box.generation,
+        verb="destroy",
+        kills=("data",),
+        keeps=("durable",),
+        roster_digest=outcome.receipt.roster_digest,
+    )
+    approval = Approval(
+        receipt=outcome.digest,
+        actions=(Action(verb="destroy", box=box.name, native_id=box.native_id),),
+        waivers_digest=Approval.digest_waivers((), ()),
+        by="a person",
+        at=NOW,
+        expires=NOW + timedelta(hours=72),
+    )
+    seen = Observation(Existence.EXISTS, box.journal, runner_alive=False)
+
+    def check(full: bool) -> Verdict:
+        return may_end(facts, approval, seen, now=NOW, full=full)
+
+    assert check(True).allowed, check(True).reasons
+    assert check(False).allowed
+    return check
+
+
+def refused(ask: Ask, word: str) -> None:
+    """By the quick look of a preview and by the full one of a delete; the reason names what it is about."""
+    for full in (False, True):
+        verdict = ask(full)
+        assert not verdict.allowed
+        assert word in " ".join(verdict.reasons), verdict.reasons
+
+
+def objects(world: World, minio: Minio, ending: str) -> list[str]:
+    """The keys of this sweep that end so."""
+    prefix = world.uri.removeprefix(f"s3://{BUCKET}/")
+    found = minio.sdk().list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/").get("Contents", [])
+    return sorted(item["Key"] for item in found if item["Key"].endswith(ending))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"ChecksumAlgorithm": "SHA256"}, {"ChecksumAlgorithm": "CRC32"}, {"Metadata": {"sha256": "0" * 64}}],
+    ids=["plain", "sha256", "crc32", "metadata"],
+)
+@pytest.mark.parametrize("ending", ["model.safetensors", "best.pt", "log.txt", "manifest.json"])
+def test_object_replaced_between_verify_and_destroy(
+    world: World, minio: Minio, ask: Ask, ending: str, how: dict[str, object]
+) -> None:
+    """Other bytes of the same length under the same key, however they came there; put back, it is cleared again."""
+    key = objects(world, minio, ending)[0]
+    s3 = minio.sdk()
+    whole = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    s3.put_object(Bucket=BUCKET, Key=key, Body=bytes([whole[0] ^ 1]) + whole[1:], **how)
+    refused(ask, world.cells[0].name)
+    s3.put_object(Bucket=BUCKET, Key=key, Body=whole)
+    assert ask(True).allowed, ask(True).reasons
+
+
+def test_object_deleted_between_verify_and_destroy(world: World, minio: Minio, ask: Ask) -> None:
+    minio.sdk().delete_object(Bucket=BUCKET, Key=objects(world, minio, "best.pt")[1])
+    refused(ask, world.cells[1].name)
+
+
+def test_object_of_another_cell_in_its_place(world: World, minio: Minio, ask: Ask) -> None:
+    """Copied by the server itself, with the checksum of where it came from."""
+    one, two = objects(world, minio, "best.pt")[:2]
+    minio.sdk().copy_object(Bucket=BUCKET, Key=two, CopySource={"Bucket": BUCKET, "Key": one})
+    refused(ask, world.cells[1].name)
+
+
+def test_receipt_replaced_between_verify_and_destroy(world: World, minio: Minio, ask: Ask) -> None:
+    (key,) = [key for key in objects(world, minio, ".json") if "/receipts/" in key]
+    s3 = minio.sdk()
+    whole = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    s3.put_object(Bucket=BUCKET, Key=key, Body=whole.replace(b'"attempt":1', b'"attempt":2'))
+    refused(ask, "receipt")
+    s3.delete_object(Bucket=BUCKET, Key=key)
+    refused(ask, "receipt")
+
+
+def test_rotten_index_clears_nothing(world: World, minio: Minio, ask: Ask) -> None:
+    """The index that spares reading is a hint: one that vouches for what was replaced does not help at a delete."""
+    (index,) = [key for key in objects(world, minio, ".json") if "/records/files-" in key]
+    key = objects(world, minio, "model.safetensors")[0]
+    s3 = minio.sdk()
+    whole = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    before = s3.head_object(Bucket=BUCKET, Key=key)["ETag"]
+    after = s3.put_object(Bucket=BUCKET, Key=key, Body=bytes([whole[0] ^ 1]) + whole[1:])["ETag"]
+    data = s3.get_object(Bucket=BUCKET, Key=index)["Body"].read()
+    forged = data.replace(before.strip('"').encode(), after.strip('"').encode())
+    assert forged != data
+    s3.put_object(Bucket=BUCKET, Key=index, Body=forged)
+    assert not ask(True).allowed
+
+
+def test_outage_in_between_is_unknown(minio: Minio, ask: Ask) -> None:
+    """No answer is no yes, and no exception; when it answers again, it is cleared as before."""
+    minio.stop()
+    try:
+        s3_client.forget()
+        assert not ask(True).allowed
+    finally:
+        minio.start()
+        s3_client.forget()
+    assert ask(True).allowed
