@@ -50,6 +50,7 @@ class BoxComponent(pulumi.ComponentResource):
                 budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
                 smoke=smoke.model_dump(mode="json", exclude_defaults=True) if smoke is not None else None,
                 mounts=mounts_input(mounts),
+                secrets=list(plan.job.secrets) or None,
                 roster_digest=plan.roster.digest,
                 teardown=teardown,
                 want=box_plan.want,

@@ -159,7 +159,7 @@ def _namespaces(document: Document) -> tuple[Loc | None, list[Mistake]]:
     secret = next(iter(_secrets(config[found[0]], ())), None)
     if secret is not None:
         where = document.line(("config", found[0], *secret))
-        fix = "an encrypted value would end up in clear in the state; job.secrets is not available yet (issue B)"
+        fix = "an encrypted value would end up in clear in the state; write its name in job.secrets, and export it"
         return None, [*mistakes, Mistake(where, dotted(secret) or found[0], fix)]
     return ("config", found[0]), mistakes
 

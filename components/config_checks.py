@@ -28,7 +28,7 @@ def cross_checks(
     values: dict[str, Any], roster: Roster | None, platforms: Collection[str], document: Document, at: Loc
 ) -> list[Mistake]:
     """Platforms without a profile, artifacts in each other's way, placeholders that nothing fills."""
-    found = [*_platforms(values, platforms), *_artifacts(values), *_env(values)]
+    found = [*_platforms(values, platforms), *_artifacts(values), *_env(values), *_secrets(values)]
     if roster is not None:
         found += _placeholders(values, roster)
     mistakes = []
@@ -100,8 +100,30 @@ def _env(values: dict[str, Any]) -> Found:
         elif name.startswith("SWEEPSTACK_"):
             yield loc, "is set by sweepstack; take another name", None
         elif _SECRET_NAME.search(name) and not _NO_SECRET.fullmatch(str(text)):
-            later = "job.secrets is not available yet in this version (issue B)"
-            yield loc, f"a secret would stand here, in the state and in logs; {later}", None
+            fix = f"take it out, write job.secrets: [{name}], and export it where you run pulumi"
+            yield loc, f"a secret would stand here, in the state and in logs; {fix}", None
+
+
+def _secrets(values: dict[str, Any]) -> Found:
+    """Names that are none, ours, the engine's, or taken. Whether they are set is asked where `pulumi` runs."""
+    job = _mapping(values.get("job"))
+    names = job.get("secrets")
+    listed: list[Any] = [names] if isinstance(names, str) else names if isinstance(names, list) else []
+    for index, name in enumerate(listed):
+        loc = ("job", "secrets", index)
+        if not isinstance(name, str):
+            continue
+        if not _ENV_NAME.fullmatch(name):
+            # What stands here may be the secret itself: it is not shown.
+            yield loc, "is no name of an environment variable; write the name alone, such as HF_TOKEN", None
+        elif name.startswith("SWEEPSTACK_"):
+            yield loc, f"{name} is set by sweepstack; take another name", None
+        elif name.startswith("PULUMI_"):
+            yield loc, f"{name} is the engine's, and its keys never reach a box", None
+        elif name in listed[:index]:
+            yield loc, f"{name} is listed twice", None
+        elif name in _mapping(job.get("env")):
+            yield loc, f"{name} stands in job.env too; keep one of them", None
 
 
 def _mapping(value: Any) -> dict[str, Any]:

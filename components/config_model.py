@@ -14,6 +14,7 @@ from components.config_types import (
     CudaText,
     DurationText,
     EnvName,
+    EnvNames,
     EnvValue,
     FilePath,
     Flag,
@@ -37,8 +38,6 @@ from sweep.money.budget import NOTIFY, Budget
 from sweep.units import parse_size
 
 LATER: dict[tuple[str, str], str] = {
-    ("job", "setup"): "B",
-    ("job", "secrets"): "B",
     ("resources", "spot"): "C",
     ("resources", "regions"): "C",
     ("sweep", "mounts"): "C",
@@ -116,6 +115,14 @@ class SmokeConfig(Shape):
     timeout: DurationText = "10m"
 
 
+class MinFree(Shape):
+    """How much room a box must have before it starts one more cell."""
+
+    anchor: ClassVar[str] = "min_free"
+    disk: SizeText | None = None
+    inodes: Count | None = None
+
+
 class Job(Shape):
     """What a cell runs, and where its files come from."""
 
@@ -123,8 +130,14 @@ class Job(Shape):
     workdir: Folder
     run: Text
     resources: Resources = Field(default_factory=Resources)
+    setup: Text | None = None
     smoke: SmokeConfig | None = None
     env: dict[str, EnvValue] = Field(default_factory=dict)
+    secrets: EnvNames = ()
+    slots: Count | None = None
+    mixing: Literal["refuse", "allow"] = "refuse"
+    min_free: MinFree | None = None
+    stall: DurationText | None = None
     image: Text | None = None
     include: Names = ()
 
@@ -161,6 +174,7 @@ class Metrics(Shape):
     file: FilePath
     x: Text
     y: Names
+    stop_on_nan: Flag = False
 
 
 class BoxConfig(Shape):

@@ -157,5 +157,7 @@ Usd = Annotated[float, _number("USD in all, such as 60")]
 Hours = Annotated[float, _number("hours, such as 30")]
 Fraction = Annotated[float, BeforeValidator(_fraction)]
 EnvName = Annotated[str, BeforeValidator(_env_name)]
+EnvNames = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
+"""Names of environment variables; components/config_checks.py judges them."""
 BoxKey = Annotated[BoxName, BeforeValidator(_box_name)]
 PlatformName = Annotated[str, BeforeValidator(_platform)]

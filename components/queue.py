@@ -9,13 +9,35 @@ import pulumi
 
 from components.gate import BoxRef
 from components.resources import Identity, Queue, QueueArgs
-from profiles.resolve import BoxPlan, Plan
+from profiles.resolve import BoxPlan, JobPlan, Plan
 from sweep.model import Cell
 
 
 def cell_input(cell: Cell) -> dict[str, Any]:
     """A cell as an input. Parameters travel as JSON text: the engine has one kind of number, we have 20 and 20.0."""
     return {"name": cell.name, "params": {key: json.dumps(cell.params[key]) for key in sorted(cell.params)}}
+
+
+def job_input(job: JobPlan, code: str) -> dict[str, Any]:
+    """The job as an input. What was not asked for is left out, so that a new key changes no old state."""
+    asked = {
+        "setup": job.setup,
+        "secrets": list(job.secrets),
+        "gpus": job.gpus,
+        "mixing": job.mixing if job.mixing != "refuse" else "",
+        "min_free_bytes": job.min_free_bytes,
+        "min_free_inodes": job.min_free_inodes,
+        "stall_seconds": job.stall_seconds,
+    }
+    return {
+        "run": job.run,
+        "workdir": job.workdir,
+        "include": list(job.include),
+        "env": dict(sorted(job.env.items())),
+        "slots": job.slots,
+        "code": code,
+        **{key: value for key, value in asked.items() if value},
+    }
 
 
 def queue(
@@ -37,17 +59,11 @@ def queue(
             roster_digest=plan.roster.digest,
             teardown=box.teardown,
             want=box_plan.want,
-            job={
-                "run": plan.job.run,
-                "workdir": plan.job.workdir,
-                "include": list(plan.job.include),
-                "env": dict(sorted(plan.job.env.items())),
-                "slots": plan.job.slots,
-                "code": code,
-            },
+            job=job_input(plan.job, code),
             cells=[cell_input(cell) for cell in box_plan.cells],
             elsewhere=sorted(name for name in plan.roster.names if name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),
+            pins=dict(sorted((name, pin) for name, pin in plan.roster.pins.items() if name in own)) or None,
             artifacts=[artifact.model_dump(mode="json") for artifact in plan.artifacts],
             metrics=plan.metrics.model_dump(mode="json") if plan.metrics else None,
             approval=box.approval,

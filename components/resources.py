@@ -58,6 +58,7 @@ class BoxArgs(Args):
     budget: pulumi.Input[Mapping[str, Any]] | None = None
     smoke: pulumi.Input[Mapping[str, Any]] | None = None
     mounts: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None
+    secrets: pulumi.Input[Sequence[str]] | None = None
     want: pulumi.Input[str] | None = None
     when_done: pulumi.Input[str] | None = None
     approval: pulumi.Input[Mapping[str, Any]] | None = None
@@ -90,6 +91,7 @@ class QueueArgs(OnBoxArgs):
     artifacts: pulumi.Input[Sequence[Mapping[str, Any]]]
     elsewhere: pulumi.Input[Sequence[str]] | None = None
     dropped: pulumi.Input[Mapping[str, str]] | None = None
+    pins: pulumi.Input[Mapping[str, str]] | None = None
     metrics: pulumi.Input[Mapping[str, Any]] | None = None
 
 

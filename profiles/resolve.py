@@ -20,7 +20,7 @@ from sweep.money.budget import Budget
 from sweep.roster import Roster, assign
 from sweep.smoke import Smoke
 from sweep.suggest import did_you_mean
-from sweep.units import parse_size
+from sweep.units import parse_duration, parse_size
 
 VERB: Verb = "destroy"
 DURABLE_VOLUME = "durable"
@@ -83,13 +83,23 @@ class Ending:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """What a cell runs. `workdir` as written; `slots`: cells at once on one box."""
+    """What a cell runs. `workdir` as written; `slots`: cells at once on one box; `gpus`: of one box; `secrets`: names.
+
+    `min_free_bytes` and `min_free_inodes` (None: the runner's own): below, no cell starts. `stall_seconds` likewise.
+    """
 
     workdir: str
     run: str
     env: Mapping[str, str]
     include: tuple[str, ...]
     slots: int
+    setup: str = ""
+    secrets: tuple[str, ...] = ()
+    gpus: int = 0
+    mixing: str = "refuse"
+    min_free_bytes: int | None = None
+    min_free_inodes: int | None = None
+    stall_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -210,20 +220,13 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
     position = "the first candidate" if not refused else "the next candidate"
     chosen = f"{profile.platform}: chosen, {position} that fits; {tier_name} survives {VERB}, {_and(verb.kills)} don't"
-    gpu = config.job.resources.gpu
     return Plan(
         platform=profile.platform,
         adapter=profile.adapter,
         boxes=_boxes(config, wanted),
         gone=tuple(name for name in config.boxes if name not in wanted),
         roster=config.roster,
-        job=JobPlan(
-            workdir=config.job.workdir,
-            run=config.job.run,
-            env=config.job.env,
-            include=config.job.include,
-            slots=gpu.count if gpu is not None else 1,
-        ),
+        job=_job(config),
         artifacts=config.artifact_specs(),
         metrics=config.metrics,
         resources=config.job.resources.as_inputs(),
@@ -250,6 +253,26 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     )
 
 
+def _job(config: StackConfig) -> JobPlan:
+    job = config.job
+    gpus = job.resources.gpu.count if job.resources.gpu is not None else 0
+    room = job.min_free
+    return JobPlan(
+        workdir=job.workdir,
+        run=job.run,
+        env=job.env,
+        include=job.include,
+        slots=job.slots or gpus or 1,
+        setup=job.setup or "",
+        secrets=job.secrets,
+        gpus=gpus,
+        mixing=job.mixing,
+        min_free_bytes=parse_size(room.disk).bytes if room and room.disk else None,
+        min_free_inodes=room.inodes if room else None,
+        stall_seconds=parse_duration(job.stall) if job.stall else None,
+    )
+
+
 def _boxes(config: StackConfig, wanted: list[str]) -> tuple[BoxPlan, ...]:
     """Cells go to boxes that run; only where none does, they wait with those that are stopped."""
     shares: dict[str, list[Cell]] = {name: [] for name in wanted}
@@ -269,7 +292,8 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
     resources = config.job.resources
     if resources.gpu is not None and not profile.gpus.checked:
         notes.append(
-            f"{profile.platform} does not check GPUs before a box is made; each cell gets one of {resources.gpu.count}"
+            f"{profile.platform} does not check GPUs before a box is made; each slot gets its share of "
+            f"{resources.gpu.count}"
         )
     return tuple(notes)
 

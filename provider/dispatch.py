@@ -65,7 +65,7 @@ def check(op: Operation, old_inputs: dict[str, Any], news: dict[str, Any]) -> tu
     if holds_unknown(news):
         if "clearance" in handler.inputs_type.model_fields:
             news["clearance"] = old_inputs.get("clearance", "locked")
-        return news, []
+        return news, handler.check_early(op, old_inputs, news)
     try:
         new = handler.inputs_type.model_validate(news)
     except ValidationError as error:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
-from sweep.model import Approval, ArtifactSpec, BoxName, Cell, CellName, Digest, Record
+from sweep.model import Again, Approval, ArtifactSpec, BoxName, Cell, CellName, Digest, Record
 from sweep.money.budget import Budget
 from sweep.money.outlook import Outlook
 from sweep.smoke import Smoke
@@ -89,7 +89,10 @@ Want = Literal["running", "stopped"]
 
 
 class BoxInputs(Inputs):
-    """A box to rent. `clearance` is written by Check, `live` by Read; a program gives neither."""
+    """A box to rent. `clearance` is written by Check, `live` by Read; a program gives neither.
+
+    `secrets`: names that must be set where a box is rented, so that its cells don't find out later.
+    """
 
     identity: str
     evidence: str
@@ -101,6 +104,7 @@ class BoxInputs(Inputs):
     budget: Budget | None = None
     smoke: Smoke | None = None
     mounts: dict[str, str] = Field(default_factory=dict)
+    secrets: tuple[str, ...] | None = None
     roster_digest: Digest
     teardown: TeardownFacts
     want: Want = "running"
@@ -138,10 +142,14 @@ class MetricsInput(Record):
     file: str
     x: str
     y: tuple[str, ...]
+    stop_on_nan: bool = False
 
 
 class JobInput(Record):
-    """What a cell runs. `workdir` as the person wrote it; `code` the digest of the files that ship."""
+    """What a cell runs. `workdir` as the person wrote it; `code` the digest of the files that ship.
+
+    `secrets`: names of environment variables; their values are in no input. `gpus`: of the box. None: not asked for.
+    """
 
     run: str
     workdir: str
@@ -149,6 +157,13 @@ class JobInput(Record):
     env: dict[str, str] = Field(default_factory=dict)
     slots: int = Field(default=1, ge=1)
     code: Digest
+    setup: str | None = None
+    secrets: tuple[str, ...] | None = None
+    gpus: int | None = None
+    mixing: Literal["refuse", "allow"] | None = None
+    min_free_bytes: int | None = None
+    min_free_inodes: int | None = None
+    stall_seconds: float | None = None
 
 
 class OnBoxInputs(Inputs):
@@ -167,7 +182,12 @@ class OnBoxInputs(Inputs):
 
 
 class QueueInputs(OnBoxInputs):
-    """The cells of one box, and the job that runs them."""
+    """The cells of one box, and the job that runs them.
+
+    `pins`: cell → code that it runs instead of the job's; a program gives the first digits, Check writes them all.
+    Written by Check alone: `retries`, those that a person asked for, out of the evidence; `versions`, for the diff:
+    what the last change of code meant for cells that had run.
+    """
 
     stack: str
     want: Want = "running"
@@ -175,6 +195,9 @@ class QueueInputs(OnBoxInputs):
     cells: tuple[CellInput, ...]
     elsewhere: tuple[str, ...] = ()
     dropped: dict[str, str] = Field(default_factory=dict)
+    pins: dict[CellName, str] | None = None
+    retries: dict[CellName, Again] | None = None
+    versions: str | None = None
     artifacts: tuple[ArtifactSpec, ...]
     metrics: MetricsInput | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Mapping
 
 _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIAL)", re.IGNORECASE)
 _SHAPES = re.compile(
@@ -12,6 +13,18 @@ _SHAPES = re.compile(
 )
 _SHORTEST = 8
 """Values of fewer characters are not masked: they would mask ordinary words."""
+_SHORTEST_SECRET = 4
+"""The same for values that a person called secret."""
+_learned: dict[str, str] = {}
+"""value → name"""
+
+
+def learn(secrets: Mapping[str, str]) -> None:
+    """From now on the values of these (name → value) are masked, too, whatever their names look like."""
+    for name, value in secrets.items():
+        for part in {value, *value.splitlines()}:
+            if len(part.strip()) >= _SHORTEST_SECRET:
+                _learned[part] = name
 
 
 def redact(text: str) -> str:
@@ -19,6 +32,8 @@ def redact(text: str) -> str:
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST and _NAMES.search(name):
             text = text.replace(value, f"[{name}]")
+    for value, name in sorted(_learned.items(), key=lambda item: -len(item[0])):
+        text = text.replace(value, f"[{name}]")
     return _SHAPES.sub(lambda match: f"{match.group(1) or match.group(2)}[redacted]", text)
 
 

@@ -18,7 +18,9 @@ from sweep.errors import JournalDamaged
 from sweep.model import GENESIS
 
 ProgressState = Literal["pending", "running", "failed", "sealed", "dropped"]
+SetupState = Literal["started", "finished", "failed"]
 Entry = Mapping[str, Any]
+FAILURE_CLASSES = ("transient", "disk", "oom", "bug", "stopped", "unknown")
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class CellProgress:
 
     `running` means started and not ended: whether its runner is alive is not the journal's to say. `manifest` is the
     digest that the last seal recorded, and None as soon as the cell is started again. `final`: it will not be retried.
+    `retry`: which of a person's retries it was last started for, 0 for none. `failure_class`: see FAILURE_CLASSES; None
+    while it has not failed, and for a failure that an older runner wrote down.
     """
 
     name: str
@@ -39,15 +43,44 @@ class CellProgress:
     ended_at: datetime | None = None
     reason: str | None = None
     final: bool = False
+    retry: int = 0
+    failure_class: str | None = None
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Why the queue starts nothing now: `why` is `disk` or `inodes`, `free` and `needed` are bytes or inodes."""
+
+    why: str
+    free: int
+    needed: int
+    hint: str
+    since: datetime
+
+
+@dataclass(frozen=True)
+class SetupProgress:
+    """What the journal last said of one setup (by the digest of its text and code). `reason`: why it failed."""
+
+    digest: str
+    state: SetupState
+    code: str | None = None
+    seconds: float | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
 class Journal:
-    """A journal whose chain was proved. `head` is GENESIS (64 zeros) while there is no entry."""
+    """A journal whose chain was proved. `head` is GENESIS (64 zeros) while there is no entry.
+
+    `blocked`: the last queue-blocked that no queue-unblocked followed. `setups`: digest → how it went last.
+    """
 
     head: str = GENESIS
     entries: tuple[Entry, ...] = ()
     cells: Mapping[str, CellProgress] = field(default_factory=dict)
+    blocked: Blocked | None = None
+    setups: Mapping[str, SetupProgress] = field(default_factory=dict)
 
     def after(self, head: str) -> tuple[Entry, ...] | None:
         """The entries that follow `head`; None when this journal never had that head."""
@@ -67,17 +100,21 @@ def parse_journal(data: bytes) -> Journal:
     """The journal in `data`. Raises JournalDamaged, with the line's number, for whatever breaks the chain."""
     entries: list[Entry] = []
     cells: dict[str, CellProgress] = {}
+    setups: dict[str, SetupProgress] = {}
+    blocked: Blocked | None = None
     head = GENESIS
     lines = data.split(b"\n")[:-1]  # what follows the last newline is empty or torn
     for number, line in enumerate(lines, start=1):
         entry = _parse_line(line, number, head)
         try:
             _apply(entry, cells)
+            _apply_setup(entry, setups)
+            blocked = _apply_block(entry, blocked)
         except (KeyError, TypeError, ValueError) as error:
             raise JournalDamaged(f"journal line {number} ({entry['event']}) lacks what it must say: {error}") from error
         entries.append(entry)
         head = entry["hash"]
-    return Journal(head, tuple(entries), cells)
+    return Journal(head, tuple(entries), cells, blocked, setups)
 
 
 def whole_lines(data: bytes) -> bytes:
@@ -113,6 +150,27 @@ def _apply(entry: Entry, cells: dict[str, CellProgress]) -> None:
     cells[name] = change(entry, cells.get(name) or CellProgress(name))
 
 
+def _apply_setup(entry: Entry, setups: dict[str, SetupProgress]) -> None:
+    state = _SETUPS.get(entry["event"])
+    if state is None:
+        return
+    digest = _text(entry, "setup")
+    before = setups.get(digest)
+    code = str(entry["code"]) if "code" in entry else before.code if before else None
+    reason = _text(entry, "reason") if state == "failed" else None
+    seconds = float(entry["seconds"]) if state == "finished" else None
+    setups[digest] = SetupProgress(digest, state, code, seconds, reason)
+
+
+def _apply_block(entry: Entry, before: Blocked | None) -> Blocked | None:
+    if entry["event"] == "queue-unblocked":
+        return None
+    if entry["event"] != "queue-blocked":
+        return before
+    why, hint = _text(entry, "why"), str(entry.get("hint", ""))
+    return Blocked(why, _count(entry, "free"), _count(entry, "needed"), hint, _time(entry))
+
+
 def _started(entry: Entry, before: CellProgress) -> CellProgress:
     return CellProgress(
         before.name,
@@ -121,6 +179,7 @@ def _started(entry: Entry, before: CellProgress) -> CellProgress:
         config_digest=_text(entry, "config_digest"),
         code=_text(entry, "code"),
         started_at=_time(entry),
+        retry=_retry(entry, 0),
     )
 
 
@@ -132,6 +191,7 @@ def _failed(entry: Entry, before: CellProgress) -> CellProgress:
         ended_at=_time(entry),
         reason=_text(entry, "reason"),
         final=bool(entry["final"]),
+        failure_class=_text(entry, "class") if "class" in entry else None,
         manifest=None,
     )
 
@@ -146,6 +206,7 @@ def _sealed(entry: Entry, before: CellProgress) -> CellProgress:
         ended_at=_time(entry),
         reason=None,
         final=True,
+        failure_class=None,
     )
 
 
@@ -158,6 +219,8 @@ def _found_sealed(entry: Entry, before: CellProgress) -> CellProgress:
         ended_at=_time(entry),
         reason=None,
         final=True,
+        retry=_retry(entry, before.retry),
+        failure_class=None,
     )
 
 
@@ -180,6 +243,17 @@ _CHANGES: dict[str, Callable[[Entry, CellProgress], CellProgress]] = {
     "cell-dropped": _dropped,
     "cell-refused": _refused,
 }
+
+
+_SETUPS: dict[str, SetupState] = {
+    "setup-started": "started",
+    "setup-finished": "finished",
+    "setup-failed": "failed",
+}
+
+
+def _retry(entry: Entry, absent: int) -> int:
+    return _count(entry, "retry") if "retry" in entry else absent
 
 
 def _text(entry: Entry, key: str) -> str:

@@ -302,6 +302,36 @@ class Launch(Record):
     at: AwareDatetime
 
 
+class Retry(Record):
+    """A person's word that a cell is to run again. `retry` counts them; 1 is the first.
+
+    `salt`: 0, or the retry since which its checkpoints are others: a cell that had been sealed starts from nothing.
+    `code`: what it had last run with; `manifest`: the sealed copy that counts no more, where there is one.
+    """
+
+    retry: int = Field(ge=1)
+    salt: int = Field(ge=0)
+    code: Digest | None = None
+    manifest: Digest | None = None
+    by: str
+    at: AwareDatetime
+    reason: str = ""
+
+
+class Again(Record):
+    """What of a `Retry` a box is told."""
+
+    retry: int = Field(ge=1)
+    salt: int = Field(default=0, ge=0)
+    manifest: Digest | None = None
+
+
+class Retries(Record):
+    """All retries that were ever asked for, by cell: the last one of each."""
+
+    cells: dict[str, Retry] = Field(default_factory=dict)
+
+
 class Teardown(Record):
     """An open teardown: its boxes may finish after the approval has expired; nothing new is rented meanwhile."""
 

@@ -14,6 +14,8 @@ SPEC = f"{HOME}/spec.json"
 PATROL = f"{HOME}/patrol.jsonl"
 OWN_TIERS = ("scratch", "data")
 """The tiers that no box keeps beyond its end, each a folder of that name."""
+SECRETS = f"{HOME}/secrets.json"
+"""Values of `job.secrets`, mode 0600: on a tier that dies with the box, and in no other file."""
 DURABLE = "mnt/durable"
 """The tier that outlives the box, as the box sees it."""
 
@@ -21,6 +23,11 @@ DURABLE = "mnt/durable"
 def code_dir(code: str) -> str:
     """Where the work dir of a code digest (`sha256:<hex>`) is shipped to."""
     return f"{HOME}/code/{code.removeprefix('sha256:')}"
+
+
+def short(code: str) -> str:
+    """A code digest as people read and pin it."""
+    return code.removeprefix("sha256:")[:6]
 
 
 def attempt_dir(cell: str, attempt: int) -> str:

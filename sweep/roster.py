@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from sweep.canonical import digest_of
-from sweep.cells import PARAM_NAME, RESERVED, CellsConfig, Param, read_param, same, spell
+from sweep.cells import PARAM_NAME, PIN, RESERVED, CellsConfig, Param, read_param, same, spell
 from sweep.errors import ConfigError
 from sweep.model import Cell
 from sweep.suggest import did_you_mean
@@ -25,6 +25,7 @@ SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 """sweep.model.CellName, for the hot path."""
 _OURS = re.compile(r".*\.(partial|superseded)-\d+", re.IGNORECASE)
 """What the runner calls copies that are not sealed."""
+_PREFIX = re.compile(r"[0-9a-f]{2,64}")
 
 Where = tuple[str | int, ...]
 
@@ -39,10 +40,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Roster:
-    """The cells, in the order in which they were written; `dropped`: name → reason, of cells that need not exist."""
+    """The cells, in the order in which they were written; `dropped`: name → reason, of cells that need not exist.
+
+    `pins`: name → the first hex digits of the code that this cell runs. A version, so no part of the cell's identity.
+    """
 
     cells: tuple[Cell, ...]
     dropped: dict[str, str] = field(default_factory=dict)
+    pins: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -63,6 +68,7 @@ class _Draft:
     axes: tuple[str, ...]
     where: Where
     name: str = ""
+    pin: str = ""
     added: dict[str, Where] = field(default_factory=dict)
 
     @property
@@ -112,7 +118,8 @@ def examine(cells: CellsConfig) -> tuple[Roster | None, list[Problem]]:
     if not kept and not problems:
         why = "every cell is dropped" if drafts else "no cells: give grid, zip, list or add"
         problems.append(Problem(("cells",), f"{why}. An empty roster can't be verified"))
-    return (None, problems) if problems else (Roster(kept, dict(cells.drop)), [])
+    pins = {draft.name: draft.pin for draft in drafts if draft.pin and draft.name not in cells.drop}
+    return (None, problems) if problems else (Roster(kept, dict(cells.drop), pins), [])
 
 
 def _params(written: Mapping[str, Any], where: Where, problems: list[Problem]) -> dict[str, Param]:
@@ -130,6 +137,9 @@ def _params(written: Mapping[str, Any], where: Where, problems: list[Problem]) -
 def _key_is_good(key: str, where: Where, problems: list[Problem]) -> bool:
     if key in RESERVED:
         problems.append(Problem(where, f"{{{key}}} is filled in by the runner; call the parameter something else"))
+    elif key == PIN:
+        pinned = "pins a cell of cells.list or cells.add to a version; call the parameter something else"
+        problems.append(Problem(where, pinned))
     elif not PARAM_NAME.fullmatch(key):
         problems.append(Problem(where, "expected a parameter's name: letters, digits and _, no digit first"))
     else:
@@ -246,13 +256,23 @@ def _listed(cells: CellsConfig, base: dict[str, Param], problems: list[Problem])
             if "name" in entry and (not isinstance(name, str) or not name):
                 problems.append(Problem((*where, "name"), "expected text"))
                 name = "?"
+            pin = _pin(own.pop(PIN), (*where, PIN), problems) if PIN in own else ""
             params = _params(own, where, problems)
             if not own and not name:
                 problems.append(Problem(where, "expected parameters, or a name"))
             order.update(dict.fromkeys(params))
             axes = tuple(axis for axis in order if axis in params)
-            drafts.append(_Draft({**base, **params}, axes, where, name))
+            drafts.append(_Draft({**base, **params}, axes, where, name, pin))
     return drafts
+
+
+def _pin(value: Any, where: Where, problems: list[Problem]) -> str:
+    """The first digits of a code digest. In quotes: YAML makes numbers of some (`1234`, `12e4`)."""
+    text = value.removeprefix("sha256:") if isinstance(value, str) else ""
+    if not _PREFIX.fullmatch(text):
+        problems.append(Problem(where, 'expected the first digits of a code that ran, in quotes: code: "a1f3"'))
+        return ""
+    return text
 
 
 def _name_all(drafts: list[_Draft], problems: list[Problem]) -> None:

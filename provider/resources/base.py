@@ -75,6 +75,11 @@ class Handler(ABC, Generic[InputsT, StateT]):
         `old` are the inputs in the state: the engine (3.259) sends no outputs here.
         """
 
+    def check_early(self, op: Operation, old: dict[str, Any], new: dict[str, Any]) -> list[Failure]:
+        """Judges new inputs of which some are not known yet (a preview, before the box exists): what can be refused
+        now is refused before anything is rented. `old` is empty for a new resource. Changes nothing."""
+        return []
+
     @abstractmethod
     def create(self, op: Operation, inputs: InputsT) -> tuple[str, StateT]:
         """Makes the thing, or adopts the one that an earlier try made. Costs money for a box. Blocks until ready."""

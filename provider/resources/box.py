@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from provider import secrets
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, Wait
 from provider.platforms.registry import load_platform
@@ -52,6 +53,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "budget": Decision.IGNORE,
         "smoke": Decision.IGNORE,
         "mounts": Decision.REPLACE,
+        "secrets": Decision.IGNORE,  # what they mean is the queue's
         "roster_digest": Decision.UPDATE,
         "teardown": Decision.UPDATE,
         "want": Decision.UPDATE,
@@ -66,6 +68,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         rented = self._rented(old or new)
         if old is None or rented is None:
             failures = [*self._over_price(new), *pausing.check(op, rented, old, new)]
+            failures += secrets.failures("secrets", new.secrets)
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
         judgement = ending.judge(rented, new.approval, full=False, roster_digest=new.roster_digest)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})

@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from pydantic import ValidationError
+
+from provider import secrets
 from provider.models import QueueInputs, QueueState
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
-from provider.resources import ending, neighbours, waking
+from provider.resources import ending, neighbours, versions, waking
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.box import refuse_during_teardown
 from provider.resources.pausing import AT_REST
 from provider.session import Operation
+from provider.wire import holds_unknown
 from sweep import onbox
-from sweep.errors import EvidenceError, StillCreating, SweepstackError
+from sweep.channel.base import Channel
+from sweep.errors import EvidenceError, PlatformError, StillCreating, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.journal import CellProgress
+from sweep.journal import CellProgress, Journal, parse_journal
 from sweep.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
+from sweep.launch_queue import finished
 from sweep.teardown import Existence, Observation, may_end
 
 STOP_SECONDS = 30.0
@@ -48,6 +54,9 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         "job": Decision.UPDATE,
         "cells": Decision.UPDATE,
         "dropped": Decision.UPDATE,
+        "pins": Decision.UPDATE,
+        "retries": Decision.UPDATE,
+        "versions": Decision.IGNORE,  # words about `job` and `cells`
         "artifacts": Decision.UPDATE,
         "metrics": Decision.UPDATE,
         "approval": Decision.IGNORE,  # the gate shows it
@@ -55,28 +64,61 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
 
     def check(self, op: Operation, old: QueueInputs | None, new: QueueInputs) -> Checked[QueueInputs]:
         """Refuses what Update would refuse, as far as it can be seen now. Preview is advisory, Update is the truth."""
-        if old is None or old.box != new.box:
-            return Checked(new)
-        seen, _ = observe(old.adapter, old.box, old.account)
+        if old is not None and old.box != new.box:
+            old = None
+        completed, failures = versions.complete(old, new)
+        seen = (
+            observe(old.adapter, old.box, old.account)[0] if old else Observation(Existence.EXISTS, parse_journal(b""))
+        )
         if seen.journal is None:
-            return Checked(new)
-        failures = [
-            Failure(
-                "cells",
-                f"{name} started with another config, and a started cell's config can't change. Give the changed cell "
-                "a new name (cells.add), and take the old one out with cells.drop",
-            )
-            for name in changed_cells(seen.journal, tuple(cell.resolved() for cell in new.cells))
-        ]
-        named = {cell.name for cell in new.cells} | set(new.dropped) | set(new.elsewhere)
-        failures += [
-            Failure("cells", f'{cell.name} has started: put it back, and stop it with cells.drop: {{{cell.name}: "…"}}')
-            for cell in old.cells
-            if cell.name not in named and _started(seen.journal.cells.get(cell.name))
-        ]
-        if not failures and old.job.code != new.job.code:
-            op.info(code_change(seen, old, new))
-        return Checked(new, failures)
+            return Checked(completed, failures)
+        standing = versions.standing(completed, seen.journal)
+        failures += versions.refusal(standing, completed, op.stack)
+        failures += self._without_secrets(completed, seen.journal)
+        if failures and _is_cleared(completed, seen):
+            failures = []  # nothing more is started there: what would be in the way of that must not keep it locked
+        if old is None:
+            return Checked(completed, failures)
+        failures += _changed_cells(old, new, seen.journal)
+        if failures:
+            return Checked(completed, failures)
+        cells = versions.comings_and_goings(old, completed)
+        if cells:
+            op.info(f"queue of {new.box_name}: {cells}")
+        words = versions.change(standing, old, completed)
+        if words:
+            op.info(f"queue of {new.box_name}: {words}")
+            completed = completed.model_copy(update={"versions": words})
+        return Checked(completed, failures)
+
+    def check_early(self, op: Operation, old: dict[str, Any], new: dict[str, Any]) -> list[Failure]:
+        """Before its box is there: pins, mixing and secrets, which don't need it."""
+        if old:
+            return []
+        not_yet: dict[str, Any] = {"generation": 0}
+        filled = {
+            key: not_yet.get(key, "not known yet") if holds_unknown(value) else value for key, value in new.items()
+        }
+        try:
+            inputs = QueueInputs.model_validate(filled)
+        except ValidationError:
+            return []
+        completed, failures = versions.complete(None, inputs)
+        failures += versions.refusal(versions.standing(completed, None), completed, op.stack)
+        return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
+
+    def _without_secrets(self, new: QueueInputs, journal: Journal) -> list[Failure]:
+        """The refusal where cells are to start, and their secrets are neither here nor on the box."""
+        names = set(new.job.secrets or ())
+        if not secrets.missing(names) or all(
+            finished(journal.cells.get(cell.name), _retry(new, cell.name)) for cell in new.cells
+        ):
+            return []
+        try:
+            there = _secrets_on(load_platform(new.adapter).channel(new.box, new.account))
+        except (PlatformError, OSError):
+            return []
+        return [] if there is not None and names <= set(there) else secrets.failures("job", new.job.secrets)
 
     def create(self, op: Operation, inputs: QueueInputs) -> tuple[str, QueueState]:
         state = QueueState(**inputs.model_dump(), launched_at=datetime.now(UTC))
@@ -103,8 +145,9 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return
         channel = load_platform(state.adapter).channel(state.box, state.account)
         neighbours.move_in(op, state, store, channel)
+        cancelled = op.session.cancelled.is_set
         try:
-            done = launch(self._spec(op, state), channel, store, progress=op.progress)
+            done = launch(self._spec(op, state), channel, store, progress=op.progress, cancelled=cancelled)
         except FirstCellFailed as error:
             outputs = state.model_dump(mode="json")
             next_command = f"Next: mend it, then pulumi up --stack {op.stack}"
@@ -131,6 +174,18 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             slots=state.job.slots,
             artifacts=state.artifacts,
             metrics=state.metrics.model_dump(mode="json") if state.metrics else None,
+            setup=state.job.setup or "",
+            gpus=state.job.gpus or 0,
+            pins=state.pins or {},
+            retries=state.retries or {},
+            secret_names=state.job.secrets or (),
+            secrets=secrets.values(state.job.secrets),
+            min_free={
+                kind: least
+                for kind, least in (("bytes", state.job.min_free_bytes), ("inodes", state.job.min_free_inodes))
+                if least
+            },
+            stall_seconds=state.job.stall_seconds,
         )
 
     def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:
@@ -150,11 +205,25 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
                 f"queue of {state.box_name}: {len(waiting)} cells wait and no runner is alive; `pulumi up` resumes them"
             )
             return Seen(inputs, state, (words,))
+        if self._old_secrets(state, seen.journal):
+            words = f"queue of {state.box_name}: job.secrets changed; `pulumi up` brings them to cells that start later"
+            return Seen(inputs, state, (words,))
         missing = self._unplaced_cells(state, seen)
         if missing:
             words = f"queue of {state.box_name}: {len(missing)} cells are in no queue yet; `pulumi up` brings them in"
             return Seen(inputs, state, (words,))
         return Seen(inputs, state)
+
+    def _old_secrets(self, state: QueueState, journal: Journal) -> bool:
+        """Whether the box holds other values than this environment, and cells are still to start."""
+        values = secrets.values(state.job.secrets)
+        if not values or all(finished(journal.cells.get(c.name), _retry(state, c.name)) for c in state.cells):
+            return False
+        try:
+            there = _secrets_on(load_platform(state.adapter).channel(state.box, state.account))
+        except (PlatformError, OSError):
+            return False
+        return there is not None and there != values
 
     def _idle_cells(self, state: QueueState, seen: Observation) -> list[str]:
         """Cells that nobody works on, though this queue was asked to."""
@@ -168,7 +237,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         except EvidenceError:
             return []
         given = record.cells if record else {}
-        return [name for name in given if not _ended(seen.journal.cells.get(name))]
+        return [name for name in given if not finished(seen.journal.cells.get(name), _retry(state, name))]
 
     def _unplaced_cells(self, state: QueueState, seen: Observation) -> list[str]:
         """Cells that are to run here and that no box's queue has (a move was cut off, or their box has ended)."""
@@ -197,20 +266,49 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             )
 
 
-def code_change(seen: Observation, old: QueueInputs, new: QueueInputs) -> str:
-    """`code a1→b2: 4 pending, 2 sealed with a1`."""
-    cells = seen.journal.cells if seen.journal else {}
-    sealed = sum(1 for cell in old.cells if (p := cells.get(cell.name)) is not None and p.state == "sealed")
-    before, after = old.job.code.removeprefix("sha256:")[:6], new.job.code.removeprefix("sha256:")[:6]
-    return (
-        f"queue of {new.box_name}: code {before}→{after}: {len(new.cells) - sealed} pending take the new code, "
-        f"{sealed} sealed with {before} stay as they are"
-    )
+def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal) -> list[Failure]:
+    """Started cells that would change, or that would vanish without a word."""
+    failures = []
+    changed = changed_cells(journal, tuple(cell.resolved() for cell in new.cells))
+    if changed:
+        failures.append(
+            Failure(
+                "cells",
+                f"{versions.named(changed)} started with another config, and a started cell's config can't change. "
+                "Give the changed cell a new name (cells.add), and take the old one out with cells.drop",
+            )
+        )
+    named = {cell.name for cell in new.cells} | set(new.dropped) | set(new.elsewhere)
+    left_out = [cell.name for cell in old.cells if cell.name not in named and _started(journal.cells.get(cell.name))]
+    if left_out:
+        have = "has" if len(left_out) == 1 else "have"
+        drop = f'cells.drop: {{{left_out[0]}: "…"}}'
+        failures.append(
+            Failure("cells", f"{versions.named(left_out)} {have} started: put it back, and stop it with {drop}")
+        )
+    return failures
+
+
+def _is_cleared(new: QueueInputs, seen: Observation) -> bool:
+    if new.approval is None:
+        return False
+    state = QueueState(**new.model_dump(), launched_at=datetime.now(UTC))
+    return may_end(ending.facts_of(state), new.approval, seen, full=False).allowed
+
+
+def _secrets_on(channel: Channel) -> dict[str, str] | None:
+    """The secrets that a box holds; None where it holds none that can be read."""
+    try:
+        found = json.loads(channel.read(onbox.SECRETS))
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _retry(inputs: QueueInputs, cell: str) -> int:
+    again = (inputs.retries or {}).get(cell)
+    return again.retry if again else 0
 
 
 def _started(progress: CellProgress | None) -> bool:
     return progress is not None and progress.state not in ("pending", "dropped")
-
-
-def _ended(progress: CellProgress | None) -> bool:
-    return progress is not None and (progress.state in ("sealed", "dropped") or bool(progress.final))

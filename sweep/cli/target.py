@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -11,9 +10,7 @@ from sweep.cli.output import Unsure
 from sweep.evidence.s3_address import evidence_uri
 from sweep.stackfile import StackFile, find_project_root
 from sweep.suggest import did_you_mean
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)")
-_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+from sweep.units import parse_duration as seconds_of
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,7 @@ class Target:
 
 def parse_duration(text: str) -> timedelta:
     """`90s`, `15m`, `12h`, `3d`. Raises Unsure for anything else, and for zero."""
-    match = _DURATION.fullmatch(text.strip().lower())
-    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
-    if seconds <= 0:
-        raise Unsure(f'"{text}" is not a duration; write 90s, 15m, 12h or 3d')
-    return timedelta(seconds=seconds)
+    try:
+        return timedelta(seconds=seconds_of(text))
+    except ValueError:
+        raise Unsure(f'"{text}" is not a duration; write 90s, 15m, 12h or 3d') from None

@@ -123,7 +123,32 @@ ONE = [
     ),
     ("max_price: 2.10", "budget: {usd: 1, month: 2}", "line 16 budget.month unknown key"),
     ("    metrics:", "    mounts: {}\n    metrics:", "line 14 mounts not available yet in this version (issue C)"),
-    ("run: python", "setup: x\n      run: python", "line 5 job.setup not available yet in this version (issue B)"),
+    ("run: python", "smoke: x\n      run: python", "line 5 job.smoke not available yet in this version (issue B)"),
+    ("run: python", "setup: 3\n      run: python", "line 5 job.setup: 3 expected text"),
+    ("run: python", "slots: 0\n      run: python", "line 5 job.slots: 0 expected a whole number from 1 on"),
+    ("run: python", "mixing: yes\n      run: python", 'line 5 job.mixing: "yes" expected "refuse" or "allow"'),
+    ("run: python", "stall: 10\n      run: python", "line 5 job.stall: 10 expected a duration with its unit, such as"),
+    ("run: python", "stall: 0m\n      run: python", 'line 5 job.stall: "0m" expected a duration with its unit'),
+    ("run: python", "min_free: 10GB\n      run: python", 'line 5 job.min_free: "10GB" expected keys and values'),
+    ("run: python", "min_free: {disc: 1GB}\n      run: python", 'job.min_free.disc unknown key; did you mean "disk"?'),
+    ("run: python", "min_free: {disk: 10}\n      run: python", "job.min_free.disk: 10 expected a size with its unit"),
+    ("run: python", "secrets: [A, A]\n      run: python", "line 5 job.secrets[1] A is listed twice"),
+    ("run: python", "secrets: [THREADS]\n      run: python", "job.secrets[0] THREADS stands in job.env too"),
+    ("run: python", "secrets: SWEEPSTACK_X\n      run: python", "job.secrets[0] SWEEPSTACK_X is set by sweepstack"),
+    (
+        "run: python",
+        "secrets: [PULUMI_A]\n      run: python",
+        "PULUMI_A is the engine's, and its keys never reach a box",
+    ),
+    ("THREADS: 1", "HF_TOKEN: hunter", "write job.secrets: [HF_TOKEN], and export it where you run pulumi"),
+    ("x: step,", "x: step, stop_on_nan: 3,", "line 14 metrics.stop_on_nan: 3 expected true or false"),
+    ("lr: [0.1, 0.03]", "code: [1]", "line 11 cells.grid.code pins a cell of cells.list or cells.add"),
+    (
+        "      grid:",
+        "      add: [{lr: 1, seed: 1, code: 12}]\n      grid:",
+        "cells.add[0].code: 12 expected the first digits",
+    ),
+    ("      grid:", "      add: [{lr: 1, seed: 1, code: xyz}]\n      grid:", 'in quotes: code: "a1f3"'),
     ("lr: [0.1, 0.03]", "lr: 0.1", "line 11 cells.grid.lr: 0.1 expected a list, such as [0.1, 0.03]"),
     ("lr: [0.1, 0.03]", "lr: [0.1, .nan]", "cells.grid.lr[1]: NaN expected a finite number"),
     ("      grid:", "      gird:", 'line 11 cells.gird unknown key; did you mean "grid"?'),
@@ -184,6 +209,13 @@ def test_mistakes_of_all_kinds_come_at_once(tmp_path: Path) -> None:
 
 def test_a_secret_s_value_is_never_shown(tmp_path: Path) -> None:
     assert "hunter2" not in refusal(tmp_path, broken("THREADS: 1", "WANDB_API_KEY: hunter2secret"))
+
+
+def test_a_secret_s_value_under_secrets_is_never_shown(tmp_path: Path) -> None:
+    """Somebody takes it for the place of the value."""
+    found = refusal(tmp_path, broken("run: python", "secrets: [hunter2-secret]\n      run: python"))
+    assert "hunter2" not in found
+    assert "write the name alone" in found
 
 
 def test_a_parameter_that_some_cells_lack_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sweep.canonical import canonical_json, digest_of, sha256_hex
 from sweep.errors import JournalDamaged
-from sweep.journal import parse_journal, whole_lines
+from sweep.journal import SetupProgress, parse_journal, whole_lines
 from sweep.model import GENESIS
 
 DIGEST = digest_of("x")
@@ -149,3 +149,55 @@ def test_a_rewritten_journal_does_not_continue() -> None:
     assert not parse_journal(journal(started())).continues(before)
     assert before.continues(before)
     assert before.continues(parse_journal(b""))
+
+
+# What a queue does beside its cells
+
+
+def test_setups_are_read() -> None:
+    begun = {"event": "setup-started", "setup": DIGEST, "code": DIGEST}
+    assert parse_journal(journal(begun)).setups == {DIGEST: SetupProgress(DIGEST, "started", DIGEST)}
+    failed = {"event": "setup-failed", "setup": DIGEST, "reason": "no such package"}
+    found = parse_journal(journal(begun, failed)).setups[DIGEST]
+    assert found == SetupProgress(DIGEST, "failed", DIGEST, reason="no such package")
+    done = {"event": "setup-finished", "setup": DIGEST, "seconds": 12.5}
+    assert parse_journal(journal(begun, failed, begun, done)).setups[DIGEST] == SetupProgress(
+        DIGEST, "finished", DIGEST, 12.5
+    )
+
+
+def test_a_block_lasts_until_it_is_lifted() -> None:
+    blocked = {"event": "queue-blocked", "why": "disk", "free": 5, "needed": 10, "hint": "expand it"}
+    found = parse_journal(journal(blocked)).blocked
+    assert found is not None
+    assert (found.why, found.free, found.needed, found.hint) == ("disk", 5, 10, "expand it")
+    assert parse_journal(journal(blocked, {"event": "queue-unblocked"})).blocked is None
+
+
+def test_retries_and_failure_classes_are_read() -> None:
+    assert parse_journal(journal(started())).cells["a"].retry == 0
+    failed = FAILED | {"class": "bug", "final": True}
+    assert parse_journal(journal(started(), failed)).cells["a"].failure_class == "bug"
+    again = started(attempt=2) | {"retry": 3}
+    found = parse_journal(journal(started(), failed, again)).cells["a"]
+    assert (found.retry, found.failure_class, found.final) == (3, None, False)
+    assert parse_journal(journal(again, sealed(attempt=2))).cells["a"].retry == 3
+    late = {"event": "cell-found-sealed", "cell": "a", "manifest": DIGEST, "config_digest": DIGEST}
+    assert parse_journal(journal(late | {"retry": 4})).cells["a"].retry == 4
+    assert parse_journal(journal(again, late)).cells["a"].retry == 3
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "setup-started"},
+        {"event": "setup-failed", "setup": "x"},
+        {"event": "setup-finished", "setup": "x", "seconds": "y"},
+        {"event": "queue-blocked", "why": "disk", "free": "much", "needed": 1},
+        started() | {"retry": "x"},
+    ],
+    ids=lambda event: str(event["event"]),
+)
+def test_an_event_that_lacks_what_it_must_say_is_damage(event: dict[str, Any]) -> None:
+    with pytest.raises(JournalDamaged, match="lacks what it must say"):
+        parse_journal(journal(event))

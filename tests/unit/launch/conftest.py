@@ -15,8 +15,8 @@ from tests.unit.launch.support import Site
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """No power is cut in these tests, so nothing is flushed here; and their cells do not fail late."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr("sweep.launch.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("sweep.launch.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweep.launch_wait.POLL_SECONDS", 0.02)
     found = Site(tmp_path)
     yield found
     found.close()

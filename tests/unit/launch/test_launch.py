@@ -354,7 +354,7 @@ def test_a_dropped_cell_can_come_back(site: Site) -> None:
 
 def test_a_failed_cell_that_is_dropped_can_come_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner had ended when it was dropped, and nothing but the word changed: it is tried anew."""
-    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 1.0)
+    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 1.0)
     site.fail("b")
     site.hold("b")
     site.launch("a", "b")
@@ -456,7 +456,7 @@ def test_a_journal_that_is_none_launches_nothing(site: Site) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long enough for a busy machine: a failure ends the wait at once."""
-    monkeypatch.setattr("sweep.launch.SETTLE_SECONDS", 10.0)
+    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 10.0)
 
 
 def test_the_first_cell_that_fails_is_shown_with_its_last_words(site: Site, patient: None) -> None:
@@ -532,14 +532,14 @@ def test_unchanged_settings_are_not_tried_for_ever(site: Site, patient: None) ->
 
 
 def test_a_runner_that_dies_at_once_is_shown_with_its_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 3.0)
+    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 3.0)
     (site.root / "mnt" / "durable").unlink()
     with pytest.raises(FirstCellFailed, match=r"(?s)ended before it started a cell.*the durable tier is not there"):
         site.launch("a")
 
 
 def test_a_runner_that_can_t_be_run_is_shown_with_its_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 3.0)
+    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 3.0)
     site.channel.python = "/bin/cat"
     with pytest.raises(FirstCellFailed, match=r"(?s)ended before it started a cell; the runner's log"):
         site.launch("a")
@@ -549,7 +549,7 @@ def test_a_runner_that_can_t_be_run_is_shown_with_its_log(site: Site, monkeypatc
 
 
 def test_a_runner_that_dies_without_a_word_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch.RUNNER_START_SECONDS", 3.0)
+    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 3.0)
     site.channel.python = "/bin/true"
     with pytest.raises(FirstCellFailed, match="the runner's log is empty"):
         site.launch("a")

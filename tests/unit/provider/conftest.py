@@ -26,8 +26,8 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
     """No power is cut in these tests, so nothing is flushed here; and their cells do not fail late."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr("sweep.evidence.verify.read_all", read_here)
-    monkeypatch.setattr("sweep.launch.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("sweep.launch.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweep.launch_wait.POLL_SECONDS", 0.02)
     monkeypatch.setattr("provider.resources.box.POLL_SECONDS", 0.02)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")

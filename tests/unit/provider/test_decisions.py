@@ -36,6 +36,7 @@ def test_only_what_nobody_types_is_ignored() -> None:
     assert ignored == {
         "Box.budget",  # counts at the next create; the person sees its change at the identity
         "Box.live",
+        "Box.secrets",
         "Box.smoke",  # runs before the next create
         "Gate.approval",
         "Gate.live",
@@ -45,6 +46,7 @@ def test_only_what_nobody_types_is_ignored() -> None:
         "Queue.approval",
         "Queue.elsewhere",
         "Queue.roster_digest",
+        "Queue.versions",
     }
 
 

@@ -7,15 +7,20 @@ from typing import Any
 
 import pytest
 
-from provider.models import QueueState
-from provider.resources.base import Gone
+from provider.models import BoxState, QueueState
+from provider.resources.base import Decision, Gone
 from provider.session import Severity
+from provider.wire import UNKNOWN
 from sweep import onbox
 from sweep.canonical import canonical_json
 from sweep.channel.local import LocalChannel
 from sweep.errors import SweepstackError, TeardownRefused
-from sweep.model import Teardown
+from sweep.model import Again, Retry, Teardown
+from sweep.onbox import short
+from sweep.retries import add
+from sweep.workdir import collect
 from tests.unit.provider.support import (
+    BOX,
     QUEUE,
     Sweep,
     abandonment,
@@ -76,7 +81,7 @@ def test_nothing_is_given_to_a_box_that_is_cleared(sweep: Sweep, how: str) -> No
 
 def test_settings_that_fail_at_once_keep_the_queue_in_the_state(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     """Created, then failed: the next `up` updates it."""
-    monkeypatch.setattr("sweep.launch.SETTLE_SECONDS", 10.0)
+    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 10.0)
     box = sweep.box()
     error = still_creating(lambda: sweep.queue(box, job={"run": "cat no-such-file.py {word} {out}"}))
     assert error.identifier == f"{box.native_id}/queue"
@@ -142,16 +147,160 @@ def test_cells_that_wait_may_come_go_and_change(sweep: Sweep) -> None:
     changed = [{"name": "a", "params": {"word": '"a"'}}, {"name": "b", "params": {"word": '"other"'}}]
     assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, cells=changed)).failures == []
     assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, "a", "c")).failures == []
+    assert "queue of box-0: 1 cell more (c), 1 taken out (b)" in sweep.said.text(Severity.INFO)
 
 
-def test_new_code_is_announced(sweep: Sweep) -> None:
+def half_done(sweep: Sweep, **job: Any) -> tuple[BoxState, QueueState]:
+    """a is sealed, b runs, c and d wait."""
+    sweep.roster = ("a", "b", "c", "d")
     box = sweep.box()
     sweep.hold("b")
-    queue = sweep.queue(box, job={"slots": 1})
+    queue = sweep.queue(box, job={"slots": 1, **job})
     sweep.until_state(box, "sealed", "a")
-    (sweep.project / "job" / "train.sh").write_text("echo new\n")
-    QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box))
-    assert "1 pending take the new code, 1 sealed with" in sweep.said.text(Severity.INFO)
+    sweep.until_state(box, "running", "b")
+    return box, queue
+
+
+def new_code(sweep: Sweep) -> tuple[str, str]:
+    """Another version of the job; the first digits of the old and of the new one."""
+    before = collect(sweep.project / "job").digest
+    (sweep.project / "job" / "note.txt").write_text("new")
+    return short(before), short(collect(sweep.project / "job").digest)
+
+
+def test_new_code_beside_results_of_the_old_is_refused_with_the_ways_out(sweep: Sweep) -> None:
+    box, queue = half_done(sweep)
+    old, new = new_code(sweep)
+    (failure,) = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box)).failures
+    assert failure.property == "job"
+    assert f"code {old}→{new}: 2 pending, 1 running with {old}, 1 sealed with {old}" in failure.reason
+    for way in ("sweepctl retry --stack sweep-t --all", f'code: "{old}"', "job.mixing: allow"):
+        assert way in failure.reason
+
+
+def test_new_code_that_may_be_mixed_is_said_in_the_diff(sweep: Sweep) -> None:
+    box, queue = half_done(sweep)
+    old, new = new_code(sweep)
+    inputs = sweep.queue_inputs(box, job={"mixing": "allow", "slots": 1})
+    checked = QUEUE.check(sweep.op("Queue"), queue, inputs)
+    words = f"code {old}→{new}: 2 pending, 1 running with {old}, 1 sealed with {old}"
+    assert checked.failures == []
+    assert checked.inputs.versions == words
+    assert f"queue of box-0: {words}" in sweep.said.text(Severity.INFO)
+    again = QUEUE.check(sweep.op("Queue"), checked.inputs, inputs)
+    assert again.inputs == checked.inputs, "the words stay, so that they are no change of their own"
+
+
+def test_new_code_that_nobody_takes_or_that_nothing_ran_without_is_not_refused(sweep: Sweep) -> None:
+    box, queue = half_done(sweep)
+    new_code(sweep)
+    assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, "a", "b", elsewhere=["c", "d"])).failures == []
+    fresh = sweep.queue_inputs(box).model_copy(update={"box": "local-other"})
+    assert QUEUE.check(sweep.op("Queue"), None, fresh).failures != [], "another box's cells ran with the old code"
+
+
+def test_cells_that_failed_for_good_take_the_new_code(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 10.0)
+    box = sweep.box()
+    queue_inputs = sweep.queue_inputs(box, job={"run": "false"})
+    still_creating(lambda: QUEUE.create(sweep.op("Queue"), queue_inputs))
+    sweep.drained(box)
+    new_code(sweep)
+    assert QUEUE.check(sweep.op("Queue"), queue_inputs, sweep.queue_inputs(box)).failures == []
+
+
+def test_run_setup_and_env_are_versions_too(sweep: Sweep) -> None:
+    box, queue = half_done(sweep)
+    changed = {"run": "sh train.sh {word} {out} x", "env": {"A": "1"}, "setup": "true", "slots": 1}
+    QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job=changed))
+    for name in ("run", "setup", "env"):
+        assert f"{name} changed: 2 pending take it, 2 that ran keep theirs" in sweep.said.text(Severity.INFO)
+
+
+def test_a_pin_is_found_by_its_first_digits(sweep: Sweep) -> None:
+    box, queue = half_done(sweep)
+    old, new = new_code(sweep)
+    pins = {"c": old, "d": old[:3]}
+    checked = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, pins=pins, job={"slots": 1}))
+    assert checked.failures == []
+    assert checked.inputs.pins == dict.fromkeys(("c", "d"), queue.job.code)
+    (failure,) = QUEUE.check(
+        sweep.op("Queue"), queue, sweep.queue_inputs(box, pins={"c": "0123456789", "d": old})
+    ).failures
+    assert failure.property == "pins"
+    assert failure.reason.startswith('c is pinned to code: "0123456789", which is no version of this sweep. Known: ')
+    assert old in failure.reason
+    assert new in failure.reason
+
+
+def test_pins_and_mixing_are_judged_before_there_is_a_box(sweep: Sweep) -> None:
+    """A preview of a further box: its id is not known yet."""
+    box, _ = half_done(sweep)
+    old, _ = new_code(sweep)
+    known = sweep.queue_inputs(box, pins={"c": "0123456789"}).model_dump(mode="json", exclude_none=True)
+    unknown = known | dict.fromkeys(("box", "account", "generation"), UNKNOWN)
+    reasons = [failure.reason for failure in QUEUE.check_early(sweep.op("Queue"), {}, unknown)]
+    assert len(reasons) == 2
+    assert "is no version of this sweep" in reasons[0]
+    assert f"1 sealed with {old}" in reasons[1]
+    assert QUEUE.check_early(sweep.op("Queue"), known, unknown) == [], "a replacement's cells were judged before"
+
+
+def test_a_retry_on_record_is_an_input_that_changes(sweep: Sweep) -> None:
+    box, queue = half_done(sweep)
+    now = datetime.now(UTC)
+    add(sweep.store, {"a": Retry(retry=1, salt=1, by="ada", at=now), "other": Retry(retry=3, salt=0, by="ada", at=now)})
+    checked = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job={"slots": 1}))
+    assert checked.inputs.retries == {"a": Again(retry=1, salt=1)}
+    assert QUEUE.changes(queue, checked.inputs) == {"retries": Decision.UPDATE}
+    (sweep.store.root / "sweep.json").unlink()
+    unreadable = QUEUE.check(sweep.op("Queue"), checked.inputs, sweep.queue_inputs(box, job={"slots": 1}))
+    assert unreadable.inputs.retries == checked.inputs.retries, "nobody knows better"
+
+
+# Secrets
+
+
+def test_secrets_that_are_not_set_are_refused_before_anything_is_rented(sweep: Sweep) -> None:
+    inputs = sweep.box_inputs(secrets=["SWEEP_TEST_A", "SWEEP_TEST_B"])
+    (failure,) = BOX.check(sweep.op(), None, inputs).failures
+    assert "SWEEP_TEST_A, SWEEP_TEST_B are not set where this command runs" in failure.reason
+    assert "Next: export SWEEP_TEST_A=… SWEEP_TEST_B=…" in failure.reason
+
+
+def test_secrets_are_needed_only_while_cells_are_to_start(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From another shell a finished sweep can still be cleared, and a running one left as it is."""
+    box = sweep.box()
+    job = {"secrets": ["SWEEP_TEST_A"]}
+    (failure,) = QUEUE.check(sweep.op("Queue"), None, sweep.queue_inputs(box, job=job)).failures
+    assert failure.property == "job"
+    monkeypatch.setenv("SWEEP_TEST_A", "hunter2-hunter2")
+    sweep.hold("a", "b")
+    queue = sweep.queue(box, job=job)
+    monkeypatch.delenv("SWEEP_TEST_A")
+    assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job=job)).failures == [], "the box has it"
+    sweep.channel(box).write(onbox.SECRETS, b"{}")
+    assert len(QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job=job)).failures) == 1
+    sweep.release()
+    sweep.drained(box)
+    assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job=job)).failures == [], "all is done"
+
+
+def test_changed_secrets_ask_for_an_update(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEP_TEST_A", "hunter2-hunter2")
+    box = sweep.box()
+    sweep.hold("a", "b")
+    queue = sweep.queue(box, job={"secrets": ["SWEEP_TEST_A"]})
+    assert "hunter2" not in queue.model_dump_json()
+    seen = QUEUE.read(sweep.op("Queue"), "q", queue)
+    assert not isinstance(seen, Gone)
+    assert seen.unhealthy == ()
+    monkeypatch.setenv("SWEEP_TEST_A", "another-secret")
+    seen = QUEUE.read(sweep.op("Queue"), "q", queue)
+    assert not isinstance(seen, Gone)
+    assert "job.secrets changed" in seen.unhealthy[0]
+    QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box, job={"secrets": ["SWEEP_TEST_A"]}))
+    assert sweep.channel(box).read(onbox.SECRETS) == canonical_json({"SWEEP_TEST_A": "another-secret"}) + b"\n"
 
 
 # Reading

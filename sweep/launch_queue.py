@@ -1,0 +1,196 @@
+"""The queue's lines: which cells a box is given or loses, as which version, and what of that is on it already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweep import onbox
+from sweep.canonical import digest_of
+from sweep.channel.base import Channel
+from sweep.errors import EvidenceError, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.journal import CellProgress, Journal
+from sweep.launch_spec import LaunchSpec
+from sweep.model import Cell
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is to become of the queue. `wanted`: cells that this box shall have run; `entries`: their lines.
+
+    `appended`: those of which the queue does not say that yet; `drops`: lines that take cells out; `waiting`: cells
+    that another box still holds.
+    """
+
+    wanted: Mapping[str, Cell]
+    entries: Mapping[str, Line]
+    appended: tuple[str, ...]
+    drops: tuple[Line, ...]
+    waiting: tuple[str, ...]
+
+    def lines(self) -> list[Line]:
+        """What is appended to the queue, in order."""
+        return [*(self.entries[name] for name in self.appended), *self.drops]
+
+    def unfinished(self, journal: Journal) -> bool:
+        """Whether something is left to do that only a runner can."""
+        if any(not finished(journal.cells.get(name), self._retry(name)) for name in self.wanted):
+            return True
+        # Only a runner can write that a cell at work, or failed, is dropped; and only then can it come back.
+        found = (journal.cells.get(str(drop["cell"])) for drop in self.drops)
+        return any(cell is not None and cell.state in ("running", "failed") for cell in found)
+
+    def _retry(self, name: str) -> int:
+        return int(self.entries[name].get("retry", 0))
+
+
+def changes(spec: LaunchSpec, store: EvidenceStore, journal: Journal, present: Mapping[str, dict[str, Any]]) -> Changes:
+    """Compares what the box is told with what its queue holds (`present`: the last line of each cell)."""
+    elsewhere = held_elsewhere(store, spec)
+    held = elsewhere | verified_here(store, spec)
+    wanted = {cell.name: cell for cell in spec.cells if cell.name not in held and cell.name not in spec.dropped}
+    wanted |= _kept(spec, present, wanted)
+    entries = {name: entry(cell, spec) for name, cell in wanted.items()}
+    appended = tuple(
+        name for name, line in entries.items() if _may_append(present.get(name), line, journal.cells.get(name))
+    )
+    drops = tuple(
+        {"op": "drop", "cell": name, "reason": reason}
+        for name, reason in _drops(spec, present, journal).items()
+        if present.get(name, {}).get("op") == "add"
+    )
+    named = {cell.name for cell in spec.cells}
+    return Changes(wanted, entries, appended, drops, tuple(sorted(elsewhere & named)))
+
+
+def finished(progress: CellProgress | None, retry: int) -> bool:
+    """Whether a cell has ended for good, in the retry that is asked for or a later one."""
+    if progress is None or progress.retry < retry:
+        return False
+    return progress.state in ("sealed", "dropped") or progress.final
+
+
+def entry(cell: Cell, spec: LaunchSpec) -> dict[str, Any]:
+    """A cell's line. What is as it always was is left out, so that a queue from before goes on as it is."""
+    again = spec.retries.get(cell.name)
+    more: dict[str, Any] = {
+        "setup": spec.setup,
+        "retry": again.retry if again else 0,
+        "salt": again.salt if again else 0,
+    }
+    return {
+        "op": "add",
+        "cell": cell.name,
+        "params": cell.params,
+        "config_digest": cell.config_digest,
+        "code": spec.code_of(cell.name),
+        "run": spec.run,
+        "env": dict(spec.env),
+        # A cell that failed for good because of a misspelt artifact is tried again once that is mended.
+        "artifacts": digest_of([artifact.model_dump(mode="json") for artifact in spec.artifacts]),
+        **{key: value for key, value in more.items() if value},
+    }
+
+
+def queue_entries(channel: Channel) -> dict[str, dict[str, Any]]:
+    """The last queue line of each cell."""
+    try:
+        data = channel.read(onbox.QUEUE)
+    except FileNotFoundError:
+        return {}
+    entries = {}
+    for line in data.splitlines():
+        try:
+            found = json.loads(line)
+            entries[str(found["cell"])] = found
+        except (ValueError, KeyError, TypeError) as error:
+            raise SweepstackError(f"{onbox.QUEUE} holds a line that is not an entry: {line[:80]!r}") from error
+    return entries
+
+
+def refuse_changed(journal: Journal, cells: tuple[Cell, ...]) -> None:
+    """Raises when a started cell would get another config: the inputs of a live run never change."""
+    changed = changed_cells(journal, cells)
+    if changed:
+        raise SweepstackError(
+            f"{', '.join(changed)} started with another config. A started cell's config can't change: give the changed "
+            "cell a new name (cells.add), and take the old one out with cells.drop"
+        )
+
+
+def changed_cells(journal: Journal, cells: tuple[Cell, ...]) -> list[str]:
+    """Names of started cells whose config differs from what they started with."""
+    return [
+        cell.name
+        for cell in cells
+        if (progress := journal.cells.get(cell.name)) is not None
+        and progress.config_digest is not None
+        and progress.state not in ("pending", "dropped")
+        and progress.config_digest != cell.config_digest
+    ]
+
+
+def _kept(spec: LaunchSpec, present: Mapping[str, dict[str, Any]], wanted: Iterable[str]) -> dict[str, Cell]:
+    """Cells to run again that the program gives another box, and that stay here: this queue was given them first."""
+    names = set(spec.retries) - set(wanted) - set(spec.dropped)
+    return {
+        name: Cell(name=name, params=present[name]["params"])
+        for name in sorted(names & spec.elsewhere)
+        if present.get(name, {}).get("op") == "add"
+    }
+
+
+def _may_append(present: Line | None, line: Line, progress: CellProgress | None) -> bool:
+    """New cells, and cells that have not been sealed whose version changed. A sealed one keeps what it has, unless a
+    person asked for it again."""
+    if present == line:
+        return False
+    return progress is None or progress.state != "sealed" or int(line.get("retry", 0)) > progress.retry
+
+
+def _drops(spec: LaunchSpec, present: Mapping[str, Any], journal: Journal) -> dict[str, str]:
+    """Cells to take out: dropped by name; or not started and now another box's, or taken off the roster."""
+    drops = {name: reason for name, reason in spec.dropped.items() if name in present}
+    named = {cell.name for cell in spec.cells}
+    for name in present:
+        progress = journal.cells.get(name)
+        started = progress is not None and progress.state not in ("pending", "dropped")
+        if name not in named and name not in drops and not started:
+            drops[name] = "moved to another box" if name in spec.elsewhere else "taken off the roster before it started"
+    return drops
+
+
+def held_elsewhere(store: EvidenceStore, spec: LaunchSpec) -> set[str]:
+    """Cells that the queue of another box was given, while that box has not ended: a cell runs in one place."""
+    ended = {(birth.box, birth.generation) for birth in store.births() if birth.ended_at is not None}
+    held: set[str] = set()
+    for other in store.launches():
+        if other.box != spec.box and (other.box, other.generation) not in ended:
+            held |= set(other.cells)
+    return held
+
+
+def verified_here(store: EvidenceStore, spec: LaunchSpec) -> set[str]:
+    """Cells whose verified copy the evidence holds, whole, and that nobody asked to run again since."""
+    try:
+        digest = store.latest_receipt()
+        receipt = store.receipt(digest) if digest else None
+    except EvidenceError:
+        return set()
+    if receipt is None:
+        return set()
+    digests = {cell.name: cell.config_digest for cell in spec.cells}
+    superseded = {name: again.manifest for name, again in spec.retries.items() if again.manifest is not None}
+    good = [
+        cell.name
+        for cell in receipt.cells
+        if cell.state == "verified"
+        and digests.get(cell.name) == cell.config_digest
+        and superseded.get(cell.name) != cell.manifest
+    ]
+    return {name for name in good if not store.check_files(receipt, [name], full=False)}

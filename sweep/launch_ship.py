@@ -1,0 +1,114 @@
+"""What is put on a box before its queue says a word: code, runner, settings, secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from sweep import archive, onbox
+from sweep.canonical import canonical_json, sha256_hex
+from sweep.channel.base import Channel
+from sweep.errors import ConfigError, EvidenceMissing
+from sweep.evidence.store import EvidenceStore
+from sweep.launch_spec import LaunchSpec
+from sweep.model import SCHEMA
+from sweep.workdir import collect
+
+ONBOX_SOURCES = Path(__file__).resolve().parents[1] / "scripts" / "onbox"
+RETRIES = 1
+SECRET_MODE = 0o600
+
+
+def ship(
+    spec: LaunchSpec, codes: Iterable[str], channel: Channel, store: EvidenceStore, progress: Callable[[str], None]
+) -> None:
+    """Copies versions of the code beside those that are there. The work dir's own is archived in the evidence first;
+    another one comes from there.
+
+    Raises ConfigError when the work dir changed since the preview, EvidenceError for an archive that can't be used.
+    """
+    for code in sorted(set(codes)):
+        if code == spec.code:
+            _ship_workdir(spec, channel, store, progress)
+        elif not _is_there(channel, onbox.code_dir(code)):
+            with archive.unpacked(_archived(store, code), code) as files:
+                progress(f"shipping {len(files)} file(s) of code {onbox.short(code)} from the evidence")
+                channel.put_tree(files, onbox.code_dir(code))
+
+
+def _ship_workdir(spec: LaunchSpec, channel: Channel, store: EvidenceStore, progress: Callable[[str], None]) -> None:
+    shipment = collect(spec.workdir, spec.include)
+    if shipment.digest != spec.code:
+        raise ConfigError(f"{spec.workdir} changed between preview and up; run the command again")
+    if spec.code not in store.codes():
+        store.write_code(spec.code, archive.pack(spec.workdir, shipment))
+    progress(f"shipping {len(shipment.files)} file(s), {shipment.bytes / 1e6:.1f} MB")
+    files = ((file.path, spec.workdir / file.path, file.mode) for file in shipment.files)
+    channel.put_tree(files, onbox.code_dir(spec.code))
+
+
+def _archived(store: EvidenceStore, code: str) -> bytes:
+    data = store.read_code(code)
+    if data is None:
+        raise EvidenceMissing(f"the code {onbox.short(code)} is not in {store.shown}, and a cell is pinned to it")
+    return data
+
+
+def _is_there(channel: Channel, folder: str) -> bool:
+    try:
+        channel.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
+    """Brings runner, checkpoint helper, secrets and settings up to date. Returns the runner's path below its home."""
+    sources = sorted(ONBOX_SOURCES.glob("runner*.py"))
+    version = sha256_hex(b"".join(source.read_bytes() for source in sources))[:12]
+    # A folder a version: a runner that lives keeps the files that it was started from.
+    channel.put_tree(((source.name, source, 0o644) for source in sources), f"{onbox.HOME}/runner-{version}")
+    for source in sorted(ONBOX_SOURCES.glob("sweepstack_*.py")):
+        path, helper = f"{onbox.HOME}/checkpoint/{source.name}", source.read_bytes()
+        if channel.size(path) is None or channel.read(path) != helper:
+            channel.write(path, helper)
+    if spec.secrets is not None and (spec.secrets or channel.size(onbox.SECRETS) is not None):
+        _write_changed(channel, onbox.SECRETS, dict(spec.secrets), mode=SECRET_MODE)
+    _write_changed(channel, onbox.SPEC, settings(spec, channel.python))
+    return f"runner-{version}/runner.py"
+
+
+def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
+    """spec.json. What was not asked for is left out: then the runner's own figures hold."""
+    asked: dict[str, Any] = {
+        "gpus": spec.gpus,
+        "secrets": list(spec.secret_names),
+        "min_free": dict(spec.min_free),
+        "stall_seconds": spec.stall_seconds,
+    }
+    return {
+        "schema": SCHEMA,
+        "identity": spec.identity,
+        "box": spec.box,
+        "native_id": spec.native_id,
+        "generation": spec.generation,
+        "durable": onbox.DURABLE,
+        "slots": spec.slots,
+        "python": python,
+        "env": dict(spec.env),
+        "artifacts": [artifact.model_dump(mode="json") for artifact in spec.artifacts],
+        "metrics": dict(spec.metrics) if spec.metrics else None,
+        "retries": RETRIES,
+        **{key: value for key, value in asked.items() if value},
+    }
+
+
+def _write_changed(channel: Channel, path: str, value: Any, *, mode: int = 0o644) -> None:
+    data = canonical_json(value) + b"\n"
+    try:
+        same = channel.read(path) == data
+    except FileNotFoundError:
+        same = False
+    if not same:
+        channel.write(path, data, mode=mode)

@@ -1,0 +1,75 @@
+"""What a box's queue is told, and what launching answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweep.canonical import digest_of
+from sweep.errors import SweepstackError
+from sweep.model import Again, ArtifactSpec, Cell
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """All that a box's queue is told. `workdir` is a folder on this machine whose digest must be `code`."""
+
+    identity: str
+    box: str
+    native_id: str
+    generation: int
+    cells: tuple[Cell, ...]
+    dropped: Mapping[str, str]
+    elsewhere: frozenset[str]
+    """Roster cells that another box's queue was given by the program."""
+    workdir: Path
+    include: tuple[str, ...]
+    code: str
+    run: str
+    env: Mapping[str, str]
+    slots: int
+    artifacts: tuple[ArtifactSpec, ...]
+    metrics: Mapping[str, Any] | None
+    setup: str = ""
+    gpus: int = 0
+    """How many the box was rented with; 0: none were asked for."""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """cell → digest of the code that it runs instead of `code`; it is in the evidence, or is `code`"""
+    retries: Mapping[str, Again] = field(default_factory=dict)
+    """Cells that a person asked to run again: of this box's, and of those that it was given before they moved."""
+    secret_names: tuple[str, ...] = ()
+    secrets: Mapping[str, str] | None = field(default=None, repr=False)
+    """Their values; None where nobody here knows them: those on the box stay."""
+    min_free: Mapping[str, int] = field(default_factory=dict)
+    """`bytes` and `inodes` that must be free before a cell starts; empty: the runner's own."""
+    stall_seconds: float | None = None
+
+    def code_of(self, cell: str) -> str:
+        """The code that a cell would start with now."""
+        return self.pins.get(cell, self.code)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What launching did. `waiting`: cells that another box still holds."""
+
+    appended: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    started_runner: bool = False
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+
+class FirstCellFailed(SweepstackError):
+    """No cell came to work: the settings are wrong, or nobody can tell yet. The box and its queue are there."""
+
+
+class SetupFailed(FirstCellFailed):
+    """`job.setup` failed: no cell of that version was started."""
+
+
+def setup_digest(setup: str, code: str) -> str:
+    """What a setup is done once for, on each box."""
+    return digest_of([setup, code])

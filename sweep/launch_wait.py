@@ -1,0 +1,155 @@
+"""Waiting for a first sign of life: a setup that goes through, then a cell that prints or writes, and does not fail."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sweep import onbox
+from sweep.channel.base import Channel
+from sweep.journal import Entry, Journal, parse_journal
+from sweep.launch_spec import FirstCellFailed, LaunchSpec, SetupFailed
+
+FIRST_STEP_SECONDS = 60.0
+SETUP_SECONDS = 3600.0
+"""How long a setup is watched. It goes on when the watching ends."""
+RUNNER_START_SECONDS = 10.0
+SETTLE_SECONDS = 1.0
+"""Between a cell's first output and the word that it works: a wrong setting shows within that."""
+PROGRESS_SECONDS = 2.0
+POLL_SECONDS = 0.1
+LOG_TAIL_BYTES = 1500
+LINE_CHARS = 120
+_ENDS = ("cell-failed", "cell-sealed", "cell-found-sealed")
+
+
+def read_journal(channel: Channel) -> Journal:
+    """The box's journal, empty before its first line."""
+    try:
+        return parse_journal(channel.read(onbox.JOURNAL))
+    except FileNotFoundError:
+        return parse_journal(b"")
+
+
+def await_first_step(
+    spec: LaunchSpec,
+    channel: Channel,
+    before: Journal,
+    progress: Callable[[str], None],
+    *,
+    step_seconds: float,
+    setup_seconds: float,
+    cancelled: Callable[[], bool],
+) -> None:
+    """Returns when a cell is sealed, or has shown a sign of life and not failed on its heels: a traceback is output,
+    too. The time of a setup does not count as that of the first step.
+
+    Raises FirstCellFailed for a first attempt that fails, for silence, and when it is told to stop; SetupFailed.
+    """
+    began = said = lived = time.monotonic()
+    preparing: float | None = None
+    first: float | None = None
+    quiet = False
+    while True:
+        now = time.monotonic()
+        if cancelled():
+            raise FirstCellFailed("the wait was cut short; the box goes on with what it was given")
+        alive = channel.lock_held(onbox.RUNNER_LOCK)  # asked first: what a runner that has ended wrote is all there
+        entries = read_journal(channel).entries[len(before.entries) :]
+        _refuse_failed_setup(entries, channel)
+        ended = next((entry for entry in entries if entry["event"] in _ENDS), None)
+        if ended is not None and ended["event"] == "cell-failed":
+            tail = log_tail(channel, str(ended["cell"]), int(ended["attempt"]))
+            raise FirstCellFailed(f"{ended['cell']} failed at once: {ended.get('reason', '')}\n{tail}".rstrip())
+        if ended is not None:
+            return
+        if first is None and any(_shows_life(entry, spec, channel) for entry in entries):
+            first = now
+        if first is not None and now - first >= SETTLE_SECONDS:
+            return
+        setup = _open_setup(entries) if first is None and alive else None
+        if setup is not None:
+            preparing = preparing or now
+            began = now
+            if now - preparing > setup_seconds:
+                raise FirstCellFailed(_silent_setup(setup, channel, setup_seconds))
+        if alive:
+            lived, quiet = now, False
+        elif entries:
+            if quiet and _open_setup(entries) is not None:
+                raise FirstCellFailed(_silent("the runner ended during the setup", channel))
+            if quiet:  # twice: the first look may have been just before its start
+                return
+            quiet = True
+        elif now - lived > RUNNER_START_SECONDS:
+            raise FirstCellFailed(_silent("the runner ended before it started a cell", channel))
+        if now - began > step_seconds:
+            raise FirstCellFailed(_silent(f"no cell showed a sign of life within {step_seconds:.0f} s", channel))
+        if now - said > PROGRESS_SECONDS:
+            said = now
+            if setup is not None and preparing is not None:
+                progress(f"setup, {now - preparing:.0f} s: {_last_line(channel, setup)}")
+            else:
+                waited = f"{now - began:.0f} s of at most {step_seconds:.0f} s"
+                progress(f"waiting for the first step of a cell: {waited}")
+        time.sleep(POLL_SECONDS)
+
+
+def log_tail(channel: Channel, cell: str, attempt: int) -> str:
+    """The end of one attempt's log."""
+    return _tail(channel, f"{onbox.attempt_dir(cell, attempt)}/log.txt")
+
+
+def _open_setup(entries: Sequence[Entry]) -> str | None:
+    """The digest of a setup that has begun and not ended."""
+    open_ones: dict[str, None] = {}
+    for entry in entries:
+        if entry["event"] == "setup-started":
+            open_ones[str(entry["setup"])] = None
+        elif entry["event"] in ("setup-finished", "setup-failed"):
+            open_ones.pop(str(entry["setup"]), None)
+    return next(iter(open_ones), None)
+
+
+def _refuse_failed_setup(entries: Sequence[Entry], channel: Channel) -> None:
+    failed = next((entry for entry in entries if entry["event"] == "setup-failed"), None)
+    if failed is None:
+        return
+    tail = _tail(channel, onbox.setup_log(str(failed["setup"])))
+    reason = str(failed.get("reason", "")).strip()
+    raise SetupFailed(
+        f"setup failed: {reason}\n{tail}\nNo cell of this version was started. Mend job.setup, or the files that it "
+        "uses (requirements.txt)".replace("\n\n", "\n")
+    )
+
+
+def _last_line(channel: Channel, setup: str) -> str:
+    lines = _tail(channel, onbox.setup_log(setup)).splitlines()
+    return lines[-1][:LINE_CHARS] if lines else "nothing printed yet"
+
+
+def _silent_setup(setup: str, channel: Channel, seconds: float) -> str:
+    said = _last_line(channel, setup)
+    return f"setup is not through after {seconds / 60:.0f} min, and goes on; it last said: {said}"
+
+
+def _shows_life(entry: Mapping[str, Any], spec: LaunchSpec, channel: Channel) -> bool:
+    if entry["event"] != "cell-started":
+        return False
+    folder = onbox.attempt_dir(str(entry["cell"]), int(entry["attempt"]))
+    paths = [f"{folder}/log.txt", *([f"{folder}/out/{spec.metrics['file']}"] if spec.metrics else [])]
+    return any(channel.size(path) for path in paths)
+
+
+def _silent(what: str, channel: Channel) -> str:
+    tail = _tail(channel, onbox.RUNNER_LOG)
+    return f"{what}; the runner's log " + (f"ends with:\n{tail}" if tail else "is empty")
+
+
+def _tail(channel: Channel, path: str) -> str:
+    try:
+        size = channel.size(path) or 0
+        return channel.read(path, offset=max(0, size - LOG_TAIL_BYTES)).decode("utf-8", "replace").rstrip()
+    except OSError:
+        return ""

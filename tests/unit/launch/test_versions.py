@@ -1,0 +1,255 @@
+"""Versions, retries, pins, secrets and settings, as a box is told them: queue lines, spec.json, files."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep import archive, onbox
+from sweep.canonical import digest_of
+from sweep.errors import ConfigError, EvidenceDamaged, EvidenceMissing
+from sweep.launch_ship import settings as spec_json
+from sweep.model import Again
+from sweep.workdir import collect
+from tests.unit.launch.support import Site
+from tests.unit.launch.test_launch import given_elsewhere, verified
+
+SECRET = "hunter2-hunter2"
+
+
+def lines(site: Site) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in site.queue().splitlines()]
+
+
+def settings(site: Site) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(site.channel.read(onbox.SPEC))
+    return found
+
+
+def kept(site: Site, code: str) -> bytes:
+    data = site.store.read_code(code)
+    assert data is not None
+    return data
+
+
+def change_code(site: Site, word: str = "changed") -> str:
+    """Another version of the job; the digest of the one before."""
+    before = collect(site.job).digest
+    (site.job / "note.txt").write_text(word)
+    return before
+
+
+# Lines
+
+
+def test_a_job_without_anything_new_makes_the_lines_that_it_always_made(site: Site) -> None:
+    """A queue from before must not be given again."""
+    site.launch("a")
+    (line,) = lines(site)
+    assert sorted(line) == ["artifacts", "cell", "code", "config_digest", "env", "op", "params", "run"]
+    known = "artifacts box durable env generation identity metrics native_id python retries schema slots"
+    assert sorted(settings(site)) == known.split()
+    assert site.channel.size(onbox.SECRETS) is None
+
+
+def test_setup_is_part_of_a_line(site: Site) -> None:
+    site.launch("a", setup="true")
+    assert [line["setup"] for line in lines(site)] == ["true"]
+    site.drained()
+    site.launch("a", setup="true # again")
+    assert len(lines(site)) == 1, "a sealed cell keeps its version"
+
+
+def test_settings_reach_the_box(site: Site) -> None:
+    room = {"bytes": 1000, "inodes": 5}
+    metrics = {"file": "m.jsonl", "x": "step", "y": ["loss"], "stop_on_nan": True}
+    site.launch("a", min_free=room, stall_seconds=90.0, metrics=metrics, secret_names=("A",), secrets={"A": "bcdefg"})
+    said = settings(site)
+    assert (said["min_free"], said["stall_seconds"], said["secrets"]) == (room, 90.0, ["A"])
+    assert said["metrics"]["stop_on_nan"] is True
+    assert spec_json(site.spec("a", gpus=2), "python")["gpus"] == 2
+
+
+# Retries, while a runner lives that is to take them up
+
+
+def at_work(site: Site, *cells: str) -> None:
+    """These cells are sealed, and another one keeps the runner alive."""
+    site.hold("z")
+    site.launch(*cells, "z")
+    site.until_state("sealed", *cells)
+
+
+def test_a_sealed_cell_is_given_again_once_for_each_retry(site: Site) -> None:
+    at_work(site, "a", "b")
+    again = site.launch("a", "b", "z", retries={"a": Again(retry=1, salt=1)})
+    assert again.appended == ("a",)
+    assert (lines(site)[-1]["cell"], lines(site)[-1]["retry"], lines(site)[-1]["salt"]) == ("a", 1, 1)
+    assert site.launch("a", "b", "z", retries={"a": Again(retry=1, salt=1)}).appended == ()
+
+
+def test_a_verified_cell_that_is_retried_counts_no_more(site: Site) -> None:
+    at_work(site, "a")
+    verified(site, "a")
+    digest = site.store.latest_receipt()
+    assert digest is not None
+    (cell,) = site.store.receipt(digest).cells
+    other = {"a": Again(retry=1, salt=1, manifest=digest_of("another"))}
+    assert site.launch("a", "z", retries=other).appended == ()
+    assert site.launch("a", "z", retries={"a": Again(retry=1, salt=1, manifest=cell.manifest)}).appended == ("a",)
+
+
+def test_a_cell_that_moved_is_run_again_where_it_ran(site: Site) -> None:
+    """The program gives it another box now, which waits while this one holds it."""
+    at_work(site, "a", "b")
+    again = site.launch("b", "z", elsewhere=frozenset({"a"}), retries={"a": Again(retry=1, salt=1)})
+    assert again.appended == ("a",)
+    assert lines(site)[-1]["params"] == {"word": "a"}
+    assert site.launch("b", "z", elsewhere=frozenset({"a"})).removed == ()
+
+
+def test_another_box_s_retry_is_none_of_ours(site: Site) -> None:
+    given_elsewhere(site, "z")
+    assert site.launch("a", elsewhere=frozenset({"z"}), retries={"z": Again(retry=1)}).appended == ("a",)
+
+
+# Code
+
+
+def test_every_version_is_kept_in_the_evidence(site: Site) -> None:
+    first = site.spec("a").code
+    site.launch("a")
+    change_code(site)
+    second = site.spec("a").code
+    site.launch("a", "b")
+    assert site.store.codes() == sorted([first, second])
+    with archive.unpacked(kept(site, second), second) as files:
+        assert {name: path.read_text() for name, path, _ in files}["note.txt"] == "changed"
+
+
+def test_a_pinned_cell_runs_code_that_is_here_no_more(site: Site) -> None:
+    site.launch("a")
+    site.drained()
+    first = change_code(site)
+    folder = site.root / onbox.code_dir(first)
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    site.launch("a", "b", "c", pins={"b": first})
+    assert {line["cell"]: line["code"] for line in lines(site)} == {
+        "a": first,
+        "b": first,
+        "c": collect(site.job).digest,
+    }
+    assert (folder / "train.sh").read_bytes() == (site.job / "train.sh").read_bytes()
+    assert not (folder / "note.txt").exists()
+    assert any(f"of code {onbox.short(first)} from the evidence" in line for line in site.said)
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "sealed", "c": "sealed"}
+
+
+def test_a_pinned_cell_alone_does_not_ask_for_the_work_dir(site: Site) -> None:
+    site.launch("a")
+    site.drained()
+    first = change_code(site)
+    spec = site.spec("a", "b")
+    change_code(site, "edited while it is previewed")
+    assert site.launch("a", "b", code=spec.code, pins={"b": first}).appended == ("b",)
+
+
+def test_a_version_that_is_not_in_the_evidence_is_not_given(site: Site) -> None:
+    with pytest.raises(EvidenceMissing):
+        site.launch("a", pins={"a": digest_of("never")})
+    assert site.queue() == b""
+
+
+def test_a_damaged_archive_is_not_shipped(site: Site) -> None:
+    site.launch("a")
+    site.drained()
+    first = change_code(site)
+    path = site.store.root / "code" / f"{first.removeprefix('sha256:')}.tar"
+    path.write_bytes(path.read_bytes().replace(b"training", b"straying"))
+    folder = site.root / onbox.code_dir(first)
+    folder.rename(folder.with_name("moved"))
+    with pytest.raises(EvidenceDamaged, match="its content is not what its name says"):
+        site.launch("a", "b", pins={"b": first})
+    assert not folder.exists()
+
+
+def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "two"):
+        job = tmp_path / name
+        (job / "sub").mkdir(parents=True)
+        (job / "sub" / "run.sh").write_text("echo\n")
+        (
+            job / "ünïcode-and-a-name-that-is-longer-than-a-hundred-characters-so-that-it-needs-a-header-of-its-own.txt"
+        ).write_text(name[:0])
+        (job / "sub" / "run.sh").chmod(0o755)
+        made.append(archive.pack(job, collect(job)))
+    assert made[0] == made[1]
+    with archive.unpacked(made[0], collect(tmp_path / "one").digest) as files:
+        assert next((name, mode) for name, _, mode in files) == ("sub/run.sh", 0o755)
+
+
+@pytest.mark.parametrize("text", ["", "shorter", "longer than it was before"])
+def test_a_file_that_changes_while_it_is_packed_is_refused(tmp_path: Path, text: str) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "f").write_text("as it was once")
+    shipment = collect(job)
+    (job / "f").write_text(text)
+    with pytest.raises(ConfigError, match="changed while it was being read"):
+        archive.pack(job, shipment)
+
+
+@pytest.mark.parametrize("name", ["../out", "/etc/out", "link"])
+def test_an_archive_that_leads_out_is_refused(name: str) -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        info = tarfile.TarInfo(name)
+        if name == "link":
+            info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(info, io.BytesIO())
+    with (
+        pytest.raises(EvidenceDamaged, match="which is no plain file"),
+        archive.unpacked(made.getvalue(), digest_of(1)),
+    ):
+        pass
+
+
+# Secrets
+
+
+def test_secrets_are_written_for_their_user_alone_and_before_the_queue(site: Site) -> None:
+    site.hold("a")
+    site.launch("a", secret_names=("KEY",), secrets={"KEY": SECRET})
+    path = site.root / onbox.SECRETS
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert json.loads(path.read_bytes()) == {"KEY": SECRET}
+    others = [p for p in site.root.rglob("*") if p.is_file() and not p.is_symlink() and p != path]
+    assert others
+    assert [p for p in others if SECRET.encode() in p.read_bytes()] == []
+    assert [p for p in site.store.root.rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()] == []
+    assert SECRET not in repr(site.spec("a", secrets={"KEY": SECRET}))
+    assert not any(SECRET in line for line in site.said)
+
+
+def test_secrets_that_changed_are_written_again(site: Site) -> None:
+    site.hold("a")
+    site.launch("a", secret_names=("KEY",), secrets={"KEY": SECRET})
+    before = (site.root / onbox.SECRETS).stat().st_mtime_ns
+    site.launch("a", secret_names=("KEY",), secrets={"KEY": SECRET})
+    assert (site.root / onbox.SECRETS).stat().st_mtime_ns == before
+    site.launch("a", secret_names=("KEY",), secrets={"KEY": "another"})
+    assert json.loads(site.channel.read(onbox.SECRETS)) == {"KEY": "another"}
+    site.launch("a", secret_names=("KEY",), secrets=None)
+    assert json.loads(site.channel.read(onbox.SECRETS)) == {"KEY": "another"}, "nobody here knows them"
+    site.launch("a", secrets={})
+    assert json.loads(site.channel.read(onbox.SECRETS)) == {}, "taken out of the config"
