@@ -123,7 +123,6 @@ ONE = [
     ),
     ("max_price: 2.10", "budget: {usd: 1, month: 2}", "line 16 budget.month unknown key"),
     ("    metrics:", "    mounts: {}\n    metrics:", "line 14 mounts not available yet in this version (issue C)"),
-    ("run: python", "smoke: x\n      run: python", "line 5 job.smoke not available yet in this version (issue B)"),
     ("run: python", "setup: 3\n      run: python", "line 5 job.setup: 3 expected text"),
     ("run: python", "slots: 0\n      run: python", "line 5 job.slots: 0 expected a whole number from 1 on"),
     ("run: python", "mixing: yes\n      run: python", 'line 5 job.mixing: "yes" expected "refuse" or "allow"'),

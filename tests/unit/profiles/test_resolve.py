@@ -113,7 +113,9 @@ def test_what_sends_a_bill_needs_a_budget(tmp_path: Path) -> None:
     rents = other(meter=load_profile("local").meter.model_copy(update={"rents": True}))
     only = FREE.replace("candidates: [local]", "candidates: [other]")
     assert "needs a budget, such as budget: {usd: 60}" in refusal(tmp_path, only, other=rents)
-    made = plan(tmp_path, only.replace("    boxes:", "    budget: {usd: 60}\n    when_done: keep\n    boxes:"), other=rents)
+    made = plan(
+        tmp_path, only.replace("    boxes:", "    budget: {usd: 60}\n    when_done: keep\n    boxes:"), other=rents
+    )
     assert made.platform == "other"
     assert made.budget is not None
     assert (made.budget.usd, made.budget.hours, made.budget.notify) == (60, None, (0.8, 1.0))
