@@ -1,4 +1,4 @@
-"""`python -m bench [preview] [queue] [verify]`: measures the figures, prints a table, writes .cache/bench.json.
+"""`python -m bench [preview|queue|verify|status …]`: measures the figures, prints a table, writes .cache/bench.json.
 
 Exit code 1 when a figure misses its limit, 2 when one could not be measured.
 """
@@ -88,11 +88,24 @@ def verify_rows(found: dict[str, Any]) -> Iterator[Row]:
         )
 
 
+def status_rows(found: dict[str, Any]) -> Iterator[Row]:
+    yield Row(
+        f"sweepctl status of {found['cells']:,} cells, n={found['rounds']}",
+        seconds(found["seconds"]["status"]),
+        seconds(found["max_seconds"]["status"]),
+        f"cat of {found['journal_bytes'] / 1e6:.0f} MB {seconds(found['seconds']['cat'])}",
+        f"{found['ratio']:.0f}×",
+        "≤ 2 s",
+        found["seconds"]["status"] <= 2,
+    )
+
+
 ARGUMENTS: dict[str, dict[str, Any]] = {"verify": {"total_bytes": 8_000_000_000, "rounds": 20}}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
     "queue": queue_rows,
     "verify": verify_rows,
+    "status": status_rows,
 }
 
 

@@ -6,6 +6,7 @@ Shapes that we write are closed and frozen (`Record`). Digests are `sha256:<hex>
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -63,7 +64,7 @@ class Cell(Record):
     name: CellName
     params: dict[str, Any]
 
-    @property
+    @cached_property
     def config_digest(self) -> str:
         """The identity of the cell: name and resolved parameters."""
         return digest_of({"name": self.name, "params": self.params})

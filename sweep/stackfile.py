@@ -8,6 +8,7 @@ nothing but the approval differs.
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import io
 import os
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,12 @@ ROOT_KEY = "sweepstack:sweep"
 HEADER = "# Written by `sweepctl approve`; `sweepctl approve --revoke` takes it out."
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _UNFOLDED = 1 << 16
+
+
+@lru_cache(maxsize=2)
+def _parsed(text: str) -> Any:
+    """The YAML in `text`. One command asks several times, and a sweep of many cells takes a second to parse."""
+    return YAML(typ="safe", pure=True).load(text)
 
 
 def find_project_root(start: Path) -> Path:
@@ -194,7 +202,7 @@ class StackFile:
 
     def _data(self, text: str) -> Any:
         try:
-            return YAML(typ="safe", pure=True).load(text)
+            return copy.deepcopy(_parsed(text))
         except MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else "?"
             raise ConfigError(f"{self.shown}:{line}: {error.problem or 'not YAML'}") from error

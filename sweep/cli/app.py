@@ -9,17 +9,26 @@ from typing import Annotated
 
 import typer
 
+from sweep.cli import completing
+
 app = typer.Typer(
     name="sweepctl",
     help="Runs beside `pulumi`: where a sweep is, what it left behind, and a person's word before anything is ended.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
 Stack = Annotated[
-    str | None, typer.Option("--stack", "-s", envvar="PULUMI_STACK", help="The stack, as in `pulumi --stack`.")
+    str | None,
+    typer.Option(
+        "--stack",
+        "-s",
+        envvar="PULUMI_STACK",
+        help="The stack, as in `pulumi --stack`.",
+        autocompletion=completing.stacks,
+        is_eager=True,  # what completes after it needs to know it
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for programs.")]
 

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from sweep.cli import completing
 from sweep.cli.app import AsJson, Stack, answer, app
 
-Box = Annotated[str, typer.Argument(metavar="BOX", help="A box's name.")]
+Box = Annotated[str, typer.Argument(metavar="BOX", help="A box's name.", autocompletion=completing.boxes)]
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from sweep.cli import completing
 from sweep.cli.app import AsJson, Stack, answer, app
 
 Receipt = Annotated[
@@ -55,12 +56,17 @@ def verify(stack: Stack = None, json: AsJson = False) -> None:
 def approve(
     ctx: typer.Context,
     receipt: Receipt = None,
-    box: Annotated[list[str] | None, typer.Option(metavar="BOX", help="Only this box. Repeatable.")] = None,
+    box: Annotated[
+        list[str] | None,
+        typer.Option(metavar="BOX", help="Only this box. Repeatable.", autocompletion=completing.boxes),
+    ] = None,
     waive: Annotated[
-        list[str] | None, typer.Option(metavar="CELL", help="Let go without this cell; needs --reason.")
+        list[str] | None,
+        typer.Option(metavar="CELL", help="Let go without this cell; needs --reason.", autocompletion=completing.cells),
     ] = None,
     abandon: Annotated[
-        list[str] | None, typer.Option(metavar="BOX", help="What is on it may be lost; needs --reason.")
+        list[str] | None,
+        typer.Option(metavar="BOX", help="What is on it may be lost; needs --reason.", autocompletion=completing.boxes),
     ] = None,
     waive_unclaimed: Annotated[
         list[str] | None,
@@ -106,7 +112,10 @@ def approve(
 @app.command()
 def finish(
     receipt: Receipt = None,
-    box: Annotated[str | None, typer.Option(metavar="BOX", help="End this box early; the others run on.")] = None,
+    box: Annotated[
+        str | None,
+        typer.Option(metavar="BOX", help="End this box early; the others run on.", autocompletion=completing.boxes),
+    ] = None,
     expires: Expires = "72h",
     stack: Stack = None,
     json: AsJson = False,

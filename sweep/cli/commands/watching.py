@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sweep.cli import completing
 from sweep.cli.app import AsJson, Stack, answer, app
 
 
@@ -50,6 +51,20 @@ def status(
 
 
 @app.command()
+def patrol(stack: Stack = None, json: AsJson = False) -> None:
+    """One probe of all boxes, a line each, for cron. Exit 0: healthy or cleanly done; 1: look at it; 2: unreachable."""
+
+    def ask() -> int:
+        from sweep.cli.output import Out
+        from sweep.cli.patrol import patrol as run
+        from sweep.cli.target import Target
+
+        return run(Target.find(stack), Out(as_json=json))
+
+    answer(ask)
+
+
+@app.command()
 def wait(
     what: Annotated[str, typer.Option("--for", metavar="done|verified|first-step")] = "done",
     timeout: Annotated[str, typer.Option(metavar="12h", help="When to stop waiting.")] = "24h",
@@ -77,7 +92,10 @@ def wait(
 @app.command()
 def logs(
     name: Annotated[
-        str | None, typer.Argument(metavar="CELL", help="A cell's name; a box's with the two below.")
+        str | None,
+        typer.Argument(
+            metavar="CELL", help="A cell's name; a box's with the two below.", autocompletion=completing.cells_or_boxes
+        ),
     ] = None,
     setup: Annotated[bool, typer.Option("--setup", help="What the set-up step of a box printed.")] = False,
     runner: Annotated[bool, typer.Option("--runner", help="What the runner of a box says of itself.")] = False,
@@ -115,7 +133,10 @@ def logs(
 @app.command()
 def curves(
     cells: Annotated[
-        list[str] | None, typer.Argument(metavar="[CELL]...", help="Names or patterns; none: what runs.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[CELL]...", help="Names or patterns; none: what runs.", autocompletion=completing.cells
+        ),
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Any key of the metrics file. Repeatable.")

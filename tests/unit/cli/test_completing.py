@@ -1,0 +1,96 @@
+"""What the shell offers on Tab."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from sweep.cli import completing
+from tests.unit.cli.support import STACK, World
+
+
+@pytest.fixture(autouse=True)
+def own_cache(world: World) -> None:
+    world.monkeypatch.setenv("XDG_CACHE_HOME", str(world.folder / "cache"))
+
+
+def complete(world: World, *words: str) -> list[str]:
+    """What bash is given for these words, the last of which is being typed."""
+    environment = {
+        **os.environ,
+        "_SWEEPCTL_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(("sweepctl", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    command = [sys.executable, "-c", "from sweep.cli.main import app; app(prog_name='sweepctl')"]
+    done = subprocess.run(command, cwd=world.root, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_stacks_cells_and_boxes(world: World) -> None:
+    world.add("box-0")
+    world.add("box-1")
+    assert complete(world, "status", "--stack", "sw") == [STACK]
+    assert complete(world, "logs", "--stack", STACK, "lr0") == ["lr0.1", "lr0.3", "lr0.9"]
+    assert complete(world, "logs", "--stack", STACK, "--setup", "b") == ["box-0", "box-1"]
+    assert complete(world, "approve", "--stack", STACK, "--waive", "lr0.9") == ["lr0.9"]
+    assert complete(world, "approve", "--stack", STACK, "--abandon", "b") == ["box-0", "box-1"]
+    world.monkeypatch.setenv("PULUMI_STACK", STACK)
+    assert complete(world, "curves", "lr0.3") == ["lr0.3"]
+
+
+class Context:
+    """What a completion is asked with."""
+
+    params: ClassVar = {"stack": STACK}
+
+
+def test_the_roster_is_expanded_once_for_a_version_of_the_file(world: World) -> None:
+    assert completing.cells(Context, "") == ["lr0.1", "lr0.3", "lr0.9"]  # type: ignore[arg-type]
+
+    def heavy(path: Path) -> dict[str, list[str]]:
+        raise AssertionError("it was read again")
+
+    world.monkeypatch.setattr(completing, "_expanded", heavy)
+    assert completing.cells(Context, "lr0.3") == ["lr0.3"]  # type: ignore[arg-type]
+    world.monkeypatch.undo()
+    world.monkeypatch.chdir(world.root)
+    world.lrs = "[0.5]"
+    world.write_stack_file()
+    assert completing.cells(Context, "") == ["lr0.5"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["", "config: [", "config: {sweepstack:sweep: 5}"])
+def test_a_file_that_does_not_read_offers_nothing(world: World, text: str) -> None:
+    world.file.path.write_text(text)
+    assert completing.cells(Context, "") == []  # type: ignore[arg-type]
+    assert complete(world, "logs", "--stack", STACK, "lr0") == []
+
+
+def test_nothing_heavy_is_imported_on_a_second_tab(world: World) -> None:
+    assert completing.cells(Context, "")  # type: ignore[arg-type]
+    code = (
+        "import sys; from sweep.cli import completing; "
+        f"ctx = type('C', (), {{'params': {{'stack': {STACK!r}}}}}); assert completing.cells(ctx, 'lr0.1'); "
+        "print([name for name in ('pydantic', 'ruamel', 'numpy', 'pulumi', 'rich') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=world.root, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done
+
+
+def test_show_and_install(world: World) -> None:
+    """The shell is the process that asks: a real bash."""
+    sweepctl = Path(sys.executable).parent / "sweepctl"
+    environment = {**os.environ, "HOME": str(world.folder), "SHELL": "/bin/bash"}
+    for option in ("--show-completion", "--install-completion"):
+        done = subprocess.run(
+            ["bash", "-c", f"{sweepctl} {option}; true"], env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert done.stderr == "", done
+        assert "_SWEEPCTL_COMPLETE" in done.stdout or (world.folder / ".bash_completions/sweepctl.sh").is_file(), done

@@ -1,0 +1,119 @@
+"""`sweepctl patrol`: always a line, 0 for healthy or done, 1 for a person, 2 for who does not answer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.unit.cli.support import Box, World
+
+
+@pytest.fixture
+def box(world: World) -> Box:
+    made = world.add()
+    made.launch("lr0.1", "lr0.3")
+    made.begin = datetime.now(UTC) - timedelta(seconds=30)
+    made.start("lr0.1")
+    made.beat(ago=3, disk={"free": 39, "total": 100, "inodes_free": 9, "inodes_total": 10})
+    made.alive()
+    return made
+
+
+def verdict(world: World, code: int, name: str = "box-0") -> tuple[str, str]:
+    result = world.run("patrol", "--json")
+    assert result.code == code, result
+    found = {row["box"]: row for row in result.json["boxes"]}[name]
+    return found["verdict"], "; ".join(found["words"])
+
+
+def test_a_running_box_is_healthy(world: World, box: Box) -> None:
+    word, words = verdict(world, 0)
+    assert word == "healthy"
+    assert "1 running, 1 pending" in words
+    assert "heartbeat 3 s ago" in words or "heartbeat 4 s ago" in words
+    assert "disk 61%" in words
+    [line] = world.run("patrol").out.splitlines()
+    assert "sweep-t/box-0  healthy" in line
+
+
+def test_a_box_that_is_through_is_done(world: World) -> None:
+    world.full()
+    assert verdict(world, 0) == ("done", "2 sealed")
+
+
+def test_a_runner_that_is_gone_while_cells_are_left(world: World, box: Box) -> None:
+    box.alive(False)
+    word, words = verdict(world, 1)
+    assert word == "escalate"
+    assert "its runner is not alive, and 2 cells did not finish: lr0.1, lr0.3" in words
+    assert world.run("patrol").out.splitlines()[-1].startswith("next   ")
+
+
+def test_a_cell_that_failed_for_good(world: World, box: Box) -> None:
+    box.fail("lr0.1", final=False)
+    assert verdict(world, 0)[0] == "healthy"  # it is tried again
+    box.start("lr0.1", attempt=2)
+    box.fail("lr0.1", attempt=2)
+    assert "1 cell failed: lr0.1" in verdict(world, 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("details", "said"),
+    [
+        ({"running": [{"cell": "lr0.1", "attempt": 1, "verdict": "hung", "why": "still"}]}, "lr0.1 is hung"),
+        ({"disk": {"free": 4, "total": 100}}, "96% of its disk"),
+        ({"disk": {"inodes_free": 4, "inodes_total": 100}}, "96% of its inodes"),
+        ({"alarms": ["memory 95% of its limit"]}, "memory 95% of its limit"),
+    ],
+)
+def test_what_the_box_itself_raises(world: World, box: Box, details: dict[str, object], said: str) -> None:
+    box.beat(ago=1, **details)
+    assert said in verdict(world, 1)[1]
+
+
+def test_slow_is_no_alarm(world: World, box: Box) -> None:
+    box.beat(ago=1, running=[{"cell": "lr0.1", "attempt": 1, "verdict": "slow", "why": "no output"}])
+    assert verdict(world, 0)[0] == "healthy"
+
+
+def test_a_box_that_does_not_answer_says_nothing_of_its_run(world: World, box: Box) -> None:
+    world.save()
+    world.move_registry()
+    result = world.run("patrol", "--json", fresh=False)
+    assert result.code == 2
+    [found] = result.json["boxes"]
+    assert found["verdict"] == "unreachable"
+    assert "running" not in " ".join(found["words"])
+
+
+def test_who_needs_a_person_counts_more_than_who_is_silent(world: World, box: Box) -> None:
+    other = world.add("box-1")
+    other.launch("lr0.9")
+    other.start("lr0.9")
+    journal = box.root / "data/sweep/journal.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b'"seq":1', b'"seq":7'))
+    result = world.run("patrol", "--json")
+    assert {row["box"]: row["verdict"] for row in result.json["boxes"]} == {"box-0": "unreachable", "box-1": "escalate"}
+    assert result.code == 1
+
+
+def test_a_box_that_is_gone(world: World, box: Box) -> None:
+    box.vanish()
+    word, words = verdict(world, 1)
+    assert (word, "gone from local" in words, "2 cells lost" in words) == ("escalate", True, True)
+
+
+def test_something_that_the_state_does_not_know(world: World) -> None:
+    world.full()
+    world.gone = ["box-1"]
+    assert "UNKNOWN" in verdict(world, 1, "box-1")[1]
+
+
+def test_always_a_line(world: World) -> None:
+    world.save(world.empty())
+    assert "no box is" in world.run("patrol", fresh=False).out
+    world.engine_says("error: unable to open state directory\n")
+    result = world.run("patrol")
+    assert result.code == 2
+    assert "sweep-t/-  unreachable  the state is not known" in result.out
