@@ -72,6 +72,22 @@ def risk_on(adapter: str, facts: BoxFacts, paths: dict[str, str], journal: Journ
         return AtRisk(unknown=str(error))
 
 
+def drained(store: EvidenceStore, box: str, generation: int, seen: Observation) -> bool:
+    """Whether every cell that the box's queue was given has ended. Unknown is no, and so is a queue without cells."""
+    try:
+        launch = store.launch(box, generation)
+        journal = seen.journal or store.journal(box, generation)
+    except (EvidenceError, JournalDamaged):
+        return False
+    if launch is None or journal is None:
+        return False
+    return all(
+        (progress := journal.cells.get(name)) is not None
+        and (progress.state in ("sealed", "dropped") or progress.final)
+        for name in launch.cells
+    )
+
+
 def end_runner(platform: Platform, native_id: str, account: str, *, grace: float = RUNNER_SECONDS) -> None:
     """SIGTERM to the runner, which hands it to its cells and waits for them. Idempotent; returns when it has ended.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, Phase, Wait
-from provider.platforms.power import STOP_SECONDS, Pause, judge_stop, start_box, stop_box
+from provider.platforms.power import STOP_SECONDS, Pause, drained, judge_stop, start_box, stop_box
 from provider.resources import ending
 from provider.resources.base import Failure
 from provider.session import Operation
@@ -87,24 +87,12 @@ def standing(state: BoxState, record: BoxRecord, seen: Observation) -> Standing:
 
 def rests_drained(state: BoxState, seen: Observation) -> bool:
     """`when_done: stop`, and its queue has nothing left: its queue starts it again when it is given cells."""
-    return state.when_done == "stop" and drained(state.evidence, state.name, state.generation, seen)
-
-
-def drained(evidence: str, box: str, generation: int, seen: Observation) -> bool:
-    """Whether every cell that the box's queue was given has ended. Unknown is no."""
+    if state.when_done != "stop":
+        return False
     try:
-        store = EvidenceStore.open(evidence)
-        launch = store.launch(box, generation)
-        journal = seen.journal or store.journal(box, generation)
-    except SweepstackError:
+        return drained(EvidenceStore.open(state.evidence), state.name, state.generation, seen)
+    except EvidenceError:
         return False
-    if launch is None or journal is None:
-        return False
-    return all(
-        (progress := journal.cells.get(name)) is not None
-        and (progress.state in ("sealed", "dropped") or progress.final)
-        for name in launch.cells
-    )
 
 
 def converge(op: Operation, state: BoxState) -> BoxRecord | None:

@@ -45,6 +45,31 @@ def execute(
 
 
 @app.command()
+def tend(
+    interval: Annotated[str, typer.Option(metavar="60s", help="From the beginning of one round to the next.")] = "60s",
+    once: Annotated[bool, typer.Option("--once", help="One round: for cron and CI.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Let `pulumi up` rent boxes anew that are proved gone. Costs money.")
+    ] = False,
+    timeout: Annotated[str, typer.Option(metavar="72h", help="When to end.")] = "72h",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """Pull, verify and stop what is done, round after round. Never deletes. Exit 0: nothing is left to tend."""
+
+    def ask() -> int:
+        from sweep.cli.output import Out
+        from sweep.cli.target import Target, parse_duration
+        from sweep.cli.tend import tend as run
+
+        return run(
+            Target.find(stack), parse_duration(interval), once, replace, parse_duration(timeout), Out(as_json=json)
+        )
+
+    answer(ask)
+
+
+@app.command()
 def forward(
     box: Box,
     port: Annotated[str, typer.Argument(metavar="PORT[:PORT]", help="Here, and on the box where that differs.")],

@@ -1,0 +1,144 @@
+"""`sweepctl tend`: brings in what is sealed, stops what is done, and never deletes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.engine.commands import ok
+from tests.engine.harness import Stack
+from tests.engine.test_stop import phases, want
+
+
+@pytest.fixture
+def at_work(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
+    """box-1 has finished; box-0 is held in the middle of its cells. Boxes are stopped when they are done."""
+    stack = make_stack()
+    stack.hold(*stack.cells)
+    stack.edit_config(lambda sweep: sweep.update(when_done="stop"))
+    stack.edit_config(lambda sweep: sweep["overrides"]["local"].update(stopped_price_per_hour=0.05))
+    ok(stack.up())
+    running = stack.cells_of("box-0")
+    stack.release()
+    stack.hold(*running)
+    stack.wait_done(but=running)
+    yield stack
+    stack.close()
+
+
+def rounds(text: str) -> list[dict[str, object]]:
+    """The lines of `--json`."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def until_idle(stack: Stack, box: str) -> None:
+    """Until nothing runs on a box any more."""
+    stack.wait_for(lambda: not stack.processes()[stack.native_id(box)], f"{box} to be idle")
+
+
+def test_a_round_brings_in_and_stops_what_is_done(at_work: Stack) -> None:
+    """box-1: pulled, verified, stopped. box-0 trains on. `up` leaves the stopped box at rest until it has cells."""
+    stack = at_work
+    until_idle(stack, "box-1")
+    sealed, runner = stack.cells_of("box-1"), stack.runner_pid("box-0")
+    (line,) = rounds(ok(stack.sweepctl("tend", "--once", "--json")).out)
+    assert line["pulled"] == len(sealed)
+    assert list(line["stopped"]) == ["box-1"], line
+    assert phases(stack) == {"box-0": ("running", 1.25), "box-1": ("stopped", 0.05)}
+    assert stack.runner_pid("box-0") == runner
+    (again,) = rounds(ok(stack.sweepctl("tend", "--once", "--json")).out)
+    assert (again["pulled"], again["stopped"]) == (0, {})
+    ok(stack.up())
+    assert phases(stack)["box-1"][0] == "stopped", "`up` started a box that has nothing to do"
+    stack.edit_config(lambda sweep: sweep["cells"]["grid"].update(seed=list(range(8))))
+    stack.cells = tuple(f"seed{n}" for n in range(8))
+    ok(stack.up())
+    assert phases(stack)["box-1"][0] == "running", "a box at rest was given cells and was not started"
+    stack.release()
+    stack.wait_done()
+    assert sorted(stack.started()) == sorted(stack.cells)
+
+
+def test_it_ends_when_nothing_is_left_and_destroys_nothing(at_work: Stack) -> None:
+    """Round after round until all is verified and at rest; two at once are one too many."""
+    stack = at_work
+    tending = stack.start("sweepctl", "tend", "--interval", "1s", "--json", "--stack", stack.name)
+    record = stack.evidence / "records" / "tend.json"
+    stack.wait_for(record.exists, "the claim")
+    second = stack.sweepctl("tend", "--once")
+    assert second.rc == 1
+    assert "is tended by process" in second.err
+    stack.release()
+    out, err = tending.communicate(timeout=120)
+    assert tending.returncode == 0, out + err
+    seen = rounds(out)
+    assert {name for line in seen for name in line["stopped"]} == {"box-0", "box-1"}  # type: ignore[attr-defined]
+    assert seen[-1]["counts"] == {"verified": 4}
+    assert not record.exists()
+    assert len(stack.native_ids()) == 2
+    assert {phase for phase, _ in phases(stack).values()} == {"stopped"}
+    ok(stack.sweepctl("approve", "--receipt", stack.verify()["receipt"]))
+    ok(stack.up())
+    ok(stack.destroy())
+
+
+def test_a_box_with_something_unsaved_on_scratch_is_kept(at_work: Stack) -> None:
+    """Drained, and yet: what nobody sealed and the stop would wipe."""
+    stack = at_work
+    until_idle(stack, "box-1")
+    (stack.box_dir("box-1") / "scratch" / "notes.txt").write_text("mine")
+    (line,) = rounds(ok(stack.sweepctl("tend", "--once", "--json")).out)
+    assert "notes.txt" in line["kept"]["box-1"]  # type: ignore[index]
+    assert phases(stack)["box-1"][0] == "running"
+    assert (stack.box_dir("box-1") / "scratch" / "notes.txt").read_text() == "mine"
+
+
+def test_a_gone_box_is_rented_anew_only_with_replace(at_work: Stack) -> None:
+    """Said in each round; `--replace` lets `up` make the next generation, which runs nothing that is verified."""
+    stack = at_work
+    until_idle(stack, "box-1")
+    ok(stack.sweepctl("tend", "--once"))
+    stack.vanish("box-1")
+    (line,) = rounds(stack.sweepctl("tend", "--once", "--json").out)
+    assert (line["gone"], line["replaced"]) == (["box-1"], [])
+    assert len(stack.native_ids()) == 1
+    (line,) = rounds(ok(stack.sweepctl("tend", "--once", "--replace", "--json")).out)
+    assert line["replaced"] == ["box-1"], line
+    assert len(stack.native_ids()) == 2
+    assert stack.started("box-1") == []
+
+
+def test_an_interrupt_leaves_nothing_half_done(at_work: Stack) -> None:
+    """SIGTERM between two rounds: the claim is given up, and the next tend goes on."""
+    stack = at_work
+    tending = stack.start("sweepctl", "tend", "--interval", "60s", "--stack", stack.name)
+    record = stack.evidence / "records" / "tend.json"
+    stack.wait_for(record.exists, "the claim")
+    assert tending.stdout is not None
+    assert "again in" in tending.stdout.readline()
+    os.kill(tending.pid, signal.SIGTERM)
+    assert tending.wait(timeout=30) == 130
+    assert not record.exists()
+    now = datetime.now(UTC)
+    times = {"since": now, "at": now, "until": now + timedelta(hours=1)}
+    claim = {"host": socket.gethostname(), "pid": tending.pid, **{key: at.isoformat() for key, at in times.items()}}
+    record.write_text(json.dumps(claim))
+    ok(stack.sweepctl("tend", "--once"))  # its process is gone: nobody waits an hour
+    record.write_text(json.dumps(claim | {"host": "another-host"}))
+    assert stack.sweepctl("tend", "--once").rc == 1
+
+
+def test_a_wanted_stop_is_not_undone(at_work: Stack) -> None:
+    """`want: stopped` is a person's word; tend neither starts the box nor counts it as work."""
+    stack = at_work
+    want(stack, "box-1", "stopped")
+    until_idle(stack, "box-1")
+    ok(stack.up())
+    ok(stack.sweepctl("tend", "--once"))
+    assert phases(stack)["box-1"][0] == "stopped"
