@@ -44,7 +44,7 @@ class BoxComponent(pulumi.ComponentResource):
                 evidence=identity.evidence,
                 adapter=plan.adapter,
                 name=box_plan.name,
-                resources=dict(plan.resources),
+                resources=dict(box_plan.resources),
                 price_per_hour=plan.price_per_hour,
                 max_price=plan.max_price,
                 budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,

@@ -182,6 +182,7 @@ class BoxConfig(Shape):
 
     anchor: ClassVar[str] = "boxes"
     want: Literal["running", "stopped", "gone"] = "running"
+    resources: Resources | None = None
 
 
 class BudgetConfig(Shape):

@@ -18,12 +18,12 @@ def cell_input(cell: Cell) -> dict[str, Any]:
     return {"name": cell.name, "params": {key: json.dumps(cell.params[key]) for key in sorted(cell.params)}}
 
 
-def job_input(job: JobPlan, code: str) -> dict[str, Any]:
+def job_input(job: JobPlan, box: BoxPlan, code: str) -> dict[str, Any]:
     """The job as an input. What was not asked for is left out, so that a new key changes no old state."""
     asked = {
         "setup": job.setup,
         "secrets": list(job.secrets),
-        "gpus": job.gpus,
+        "gpus": box.gpus,
         "mixing": job.mixing if job.mixing != "refuse" else "",
         "min_free_bytes": job.min_free_bytes,
         "min_free_inodes": job.min_free_inodes,
@@ -34,7 +34,7 @@ def job_input(job: JobPlan, code: str) -> dict[str, Any]:
         "workdir": job.workdir,
         "include": list(job.include),
         "env": dict(sorted(job.env.items())),
-        "slots": job.slots,
+        "slots": box.slots,
         "code": code,
         **{key: value for key, value in asked.items() if value},
     }
@@ -59,7 +59,7 @@ def queue(
             roster_digest=plan.roster.digest,
             teardown=box.teardown,
             want=box_plan.want,
-            job=job_input(plan.job, code),
+            job=job_input(plan.job, box_plan, code),
             cells=[cell_input(cell) for cell in box_plan.cells],
             elsewhere=sorted(name for name in plan.roster.names if name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),

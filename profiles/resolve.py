@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.config import StackConfig
-from components.config_model import Metrics
+from components.config_model import Metrics, Resources
 from components.config_smoke import configured_smoke
 from profiles.model import Profile, Verb
 from sweep.errors import ConfigError
@@ -104,11 +104,17 @@ class JobPlan:
 
 @dataclass(frozen=True)
 class BoxPlan:
-    """One box that is wanted, and its share of the cells, in roster order. `want`: running or stopped."""
+    """One box that is wanted, and its share of the cells, in roster order. `want`: running or stopped.
+
+    `resources`: what it must have; `slots`: cells at once on it; `gpus`: of it; each its own, or the job's.
+    """
 
     name: str
     cells: tuple[Cell, ...]
-    want: str = "running"
+    want: str
+    resources: Mapping[str, Any]
+    slots: int
+    gpus: int
 
 
 @dataclass(frozen=True)
@@ -174,14 +180,15 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
         refusals.append("its boxes can't be stopped by us, and one is wanted stopped: end it instead (want: gone)")
     if profile.meter.rents and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
-    gpu = config.job.resources.gpu
-    if gpu is not None and profile.gpus.offered is False:
-        refusals.append(f"has no GPUs, and job.resources.gpu asks for {gpu.count}")
+    for where, resources in _asked(config):
+        if resources.gpu is not None and profile.gpus.offered is False:
+            refusals.append(f"has no GPUs, and {where}.gpu asks for {resources.gpu.count}")
     price = _price(config, profile)
     if price is not None and config.max_price is not None and price > config.max_price:
         refusals.append(f"costs ${price:g}/h a box, above max_price ${config.max_price:g}/h")
     disk_cap = max((tier.size_cap_bytes or 0 for tier in profile.tiers.values()), default=0)
-    refusals += _too_big(config, disk_cap)
+    for where, resources in _asked(config):
+        refusals += _too_big(where, resources.disk, disk_cap)
     return refusals
 
 
@@ -197,11 +204,17 @@ def _pausing(config: StackConfig, profile: Profile) -> Pausing | None:
     return Pausing(verb.kills, verb.keeps, verb.bills_after, verb.price_per_hour if own is None else own)
 
 
-def _too_big(config: StackConfig, cap: int) -> list[str]:
-    wanted = config.job.resources.disk
+def _asked(config: StackConfig) -> list[tuple[str, Resources]]:
+    """What is asked of boxes, and where: the job's, where a box has none of its own."""
+    asked = {f"boxes.{name}.resources": box.resources for name, box in config.boxes.items() if box.want != "gone"}
+    own = [(where, resources) for where, resources in asked.items() if resources is not None]
+    return own if len(own) == len(asked) and own else [("job.resources", config.job.resources), *own]
+
+
+def _too_big(where: str, wanted: str | None, cap: int) -> list[str]:
     if not wanted or not cap or parse_size(wanted).bytes <= cap:
         return []
-    return [f"its largest tier holds {cap / 1e9:g} GB, and job.resources.disk asks for {wanted}"]
+    return [f"its largest tier holds {cap / 1e9:g} GB, and {where}.disk asks for {wanted}"]
 
 
 def _price(config: StackConfig, profile: Profile) -> float | None:
@@ -281,7 +294,14 @@ def _boxes(config: StackConfig, wanted: list[str]) -> tuple[BoxPlan, ...]:
     for cell in config.roster.cells:
         if cell.name in owner:
             shares[owner[cell.name]].append(cell)
-    return tuple(BoxPlan(name, tuple(cells), config.boxes[name].want) for name, cells in shares.items())
+    return tuple(_box(config, name, tuple(cells)) for name, cells in shares.items())
+
+
+def _box(config: StackConfig, name: str, cells: tuple[Cell, ...]) -> BoxPlan:
+    box = config.boxes[name]
+    resources = box.resources or config.job.resources
+    gpus = resources.gpu.count if resources.gpu is not None else 0
+    return BoxPlan(name, cells, box.want, resources.as_inputs(), config.job.slots or gpus or 1, gpus)
 
 
 def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from provider.platforms.registry import load_platform
 from provider.resources import ending, pausing, spending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.identity import take_lease
+from provider.resources.replacing import recipe
 from provider.session import Operation
 from sweep.errors import (
     EvidenceError,
@@ -84,7 +85,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if replacing and not judgement.verdict.allowed:
             refusal = refusal_text(judgement.facts, judgement.verdict, stack=op.stack)
             words = f"changing it would replace box {old.name}, which is a destroy. Undo it, or end the box first.\n"
-            failures += [Failure(name, words + refusal if name == replacing[0] else words) for name in replacing]
+            whole = f"{words}{refusal}\n\n{recipe(judgement, old, checked, replacing, stack=op.stack)}"
+            failures += [Failure(name, whole if name == replacing[0] else words) for name in replacing]
         return Checked(checked, failures)
 
     def _rented(self, old: BoxInputs) -> BoxState | None:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -119,11 +119,14 @@ def _replace(sources: Sources, keeper: Keeper, round_: Round) -> None:
     """`pulumi up` rents boxes anew that are proved gone and still wanted. It refuses by itself past the budget."""
     target = sources.target
     wanted = target.file.sweep().get("boxes") or {}
+    leaving = [box.name for box in sources.state.boxes if _want(wanted, box.name) == "gone"]
+    if leaving:  # an approval may be there, and then `up` would end them: that is a person's to run
+        round_.problems.append(
+            f"{target.file.shown} takes {', '.join(leaving)} out, so nothing is rented anew: run pulumi up yourself"
+        )
+        return
     names = [
-        name
-        for name in round_.gone
-        if (wanted.get(name, {"want": "gone"}) or {}).get("want", "running") == "running"
-        and keeper.replaced.get(name, 0) < REPLACEMENTS
+        name for name in round_.gone if _want(wanted, name) == "running" and keeper.replaced.get(name, 0) < REPLACEMENTS
     ]
     if not names:
         return
@@ -148,6 +151,12 @@ def _replace(sources: Sources, keeper: Keeper, round_: Round) -> None:
         round_.replaced += names
     else:
         round_.problems.append(f"`pulumi up` ended with {code}: {', '.join(names)} not rented anew")
+
+
+def _want(boxes: Mapping[str, Any], name: str) -> str:
+    """What the stack file wants of a box: one that it does not name is to go."""
+    box = boxes.get(name, {"want": "gone"})
+    return str((box or {}).get("want", "running")) if isinstance(box, dict | None) else "gone"
 
 
 @contextmanager

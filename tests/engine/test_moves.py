@@ -142,3 +142,35 @@ def test_a_move_that_was_cut_off_is_finished_by_the_next_up(one_box: Stack) -> N
     stack.release()
     stack.wait_done()
     assert ran(stack) == Counter(SEEDS)
+
+
+def test_a_refused_change_of_resources_names_the_way_and_the_way_works(one_box: Stack) -> None:
+    """The recipe's own lines, typed: the unstarted cells run on the new box, and the old one is ended early."""
+    stack = one_box
+    before = stack.snapshot()
+    stack.edit_config(lambda sweep: sweep["job"]["resources"].update(cpu=2))
+    refused = stack.up()
+    assert refused.rc != 0
+    stack.assert_unchanged(before, refused)
+    for words in (
+        "box-0-2: {want: running, resources: {cpu: 2}}",
+        "of 11 cells not started",
+        "box-0 bills on until its started cell is done, at $1.25/h; how long is not known",
+        "sweepctl finish --stack t --box box-0",
+    ):
+        assert words in refused.text, f"{words!r}\n{refused}"
+    stack.edit_config(lambda sweep: sweep["job"]["resources"].update(cpu=1))
+    stack.edit_config(lambda sweep: sweep["boxes"].update({"box-0-2": {"want": "running", "resources": {"cpu": 2}}}))
+    ok(stack.up())
+    first = stack.started("box-0")
+    stack.boxes = ("box-0", "box-0-2")
+    assert stack.resources("Box")[-1]["inputs"]["resources"] != stack.resources("Box")[0]["inputs"]["resources"]
+    stack.release()
+    stack.wait_done()
+    stack.wait_idle()
+    ran_there = Counter(stack.started("box-0-2"))
+    ran_here = Counter(stack.started("box-0"))
+    assert ran_here + ran_there == Counter(SEEDS)
+    assert set(first) <= set(ran_here)
+    ok(stack.sweepctl("finish", "--box", "box-0", "--receipt", receipt_after_pull(stack)))
+    assert len(stack.native_ids()) == 1
