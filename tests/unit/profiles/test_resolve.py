@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -113,9 +114,10 @@ def test_what_sends_a_bill_needs_a_budget(tmp_path: Path) -> None:
     rents = other(meter=load_profile("local").meter.model_copy(update={"rents": True}))
     only = FREE.replace("candidates: [local]", "candidates: [other]")
     assert "needs a budget, such as budget: {usd: 60}" in refusal(tmp_path, only, other=rents)
-    made = plan(
-        tmp_path, only.replace("    boxes:", "    budget: {usd: 60}\n    when_done: keep\n    boxes:"), other=rents
-    )
+    budget = only.replace("    boxes:", "    budget: {usd: 60}\n    boxes:")
+    assert "the config must say when_done: stop or keep" in refusal(tmp_path, budget, other=rents)
+    made = plan(tmp_path, budget.replace("    boxes:", "    when_done: stop\n    boxes:"), other=rents)
+    assert made.when_done == "stop"
     assert made.platform == "other"
     assert made.budget is not None
     assert (made.budget.usd, made.budget.hours, made.budget.notify) == (60, None, (0.8, 1.0))
@@ -145,3 +147,46 @@ def test_resources_are_spelled_canonically(tmp_path: Path) -> None:
     made = plan(tmp_path, GOOD.replace("memory: 40GB+", "memory: 40.0 gb+"))
     assert made.resources["gpu"]["memory"] == "40GB+"
     assert made.resources["gpu"]["name"] == ["A100", "H100"]
+
+
+def boxes(text: str, **wanted: str) -> str:
+    """The config with these boxes: name → what is wanted, in YAML."""
+    lines = "".join(f"\n      {name}: {want}" for name, want in wanted.items())
+    return re.sub(r"    boxes:.*", f"    boxes:{lines}", text)
+
+
+def test_a_stopped_box_gets_no_cells_while_another_runs(tmp_path: Path) -> None:
+    made = plan(tmp_path, boxes(FREE, a="{want: running}", b="{want: stopped}"))
+    shares = {box.name: (box.want, len(box.cells)) for box in made.boxes}
+    assert shares == {"a": ("running", len(made.roster.cells)), "b": ("stopped", 0)}
+
+
+def test_with_every_box_stopped_each_keeps_its_share(tmp_path: Path) -> None:
+    running = plan(tmp_path, boxes(FREE, a="{want: running}", b="{want: running}"))
+    stopped = plan(tmp_path, boxes(FREE, a="{want: stopped}", b="{want: stopped}"))
+    assert [box.cells for box in stopped.boxes] == [box.cells for box in running.boxes]
+
+
+def test_a_platform_without_a_stop_is_refused_for_a_stopped_box(tmp_path: Path) -> None:
+    verbs = {name: verb for name, verb in load_profile("local").verbs.items() if name != "stop"}
+    text = boxes(FREE, a="{want: running}", b="{want: stopped}").replace("[local]", "[other]")
+    assert "can't be stopped by us" in refusal(tmp_path, text, other=other(verbs=verbs))
+    assert plan(tmp_path, FREE.replace("[local]", "[other]"), other=other(verbs=verbs)).ending.pausing is None
+
+
+def test_what_a_stop_does_travels_in_the_teardown_facts(tmp_path: Path) -> None:
+    """A stop weeks later opens no profile."""
+    facts = plan(tmp_path).ending.as_inputs()
+    assert facts["paths"] == {"scratch": "scratch", "data": "data", "durable": "mnt/durable"}
+    assert facts["stop"] == {"kills": ["scratch"], "keeps": ["data", "durable"], "bills_after": [], "price_per_hour": 0}
+
+
+def test_a_box_may_have_resources_of_its_own(tmp_path: Path) -> None:
+    made = plan(tmp_path, boxes(FREE, a="{want: running}", b="{want: running, resources: {gpu: {count: 2}}}"))
+    assert [(box.resources, box.slots) for box in made.boxes] == [
+        (made.resources, 1),
+        ({"gpu": {"name": [], "count": 2}}, 2),
+    ]
+    no_gpu = other(gpus=load_profile("local").gpus.model_copy(update={"offered": False}))
+    text = boxes(FREE, a="{want: running, resources: {gpu: {count: 2}}}").replace("[local]", "[other]")
+    assert "has no GPUs, and boxes.a.resources.gpu asks for 2" in refusal(tmp_path, text, other=no_gpu)
