@@ -14,7 +14,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -157,6 +157,36 @@ class StackFile:
                 )
             mode = stat.S_IMODE(self.path.stat().st_mode)
             write_atomically(self.path.resolve(), after.encode("utf-8"), mode=mode)
+            return True
+
+    def edit(
+        self, change: Callable[[str], str], wanted: Callable[[dict[str, Any]], dict[str, Any]], instead: str
+    ) -> bool:
+        """Lets `change` work on the text, which then has to say `wanted` of the sweep that it said before, and nothing
+        else. False when it says so already.
+
+        Under a lock; the file is replaced by rename. Raises ConfigError, with what to write by hand (`instead`), and
+        then nothing was written.
+        """
+        with self._locked():
+            before = self._text()
+            old = self._data(before)
+            expected = wanted(_sweep_of(old, self.shown))
+            if expected == _sweep_of(old, self.shown):
+                return False
+            newline = "\r\n" if "\r\n" in before else "\n"
+            try:
+                after = change(before.replace("\r\n", "\n"))
+                new = self._data(after)
+                same = _sweep_of(new, self.shown) == expected
+                new["config"][ROOT_KEY] = old["config"][ROOT_KEY] = None
+                problem = "" if same and new == old else "that would change more than it should"
+            except (ConfigError, YAMLError) as error:
+                problem = str(error)
+            if problem:
+                raise ConfigError(f"{self.shown} was left as it is: {problem}. Write it by hand: {instead}")
+            mode = stat.S_IMODE(self.path.stat().st_mode)
+            write_atomically(self.path.resolve(), after.replace("\n", newline).encode("utf-8"), mode=mode)
             return True
 
     def _edited(self, before: str, approval: Approval | None) -> str:

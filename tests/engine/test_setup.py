@@ -1,0 +1,47 @@
+"""`job.setup` on the real engine: once for each version, before any cell; and what is said when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.engine.commands import ok
+from tests.engine.harness import Stack
+
+
+def events(stack: Stack, box: str = "box-0") -> list[str]:
+    return [entry["event"] for entry in stack.journal(box)]
+
+
+def test_a_setup_that_fails_starts_nothing_and_the_next_up_tries_the_mended_one(
+    make_stack: Callable[..., Stack],
+) -> None:
+    stack = make_stack("setup", cells=("seed0", "seed1"), boxes=("box-0",))
+    stack.edit_config(lambda sweep: sweep["job"].update(setup="echo the first step; echo no such package; exit 3"))
+    result = stack.up()
+    assert result.rc != 0, str(result)
+    for words in ("setup failed", "the first step", "no such package", "Mend job.setup", "pulumi up --stack setup"):
+        assert words in result.text, f"{words}\n{result}"
+    assert stack.started() == []
+    assert len(stack.resources("Box")) == len(stack.resources("Queue")) == 1, "kept in the state: it bills"
+    stack.wait_idle()
+    again = stack.up()
+    assert "no such package" in again.text, "it is tried again, and said again"
+    stack.edit_config(lambda sweep: sweep["job"].update(setup="echo prepared > prepared.txt; command -v python"))
+    stack.edit_config(lambda sweep: sweep["job"].update(run="test -f prepared.txt && " + sweep["job"]["run"]))
+    ok(stack.up())
+    stack.wait_done()
+    stack.wait_idle()
+    said = events(stack)
+    assert said.count("setup-finished") == 1
+    assert said.index("setup-finished") < said.index("cell-started")
+    ok(stack.up())
+    assert events(stack) == said, "what was prepared is not prepared again"
+
+
+def test_the_time_of_a_setup_is_not_that_of_the_first_step(make_stack: Callable[..., Stack]) -> None:
+    """The preview says what it waits for, and shows how far the setup is."""
+    stack = make_stack("slow", cells=("seed0",), boxes=("box-0",))
+    stack.edit_config(lambda sweep: sweep["job"].update(setup="echo downloading wheels; sleep 4; echo there"))
+    result = ok(stack.up())
+    assert "setup, " in result.text, str(result)
+    assert "downloading wheels" in result.text, str(result)

@@ -1,0 +1,255 @@
+"""`sweepctl retry` and `sweepctl drop`: what is to run again, and what no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweep.cells import CellsConfig
+from sweep.errors import ConfigError
+from sweep.retries import on_record
+from sweep.roster import expand
+from sweep.stackdrop import write_drop
+from sweep.stackfile import StackFile
+from tests.unit.cli.support import STACK, World, by_name
+
+
+def mixed(world: World) -> None:
+    """lr0.1 is sealed, lr0.3 failed for good, lr0.9 runs."""
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    box.start("lr0.3")
+    box.fail("lr0.3")
+    box.start("lr0.9")
+    box.alive()
+
+
+# retry
+
+
+def test_a_failed_cell_goes_on_and_a_sealed_one_begins_anew(world: World) -> None:
+    mixed(world)
+    result = world.run("retry", "lr0.1", "lr0.3", "--reason", "a  bug", "--json")
+    assert result.code == 0, result
+    cells = by_name(result.json["cells"])
+    assert (cells["lr0.1"]["from_checkpoint"], cells["lr0.3"]["from_checkpoint"]) == (False, True)
+    assert result.json["next"] == [f"pulumi up --stack {STACK}"]
+    found = on_record(world.store)
+    assert (found["lr0.1"].retry, found["lr0.1"].salt) == (1, 1)
+    assert (found["lr0.3"].retry, found["lr0.3"].salt) == (1, 0)
+    assert found["lr0.1"].manifest is not None
+    assert found["lr0.3"].manifest is None
+    assert found["lr0.3"].reason == "a bug"
+    assert "@" in found["lr0.3"].by
+
+
+def test_a_retry_that_waits_is_not_counted_again(world: World) -> None:
+    mixed(world)
+    for _ in range(2):
+        result = world.run("retry", "lr0.1", "lr0.3", "--json")
+        assert result.code == 0, result
+    assert [cell["waits"] for cell in result.json["cells"]] == [True, True]
+    assert {name: entry.retry for name, entry in on_record(world.store).items()} == {"lr0.1": 1, "lr0.3": 1}
+
+
+def test_a_retry_that_was_done_is_counted_up(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    assert world.run("retry", "lr0.1").code == 0
+    digest = world.cell("lr0.1").config_digest
+    code = on_record(world.store)["lr0.1"].code
+    again = {"cell": "lr0.1", "attempt": 2, "config_digest": digest, "code": code, "argv": [], "slot": 0, "retry": 1}
+    box.log("cell-started", **again)
+    box.fail("lr0.1", attempt=2)
+    assert world.run("retry", "lr0.1").code == 0
+    found = on_record(world.store)["lr0.1"]
+    assert (found.retry, found.salt) == (2, 1), "its own checkpoint, not that of the run before"
+
+
+def test_what_runs_is_not_run_again(world: World) -> None:
+    mixed(world)
+    for words in (("lr0.9",), ("--all", "--reason", "x")):
+        result = world.run("retry", *words)
+        assert result.code == 1
+        assert "lr0.9 runs on box-0" in result.err
+        assert f"sweepctl wait --stack {STACK} --for done" in result.err
+    assert on_record(world.store) == {}
+
+
+def test_failed_means_what_ended_without_a_result(world: World) -> None:
+    mixed(world)
+    result = world.run("retry", "--failed", "--json")
+    assert result.code == 0
+    assert [cell["name"] for cell in result.json["cells"]] == ["lr0.3"]
+
+
+def test_nothing_failed(world: World) -> None:
+    world.full()
+    result = world.run("retry", "--failed")
+    assert result.code == 1
+    assert "no cell failed" in result.err
+
+
+def test_all_leaves_out_what_has_not_run(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    result = world.run("retry", "--all", "--json")
+    assert result.code == 0
+    assert [cell["name"] for cell in result.json["cells"]] == ["lr0.1"]
+    result = world.run("retry", "lr0.9")
+    assert result.code == 1
+    assert "lr0.9 has not run yet" in result.err
+
+
+@pytest.mark.parametrize("typed", ["yes", "y", ""])
+def test_a_verified_copy_asks_for_the_word(world: World, typed: str) -> None:
+    _, _, receipt = world.verified()
+    result = world.run("retry", "--all", types=typed)
+    assert "3 verified copies would count no more" in result.err
+    assert (result.code, len(on_record(world.store))) == ((0, 3) if typed == "yes" else (1, 0))
+    if typed == "yes":
+        assert f"the receipt {receipt} is stale" in result.out
+
+
+def test_without_a_terminal_a_reason_is_the_word(world: World) -> None:
+    world.verified()
+    result = world.run("retry", "lr0.1")
+    assert result.code == 1
+    assert f'sweepctl retry --stack {STACK} lr0.1 --reason "…"' in result.err
+    result = world.run("retry", "lr0.1", "--reason", "wrong augmentation", "--json")
+    assert result.code == 0
+    assert result.json["stale_receipt"] is not None
+
+
+def test_a_cleared_box_starts_nothing_more(world: World) -> None:
+    _, _, receipt = world.verified()
+    assert world.run("approve", "--receipt", receipt).code == 0
+    world.up()
+    result = world.run("retry", "lr0.1", "--reason", "x")
+    assert result.code == 1
+    assert "box box-0 is cleared" in result.err
+    assert f"sweepctl approve --stack {STACK} --revoke" in result.err
+
+
+def test_an_open_teardown_starts_nothing(world: World) -> None:
+    first, _ = world.full()
+    world.open_teardown(None, first)
+    result = world.run("retry", "lr0.1")
+    assert result.code == 1
+    assert "a teardown has begun" in result.err
+
+
+def test_an_unknown_cell_is_not_run_again(world: World) -> None:
+    world.full()
+    result = world.run("retry", "lr0.2")
+    assert result.code == 1
+    assert 'there is no cell lr0.2; did you mean "lr0.' in result.err
+
+
+@pytest.mark.parametrize("words", [(), ("lr0.1", "--all"), ("--all", "--failed")])
+def test_one_way_to_name_cells(world: World, words: tuple[str, ...]) -> None:
+    world.full()
+    assert world.run("retry", *words).code == 2
+
+
+def test_a_box_that_can_t_be_reached_is_unknown(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    world.run("pull")
+    world.move_registry()
+    result = world.run("retry", "lr0.1")
+    assert result.code == 2
+    assert on_record(world.store) == {}
+
+
+def test_a_verified_cell_of_a_box_that_is_gone(world: World) -> None:
+    first, _, _ = world.verified()
+    first.vanish()
+    result = world.run("retry", "lr0.1", "--reason", "x")
+    assert result.code == 0, result
+    assert on_record(world.store)["lr0.1"].salt == 1
+
+
+# drop
+
+
+def test_drop_writes_the_stack_file_and_names_the_next_command(world: World) -> None:
+    world.full()
+    result = world.run("drop", "lr0.3", "--reason", 'diverged: "NaN"', "--json")
+    assert result.code == 0, result
+    assert result.json["next"] == [f"pulumi up --stack {STACK}"]
+    assert world.file_roster().dropped == {"lr0.3": 'diverged: "NaN"'}
+    assert world.run("drop", "lr0.3", "--reason", 'diverged: "NaN"').code == 0
+    result = world.run("drop", "lr0.3", "--reason", "other")
+    assert result.code == 1
+    assert "is dropped already" in result.err
+
+
+def test_drop_refuses_what_would_not_load(world: World) -> None:
+    world.full()
+    before = world.file.path.read_bytes()
+    assert "did you mean" in world.run("drop", "lr0.2", "--reason", "x").err
+    assert world.run("drop", "lr0.3").code == 2
+    assert world.run("drop", "lr0.3", "--reason", " ").code == 2
+    assert world.file.path.read_bytes() == before
+    assert world.run("drop", "lr0.1", "--reason", "x").code == 0
+    assert world.run("drop", "lr0.3", "--reason", "x").code == 0
+    result = world.run("drop", "lr0.9", "--reason", "x")
+    assert result.code == 1
+    assert "the last cell of the roster" in result.err
+
+
+STYLES = {
+    "no drop": ("    cells:\n      grid: {lr: [0.1, 0.3, 1.0]}   # the axes\n\n    # files\n    artifacts: {}\n", 1),
+    "flow drop": (
+        "    cells:\n      grid: {lr: [0.1, 0.3, 1.0]}\n      drop: {lr0.1: no}  # why\n    artifacts: {}\n",
+        0,
+    ),
+    "empty drop": ("    cells:\n      drop: {}\n      grid: {lr: [0.1, 0.3, 1.0]}\n", 0),
+    "trailing comma": ("    cells:\n      grid: {lr: [0.1, 0.3, 1.0]}\n      drop: {lr0.1: no, }\n", 0),
+    "block drop": (
+        "    cells:\n      drop:\n        lr0.1: no  # why\n        # below\n      grid: {lr: [0.1, 0.3, 1.0]}\n",
+        1,
+    ),
+    "block at the end": (
+        "    cells:\n      grid:\n        lr:\n          - 0.1\n          - 0.3\n          - 1.0\n",
+        1,
+    ),
+    "no newline at the end": ("    cells:\n      grid: {lr: [0.1, 0.3, 1.0]}", 1),
+    "flow cells": ("    cells: {grid: {lr: [0.1, 0.3, 1.0]}}  # all\n    artifacts: {}\n", 0),
+    "many lines of flow": ("    cells: {\n      grid: {lr: [0.1, 0.3, 1.0]}\n      }\n    artifacts: {}\n", 0),
+}
+
+
+@pytest.mark.parametrize("name", STYLES)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_drop_keeps_every_other_byte(tmp_path: Path, name: str, newline: str) -> None:
+    text, more = STYLES[name]
+    path = tmp_path / "Pulumi.x.yaml"
+    before = f"# a sweep\nconfig:\n  sweepstack:sweep:\n{text}".replace("\n", newline)
+    path.write_bytes(before.encode())
+    file = StackFile(path, "stacks/Pulumi.x.yaml")
+    assert write_drop(file, "lr1.0", "it: diverged")
+    assert not write_drop(file, "lr1.0", "it: diverged")
+    after = path.read_bytes().decode()
+    roster = expand(CellsConfig.model_validate(file.sweep()["cells"]))
+    assert roster.dropped["lr1.0"] == "it: diverged"
+    assert after.count(newline) == before.count(newline) + more
+    kept = [line for line in before.split(newline) if line.strip()]
+    there = after.split(newline)
+    assert len([line for line in kept if line not in there]) <= (1 if more == 0 else 0)
+    assert after.count("#") == before.count("#")
+
+
+def test_a_file_that_can_t_be_edited_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "Pulumi.x.yaml"
+    text = "config:\n  sweepstack:sweep:\n    cells: &a {grid: {lr: [0.1, 1.0]}}\n    other: *a\n"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="was left as it is"):
+        write_drop(StackFile(path, "stacks/Pulumi.x.yaml"), "lr1.0", "x")
+    assert path.read_text() == text
