@@ -116,12 +116,14 @@ def _refuse_failed_setup(entries: Sequence[Entry], channel: Channel) -> None:
     failed = next((entry for entry in entries if entry["event"] == "setup-failed"), None)
     if failed is None:
         return
-    tail = _tail(channel, onbox.setup_log(str(failed["setup"])))
     reason = str(failed.get("reason", "")).strip()
-    raise SetupFailed(
-        f"setup failed: {reason}\n{tail}\nNo cell of this version was started. Mend job.setup, or the files that it "
-        "uses (requirements.txt)".replace("\n\n", "\n")
-    )
+    if (
+        failed.get("stage", "commands") != "commands"
+    ):  # the probe before the first cell, or the secrets: no log of theirs
+        raise SetupFailed(f"nothing was started with this code: {reason}")
+    tail = _tail(channel, onbox.setup_log(str(failed["setup"])))
+    mend = "No cell of this version was started. Mend job.setup, or the files that it uses (requirements.txt)"
+    raise SetupFailed("\n".join(part for part in (f"setup failed: {reason}", tail, mend) if part))
 
 
 def _last_line(channel: Channel, setup: str) -> str:
