@@ -7,6 +7,7 @@ Python 3.8+, standard library only; the runner_*.py files lie beside it. What a 
 environment) never changes; after a final failure a newer version of it in the queue starts with a fresh count.
 Checkpoints are kept by config and version, so a cell only ever goes on from its own. An exit code of 0 proves nothing:
 a cell is done when its files were copied to the durable tier, read back there, and appeared under their final name.
+A full disk fails nothing: no cell starts until there is room again, and the runner waits for that.
 
 Exit codes:
   0      the queue is drained: every cell is sealed or dropped
@@ -36,11 +37,13 @@ from pathlib import Path
 from typing import Any, Iterator  # noqa: UP035
 
 from runner_attempt import Attempt
+from runner_disk import DiskGate
+from runner_ending import Endings
 from runner_patrol import Patrol
-from runner_processes import end_all, end_group, of_cells, signal_group, start_of
+from runner_processes import end_all, of_cells, signal_group, start_of
 from runner_records import Fatal, Journal, Queue, say, take
 from runner_schedule import Schedule
-from runner_sealing import CellFailure, seal, sync_folder
+from runner_sealing import CellFailure, sync_folder
 from runner_setup import Setups
 from runner_spec import Spec
 
@@ -50,7 +53,6 @@ GRACE_SECONDS = 20.0
 """Between SIGTERM and SIGKILL, unless spec.json says `grace_seconds`."""
 KILL_SECONDS = 5.0
 SEALERS = 4
-REASON_CHARS = 1000
 
 
 class Runner:
@@ -84,6 +86,8 @@ class Runner:
         self.wake_read, self.wake_write = os.pipe()
         for end in (self.wake_read, self.wake_write):
             os.set_blocking(end, False)
+        self.gate = DiskGate(home, self.cells, self.journal, self.schedule.announce, self._wake)
+        self.endings = Endings(self.box, self.cells, self.journal, self.gate, self.running, self._wake)
         self.setups = Setups(home, self.journal, self.schedule.announce, self._wake)
 
     # -- set-up
@@ -95,8 +99,11 @@ class Runner:
             raise Fatal(3, f"another runner is at work in {self.home}")
         record = json.dumps({"pid": os.getpid(), "start_ticks": start_of(os.getpid())})
         staged = self.home / "runner.pid.tmp"
-        staged.write_text(record + "\n")
-        os.replace(staged, self.home / "runner.pid")
+        try:
+            staged.write_text(record + "\n")
+            os.replace(staged, self.home / "runner.pid")
+        except OSError as error:
+            raise Fatal(6, f"runner.pid can't be written: {error}") from error
         return lock
 
     def _end_strays(self) -> None:
@@ -139,7 +146,7 @@ class Runner:
 
     def _wait(self, seconds: float) -> None:
         """Sleeps until a child ends, a sealer is done or a signal comes, and no longer than `seconds`."""
-        self.patrol.beat(self.running)
+        self.patrol.beat(self.running, self.spec(), self.gate.blocked)
         due = [attempt.kill_at - time.monotonic() for attempt in self.running.values() if attempt.kill_at is not None]
         select.select([self.wake_read], [], [], max(0.0, min([seconds, self.patrol.due - time.monotonic(), *due])))
         with contextlib.suppress(BlockingIOError):
@@ -152,12 +159,15 @@ class Runner:
             if code is not None:
                 del self.running[name]
                 attempt.holds_slot = signal_group(attempt.process.pid, 0)
-                future = self.pool.submit(self._finish, attempt, code)
+                future = self.pool.submit(self.endings.finish, attempt, code)
                 self.finishing[name] = attempt, future
                 future.add_done_callback(lambda _: self._wake())
             elif attempt.kill_at is not None and time.monotonic() >= attempt.kill_at:
                 signal_group(attempt.process.pid, signal.SIGKILL)
                 attempt.kill_at += KILL_SECONDS
+            elif attempt.kill_at is None and attempt.watch is not None and attempt.watch.look():
+                say(f"{name}: {attempt.watch.found}; it is ended")
+                self._ask_to_end(attempt)
         if self.setups.collect():
             self.schedule.settled = False
         for sync in [sync for sync in self.syncs if sync.done()]:
@@ -199,7 +209,7 @@ class Runner:
         free = [slot for slot in range(slots) if slot not in used]
         if not self.schedule.ready or self.schedule.settled or not free or self.stop:
             return False
-        if len(self.finishing) >= slots + SEALERS:
+        if len(self.finishing) >= slots + SEALERS or not self.gate.is_open(spec, len(self.running)):
             return False
         with self._queue_locked() as locked:  # whoever takes a cell out does so before or after this, not meanwhile
             attempt = self._claim(spec, free[0]) if locked else None
@@ -209,8 +219,7 @@ class Runner:
         try:
             attempt.start()
         except (CellFailure, OSError) as error:
-            hopeless = isinstance(error, CellFailure)
-            self._failed(attempt, None, str(error) if hopeless else f"could not be started: {error}", hopeless)
+            self.endings.failed(attempt, None, error, "", isinstance(error, CellFailure))
             self._touch(name)
         else:
             self.running[name] = attempt
@@ -262,51 +271,7 @@ class Runner:
             os.close(self._lock)
             return True
 
-    # -- the end of an attempt
-
-    def _finish(self, attempt: Attempt, code: int) -> None:
-        """Everything between a cell's exit and its last line in the journal. Runs in a sealer's thread."""
-        name, entry = attempt.entry.cell, attempt.entry
-        left = end_group(attempt.process.pid, KILL_SECONDS)
-        attempt.holds_slot = False
-        self._wake()
-        if attempt.stopped:  # it may have left early and clean: that is no result
-            return
-        if attempt.dropped is not None:
-            self.journal.append("cell-dropped", cell=name, reason=attempt.dropped)
-            return
-        try:
-            reason = attempt.close_log(code)
-            if left:
-                raise CellFailure(f"processes that it left behind can't be ended: {left}")
-            if reason:
-                raise CellFailure(reason)
-            facts = dict(attempt.facts(), environment=attempt.environment.result())
-            manifest, size = seal(self.cells, attempt.out, attempt.log, attempt.spec, facts)
-        except (CellFailure, OSError) as error:
-            left = end_all(lambda: of_cells(self.box, {name}, {}), KILL_SECONDS)
-            reason = str(error) if isinstance(error, CellFailure) else f"could not be sealed: {error}"
-            self._failed(attempt, code, reason, bool(left))
-        else:
-            self.journal.append(
-                "cell-sealed",
-                cell=name,
-                attempt=attempt.number,
-                config_digest=entry.config,
-                manifest=manifest,
-                bytes=size,
-            )
-            say(f"{name} sealed, {size} bytes")
-
-    def _failed(self, attempt: Attempt, code: int | None, reason: str, hopeless: bool) -> None:
-        name = attempt.entry.cell
-        failures = self.journal.cells[name].failures[attempt.entry.version] + 1
-        reason = reason[:REASON_CHARS]
-        final = hopeless or failures > int(attempt.spec.get("retries", 2))
-        say(f"{name} attempt {attempt.number} failed{' for good' if final else ''}: {reason}")
-        self.journal.append(
-            "cell-failed", cell=name, attempt=attempt.number, exit_code=code, reason=reason, final=final
-        )
+    # -- the end
 
     def _ask_to_end(self, attempt: Attempt) -> None:
         signal_group(attempt.process.pid, signal.SIGTERM)
@@ -367,5 +332,6 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     result = main(sys.argv)
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
     os._exit(result)  # a sealer that is stuck in the durable tier must not keep the runner alive

@@ -19,11 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from runner_environment import fill, redact_file, redacted, values_of, variables
+from runner_metrics import MetricsWatch
 from runner_processes import start_of
-from runner_records import Entry, digest, now
+from runner_records import Entry, digest, now, set_aside_room
+from runner_resources import oom_kills
 from runner_sealing import CellFailure
 
-LAST_LINE = 200
+LAST_LINE, TAIL = 200, 16384
+LOG_ROOM = 64 << 10
+"""Bytes that are set aside for a log: on a full disk, a program's words about that must find a place."""
 CHECKPOINT = re.compile(r"step-([0-9]+)-[0-9a-f]{64}\.ckpt")
 DESCRIBE_SECONDS = 30.0
 DESCRIBE = """
@@ -47,6 +51,7 @@ class Attempt:
     """
 
     process: subprocess.Popen[bytes]
+    watch: MetricsWatch | None = None
     environment: Future[dict[str, Any]]
 
     def __init__(
@@ -62,7 +67,12 @@ class Attempt:
         self._secret: list[str] = []
         with contextlib.suppress(CellFailure):  # said again when it is started
             self.argv[2] = fill(entry.run, self._values, shlex.quote)
-        self.started_at, self._begun = now(), time.monotonic()
+        self.started_at, self.began = now(), time.monotonic()
+        self.devices = self._devices()
+        metrics = spec.get("metrics") or {}
+        if metrics.get("stop_on_nan"):
+            self.watch = MetricsWatch(self.out, metrics)
+        self._kills = oom_kills()
         self.kill_at: float | None = None
         self.dropped: str | None = None
         self.stopped = self.holds_slot = False
@@ -79,6 +89,7 @@ class Attempt:
         for folder in (self.checkpoint, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
         with open(self.log, "xb", buffering=0) as log:
+            set_aside_room(log.fileno(), LOG_ROOM)
             self.process = subprocess.Popen(
                 self.argv, cwd=code, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -101,8 +112,17 @@ class Attempt:
         except (OSError, ValueError, KeyError, TypeError):
             return {}
 
-    def close_log(self, code: int) -> str:
-        """Writes the last line of the log. Returns why the exit code is a failure; empty for 0."""
+    def seconds(self) -> float:
+        """How long ago it began."""
+        return time.monotonic() - self.began
+
+    def oom_kills(self) -> int | None:
+        """How many processes the kernel killed for memory since it began; None where that is not counted."""
+        kills = oom_kills()
+        return None if kills is None or self._kills is None else kills - self._kills
+
+    def close_log(self, code: int) -> tuple[str, str]:
+        """Writes the last line of the log. Returns why the exit code is a failure, empty for 0; and the log's end."""
         ended = f"exit code {code}"
         if code < 0 or code > 128:
             number = -code if code < 0 else code - 128
@@ -113,17 +133,17 @@ class Attempt:
                     else f"{ended} ({signal.Signals(number).name})"
                 )
         with open(self.log, "r+b") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
+            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
             tail = log.read()
             newline = b"" if not tail or tail.endswith(b"\n") else b"\n"
-            took = time.monotonic() - self._begun
-            log.write(newline + f"[sweepstack] attempt {self.number}: {ended} after {took:.1f} s\n".encode())
+            log.write(newline + f"[sweepstack] attempt {self.number}: {ended} after {self.seconds():.1f} s\n".encode())
+            log.truncate()  # gives back what was set aside
         redact_file(self.log, self._secret)
+        text = redacted(tail.decode("utf-8", "replace"), self._secret)
+        lines = text.strip().splitlines()
         if code == 0:
-            return ""
-        tail = redacted(tail.decode("utf-8", "replace"), self._secret)
-        lines = tail.strip().splitlines()
-        return f"{ended}: {lines[-1][:LAST_LINE]}" if lines else ended
+            return "", text
+        return (f"{ended}: {lines[-1][:LAST_LINE]}" if lines else ended), text
 
     def facts(self) -> dict[str, Any]:
         """The manifest, but for what sealing adds."""
@@ -153,9 +173,8 @@ class Attempt:
             SWEEPSTACK_CHECKPOINT_DIR=str(self.checkpoint),
             SWEEPSTACK_SCRATCH=str(self.scratch),
         )
-        devices = self._devices()
-        if devices:
-            env["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+        if self.devices:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(self.devices)
         return env
 
     def _devices(self) -> list[str]:
@@ -173,7 +192,11 @@ def describe(python: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     try:
         answer = subprocess.run(
-            [python, "-c", DESCRIBE], stdout=subprocess.PIPE, timeout=DESCRIBE_SECONDS, check=True
+            [python, "-c", DESCRIBE],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=DESCRIBE_SECONDS,
+            check=True,
         ).stdout
         found = json.loads(answer)
     except (OSError, ValueError, subprocess.SubprocessError) as error:

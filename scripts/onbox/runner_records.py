@@ -6,6 +6,7 @@ Part of the runner (see runner.py): Python 3.8+, standard library only.
 from __future__ import annotations
 
 import collections
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -20,6 +21,8 @@ from typing import Any, NamedTuple
 
 GENESIS = "0" * 64
 LOCK_SECONDS = 1.0
+KEPT_BYTES = 1 << 20
+"""Set aside for the journal; some thousand lines."""
 CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 OURS = re.compile(r".*\.(partial|superseded)-\d+")
 
@@ -43,7 +46,9 @@ def now() -> str:
 
 
 def say(text: str) -> None:
-    print(now(), text, file=sys.stderr, flush=True)
+    """A line for people, in the runner's log. A full disk is told in the journal, and no reason to fail here."""
+    with contextlib.suppress(OSError):
+        print(now(), text, file=sys.stderr, flush=True)
 
 
 def take(lock: int) -> bool:
@@ -57,6 +62,17 @@ def take(lock: int) -> bool:
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
+
+
+def set_aside_room(file: int, size: int) -> None:
+    """Gives a file the room for `size` bytes without making it longer, where the file system and the library can."""
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        if sys.maxsize > 1 << 32:  # else the C library's offsets are shorter
+            fallocate = ctypes.CDLL(None).fallocate
+            fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+            fallocate(file, 1, 0, size)  # 1: FALLOC_FL_KEEP_SIZE
 
 
 class Progress:
@@ -74,6 +90,8 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.cells: collections.defaultdict[str, Progress] = collections.defaultdict(Progress)
         self.prepared: set[str] = set()  # setups that have finished
+        self.largest, self.blocked = 0, False  # bytes of the largest sealed cell; whether the queue waits for room
+        self._kept = 0
         self._head, self._seq = GENESIS, 0
         self._lock, self._sync_lock, self._round, self._synced = threading.Lock(), threading.Lock(), 1, 0
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -89,6 +107,7 @@ class Journal:
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise Fatal(4, f"{path}, line {number}: {error}; keep the file and look at it") from error
         self._size = len(data) - len(torn)
+        self._keep_room()
         if torn:  # a power cut in the middle of a line: the event was never reported to anybody
             os.ftruncate(self._file, self._size)
             self.append("torn-line-cut", bytes=len(torn))
@@ -109,6 +128,7 @@ class Journal:
             except OSError as error:
                 raise Fatal(6, f"the journal can't be written: {error}") from error
             self._size += len(line)
+            self._keep_room()
             self._follow(entry, said)
         if wait:
             self.sync()
@@ -125,6 +145,12 @@ class Journal:
                     raise Fatal(6, f"the journal can't be written: {error}") from error
                 self._synced = mine
 
+    def _keep_room(self) -> None:
+        """Sets room aside behind the journal's end: what happens on a full disk can still be written down."""
+        if self._kept - self._size < KEPT_BYTES // 2:
+            self._kept = self._size + KEPT_BYTES
+            set_aside_room(self._file, self._kept)
+
     def _follow(self, entry: dict[str, Any], said: str) -> None:
         self._head, self._seq = said, entry["seq"]
         event, cell = entry["event"], self.cells[entry["cell"]] if "cell" in entry else Progress()
@@ -132,11 +158,12 @@ class Journal:
             cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
             cell.version, cell.retry = entry["version"], entry.get("retry", 0)
         elif event == "cell-failed":
-            cell.failures[cell.version] += 1
+            cell.failures[cell.version] += entry.get("class") != "disk"  # a full disk is nobody's failure
             cell.state = "failed" if entry["final"] else "retry"
         elif event in ("cell-sealed", "cell-found-sealed"):
             cell.state, cell.config = "sealed", entry["config_digest"]
             cell.retry = entry.get("retry", cell.retry)
+            self.largest = max(self.largest, entry.get("bytes", 0))
         elif event == "cell-dropped":
             cell.state = "dropped"
         elif event == "cell-refused":
@@ -145,6 +172,8 @@ class Journal:
             self.prepared.add(entry["setup"])
         elif event == "setup-started":
             self.prepared.discard(entry["setup"])
+        elif event in ("queue-blocked", "queue-unblocked"):
+            self.blocked = event == "queue-blocked"
 
 
 class Entry(NamedTuple):

@@ -81,6 +81,7 @@ class Box:
         self.native_id = native_id
         self.started: list[subprocess.Popen[bytes]] = []
         self.path = os.environ["PATH"]
+        self.around: list[str] = []  # a command that the runner is started by
         for folder in (self.home, self.volume, self.control, self.root / "mnt"):
             folder.mkdir(parents=True, exist_ok=True)
         (self.root / "mnt" / "durable").symlink_to(self.volume)
@@ -174,7 +175,7 @@ class Box:
         """Starts the runner as the launcher would. `script`: another program around it."""
         with open(self.home / "runner.log", "ab") as log:
             process = subprocess.Popen(
-                [INTERPRETER, str(script or self.runner / "runner.py"), str(self.home), *argv],
+                [*self.around, INTERPRETER, str(script or self.runner / "runner.py"), str(self.home), *argv],
                 cwd=self.home,
                 env={"PATH": self.path, "LANG": "C.UTF-8", "SWEEPSTACK_BOX_ID": self.native_id, **(env or {})},
                 stdin=subprocess.DEVNULL,
@@ -228,6 +229,11 @@ class Box:
         path = self.home / "cells" / cell / str(attempt) / "pid"
         wait_for(lambda: path.exists() and path.read_text().endswith("\n"), self.log)
         return int(json.loads(path.read_text())["pid"])
+
+    def patrol(self) -> list[dict[str, Any]]:
+        path = self.home / "patrol.jsonl"
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        return [json.loads(line) for line in lines]
 
     def log(self) -> str:
         return (self.home / "runner.log").read_text()

@@ -340,9 +340,9 @@ def test_heartbeat_says_what_runs(box: Box) -> None:
     box.add_steps("a")
     runner = box.start()
     box.in_the_middle("a")
-    wait_for(lambda: len((box.home / "patrol.jsonl").read_text().splitlines()) > 1, box.log)
-    line = json.loads((box.home / "patrol.jsonl").read_text().splitlines()[1])
-    assert line["running"] == [{"cell": "a", "attempt": 1, "pid": box.pid("a")}]
+    wait_for(lambda: len(box.patrol()) > 1, box.log)
+    line = box.patrol()[1]
+    assert [(one["cell"], one["attempt"], one["pid"]) for one in line["running"]] == [("a", 1, box.pid("a"))]
     assert line["disk_free"] > 0
     assert line["inodes_free"] > 0
     held.unlink()

@@ -1,0 +1,247 @@
+"""A disk that runs full, in bytes or in inodes: on a real small file system. No cell fails for it, and none is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.onbox.harness import Box, wait_for
+
+MB = 1 << 20
+MIN_FREE = {"bytes": 20 * MB, "inodes": 100}
+WRITE = "head -c {size} /dev/zero > {{out}}/result.json"
+
+
+class SmallDisk:
+    """A file system of its own, and a box on it."""
+
+    def __init__(self, folder: Path, megabytes: int, inodes: int) -> None:
+        self.folder = folder
+        folder.mkdir()
+        options = f"size={megabytes}m,nr_inodes={inodes}"
+        self._sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+        done = subprocess.run(
+            [*self._sudo, "mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True
+        )
+        if done.returncode:
+            pytest.skip(f"NOT TESTED: a small file system can't be mounted here: {done.stderr.strip()}")
+        subprocess.run([*self._sudo, "chmod", "777", str(folder)], check=True)
+        self.box = Box(folder, min_free=MIN_FREE, patrol_seconds=0.2)
+
+    @property
+    def free(self) -> int:
+        found = os.statvfs(self.folder)
+        return found.f_bavail * found.f_frsize
+
+    def fill(self, leave: int) -> Path:
+        """Leaves so many bytes."""
+        filler = self.folder / "filler"
+        with open(filler, "wb") as handle:
+            os.posix_fallocate(handle.fileno(), 0, self.free - leave)
+        return filler
+
+    def enlarge(self, megabytes: int) -> None:
+        subprocess.run([*self._sudo, "mount", "-o", f"remount,size={megabytes}m", str(self.folder)], check=True)
+
+    def end(self) -> None:
+        self.box.clean()
+        subprocess.run([*self._sudo, "umount", "-l", str(self.folder)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[..., SmallDisk]]:
+    made: list[SmallDisk] = []
+
+    def make(megabytes: int = 100, inodes: int = 3000) -> SmallDisk:
+        made.append(SmallDisk(tmp_path / f"disk{len(made)}", megabytes, inodes))
+        return made[-1]
+
+    yield make
+    for disk in made:
+        disk.end()
+
+
+def blocked(box: Box) -> dict[str, Any]:
+    wait_for(lambda: bool(box.events("queue-blocked")), box.log)
+    return dict(box.events("queue-blocked")[-1])
+
+
+def patrolled(box: Box) -> str:
+    path = box.home / "patrol.jsonl"
+    return path.read_text() if path.exists() else ""
+
+
+def test_full_disk_starts_nothing_and_the_queue_goes_on_by_itself(small_disk: Callable[..., SmallDisk]) -> None:
+    disk = small_disk()
+    box, filler = disk.box, disk.fill(leave=10 * MB)
+    for name in ("a", "b"):
+        box.add(name)
+    runner = box.start()
+    event = blocked(box)
+    assert (event["why"], event["needed"]) == ("disk", 20 * MB)
+    assert event["free"] <= 10 * MB
+    assert "GB free" in event["hint"]
+    wait_for(lambda: '"blocked": {"why": "disk"' in patrolled(box), box.log)
+    assert {box.state(name) for name in ("a", "b")} == {"pending"}
+    box.drop("b")  # a blocked queue still listens
+    wait_for(lambda: box.state("b") == "dropped", box.log)
+    filler.unlink()
+    assert runner.ended() == 0
+    assert box.state("a") == "sealed"
+    events = [entry["event"] for entry in box.journal().entries]
+    assert [events.count(event) for event in ("queue-blocked", "queue-unblocked", "cell-failed")] == [1, 1, 0]
+    assert events.index("queue-unblocked") < events.index("cell-started")
+
+
+def test_inodes_run_out_with_bytes_to_spare(small_disk: Callable[..., SmallDisk]) -> None:
+    disk = small_disk(inodes=1000)
+    box = disk.box
+    many = disk.folder / "cache"
+    many.mkdir()
+    for number in range(os.statvfs(disk.folder).f_favail - 50):
+        (many / str(number)).touch()
+    box.add("a")
+    runner = box.start()
+    event = blocked(box)
+    assert (event["why"], event["needed"], event["free"] <= 50) == ("inodes", 100, True)
+    assert "inodes free" in event["hint"]
+    assert disk.free > 50 * MB
+    wait_for(lambda: "inodes 9" in patrolled(box), box.log)
+    assert box.state("a") == "pending"
+    shutil.rmtree(many)
+    assert runner.ended() == 0
+    assert box.state("a") == "sealed"
+
+
+def test_disk_fills_in_the_middle_of_a_queue(small_disk: Callable[..., SmallDisk]) -> None:
+    """Scenario B05: what comes after the gate closed is not started, nothing crashes, and a larger disk is enough."""
+    disk = small_disk()
+    box = disk.box
+    box.set(min_free={"bytes": 50 * MB})
+    names = [f"c{number}" for number in range(6)]
+    for number, name in enumerate(names):  # each writes when the one before is sealed: 15 MB here, and 15 MB there
+        before = (
+            f"while ! [ -e {box.sealed(names[number - 1])}/manifest.json ]; do sleep 0.02; done; " if number else ""
+        )
+        box.add(name, before + WRITE.format(size=15 * MB))
+    runner = box.start()
+    blocked(box)
+    wait_for(lambda: "running" not in [box.state(name) for name in names], box.log)
+    states = [box.state(name) for name in names]
+    done = states.count("sealed")
+    assert states == ["sealed"] * done + ["pending"] * (6 - done)
+    assert 0 < done < 6
+    disk.enlarge(400)
+    assert runner.ended() == 0
+    assert [box.state(name) for name in names] == ["sealed"] * 6
+    assert box.events("cell-failed") == []
+    assert [one["cell"] for one in box.events("cell-started")] == names  # each once, in order
+
+
+def test_only_scratch_of_sealed_cells_is_pruned(small_disk: Callable[..., SmallDisk]) -> None:
+    disk = small_disk()
+    box = disk.box
+    box.set(retries=0, slots=2)
+    fill = "cd $SWEEPSTACK_SCRATCH; head -c {} /dev/zero > cache; mkdir d; echo > d/x"
+    box.add("sealed", fill.format(30 * MB) + "; echo > {out}/result.json")
+    box.add("failed", fill.format(5 * MB) + "; exit 1")
+    box.run("sealed", code=1)
+    scratch = box.root / "scratch" / "sweep"
+    assert (scratch / "sealed" / "1" / "cache").stat().st_size == 30 * MB  # kept while there is room
+    box.add("running", fill.format(5 * MB) + f"; touch {box.control}/middle-running; echo; sleep 600")
+    runner = box.start()
+    box.in_the_middle("running")
+    disk.fill(leave=10 * MB)
+    box.add("next")
+    runner.until("next", "sealed")
+    (event,) = box.events("scratch-pruned")
+    assert (event["cells"], event["bytes"] >= 30 * MB) == (1, True)
+    assert not (scratch / "sealed").exists()
+    assert (scratch / "failed" / "1" / "cache").stat().st_size == 5 * MB
+    assert (scratch / "running" / "1" / "d" / "x").exists()
+    assert box.events("queue-blocked") == []
+    box.manifest("sealed")
+
+
+@pytest.mark.parametrize("tidy", [False, True])
+def test_cell_that_finds_the_disk_full_has_not_failed(small_disk: Callable[..., SmallDisk], tidy: bool) -> None:
+    """Also one that removes what it wrote: then there seems to be room. It waits for more than it found."""
+    disk = small_disk()
+    box, filler = disk.box, disk.fill(leave=40 * MB)
+    box.set(retries=0)
+    clean = "rm $SWEEPSTACK_SCRATCH/f; " if tidy else ""
+    write = f"head -c {60 * MB} /dev/zero > $SWEEPSTACK_SCRATCH/f"
+    box.add("a", f"{write} || {{ {clean}exit 1; }}; echo > {{out}}/result.json")
+    runner = box.start()
+    event = blocked(box)
+    assert event["why"] == "disk"
+    (failure,) = box.events("cell-failed", "a")
+    assert (failure["class"], failure["final"]) == ("disk", False)
+    filler.unlink()
+    if not tidy:
+        shutil.rmtree(box.root / "scratch" / "sweep" / "a")
+    assert runner.ended() == 0, box.log()
+    assert box.state("a") == "sealed"
+    assert len(box.events("cell-failed", "a")) == 1
+
+
+def test_full_to_the_last_byte_the_journal_still_says_so(small_disk: Callable[..., SmallDisk]) -> None:
+    """A cell ends while nothing can be written: it can't be sealed, and what became of it is known all the same."""
+    disk = small_disk()
+    box = disk.box
+    box.set(retries=0)
+    held = box.hold("a")
+    box.add_steps("a", seed=7)
+    runner = box.start()
+    box.in_the_middle("a")
+    filler = disk.folder / "filler"
+    for size in (MB, 1):
+        with contextlib.suppress(OSError), open(filler, "ab", buffering=0) as handle:
+            while True:
+                handle.write(b"x" * size)
+    assert disk.free == 0
+    held.unlink()
+    blocked(box)
+    assert {one["class"] for one in box.events("cell-failed", "a")} == {"disk"}
+    filler.unlink()
+    assert runner.ended() == 0, box.log()
+    box.manifest("a")
+    assert not (box.control / "overlap-a").exists()
+
+
+def test_queue_that_waited_says_so_to_the_next_runner_too(small_disk: Callable[..., SmallDisk]) -> None:
+    disk = small_disk()
+    box, filler = disk.box, disk.fill(leave=10 * MB)
+    box.add("a")
+    runner = box.start()
+    blocked(box)
+    runner.kill()
+    filler.unlink()
+    box.run("a")
+    assert len(box.events("queue-unblocked")) == 1
+
+
+def test_default_asks_for_as_much_as_the_largest_cell_took(small_disk: Callable[..., SmallDisk]) -> None:
+    """No `min_free` in the spec: half of a small disk at most, or it would block for ever."""
+    disk = small_disk(megabytes=1000)
+    box = disk.box
+    box.set(min_free=None)
+    box.add("a", WRITE.format(size=200 * MB))
+    box.run("a")
+    disk.fill(leave=380 * MB)
+    box.add("b")
+    runner = box.start()
+    event = blocked(box)
+    assert 400 * MB <= event["needed"] <= 401 * MB  # its folder and its sealed copy lie on this disk
+    assert json.loads(json.dumps(event))["path"].startswith(str(disk.folder))
+    disk.enlarge(1200)
+    assert runner.ended() == 0
+    assert box.state("b") == "sealed"
