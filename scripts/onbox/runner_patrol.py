@@ -26,7 +26,7 @@ from runner_resources import Usage, gpus, memory, usage
 PATROL_SECONDS, STALL_SECONDS = 30.0, 600.0
 SETTLE_SECONDS = 5.0
 """What starts or ends shows at once, but no sooner than this after the line before."""
-IDLE_CPU, IDLE_GPU = 0.01, 5
+IDLE_CPU, IDLE_GPU = 0.03, 5
 """Below this share of a core and this percentage of a GPU, a process only waits: watchdogs tick in hung jobs, too."""
 FULL, MEMORY_FULL = 0.95, 0.90
 HOT, THROTTLED = 83, 0.70

@@ -51,17 +51,17 @@ def test_hung_slow_and_working_are_told_apart(box: Box) -> None:
 
 
 def test_cell_that_goes_silent_is_found_within_one_interval(box: Box) -> None:
-    """Measured by the patrol's own lines: none after a whole quiet interval may still say that it works."""
-    box.set(stall_seconds=2.0, patrol_seconds=600)  # the interval for looking is no longer than that for stalling
-    held = box.hold("a")
-    box.add_steps("a")
+    """By the patrol's own lines: it looks as often as a stall may last, whatever it was told, and then says so."""
+    box.set(stall_seconds=1.0, patrol_seconds=600)
+    box.add("a", "echo begun; sleep 600")
     runner = box.start()
-    box.in_the_middle("a")
     wait_for(lambda: verdicts(box, "a")[-1:] == ["hung"], box.log)
-    assert all(one["quiet_seconds"] < 2.0 for one in of(box, "a") if one["verdict"] == "working")
-    assert of(box, "a")[-1]["quiet_seconds"] < 2 * 2.0 + 2.0
-    held.unlink()
-    assert runner.ended() == 0
+    seen = of(box, "a")
+    quiet = [one for one in seen if one["quiet_seconds"] >= 1.0]
+    assert [one["verdict"] for one in quiet[1:]] == ["hung"] * len(quiet[1:])  # at the first it may have just been busy
+    assert {one["verdict"] for one in seen if one["quiet_seconds"] < 1.0} <= {"starting", "working"}
+    os.kill(runner.pid, signal.SIGTERM)
+    assert runner.ended() == 143
 
 
 def test_line_says_what_is_left_of_the_box(box: Box) -> None:
