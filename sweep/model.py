@@ -101,7 +101,11 @@ class FileEntry(Record):
 
 
 class Manifest(BaseModel):
-    """What a box says that a cell left behind when it was sealed. The runner writes it: unknown keys pass."""
+    """What a box says that a cell left behind when it was sealed. The runner writes it: unknown keys pass.
+
+    `setup`: the digest of set-up and code, None where there was no set-up. `provenance`: what was known of the code
+    when it was shipped (`{git: {commit, branch, dirty}}`). `environment`: interpreter, libraries, GPUs, driver, CPU.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -119,6 +123,8 @@ class Manifest(BaseModel):
     started_at: AwareDatetime
     sealed_at: AwareDatetime
     environment: dict[str, Any]
+    setup: str | None = None
+    provenance: dict[str, Any] = Field(default_factory=dict)
     files: tuple[FileEntry, ...]
 
 

@@ -30,6 +30,11 @@ def short(code: str) -> str:
     return code.removeprefix("sha256:")[:6]
 
 
+def provenance_file(code: str) -> str:
+    """What was known of a code digest (`sha256:<hex>`) when it was shipped: JSON, written once."""
+    return f"{HOME}/provenance/{code.removeprefix('sha256:')}.json"
+
+
 def attempt_dir(cell: str, attempt: int) -> str:
     """One attempt of one cell: `out/` is its write path, `log.txt` its output."""
     return f"{HOME}/cells/{cell}/{attempt}"

@@ -31,9 +31,14 @@ LOG_ROOM = 64 << 10
 CHECKPOINT = re.compile(r"step-([0-9]+)-[0-9a-f]{64}\.ckpt")
 DESCRIBE_SECONDS = 30.0
 DESCRIBE = """
-import json, platform
+import json, os, platform
 from importlib import metadata
-found = {"python": platform.python_version(), "system": platform.platform()}
+found = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
+try:
+    lines = open("/proc/cpuinfo", errors="replace").read().splitlines()
+    found["cpu"] = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+except (OSError, StopIteration):
+    found["cpu"] = platform.processor() or platform.machine()
 for name in ("torch", "numpy", "safetensors", "jax", "tensorflow", "transformers", "scikit-learn"):
     try:
         found[name] = metadata.version(name)
@@ -161,7 +166,17 @@ class Attempt:
             "code": self.entry.code,
             "argv": self.argv,
             "started_at": self.started_at,
+            **({"setup": self.entry.prepared} if self.entry.setup else {}),
+            "provenance": self._provenance(),
         }
+
+    def _provenance(self) -> dict[str, Any]:
+        """What was known of the code when it was shipped; empty where nobody said."""
+        with contextlib.suppress(OSError, ValueError):
+            known = json.loads((self.home / "provenance" / f"{self.entry.code[7:]}.json").read_bytes())
+            if isinstance(known, dict):
+                return known
+        return {}
 
     def _env(self) -> dict[str, str]:
         env = variables(self.home, self.spec, self.entry, self._values)

@@ -31,7 +31,7 @@ FILES = 200_000
 SECONDS = 2.0
 """A look at a box counts no further than this: what is not counted is unknown."""
 
-_OURS = re.compile(r"\.?(journal|queue|runner|spec|patrol|secrets|checkpoint|envs|setup)([.-].*)?")
+_OURS = re.compile(r"\.?(journal|queue|runner|spec|patrol|secrets|checkpoint|envs|setup|provenance)([.-].*)?")
 _RENAMED = {"log.txt": "log.out.txt", "manifest.json": "manifest.out.json"}
 """A job's own files of these names → what they are called in a manifest."""
 

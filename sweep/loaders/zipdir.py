@@ -18,6 +18,16 @@ MAX_GROWTH = 64
 SPARE = 64 << 20
 """Compressed parts may unpack to MAX_GROWTH times the file's size, and these bytes: more is a bomb."""
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
+_NO_UNPACKING = (  # NotImplementedError: flags of things that zipfile does not do, such as patched data
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    ValueError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,7 @@ class ZipDirectory:
             return data
         try:
             return self.archive.read(part.info)
-        except (zipfile.BadZipFile, EOFError, ValueError, OSError, struct.error) as error:
+        except _NO_UNPACKING as error:
             raise Unreadable(f"{printable(name)} does not unpack: {type(error).__name__}") from None
 
     def unpack(self, part: Part, block_size: int) -> Iterator[bytes]:
@@ -78,7 +88,7 @@ class ZipDirectory:
                     yield block
                 if stream.read(1):
                     raise Unreadable(f"{printable(part.name)} is longer than it says")
-        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
+        except _NO_UNPACKING as error:
             raise Unreadable(f"{printable(part.name)} does not unpack ({type(error).__name__})") from None
 
 

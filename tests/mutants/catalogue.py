@@ -85,4 +85,59 @@ MUTANTS = (
         ),
         ("tests/engine/test_crash.py::test_two_sweeps_with_the_same_box_names",),
     ),
+    Mutant(
+        "a check's exit code alone counts",
+        (
+            Patch(
+                "sweep/loaders/command.py",
+                '    if not isinstance(said, dict) or not isinstance(said.get("ok"), bool):',
+                "    if code == 0:\n        return Content()\n"
+                '    if not isinstance(said, dict) or not isinstance(said.get("ok"), bool):',
+            ),
+        ),
+        ("tests/unit/evidence/test_command.py::test_an_exit_code_is_no_answer",),
+    ),
+    Mutant(
+        "nobody looks for NaN in an npz",
+        (
+            Patch(
+                "sweep/loaders/numpy_files.py",
+                "return Region(start, end, name, crc, header.format, header.big_endian, header.length)",
+                "return Region(start, end, name, crc, None, header.big_endian, header.length)",
+            ),
+        ),
+        ("tests/unit/evidence/test_numpy_files.py::test_a_nan_in_an_npz_is_found",),
+    ),
+    Mutant(
+        "a ragged row of a CSV passes",
+        (
+            Patch("sweep/loaders/csv_file.py", "if len(row) != len(header):", "if False:"),
+            Patch("sweep/loaders/csv_file.py", "zip(columns, row, strict=True)", "zip(columns, row)"),
+        ),
+        ("tests/unit/evidence/test_csv_file.py::test_a_ragged_row_is_refused",),
+    ),
+    Mutant(
+        "what no reader could tell is verified",
+        (Patch("sweep/evidence/verify.py", '"sealed" if untold else "verified"', '"verified"'),),
+        ("tests/unit/evidence/test_verify.py::test_a_hung_reader_is_killed_and_its_file_is_neither_good_nor_damaged",),
+    ),
+    Mutant(
+        "ignore how much is unclaimed",
+        (Patch("sweep/evidence/unclaimed.py", "    if found.bytes <= ABOVE:\n", "    if True:\n"),),
+        (
+            "tests/unit/teardown/test_unclaimed.py::test_much_of_it_locks_a_box_that_would_be_cleared",
+            "tests/engine/test_unclaimed.py::test_much_of_it_needs_a_word_by_name",
+        ),
+    ),
+    Mutant(
+        "a word for one box's unclaimed bytes counts for another",
+        (
+            Patch(
+                "sweep/teardown.py",
+                "if w.box == facts.name and w.native_id == facts.native_id)\n    reason",
+                "if w)\n    reason",
+            ),
+        ),
+        ("tests/unit/teardown/test_unclaimed.py::test_a_word_for_one_box_is_none_for_another",),
+    ),
 )

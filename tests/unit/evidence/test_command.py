@@ -16,6 +16,7 @@ import pytest
 from sweep.errors import ConfigError
 from sweep.evidence.checking import CheckCode, check_code
 from sweep.loaders.base import LoadResult, PlainSpec
+from sweep.loaders.command import Check
 from sweep.loaders.load import load
 from sweep.loaders.pool import Job, read_all
 
@@ -85,6 +86,13 @@ def test_what_counts_as_an_answer(
     assert (result.ok, result.unknown) == (ok, unknown), result
     assert reason in "".join(result.reasons)
     assert len(result.sha256) == 64
+
+
+def test_an_exit_code_is_no_answer(code: CheckCode, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x")
+    result = load(str(path), PlainSpec("command", run="exit 0 # {file}", trust=True), check=Check(code.root, 60.0))
+    assert (result.ok, result.unknown) == (False, True)
 
 
 def test_it_is_given_the_file_and_the_work_dir(work: Path, tmp_path: Path) -> None:

@@ -87,6 +87,10 @@ def test_what_is_no_table_says_so(tmp_path: Path, text: str | bytes, reason: str
         assert reason in result.reasons[0]
 
 
+def test_a_ragged_row_is_refused(tmp_path: Path) -> None:
+    assert read(tmp_path, "step,loss\n1\n").reasons == ("is ragged: line 2 has 1 field, the header 2",)
+
+
 def test_a_large_table_takes_little_memory(tmp_path: Path) -> None:
     rows = "".join(f"{n},{n / 7}\n" for n in range(200_000))
     assert read(tmp_path, "step,loss\n" + rows, "loss").ok

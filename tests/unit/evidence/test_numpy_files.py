@@ -68,6 +68,21 @@ def test_numbers_must_be_finite_in_every_format(path: Path, save: Callable[..., 
     assert npy(path).reasons == ("3 non-finite (array)",)
 
 
+def test_a_nan_in_an_npz_is_found(path: Path) -> None:
+    with path.open("wb") as handle:
+        np.savez(handle, w=np.array([1.0, np.nan]))
+    assert npz(path).reasons == ("1 non-finite (w)",)
+
+
+def test_parts_that_python_cannot_unpack_are_refused(path: Path, save: Callable[..., None]) -> None:
+    save(w=LONG)
+    data = bytearray(path.read_bytes())
+    for magic, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(magic) + offset] |= 0x20  # "compressed patched data"
+    path.write_bytes(bytes(data))
+    assert npz(path, "w").ok or "does not unpack" in npz(path, "w").reasons[0]
+
+
 def test_records_are_judged_field_by_field(path: Path, save: Callable[..., None]) -> None:
     table = np.zeros(100_000, RECORD)
     save(table=table)

@@ -1,0 +1,25 @@
+"""Where a result came from: provenance."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sweep.cli.app import AsJson, Stack, answer, app
+
+
+@app.command()
+def provenance(
+    cell: Annotated[str, typer.Argument(help="A cell's name.")], stack: Stack = None, json: AsJson = False
+) -> None:
+    """Show what produced a cell's copy: command, config, code, commit, set-up, libraries, hardware."""
+
+    def ask() -> int:
+        from sweep.cli.output import Out
+        from sweep.cli.provenance import provenance as run
+        from sweep.cli.target import Target
+
+        return run(Target.find(stack), cell, Out(as_json=json))
+
+    answer(ask)

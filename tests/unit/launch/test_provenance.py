@@ -1,0 +1,69 @@
+"""Where the code came from: the commit, and whether it says all; never a URL, never a reason to fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sweep import onbox, provenance
+from sweep.channel.local import LocalChannel
+
+CODE = "sha256:" + "a" * 64
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Runs git as somebody."""
+    who = {f"GIT_{role}_{what}": "x" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, env={**os.environ, **who}, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A work dir below a checkout's top."""
+    top = tmp_path / "paper"
+    (top / "job").mkdir(parents=True)
+    (top / "job" / "train.py").write_text("1\n")
+    (top / "other.txt").write_text("1\n")
+    git(top, "init", "-q", "-b", "main")
+    git(top, "remote", "add", "origin", "https://user:hunter2@example.org/paper.git")
+    git(top, "add", "-A")
+    git(top, "commit", "-q", "-m", "one")
+    return top / "job"
+
+
+def test_the_commit_and_whether_it_says_all(work: Path) -> None:
+    commit = git(work, "rev-parse", "HEAD")
+    assert provenance.git_facts(work) == {"commit": commit, "branch": "main", "dirty": False}
+    (work.parent / "other.txt").write_text("2\n")
+    (work / "untracked.py").write_text("x")
+    assert provenance.git_facts(work) == {"commit": commit, "branch": "main", "dirty": False}
+    (work / "train.py").write_text("2\n")
+    git(work, "checkout", "-q", "--detach")
+    assert provenance.git_facts(work) == {"commit": commit, "branch": None, "dirty": True}
+
+
+def test_outside_of_git_nothing_is_said(tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    assert provenance.git_facts(plain) is None
+    git(plain, "init", "-q")
+    assert provenance.git_facts(plain) is None  # no commit yet
+    monkeypatch.setenv("PATH", str(plain))
+    assert provenance.git_facts(work) is None  # no git
+
+
+def test_it_is_written_once_for_a_version(tmp_path: Path, work: Path) -> None:
+    (tmp_path / "box").mkdir()
+    channel = LocalChannel("local-1", tmp_path / "box", {})
+    provenance.record(channel, CODE, work)
+    first = channel.read(onbox.provenance_file(CODE))
+    assert json.loads(first)["git"]["dirty"] is False
+    assert b"hunter2" not in first
+    git(work, "commit", "-q", "--allow-empty", "-m", "two")
+    provenance.record(channel, CODE, work)
+    assert channel.read(onbox.provenance_file(CODE)) == first
