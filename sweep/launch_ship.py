@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from sweep import archive, onbox
+from sweep import archive, onbox, provenance
 from sweep.canonical import canonical_json, sha256_hex
 from sweep.channel.base import Channel
 from sweep.errors import ConfigError, EvidenceMissing
@@ -46,6 +46,7 @@ def _ship_workdir(spec: LaunchSpec, channel: Channel, store: EvidenceStore, prog
     progress(f"shipping {len(shipment.files)} file(s), {shipment.bytes / 1e6:.1f} MB")
     files = ((file.path, spec.workdir / file.path, file.mode) for file in shipment.files)
     channel.put_tree(files, onbox.code_dir(spec.code))
+    provenance.record(channel, spec.code, spec.workdir)
 
 
 def _archived(store: EvidenceStore, code: str) -> bytes:

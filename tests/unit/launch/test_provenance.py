@@ -11,6 +11,7 @@ import pytest
 
 from sweep import onbox, provenance
 from sweep.channel.local import LocalChannel
+from tests.unit.launch.support import IDENTITY, Site, until
 
 CODE = "sha256:" + "a" * 64
 
@@ -67,3 +68,22 @@ def test_it_is_written_once_for_a_version(tmp_path: Path, work: Path) -> None:
     git(work, "commit", "-q", "--allow-empty", "-m", "two")
     provenance.record(channel, CODE, work)
     assert channel.read(onbox.provenance_file(CODE)) == first
+
+
+def test_a_sealed_cell_knows_its_commit(site: Site) -> None:
+    git(site.job, "init", "-q", "-b", "main")
+    git(site.job, "add", "-A")
+    git(site.job, "commit", "-q", "-m", "one")
+    site.launch("a")
+    (volume,) = (site.folder / "platform" / "volumes").iterdir()
+    path = volume / "content" / IDENTITY / "cells" / "a" / "manifest.json"
+    until(path.exists, lambda: f"no manifest: {site.said}")
+    manifest = json.loads(path.read_bytes())
+    assert manifest["provenance"]["git"] == {
+        "commit": git(site.job, "rev-parse", "HEAD"),
+        "branch": "main",
+        "dirty": False,
+    }
+    assert manifest["environment"]["cores"] == os.cpu_count()
+    assert manifest["environment"]["cpu"]
+    assert "setup" not in manifest  # there was none
