@@ -17,6 +17,7 @@ from provider.resources.base import Checked, Decision, Failure, Gone, Handler, S
 from provider.session import Operation
 from provider.wire import UNKNOWN, Unknown, holds_unknown
 from sweep.errors import SweepstackError
+from sweep.evidence.publishing import succession_problem
 
 HANDLERS: Final[Mapping[str, str]] = {
     "sweepstack:index:Identity": "provider.resources.identity:IdentityHandler",
@@ -71,9 +72,27 @@ def check(op: Operation, old_inputs: dict[str, Any], news: dict[str, Any]) -> tu
     except ValidationError as error:
         return news, [Failure(_path(item["loc"]), item["msg"]) for item in error.errors()]
     old = _old(handler, old_inputs)
+    old, problem = _followed(handler, old, new)
+    if problem:
+        others = [failure for failure in _refusals(handler, old, new) if failure.property != "evidence"]
+        return news, [Failure("evidence", problem), *others]
     checked: Checked[Any] = handler.check(op, old, new)
     refused = _refusals(handler, old, checked.inputs)
     return to_properties(checked.inputs), [*checked.failures, *refused]
+
+
+def _followed(handler: Handler[Any, Any], old: Any, new: Any) -> tuple[Any, str]:
+    """`old` as it is where the evidence was published to, and why that is no place to follow to.
+
+    The one way in which `evidence` may change: a handler then sees no difference, and asks the place that holds all.
+    """
+    if old is None or "evidence" not in handler.inputs_type.model_fields or old.evidence == new.evidence:
+        return old, ""
+    problem = succession_problem(old.evidence, new.evidence, old.identity)
+    if problem:
+        what = handler.token.rsplit(":", 1)[-1].lower()
+        return old, f"may not change once {what} exists, but to where `sweepctl publish` brought it: {problem}"
+    return old.model_copy(update={"evidence": new.evidence}), ""
 
 
 def _old(handler: Handler[Any, Any], old_inputs: dict[str, Any]) -> Any:
@@ -143,9 +162,12 @@ def update(
     """The outputs after the change."""
     handler = handler_for(token_of(op.urn))
     if op.preview:
-        return {**old_outputs, **news}
-    old = _state(handler, old_inputs, old_outputs)
-    return _outputs(handler.update(op, identifier, old, handler.inputs_type.model_validate(news)))
+        return handler.foreseen(op, old_outputs, news)
+    new = handler.inputs_type.model_validate(news)
+    old, problem = _followed(handler, _state(handler, old_inputs, old_outputs), new)
+    if problem:
+        raise SweepstackError(problem)
+    return _outputs(handler.update(op, identifier, old, new))
 
 
 def delete(op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:

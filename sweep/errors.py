@@ -4,6 +4,7 @@ SweepstackError
 ├── ConfigError            the person's input: file, key and fix are in the message
 ├── EvidenceError          evidence that cannot be used
 │   ├── EvidenceElsewhere  a folder on another host
+│   │   └── EvidenceMoved  a folder whose evidence was published to another place
 │   ├── EvidenceMissing    the folder, or its marker, is not there: unknown, never "empty"
 │   ├── EvidenceDamaged    a record that does not read, or whose digest is not its name
 │   └── EvidenceChanged    somebody else wrote the same record at the same moment
@@ -41,6 +42,10 @@ class EvidenceError(SweepstackError):
 
 class EvidenceElsewhere(EvidenceError):
     """The evidence is a folder on another host, which the message names."""
+
+
+class EvidenceMoved(EvidenceElsewhere):
+    """The folder's evidence was published: it is in another place now, which the message names."""
 
 
 class EvidenceMissing(EvidenceError):

@@ -136,9 +136,8 @@ class StackFile:
 
         Idempotent. Under a lock; the file is replaced by rename. Raises ConfigError, and then nothing was written.
         """
-        with self._locked():
-            before = self._text()
-            sweep = _sweep_of(self._data(before), self.shown)
+
+        def wanted(sweep: dict[str, Any]) -> dict[str, Any]:
             boxes = sweep.get("boxes")
             if not isinstance(boxes, dict) or box not in boxes:
                 raise ConfigError(f"{self.shown} has no boxes.{box}")
@@ -146,18 +145,13 @@ class StackFile:
             if not isinstance(now, dict):
                 raise ConfigError(f"{self.shown}: boxes.{box} is no mapping; write {{want: {want}}}")
             if now.get("want", "running") == want:
-                return False
-            after = _want_spliced(before, box, want) or _want_dumped(before, box, want)
-            expected = self._data(before)
-            expected["config"][ROOT_KEY]["boxes"][box] = {**now, "want": want}
-            if self._data(after) != expected:
-                raise ConfigError(
-                    f"{self.shown} can't be edited without changing more than boxes.{box}.want, so it was left as it "
-                    f"is. Set boxes.{box}.want: {want} by hand"
-                )
-            mode = stat.S_IMODE(self.path.stat().st_mode)
-            write_atomically(self.path.resolve(), after.encode("utf-8"), mode=mode)
-            return True
+                return sweep
+            return {**sweep, "boxes": {**boxes, box: {**now, "want": want}}}
+
+        def change(text: str) -> str:
+            return _want_spliced(text, box, want) or _want_dumped(text, box, want)
+
+        return self.edit(change, wanted, f"boxes.{box}.want: {want}")
 
     def edit(
         self, change: Callable[[str], str], wanted: Callable[[dict[str, Any]], dict[str, Any]], instead: str
@@ -188,6 +182,15 @@ class StackFile:
             mode = stat.S_IMODE(self.path.stat().st_mode)
             write_atomically(self.path.resolve(), after.replace("\n", newline).encode("utf-8"), mode=mode)
             return True
+
+    def write_pull_to(self, place: str) -> bool:
+        """Sets `pull_to`. False when it stood there already. See `edit`."""
+
+        def change(text: str) -> str:
+            sweep = _node(_node(YAML(typ="rt", pure=True).compose(text), "config"), ROOT_KEY)
+            return _value_spliced(text, sweep, "pull_to", place) or text
+
+        return self.edit(change, lambda sweep: {**sweep, "pull_to": place}, f"pull_to: {place}")
 
     def _edited(self, before: str, approval: Approval | None) -> str:
         old = self._data(before)
@@ -345,14 +348,18 @@ def _spliced(text: str, block: list[str] | None) -> str | None:
 def _want_spliced(text: str, box: str, want: str) -> str | None:
     """`text` with the value of `boxes.<box>.want` replaced where it stands; None where there is none to replace."""
     boxes = _node(_node(_node(YAML(typ="rt", pure=True).compose(text), "config"), ROOT_KEY), "boxes")
-    one = _node(boxes, box)
-    for key, value in one.value if one is not None else ():
-        if key.value == "want" and isinstance(value, ScalarNode):
+    return _value_spliced(text, _node(boxes, box), "want", want)
+
+
+def _value_spliced(text: str, mapping: MappingNode | None, name: str, new: str) -> str | None:
+    """`text` with the plain value of one key replaced where it stands; None where there is none on one line."""
+    for key, value in mapping.value if mapping is not None else ():
+        if key.value == name and isinstance(value, ScalarNode):
             lines = text.split("\n")
             start, end = value.start_mark, value.end_mark
             if start.line == end.line:
                 line = lines[start.line]
-                lines[start.line] = line[: start.column] + want + line[end.column :]
+                lines[start.line] = line[: start.column] + new + line[end.column :]
                 return "\n".join(lines)
     return None
 

@@ -96,6 +96,10 @@ class Handler(ABC, Generic[InputsT, StateT]):
     def delete(self, op: Operation, identifier: str, state: StateT) -> None:
         """Ends it, or raises. Returns only when it is proved gone, or kept on purpose. Idempotent."""
 
+    def foreseen(self, op: Operation, old_outputs: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
+        """The outputs that an update will have, as far as a preview can tell. Changes nothing."""
+        return {**old_outputs, **news}
+
     def changes(self, old: InputsT, new: InputsT) -> dict[str, Decision]:
         """The inputs that differ, with what each difference does; ignored ones left out."""
         before = self.comparable(old)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from provider.backend import backend_name
 from provider.models import IdentityInputs, IdentityState
@@ -15,6 +15,7 @@ from provider.resources import leaving, spending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.session import Operation
 from sweep.errors import EvidenceChanged, EvidenceError, PlatformError, SweepstackError, TeardownRefused
+from sweep.evidence.publishing import arrival_problem, succession_problem
 from sweep.evidence.s3_address import SCHEME, S3Address, evidence_uri
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth, Lease
@@ -32,7 +33,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
     decisions: ClassVar[dict[str, Decision]] = {
         "project": Decision.REFUSE,
         "stack": Decision.REFUSE,
-        "pull_to": Decision.REFUSE,
+        "pull_to": Decision.UPDATE,
         "leaving": Decision.UPDATE,
         "roster_digest": Decision.IGNORE,
         "budget": Decision.UPDATE,
@@ -41,7 +42,9 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
     }
 
     def check(self, op: Operation, old: IdentityInputs | None, new: IdentityInputs) -> Checked[IdentityInputs]:
-        problem = place_problem(op, new.pull_to, ask=old is None or old.pull_to != new.pull_to)
+        problem = place_problem(op, new.pull_to, ask=old is None)
+        if old is not None and not problem:
+            problem = move_problem(op, old, new)
         if problem:
             return Checked(new, [Failure("pull_to", problem)])
         if new.budget is not None and new.outlook is not None:
@@ -75,12 +78,26 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         return Seen(IdentityInputs.model_validate(state.model_dump(include=set(IdentityInputs.model_fields))), state)
 
     def update(self, op: Operation, identifier: str, old: IdentityState, new: IdentityInputs) -> IdentityState:
-        """Clears the boxes that leave the program with this change; their deletes come after, and check again."""
+        """Clears the boxes that leave the program with this change; their deletes come after, and check again.
+
+        Follows the evidence to where it was published. Raises SweepstackError where not all of it is there.
+        """
+        evidence = old.evidence
+        if new.pull_to != old.pull_to and (there := evidence_of(op, new.pull_to)) != old.evidence:
+            problem = succession_problem(old.evidence, there, old.identity)
+            if problem:
+                raise SweepstackError(f"pull_to: {problem}")
+            op.info(f"the evidence is in {there} from now on")
+            evidence = there
         if old.leaving is not None:
-            leaving.take_back(old.evidence, old.leaving, new.leaving)
+            leaving.take_back(evidence, old.leaving, new.leaving)
         if new.leaving is not None:
-            leaving.clear(op, old.evidence, new.leaving, new.roster_digest)
-        return IdentityState(**new.model_dump(), identity=old.identity, evidence=old.evidence)
+            leaving.clear(op, evidence, new.leaving, new.roster_digest)
+        return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence)
+
+    def foreseen(self, op: Operation, old_outputs: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
+        there = {"evidence": evidence_of(op, str(news["pull_to"]))}
+        return {**old_outputs, **news, **({} if news.get("pull_to") == old_outputs.get("pull_to") else there)}
 
     def delete(self, op: Operation, identifier: str, state: IdentityState) -> None:
         try:
@@ -118,6 +135,21 @@ def place_problem(op: Operation, pull_to: str, *, ask: bool) -> str:
     except EvidenceError as error:
         return str(error)
     return ""
+
+
+def move_problem(op: Operation, old: IdentityInputs, new: IdentityInputs) -> str:
+    """Why the evidence can't be followed to a new `pull_to`; empty when it can, as far as inputs tell.
+
+    The update, which knows where the evidence was, looks again.
+    """
+    if new.pull_to == old.pull_to or evidence_of(op, new.pull_to) == evidence_of(op, old.pull_to):
+        return ""
+    if not new.pull_to.startswith(SCHEME):
+        return (
+            f"may not change from {old.pull_to} to another folder. `sweepctl publish s3://bucket/prefix` moves evidence"
+        )
+    problem = arrival_problem(evidence_of(op, new.pull_to), new.project, new.stack)
+    return problem and f"may change only to where `sweepctl publish` brought the evidence: {problem}"
 
 
 def may_still_bill(birth: Birth) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sweep.cli.app import app
-from sweep.cli.commands import boxes, money, origins, queueing, settling, watching
+from sweep.cli.commands import boxes, evidence, money, origins, queueing, settling, watching
 
-__all__ = ["app", "boxes", "main", "money", "origins", "queueing", "settling", "watching"]
+__all__ = ["app", "boxes", "evidence", "main", "money", "origins", "queueing", "settling", "watching"]
 
 
 def main() -> None:

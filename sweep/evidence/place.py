@@ -10,13 +10,22 @@ from typing import Literal, TypeVar
 from pydantic import ConfigDict, Field, ValidationError
 
 from sweep.canonical import canonical_json
-from sweep.errors import EvidenceChanged, EvidenceDamaged, EvidenceElsewhere, EvidenceError, EvidenceMissing
+from sweep.errors import (
+    EvidenceChanged,
+    EvidenceDamaged,
+    EvidenceElsewhere,
+    EvidenceError,
+    EvidenceMissing,
+    EvidenceMoved,
+)
 from sweep.evidence.s3_address import SCHEME, S3Address
 from sweep.evidence.s3_shelf import S3Shelf
 from sweep.evidence.shelf import ABSENT, FolderShelf, Shelf
-from sweep.model import Record
+from sweep.model import Digest, Record
 
 MARKER = "sweep.json"
+MOVED = "moved-to.json"
+PUBLISHED = "published.json"
 CELLS = "cells"
 CODE = "code"
 JOURNALS = "journals"
@@ -60,13 +69,51 @@ def resolve(uri: str) -> Shelf:
     return FolderShelf(uri, Path("/" + path))
 
 
+class Moved(Record):
+    """Left in a folder whose evidence was published: nobody may use it by mistake any more."""
+
+    to: str
+    identity: str
+    at: datetime
+
+
+class Published(Record):
+    """Written to where evidence was published, when all of `source` had been found there by checksum."""
+
+    source: str
+    identity: str
+    at: datetime
+    objects: int
+    bytes: int
+    digest: Digest
+    """Over the keys and SHA-256 of all objects."""
+
+
 def read_marker(shelf: Shelf) -> Marker | None:
     """The marker on `shelf`; None when it, or the whole place, is proved not to be there.
 
-    Raises EvidenceDamaged for one that does not read, EvidenceError when nobody can know.
+    Raises EvidenceDamaged for one that does not read, EvidenceMoved, EvidenceError when nobody can know.
     """
+    marker = marker_on(shelf)
+    moved = moved_on(shelf) if marker is not None else None
+    if moved is not None:
+        raise EvidenceMoved(
+            f"the evidence in {shelf.shown()} moved to {moved.to} (published {moved.at:%Y-%m-%d %H:%M} UTC). Name "
+            f"that as pull_to in the stack file, as `sweepctl publish` did; the next `pulumi up` makes the state follow"
+        )
+    return marker
+
+
+def marker_on(shelf: Shelf) -> Marker | None:
+    """The same for evidence that may have moved on."""
     held = shelf.read(MARKER)
     return None if held is None else parse_record(Marker, held.data, shelf.shown(MARKER))
+
+
+def moved_on(shelf: Shelf) -> Moved | None:
+    """Where the evidence on `shelf` went, if it did."""
+    held = shelf.read(MOVED) if isinstance(shelf, FolderShelf) else None
+    return None if held is None else parse_record(Moved, held.data, shelf.shown(MOVED))
 
 
 def require_marker(shelf: Shelf) -> Marker:

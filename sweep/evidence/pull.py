@@ -66,7 +66,7 @@ def pull_all(
 
     Raises EvidenceError when another pull into the same evidence is running.
     """
-    with _only_one(store):
+    with only_one(store):
         settled = Settled(store)
         return [_pull_box(source, identity, store, progress, settled) for source in boxes]
 
@@ -148,7 +148,8 @@ def _journal_of(source: BoxSource, store: EvidenceStore) -> Journal:
 
 
 @contextmanager
-def _only_one(store: EvidenceStore) -> Iterator[None]:
+def only_one(store: EvidenceStore) -> Iterator[None]:
+    """Holds the evidence's workplace on this machine. Raises EvidenceError while another pull holds it."""
     store.workplace.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(store.workplace / ".pull.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.canonical import DIGEST_PREFIX, file_sha256, sha256_hex
+from sweep.canonical import DIGEST_PREFIX, file_sha256
 from sweep.errors import EvidenceError
 from sweep.evidence import place
 from sweep.evidence.copies import Facts, Fetching, Folder, Known, Stamp, each
@@ -91,12 +91,19 @@ class S3Copies:
     def manifest_known(self, cell: str) -> Known | None:
         with self._lock:
             data, seen = self._manifests.get(cell), self._heads.get((cell, MANIFEST))
-        return None if data is None or seen is None else (seen.size, seen.stamp, sha256_hex(data))
+        return (
+            None
+            if data is None or seen is None
+            else (
+                seen.size,
+                seen.stamp,
+                manifest_digest(data).removeprefix(DIGEST_PREFIX),
+            )
+        )
 
     def manifest_is(self, cell: str, digest: str | None, facts: Facts, known: Known | None, *, full: bool) -> bool:
-        # What counts as the manifest's digest leaves a last newline out; the index has that of all bytes. Only a copy
-        # that was the right one then is in the index, so that the same object is the right one now.
-        if not full and known is not None and _same_object(facts, known):
+        meant = known is not None and digest is not None and known[2] == digest.removeprefix(DIGEST_PREFIX)
+        if not full and meant and known is not None and _same_object(facts, known):
             return True
         data = self.manifest(cell)
         return data is not None and manifest_digest(data) == digest

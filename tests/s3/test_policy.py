@@ -1,0 +1,57 @@
+"""A box's own credential, on a real server that enforces it: below its own folder, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sweep.evidence.s3_address import S3Address
+from sweep.evidence.s3_policy import box_folder, box_policy
+from tests.s3.conftest import BUCKET
+from tests.s3.minio import Minio
+from tests.unit.evidence.world import World
+
+
+def test_a_box_writes_below_its_own_folder_only(world: World, minio: Minio) -> None:
+    address, native_id = S3Address.parse(world.uri), "pod/1*"
+    answer = minio.sdk("sts").assume_role(
+        RoleArn="arn:aws:iam::000000000000:role/box",
+        RoleSessionName="box-0",
+        DurationSeconds=900,
+        Policy=json.dumps(box_policy(address, native_id)),
+    )["Credentials"]
+    box = minio.sdk(
+        aws_access_key_id=answer["AccessKeyId"],
+        aws_secret_access_key=answer["SecretAccessKey"],
+        aws_session_token=answer["SessionToken"],
+    )
+    own = f"{address.prefix}/{box_folder(native_id)}"
+    box.put_object(Bucket=BUCKET, Key=f"{own}/cell/best.pt", Body=b"x", ChecksumAlgorithm="SHA256")
+    assert box.get_object(Bucket=BUCKET, Key=f"{own}/cell/best.pt")["Body"].read() == b"x"
+    assert box.list_objects_v2(Bucket=BUCKET, Prefix=f"{own}/")["KeyCount"] == 1
+    elsewhere = [
+        f"{address.prefix}/records/lease.json",
+        f"{address.prefix}/receipts/x.json",
+        f"{address.prefix}/cells/a/manifest.json",
+        f"{address.prefix}/sweep.json",
+        f"{address.prefix}/boxes/{box_folder('pod/12').rpartition('/')[2]}/x",
+        "another-sweep/x",
+    ]
+    for key in elsewhere:
+        for ask in (
+            lambda key=key: box.put_object(Bucket=BUCKET, Key=key, Body=b"x"),
+            lambda key=key: box.delete_object(Bucket=BUCKET, Key=key),
+            lambda key=key: box.get_object(Bucket=BUCKET, Key=key),
+        ):
+            with pytest.raises(ClientError) as error:
+                ask()
+            assert error.value.response["Error"]["Code"] == "AccessDenied"
+    for ask in (
+        lambda: box.list_objects_v2(Bucket=BUCKET, Prefix=f"{address.prefix}/"),
+        lambda: box.delete_object(Bucket=BUCKET, Key=f"{own}/cell/best.pt"),
+    ):
+        with pytest.raises(ClientError):
+            ask()
+    assert len(world.store.births()) == 1
