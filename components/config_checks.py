@@ -62,7 +62,7 @@ def _artifacts(values: dict[str, Any]) -> Found:
                 yield ("artifacts", path), f"{other} would be a file and a folder at once", None
     for path, artifact in _mapping(values.get("artifacts")).items():
         for key, fix in _loader(_mapping(artifact)):
-            yield ("artifacts", path, key) if key in artifact else ("artifacts", path), fix, None
+            yield ("artifacts", path, key), fix, None
 
 
 def _loader(artifact: dict[str, Any]) -> Iterator[tuple[str, str]]:

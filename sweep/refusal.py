@@ -45,6 +45,8 @@ def next_commands(facts: BoxFacts, verdict: Verdict, *, stack: str) -> list[tupl
     if lock_reason(verdict.unclaimed, None):
         command = f'sweepctl approve --stack {stack} --waive-unclaimed {facts.name} --reason "…"'
         let_go = [("let go", f"{command}    (the unclaimed bytes)")]
+        if verdict.held_by_unclaimed:
+            return [("next", f"{command} && sweepctl finish --stack {stack}"), ("give up", abandon)]
     if verdict.launched is None:
         return [("next", f"mend what is in the way, then pulumi destroy --stack {stack}"), ("give up", abandon)]
     if not verdict.launched:

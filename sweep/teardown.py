@@ -88,7 +88,7 @@ class Verdict:
     """May it end? If not, `reasons` say why; `cells` are this box's cells, `verified` and `total` the sweep's.
 
     `launched`: whether its queue was ever given cells; None where nobody can know. `unclaimed`: what the verb would
-    kill and nobody has spoken for.
+    kill and nobody has spoken for; `held_by_unclaimed`: that alone is what keeps the box.
     """
 
     allowed: bool = False
@@ -100,6 +100,7 @@ class Verdict:
     total: int = 0
     receipt: str | None = None
     unclaimed: Unclaimed = field(default_factory=Unclaimed)
+    held_by_unclaimed: bool = False
 
     @property
     def unsettled(self) -> list[CellLine]:
@@ -198,7 +199,7 @@ def _unless_unclaimed(verdict: Verdict, facts: BoxFacts, approval: Approval) -> 
     ours = (w for w in approval.unclaimed if w.box == facts.name and w.native_id == facts.native_id)
     reason = unclaimed.lock_reason(verdict.unclaimed, next(ours, None))
     if verdict.allowed and reason:
-        verdict.allowed, verdict.way = False, None
+        verdict.allowed, verdict.way, verdict.held_by_unclaimed = False, None, True
         verdict.reasons.insert(0, reason)
     return verdict
 

@@ -24,7 +24,6 @@ from sweep.cli.verify import approval_of
 from sweep.cli.words import Words, who
 from sweep.errors import EvidenceError
 from sweep.evidence.store import EvidenceStore
-from sweep.evidence.unclaimed import lock_reason
 from sweep.model import Abandonment, Action, Approval, Receipt, UnclaimedWaiver, Waiver
 from sweep.scene import Scene, Sight
 from sweep.state import STOP
@@ -290,11 +289,12 @@ def _refusal(target: Target, refused: list[tuple[Sight, Verdict]], receipt: Rece
             f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}",
             f'sweepctl approve --stack {stack} --receipt {digest} {waivers} --reason "…"    (to accept as it is)',
         ]
-    following += [
-        f'sweepctl approve --stack {stack} --waive-unclaimed {sight.box.name} --reason "…"    (its unclaimed bytes)'
-        for sight, verdict in refused
-        if verdict.reasons and verdict.reasons[0] == lock_reason(verdict.unclaimed, None)
-    ]
+    held = [sight.box.name for sight, verdict in refused if verdict.held_by_unclaimed]
+    if held:
+        named = f"--receipt {digest} " if digest else ""
+        named += " ".join(f"--waive-unclaimed {name}" for name in held)
+        word = f'sweepctl approve --stack {stack} {named} --reason "…"    (the unclaimed bytes may die)'
+        following = [word, *following] if len(held) < len(refused) else [word]
     first = refused[0][0].box.name
     following.append(f'sweepctl approve --stack {stack} --abandon {first} --reason "…"    (to give it up)')
     return No("\n".join(lines), following)

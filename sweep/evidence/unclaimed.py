@@ -85,7 +85,7 @@ def measure(
         and not _spoken_for(path, size, changed, cells, sealed, first_use)
     ]
     largest = sorted(found, key=lambda file: (-file[1], file[0]))[:LARGEST]
-    shown = tuple((printable(path, SHOWN), size) for path, size in largest)
+    shown = tuple((_shown(path), size) for path, size in largest)
     return Unclaimed(len(found), sum(size for _, size in found), shown, listing.problem)
 
 
@@ -157,6 +157,11 @@ def _first_use(journal: Journal | None) -> dict[str, float]:
             code = str(entry.get("code", "")).removeprefix("sha256:")
             found.setdefault(code, datetime.fromisoformat(str(entry["time"])).timestamp())
     return found
+
+
+def _shown(path: str) -> str:
+    """For people: a digest in it is cut, and enough of it left for the shell to complete."""
+    return printable(re.sub(r"(?<![0-9a-f])([0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])", r"\1*", path), SHOWN)
 
 
 def _amount(files: int, size: int) -> str:

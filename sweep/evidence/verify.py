@@ -250,7 +250,7 @@ def _verdict(request: VerifyRequest, copy: _Copy, specs: dict[str, ArtifactSpec]
                 untold += [f"could not tell: {file.path} {reason}" for reason in result.reasons]
             elif result is not None:
                 reasons += [f"{file.path} {reason}" for reason in result.reasons]
-                notes += [f"{file.path}: {note}, reported only" for note in result.notes]
+                notes += [f"{file.path}: {_reported(note)}" for note in result.notes]
     # Damaged is what was proved to be so. What nobody could tell is as it was: sealed, and not verified.
     state: CellState = "damaged" if reasons else "sealed" if untold else "verified"
     reasons += untold
@@ -268,6 +268,11 @@ def _verdict(request: VerifyRequest, copy: _Copy, specs: dict[str, ArtifactSpec]
         files=tuple(files),
         reasons=tuple(reasons + notes),
     )
+
+
+def _reported(note: str) -> str:
+    """A note, marked where it would have failed the cell under another setting."""
+    return f"{note}, reported only" if "non-finite" in note else note
 
 
 def _file(

@@ -32,13 +32,13 @@ ONE = [
     (
         "{load: torch, finite: require, min: 50MB}",
         "{load: command, trust: true}",
-        'line 13 artifacts.best.pt load: command needs run, such as run: "python check.py {file}"',
+        'line 13 artifacts.best.pt.run load: command needs run, such as run: "python check.py {file}"',
     ),
     (
         "{load: torch, finite: require, min: 50MB}",
         '{load: command, run: "check {file}"}',
-        "line 13 artifacts.best.pt a command is your own code and runs on this machine with your rights; if you want "
-        "that, trust: true",
+        "line 13 artifacts.best.pt.trust a command is your own code and runs on this machine with your rights; if you "
+        "want that, trust: true",
     ),
     (
         "{load: torch, finite: require, min: 50MB}",

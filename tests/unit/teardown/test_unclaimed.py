@@ -41,7 +41,8 @@ def found(
         journal=situation.journal,
         receipt=situation.receipt,
     )
-    return [path for path, _ in seen.largest]
+    assert seen.files == len(seen.largest)
+    return [path.replace(f"{CODE_DIR[:28]}*", CODE_DIR) for path, _ in seen.largest]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,15 @@ def test_what_came_into_the_code_after_the_first_start_is_a_job_s(situation: Sit
     began = datetime.fromisoformat(start["time"]).astimezone(UTC).timestamp()
     assert found(situation, (f"{CODE_DIR}/train.py", 1, began - 0.001)) == []
     assert found(situation, (f"{CODE_DIR}/wandb/run.log", 1, began)) == [f"{CODE_DIR}/wandb/run.log"]
+    (shown,) = measure(
+        Listing(((f"{CODE_DIR}/x", 1, began),)),
+        kills=(),
+        box="box-0",
+        generation=1,
+        journal=situation.journal,
+        receipt=None,
+    ).largest
+    assert shown[0] == f"{CODE_DIR[:28]}*/x"
     other = f"data/sweep/code/{digest_of('other').removeprefix('sha256:')}/x"
     assert found(situation, (other, 1, began + 9)) == []
 
@@ -112,6 +122,10 @@ def test_much_of_it_locks_a_box_that_would_be_cleared(situation: Situation) -> N
     ]
     text = refusal_text(situation.facts, verdict, stack="t")
     assert "unclaimed" in text
+    assert 'sweepctl approve --stack t --waive-unclaimed box-0 --reason "…" && sweepctl finish --stack t' in text
+    situation.approval = None
+    text = refusal_text(situation.facts, situation.ask(), stack="t")
+    assert "let go" in text
     assert "--waive-unclaimed box-0" in text
 
 
