@@ -6,20 +6,19 @@ what is missing or of another type is unknown, never an error.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
 TAIL_BYTES = 1 << 16
-"""What is read from the end of the file: some lines, of which the last counts and the others give the interval."""
+"""What is read from the end of the file: some lines, of which the last whole one counts."""
 MISSED = 3
 """So many heartbeats may be missing before a live runner is called silent."""
-LEAST_INTERVAL = 10.0
+INTERVAL = 30.0
+"""Seconds between two heartbeats, unless the box's spec.json says more (`patrol_seconds`)."""
 
 CellVerdict = Literal["", "starting", "working", "slow", "hung"]
 _VERDICTS: tuple[CellVerdict, ...] = get_args(CellVerdict)
@@ -52,10 +51,10 @@ class Room:
 
 @dataclass(frozen=True)
 class Patrol:
-    """The last whole line. `time` is by the box's clock; `interval` in seconds, as seen between the last lines."""
+    """The last whole line. `time` is by the box's clock; `interval`: seconds from one to the next when all is quiet."""
 
     time: datetime
-    interval: float = 30.0
+    interval: float = INTERVAL
     running: Mapping[str, Doing] = field(default_factory=dict)
     disk: Room = Room()
     inodes: Room = Room()
@@ -71,24 +70,22 @@ class Patrol:
 
     def silent(self, now: datetime) -> bool:
         """Whether a runner that is alive should have written again by now."""
-        return self.age(now) > MISSED * max(self.interval, LEAST_INTERVAL)
+        return self.age(now) > MISSED * self.interval
 
 
-def parse_patrol(tail: bytes) -> Patrol | None:
+def parse_patrol(tail: bytes, interval: float = INTERVAL) -> Patrol | None:
     """The last whole line of `tail` that reads, which may begin and end in the middle of one; None without one."""
-    lines = [row for line in tail[: tail.rfind(b"\n") + 1].splitlines()[-6:] if (row := _row(line)) is not None]
-    if not lines:
+    lines = (row for line in reversed(tail[: tail.rfind(b"\n") + 1].splitlines()) if (row := _row(line)) is not None)
+    last, time = next(lines, ({}, None))
+    if time is None:
         return None
-    times = [time for _, time in lines]
-    steps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(times)]
-    last, time = lines[-1]
     disk, memory, blocked = _mapping(last.get("disk")), _mapping(last.get("memory")), last.get("blocked")
     return Patrol(
         time=time,
-        interval=statistics.median(steps) if steps else Patrol.interval,
+        interval=max(interval, INTERVAL),
         running=_running(last.get("running")),
-        disk=Room(_whole(disk.get("free", last.get("disk_free"))), _whole(disk.get("total"))),
-        inodes=Room(_whole(disk.get("inodes_free", last.get("inodes_free"))), _whole(disk.get("inodes_total"))),
+        disk=_room(disk.get("free", last.get("disk_free")), disk.get("total")),
+        inodes=_room(disk.get("inodes_free", last.get("inodes_free")), disk.get("inodes_total")),
         memory={key: whole for key in ("used", "limit", "oom_kills") if (whole := _whole(memory.get(key))) is not None},
         gpus=tuple(gpu for gpu in _list(last.get("gpus")) if isinstance(gpu, dict)),
         alarms=tuple(str(alarm) for alarm in _list(last.get("alarms"))),
@@ -115,6 +112,12 @@ def _running(value: Any) -> dict[str, Doing]:
         number = float(quiet) if isinstance(quiet, (int, float)) and math.isfinite(quiet) else None
         found[entry["cell"]] = Doing(_whole(entry.get("attempt")) or 0, said, str(entry.get("why") or ""), number)
     return found
+
+
+def _room(free: Any, total: Any) -> Room:
+    """Negative numbers are how a box says that its file system does not count them."""
+    left, size = _whole(free), _whole(total)
+    return Room(left if left is not None and left >= 0 else None, size if size is not None and size > 0 else None)
 
 
 def _whole(value: Any) -> int | None:

@@ -72,7 +72,7 @@ class Sight:
         """Why its runner, which is alive, starts nothing new: `why`, and what else is known. None while it may."""
         if not self.seen.runner_alive:
             return None
-        return (self.patrol.blocked if self.patrol else None) or self.queue_state.blocked
+        return self.queue_state.blocked if self.journal else self.patrol.blocked if self.patrol else None
 
     def progress(self, cell: str) -> CellProgress | None:
         """What the journal says of a cell."""

@@ -5,6 +5,7 @@ A cut connection takes nothing away of what is known; what a box says is data, a
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,8 +15,8 @@ from sweep import onbox
 from sweep.channel.base import Channel
 from sweep.errors import SweepstackError
 from sweep.journal import CellProgress
-from sweep.metrics import Point, Row, is_csv, nan_since, parse_rows, point
-from sweep.patrol import TAIL_BYTES, Patrol, parse_patrol
+from sweep.metrics import Point, Row, is_csv, nan_since, number, parse_rows, point
+from sweep.patrol import INTERVAL, TAIL_BYTES, Patrol, parse_patrol
 from sweep.scene import Sight
 from sweep.state import MetricsEntry
 
@@ -48,7 +49,17 @@ def closer(sight: Sight) -> Sight:
 def last_patrol(channel: Channel) -> Patrol | None:
     """The box's last heartbeat; None before the first. Raises Unreachable."""
     size = channel.size(onbox.PATROL)
-    return parse_patrol(channel.read(onbox.PATROL, offset=max(0, size - TAIL_BYTES))) if size else None
+    if not size:
+        return None
+    return parse_patrol(channel.read(onbox.PATROL, offset=max(0, size - TAIL_BYTES)), _interval(channel))
+
+
+def _interval(channel: Channel) -> float:
+    """The seconds between two heartbeats, as the box was told."""
+    try:
+        return number(json.loads(channel.read(onbox.SPEC)).get("patrol_seconds")) or INTERVAL
+    except (SweepstackError, OSError, ValueError, AttributeError, RecursionError):
+        return INTERVAL
 
 
 def _chosen(cells: Sequence[CellProgress]) -> Iterable[CellProgress]:

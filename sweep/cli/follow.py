@@ -19,7 +19,7 @@ from sweep.channel.base import Channel
 from sweep.cli.cellfile import CHUNK, LOG, attempt_file, find_copy, holder_of
 from sweep.cli.logs import Printer, start_of
 from sweep.cli.look import Sources, look, open_sources
-from sweep.cli.output import NO, YES, No, Unsure, span
+from sweep.cli.output import NO, YES, No, Unsure, plain, span
 from sweep.cli.target import Target
 from sweep.errors import SweepstackError
 from sweep.scene import Scene, Sight
@@ -100,7 +100,7 @@ class Follow:
         self._journal_read = 0
 
     def say(self, text: str) -> None:
-        print(f"-- {text}", file=sys.stderr, flush=True)
+        print(f"-- {plain(text)}", file=sys.stderr, flush=True)
 
     def run(self) -> int:
         """Until it is over (the exit code), the time is up (1), or Ctrl-C (130, quietly)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from sweep.evidence.s3_shelf import Traffic
+
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 YES, NO, UNSURE = 0, 1, 2
 """Exit codes: yes; no; could not tell, or the command was not understood."""
@@ -34,6 +37,11 @@ STYLES = {
     "locked": "yellow",
     "unknown": "yellow",
 }
+
+
+def plain(text: str) -> str:
+    """What a box or an API said, without what would steer a terminal."""
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class No(SweepstackError):
@@ -62,7 +70,7 @@ class Out:
     def line(self, text: str = "", style: str | None = None) -> None:
         """A line for people; nothing with `--json`."""
         if not self.as_json:
-            console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+            console().print(plain(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Left-aligned columns without lines; the last may wrap. Known states are coloured."""
@@ -89,7 +97,7 @@ def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]], *, wrap: boo
         table.add_column(header, no_wrap=index < len(headers) - 1)  # what may wrap is what is made narrow
     for row in rows:
         table.add_row(
-            *(Text(value, STYLES.get(value, ""), no_wrap=not wrap or None, overflow="ellipsis") for value in row)
+            *(Text(plain(value), STYLES.get(value, ""), no_wrap=not wrap or None, overflow="ellipsis") for value in row)
         )
     return table
 
@@ -108,7 +116,9 @@ def complain(message: str, next: Sequence[str] = ()) -> None:
     err = Console(file=sys.stderr, highlight=False, emoji=False)
     lines = [f"error: {message}", *(f"next   {command}" for command in next)]
     for line in lines:
-        err.print(line, style="red" if line is lines[0] and "\n" not in line else None, markup=False, soft_wrap=True)
+        err.print(
+            plain(line), style="red" if line is lines[0] and "\n" not in line else None, markup=False, soft_wrap=True
+        )
 
 
 def note(message: str) -> None:

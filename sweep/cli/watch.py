@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sweep.cli.look import Sources, look, open_sources
-from sweep.cli.output import NO, UNSURE, Out, console, span, table_of
+from sweep.cli.output import NO, UNSURE, Out, console, plain, span, table_of
 from sweep.cli.screen import SHOWN, render
 from sweep.cli.status import exit_code
 from sweep.cli.target import Target
@@ -180,7 +180,7 @@ class Frame(Out):
     def line(self, text: str = "", style: str | None = None) -> None:
         from rich.text import Text
 
-        self.parts.append(Text(text, style=style or "", no_wrap=True, overflow="ellipsis"))
+        self.parts.append(Text(plain(text), style=style or "", no_wrap=True, overflow="ellipsis"))
         self.lines += 1
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -79,14 +79,17 @@ def _alarms(sight: Sight, setup: Setup | None, now: datetime) -> Iterator[str]:
                 f"(a heartbeat comes every {patrol.interval:.0f} s): what follows is as of then"
             )
         for name, doing in patrol.running.items():
-            if doing.verdict == "hung":
+            if doing.verdict == "hung" and not any(alarm.startswith(f"{name} hung") for alarm in patrol.alarms):
                 yield f"{name} is hung: {doing.why or 'nothing of it grew'}"
         yield from patrol.alarms
     for what, used in (("disk", patrol.disk.used), ("inodes", patrol.inodes.used)) if patrol and not sight.gone else ():
-        if used is not None and used >= FULL:
+        said = patrol is not None and any(alarm.startswith(what) for alarm in patrol.alarms)
+        if used is not None and used >= FULL and not said:
             yield f"{used:.0%} of its {what} are used"
     if sight.blocked:
-        yield f"nothing new starts: too little {sight.blocked.get('why') or 'disk'}"
+        path, hint = sight.blocked.get("path"), sight.blocked.get("hint")
+        at = f" at {path}" if path else ""
+        yield f"nothing new starts: too little {sight.blocked.get('why') or 'disk'}{at}{f'; {hint}' if hint else ''}"
 
 
 def things(scene: Scene) -> list[Running]:

@@ -29,6 +29,17 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     if all(sight.proposed is not None and sight.proposed.allowed for sight in locked):
         return [f"pulumi up --stack {stack}    (clears what the stack file approves)"]
     states = set(view.counts())
+    for box in view.boxes:
+        if box.setup in ("failed", "cut off"):
+            return [
+                f"sweepctl logs --stack {stack} --setup {box.name}",
+                f"pulumi up --stack {stack}    (tries it again)",
+            ]
+        if box.blocked and "running" not in states:
+            return [f"sweepctl ssh --stack {stack} {box.name}    (make room; it goes on by itself)"]
+    hung = next((cell.name for cell in view.cells if cell.verdict == "hung"), None)
+    if hung is not None:
+        return [f"sweepctl logs --stack {stack} {hung} --tail 50"]
     if "running" in states or ("pending" in states and any(sight.seen.runner_alive for sight in scene.sights)):
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     if any("runner is not alive" in cell.note for cell in view.cells) or states & {"pending", "lost"}:

@@ -135,6 +135,29 @@ def test_a_live_runner_that_says_nothing_is_said(world: World, box: Box, ago: fl
     assert "has written nothing" not in " ".join(box_of(world)["alarms"])
 
 
+def test_an_alarm_of_the_box_is_not_said_twice(world: World, box: Box) -> None:
+    entry = {"cell": "lr0.1", "attempt": 1, "verdict": "hung", "why": "no CPU for 600 s"}
+    room = {"free": 2, "total": 100}
+    box.beat(running=[entry], disk=room, alarms=["lr0.1 hung: no CPU for 600 s", "disk 98% full"])
+    assert box_of(world)["alarms"] == ["lr0.1 hung: no CPU for 600 s", "disk 98% full"]
+    assert seen(world)["next"] == [f"sweepctl logs --stack {STACK} lr0.1 --tail 50"]
+
+
+def test_the_interval_is_what_the_box_was_told(world: World, box: Box) -> None:
+    box.beat(ago=200)
+    assert "has written nothing" in " ".join(box_of(world)["alarms"])
+    (box.root / onbox.SPEC).write_text(json.dumps({"patrol_seconds": 120}))
+    assert box_of(world)["alarms"] == []
+
+
+def test_a_box_can_not_steer_the_terminal(world: World, box: Box) -> None:
+    box.log("cell-failed", cell="lr0.1", attempt=1, exit_code=1, reason="\x1b[2J\x1b]0;owned\x07gone", final=True)
+    out = world.run("status").out
+    assert "gone" in out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+
+
 def test_a_blocked_queue(world: World, box: Box) -> None:
     box.log("queue-blocked", why="disk", free=1_200_000_000, needed=5_000_000_000, hint="h")
     found = by_name(seen(world)["cells"])
@@ -172,6 +195,7 @@ def test_setup_is_shown(world: World) -> None:
     found = box_of(world)
     assert found["setup"] == "failed"
     assert "pip: no such version" in " ".join(found["alarms"])
+    assert seen(world)["next"][0] == f"sweepctl logs --stack {STACK} --setup box-0"
     box.log("setup-started", setup="s1", code="c1")
     box.alive(False)
     assert box_of(world)["setup"] == "cut off"
