@@ -47,8 +47,10 @@ class Timing:
     def left(self, sight: Sight, name: str) -> float | None:
         """Seconds until a running cell is through: by its own pace where step and total are known, else by the median.
 
-        None where neither is known, and where it takes longer than the median already.
+        None where neither is known, where it takes longer than the median already, and where it hangs.
         """
+        if self._hangs(sight, name):
+            return None
         by_steps = self._by_steps(sight, name)
         if by_steps is not None:
             return by_steps
@@ -90,6 +92,10 @@ class Timing:
     @cached_property
     def _cells(self) -> dict[str, Cell]:
         return {cell.name: cell for cell in self._scene.roster}
+
+    def _hangs(self, sight: Sight, name: str) -> bool:
+        doing = sight.patrol.running.get(name) if sight.patrol else None
+        return doing is not None and doing.verdict == "hung"
 
     def _by_steps(self, sight: Sight, name: str) -> float | None:
         point, elapsed, cell = sight.points.get(name), self.elapsed(sight, name), self._cells.get(name)
@@ -135,7 +141,7 @@ class Timing:
             elif progress.state == "running":
                 # Nothing to go by, though others were measured: it takes longer than they did, and may end any moment.
                 left = self.left(sight, name)
-                if left is None and self.median is None:
+                if left is None and (self.median is None or self._hangs(sight, name)):
                     return None
                 busy.append(left or 0.0)
         if not waiting:
