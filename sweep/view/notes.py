@@ -41,7 +41,7 @@ def notes_of(scene: Scene) -> list[str]:
         if sight.copied:
             notes.append(f"box {sight.box.name} can't be reached: its cells are as of the last copy of its journal")
     notes += [
-        f"the engine is {operation.kind} {operation.name} now, or was cut off there: it keeps that entry and says nothing "
+        f"the engine is {operation.kind} {operation.name} now, or was cut off there and keeps that entry unsaid "
         "(pulumi refresh --clear-pending-creates forgets it)"
         for operation in scene.state.pending
         if operation.token.startswith("sweepstack:")
