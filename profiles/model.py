@@ -98,10 +98,12 @@ class VerbFacts(Fact):
 
 
 class Clock(Fact):
-    """A deadline that the platform sets: what it does, and after how long."""
+    """A deadline that the platform sets on a stopped box: what it does, after how long (null: nobody knows), and the
+    tiers that it kills."""
 
     what: str
     after: Days
+    kills: tuple[str, ...] = ()
 
 
 class Meter(Fact):
@@ -200,6 +202,9 @@ class Profile(Fact):
                 # Unknown counts as killed: the safer reading.
                 if tier_name in spoken and (tier_name in verb.keeps) != (survives is True):
                     problems.append(f"verbs.{name} and tiers.{tier_name}.survives.{name} contradict each other")
+        for clock in self.danger_clocks:
+            strangers = [tier for tier in clock.kills if tier not in self.tiers]
+            problems += [f"danger_clocks: {clock.what} kills {tier}, which is no tier" for tier in strangers]
         return problems
 
     def _unknown_problems(self) -> list[str]:

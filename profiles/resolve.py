@@ -7,7 +7,7 @@ state. Every choice and every refusal has its reason in words.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from components.config import StackConfig
@@ -17,6 +17,7 @@ from profiles.model import Profile, Verb
 from sweep.errors import ConfigError
 from sweep.model import Approval, ArtifactSpec, Cell
 from sweep.money.budget import Budget
+from sweep.money.clocks import ClockFact
 from sweep.roster import Roster, assign
 from sweep.smoke import Smoke
 from sweep.suggest import did_you_mean
@@ -61,6 +62,8 @@ class Ending:
     bills_after: tuple[str, ...]
     paths: Mapping[str, str]
     pausing: Pausing | None
+    clocks: tuple[ClockFact, ...] = ()
+    keeps_per_gb_month: Mapping[str, float] = field(default_factory=dict)
 
     def as_inputs(self) -> dict[str, Any]:
         """As the `teardown` input: all that a stop or a delete needs, so that neither opens a profile."""
@@ -70,6 +73,10 @@ class Ending:
             "keeps": list(self.keeps),
             "paths": dict(self.paths),
         }
+        if self.clocks:
+            inputs["clocks"] = [clock.model_dump(mode="json", exclude_none=True) for clock in self.clocks]
+        if self.keeps_per_gb_month:
+            inputs["keeps_per_gb_month"] = dict(self.keeps_per_gb_month)
         if self.pausing is not None:
             inputs["stop"] = {
                 "kills": list(self.pausing.kills),
@@ -204,6 +211,15 @@ def _pausing(config: StackConfig, profile: Profile) -> Pausing | None:
     return Pausing(verb.kills, verb.keeps, verb.bills_after, verb.price_per_hour if own is None else own)
 
 
+def _clocks(profile: Profile) -> tuple[ClockFact, ...]:
+    return tuple(ClockFact(what=clock.what, days=clock.after, kills=clock.kills) for clock in profile.danger_clocks)
+
+
+def _kept_prices(profile: Profile, keeps: tuple[str, ...]) -> dict[str, float]:
+    prices = {name: profile.tiers[name].price_per_gb_month for name in keeps}
+    return {name: price for name, price in prices.items() if price}
+
+
 def _asked(config: StackConfig) -> list[tuple[str, Resources]]:
     """What is asked of boxes, and where: the job's, where a box has none of its own."""
     asked = {f"boxes.{name}.resources": box.resources for name, box in config.boxes.items() if box.want != "gone"}
@@ -252,6 +268,8 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
             bills_after=verb.bills_after,
             paths={name: tier.path for name, tier in profile.tiers.items()},
             pausing=_pausing(config, profile),
+            clocks=_clocks(profile),
+            keeps_per_gb_month=_kept_prices(profile, verb.keeps),
         ),
         durable=Durable(DURABLE_VOLUME, tier.mount, tier_name),
         price_per_hour=_price(config, profile),

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from sweep.model import Again, Approval, ArtifactSpec, BoxName, Cell, CellName, Digest, Record
 from sweep.money.budget import Budget
+from sweep.money.clocks import ClockFact
 from sweep.money.outlook import Outlook
 from sweep.smoke import Smoke
 
@@ -75,7 +76,8 @@ class StopFacts(Record):
 class TeardownFacts(Record):
     """How the box ends, resolved from the profile once: the verb, and what it does to each tier.
 
-    `paths`: tier → where it lies on the box. `stop` is None where the platform can't pause a box.
+    `paths`: tier → where it lies on the box. `stop` is None where the platform can't pause a box. `clocks`: what the
+    platform does to a stopped one; `keeps_per_gb_month`: USD, of the tiers that survive and cost something.
     """
 
     verb: Literal["destroy"]
@@ -83,6 +85,8 @@ class TeardownFacts(Record):
     keeps: tuple[str, ...]
     paths: dict[str, str] = Field(default_factory=dict)
     stop: StopFacts | None = None
+    clocks: tuple[ClockFact, ...] = ()
+    keeps_per_gb_month: dict[str, float] = Field(default_factory=dict)
 
 
 Want = Literal["running", "stopped"]

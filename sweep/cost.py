@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+
+from sweep.money.budget import Budget, use_of
+from sweep.money.ledger import Spent
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,40 @@ class Meter:
     idle: float
     incomplete: bool = False
     projected: float | None = None
+
+
+@dataclass(frozen=True)
+class BoxCosts:
+    """What a refusal says of money. USD: of this box per hour now and so far, and of the whole sweep per hour.
+
+    `budget`: how much of it is used, in words. `kept`: what survives, tier → USD a month, where a price is known.
+    """
+
+    per_hour: float | None
+    so_far: float | None
+    sweep_per_hour: float
+    budget: str = ""
+    kept: Mapping[str, float] = field(default_factory=dict)
+
+
+def box_costs(
+    spent: Spent,
+    native_id: str,
+    budget: Budget | None = None,
+    per_gb_month: Mapping[str, float] | None = None,
+    kept_bytes: int = 0,
+) -> BoxCosts | None:
+    """The costs of one box by the ledger; None when it has no bill there."""
+    bill = spent.of(native_id)
+    if bill is None:
+        return None
+    return BoxCosts(
+        per_hour=bill.per_hour,
+        so_far=bill.usd(spent.at),
+        sweep_per_hour=spent.per_hour,
+        budget=use_of(budget, spent).text() if budget is not None else "",
+        kept={tier: price * kept_bytes / 1e9 for tier, price in (per_gb_month or {}).items() if kept_bytes},
+    )
 
 
 def meter(things: Iterable[Running], now: datetime) -> Meter:

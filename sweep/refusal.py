@@ -30,7 +30,7 @@ def refusal_text(facts: BoxFacts, verdict: Verdict, *, stack: str, now: datetime
     if verdict.unclaimed:
         rows.append(("unclaimed", verdict.unclaimed.words))
     if facts.keeps:
-        rows.append(("would survive", f"{', '.join(facts.keeps)}; the evidence at {facts.evidence}"))
+        rows.append(("would survive", f"{', '.join(_kept(facts))}; the evidence at {facts.evidence}"))
     rows.append(("waiting costs", waiting_cost(facts, now=now)))
     rows += next_commands(facts, verdict, stack=stack)
     width = max(len(label) for label, _ in rows)
@@ -67,14 +67,29 @@ def next_commands(facts: BoxFacts, verdict: Verdict, *, stack: str) -> list[tupl
 
 
 def waiting_cost(facts: BoxFacts, *, now: datetime | None = None) -> str:
-    """Price per hour and day, and what was spent so far; says so where the price is unknown."""
-    if facts.price_per_hour is None:
+    """Price per hour and day, and what was spent so far; says so where the price is unknown.
+
+    By the ledger, where `facts.costs` has it: it knows of stops and of changed prices, and of the sweep's budget.
+    """
+    costs = facts.costs
+    price = facts.price_per_hour if costs is None or costs.per_hour is None else costs.per_hour
+    if price is None:
         return "unknown: the box has no price on record"
-    text = f"${facts.price_per_hour:.2f}/h, ${facts.price_per_hour * 24:.2f}/day"
-    if facts.created_at is not None:
-        hours = ((now or datetime.now(UTC)) - facts.created_at).total_seconds() / 3600
-        text += f"; ${max(hours, 0) * facts.price_per_hour:.2f} so far"
-    return text
+    text = f"${price:.2f}/h, ${price * 24:.2f}/day"
+    so_far = costs.so_far if costs is not None else None
+    if so_far is None and facts.created_at is not None:
+        so_far = max(((now or datetime.now(UTC)) - facts.created_at).total_seconds() / 3600, 0) * price
+    if so_far is not None:
+        text += f"; ${so_far:.2f} so far"
+    if costs is not None and costs.sweep_per_hour > price:
+        text += f"; the sweep ${costs.sweep_per_hour:.2f}/h"
+    return text + (f"; budget {costs.budget}" if costs is not None and costs.budget else "")
+
+
+def _kept(facts: BoxFacts) -> list[str]:
+    """The tiers that survive, with what they cost a month where that is known."""
+    kept = facts.costs.kept if facts.costs is not None else {}
+    return [f"{tier} (${kept[tier]:.2f}/month)" if tier in kept else tier for tier in facts.keeps]
 
 
 def _cell_rows(unsettled: Sequence[CellLine]) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweep.errors import SweepstackError
 from sweep.model import Approval, ArtifactSpec, Cell
+from sweep.money.clocks import ClockFact
 from sweep.teardown import BoxFacts
 
 EXPORT_SECONDS = 120.0
@@ -82,6 +83,8 @@ class TeardownEntry(BaseModel):
     keeps: tuple[str, ...]
     paths: dict[str, str] = Field(default_factory=dict)
     stop: StopEntry | None = None
+    clocks: tuple[ClockFact, ...] = ()
+    keeps_per_gb_month: dict[str, float] = Field(default_factory=dict)
 
 
 class _WithApproval(_Entry):

@@ -25,6 +25,7 @@ from sweep.evidence.unclaimed import Unclaimed
 from sweep.model import GENESIS, SETTLED, Approval, Launch, Receipt, ReceiptCell
 
 if TYPE_CHECKING:
+    from sweep.cost import BoxCosts
     from sweep.journal import Journal
 
 Way = Literal["cleared", "gone", "nothing-launched", "abandoned", "nothing-at-risk"]
@@ -54,6 +55,7 @@ class BoxFacts:
     roster_digest: str
     price_per_hour: float | None = None
     created_at: datetime | None = None
+    costs: BoxCosts | None = None
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             op.warn(f"box {old.name} is cleared first; the change of {', '.join(replacing)} waits for the next up")
             return Checked(checked.model_copy(update={name: getattr(old, name) for name in replacing}), failures)
         if replacing and not judgement.verdict.allowed:
-            refusal = refusal_text(judgement.facts, judgement.verdict, stack=op.stack)
+            facts = ending.with_costs(judgement.facts, rented, judgement.seen)
+            refusal = refusal_text(facts, judgement.verdict, stack=op.stack)
             words = f"changing it would replace box {old.name}, which is a destroy. Undo it, or end the box first.\n"
             whole = f"{words}{refusal}\n\n{recipe(judgement, old, checked, replacing, stack=op.stack)}"
             failures += [Failure(name, whole if name == replacing[0] else words) for name in replacing]
@@ -275,6 +276,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             op.warn(f"box {state.name} ({state.native_id}) is gone from {state.adapter}")
             return Gone()
         op.warn(ending.lock_line(judgement))
+        spending.warn_of_clocks(op, state)
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields)) | {"live": ending.live_facts(judgement)}
         )
@@ -387,8 +389,9 @@ def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:
         return
     ended = set(teardown.ended)
     still = [native_id for native_id in teardown.native_ids if native_id not in ended]
+    bills = spending.bills_still(store, still)
     raise SweepstackError(
         f"{what}: a teardown has begun ({len(ended)} of {len(teardown.native_ids)} boxes ended, still there: "
-        f"{', '.join(still)}); nothing new is started. Next: pulumi destroy --stack {stack}, or, to go on with the "
-        f"sweep instead, sweepctl approve --stack {stack} --revoke"
+        f"{', '.join(still)}{bills}); nothing new is started. Next: pulumi destroy --stack {stack}, or, to go on with "
+        f"the sweep instead, sweepctl approve --stack {stack} --revoke"
     )

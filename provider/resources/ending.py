@@ -13,10 +13,12 @@ from provider.platforms.base import BoxRecord
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
 from provider.session import Operation
+from sweep.cost import box_costs
 from sweep.errors import EvidenceError, PlatformError, TeardownRefused
 from sweep.evidence.store import EvidenceStore
 from sweep.model import SETTLED, Approval, Birth, Loss, Teardown
-from sweep.money.ledger import record_phase
+from sweep.money.ledger import record_phase, spent
+from sweep.money.outlook import sealed_bytes
 from sweep.onbox import sealed_dir
 from sweep.refusal import refusal_text, waiting_cost
 from sweep.teardown import BoxFacts, Observation, Verdict, may_end
@@ -91,12 +93,24 @@ def require_allowed(op: Operation, state: BoxState | QueueState | GateState) -> 
         # An entry of the state that the program can't reach any more (a box taken out of it, an old name of it).
         judgement = judge(state, recorded, full=True)
     if not judgement.verdict.allowed:
-        raise TeardownRefused(refusal_text(judgement.facts, judgement.verdict, stack=op.stack))
+        facts = with_costs(judgement.facts, state, judgement.seen)
+        raise TeardownRefused(refusal_text(facts, judgement.verdict, stack=op.stack))
     if judgement.verdict.way == "gone":
         record_loss(op, judgement, state.adapter, "its box is gone from the platform")
         # Whichever of its resources comes first: a refresh may have taken the box itself out of the state.
         record_end(op, judgement.facts, "gone")
     return judgement
+
+
+def with_costs(facts: BoxFacts, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
+    """The same, with what it costs by the ledger; as it is where that can't be read."""
+    try:
+        found = spent(EvidenceStore.open(facts.evidence), datetime.now(UTC))
+    except EvidenceError:
+        return facts
+    kept = sealed_bytes([seen.journal]) if seen.journal is not None else 0
+    budget = state.budget if isinstance(state, BoxState) else None
+    return replace(facts, costs=box_costs(found, facts.native_id, budget, state.teardown.keeps_per_gb_month, kept))
 
 
 def clearance_on_record(facts: BoxFacts) -> Approval | None:

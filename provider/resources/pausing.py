@@ -12,6 +12,7 @@ from provider.resources.base import Failure
 from provider.session import Operation
 from sweep.errors import EvidenceError, SweepstackError, TeardownRefused
 from sweep.evidence.store import EvidenceStore
+from sweep.money.clocks import starting
 from sweep.stopping import stop_facts, stop_line, stop_refusal
 from sweep.teardown import Observation
 
@@ -43,7 +44,8 @@ def check(op: Operation, rented: BoxState | None, old: BoxInputs | None, new: Bo
     if pause.at_rest:
         return []
     if not pause.verdict.allowed:
-        return [Failure("want", stop_refusal(pause.facts, pause.verdict, pause.risk, stack=op.stack))]
+        facts = ending.with_costs(pause.facts, rented, pause.seen)
+        return [Failure("want", stop_refusal(facts, pause.verdict, pause.risk, stack=op.stack))]
     if old is not None and old.want != "stopped":
         op.info(f"box {new.name}: {declared(_with(rented, new), pause)}")
     return []
@@ -54,6 +56,8 @@ def declared(state: BoxState, pause: Pause) -> str:
     stop = state.teardown.stop
     assert stop is not None
     line = stop_line(pause.facts, stop.bills_after, stop.price_per_hour)
+    clocks = starting(state.teardown.clocks)
+    line += f"; {clocks}" if clocks else ""
     return line + (f"; lost: {pause.risk.words(pause.facts.kills)}" if not pause.risk.nothing else "")
 
 
@@ -115,7 +119,8 @@ def _stop(op: Operation, state: BoxState) -> BoxRecord:
     if pause.at_rest and pause.record is not None and pause.record.phase is Phase.STOPPED:
         return pause.record
     if not pause.at_rest and not pause.verdict.allowed:
-        raise TeardownRefused(stop_refusal(pause.facts, pause.verdict, pause.risk, stack=op.stack))
+        facts = ending.with_costs(pause.facts, state, pause.seen)
+        raise TeardownRefused(stop_refusal(facts, pause.verdict, pause.risk, stack=op.stack))
     stop = state.teardown.stop
     assert stop is not None
     try:

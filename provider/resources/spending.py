@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
+from provider.models import BoxState
 from provider.platforms.observe import observe
 from provider.session import Operation
 from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
@@ -12,6 +13,7 @@ from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.model import Birth
 from sweep.money.budget import Budget, renting_refused, use_of
+from sweep.money.clocks import countdowns
 from sweep.money.ledger import spent
 from sweep.money.notice import tell
 from sweep.money.outlook import Outlook, forecast, hours_left, preview_line
@@ -75,6 +77,29 @@ def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
         op.info(f"smoke run: passed in {outcome.passed.seconds:.1f} s")
     if outcome.ran and outcome.passed.missing:
         op.warn(f"smoke run: it passed and left no {', '.join(outcome.passed.missing)}; a cell that does so fails")
+
+
+def warn_of_clocks(op: Operation, state: BoxState) -> None:
+    """One warning for each clock that runs for a stopped box. Never raises."""
+    if not state.teardown.clocks:
+        return
+    now = datetime.now(UTC)
+    try:
+        bill = spent(EvidenceStore.open(state.evidence), now).of(state.native_id)
+    except EvidenceError:
+        return  # said elsewhere
+    for clock in countdowns(state.teardown.clocks, bill, now):
+        op.warn(f"box {state.name}: CLOCK {clock.text()}. boxes.{state.name}.want: running ends it; so does a destroy")
+
+
+def bills_still(store: EvidenceStore, native_ids: Iterable[str]) -> str:
+    """`, $1.25/h` for boxes that still bill, by the ledger; nothing where that is not known."""
+    try:
+        found = spent(store, datetime.now(UTC))
+    except EvidenceError:
+        return ""
+    rate = sum(bill.per_hour or 0.0 for one in native_ids if (bill := found.of(one)) is not None)
+    return f", ${rate:.2f}/h" if rate else ""
 
 
 def _journals(store: EvidenceStore, births: Iterable[Birth]) -> list[Journal]:

@@ -13,7 +13,7 @@ from sweep.view.cells import cell_view, dropped_view
 from sweep.view.following import following
 from sweep.view.notes import claims, notes_of
 from sweep.view.shapes import BoxView, CellView, GateView, SweepView
-from sweep.view.spending import budget_view, money_lines, projected
+from sweep.view.spending import budget_view, money_lines, projected, running_clocks
 from sweep.view.timing import Timing
 
 __all__ = ["BoxView", "CellView", "GateView", "SweepView", "compose"]
@@ -42,6 +42,7 @@ def compose(scene: Scene) -> SweepView:
     eta = timing.eta()
     costs = projected(scene, meter(things(scene), scene.now), eta)
     budget = budget_view(scene, costs, eta)
+    clocks = tuple(running_clocks(scene))
     view = SweepView(
         stack=scene.state.stack,
         cells=cells,
@@ -57,6 +58,7 @@ def compose(scene: Scene) -> SweepView:
         evidence=scene.evidence,
         median_seconds=timing.median,
         budget=budget,
-        money_lines=tuple(money_lines(scene, costs, budget)),
+        clocks=clocks,
+        money_lines=(*money_lines(scene, costs, budget), *(f"clock  box {one.box}: {one.text()}" for one in clocks)),
     )
     return SweepView(**vars(view) | {"next": tuple(following(scene, view))})

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from sweep.cost import Meter
 from sweep.model import SETTLED
+from sweep.money.clocks import Countdown
 from sweep.scene import Stranger
 
 Bills = Literal["yes", "nothing", "unknown"]
@@ -104,6 +105,7 @@ class SweepView:
     median_seconds: float | None = None
     """What a cell of this sweep takes, by those measured so far."""
     budget: BudgetView | None = None
+    clocks: tuple[Countdown, ...] = ()
     money_lines: tuple[str, ...] = ()
     """What else there is to say of money, below the meter."""
 
@@ -135,6 +137,18 @@ class SweepView:
             "eta_seconds": self.eta_seconds,
             "median_seconds": self.median_seconds,
             "budget": vars(self.budget) | {"unknown": list(self.budget.unknown)} if self.budget else None,
+            "clocks": [
+                {
+                    "box": clock.box,
+                    "native_id": clock.native_id,
+                    "what": clock.what,
+                    "since": clock.since.isoformat(),
+                    "at": clock.at.isoformat() if clock.at else None,
+                    "left_seconds": clock.left.total_seconds() if clock.left is not None else None,
+                    "kills": list(clock.kills),
+                }
+                for clock in self.clocks
+            ],
             "money_lines": list(self.money_lines),
             "unknown": [
                 {key: value for key, value in vars(stranger).items() if key not in ("since", "proved")}

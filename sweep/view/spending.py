@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sweep.cost import Meter
 from sweep.money.budget import Use, use_of
+from sweep.money.clocks import Countdown, countdowns
 from sweep.money.ledger import HOUR
 from sweep.money.outlook import Forecast, forecast
 from sweep.scene import Scene
@@ -46,6 +47,14 @@ def budget_view(scene: Scene, costs: Meter, eta_seconds: float | None) -> Budget
         projected_hours=seen.hours,
         unknown=use.unknown,
     )
+
+
+def running_clocks(scene: Scene) -> Iterator[Countdown]:
+    """The clocks that platforms have running for stopped boxes."""
+    for sight in scene.sights:
+        if scene.spent is not None and not sight.gone and sight.box.teardown.clocks:
+            bill = scene.spent.of(sight.box.native_id)
+            yield from countdowns(sight.box.teardown.clocks, bill, scene.now)
 
 
 def money_lines(scene: Scene, costs: Meter, budget: BudgetView | None) -> Iterator[str]:

@@ -133,3 +133,21 @@ def test_a_webhook_in_trouble_changes_no_answer(
     assert result.json["stack"] == "sweep-t"
     assert "webhook" in result.err
     assert SECRET not in result.out + result.err
+
+
+def test_a_clock_that_runs_is_counted_down(world: World) -> None:
+    box = world.add("box-0", price=2.0)
+    charge(world, box, "running", 80, 2.0)
+    charge(world, box, "stopped", 48, 0.05)
+    export = world.export()
+    for resource in export["deployment"]["resources"]:
+        if resource["type"].endswith(":Box"):
+            facts = resource["outputs"]["teardown"] | {"clocks": [{"what": "released", "days": 15, "kills": ["data"]}]}
+            resource["inputs"] = resource["outputs"] = resource["outputs"] | {"teardown": facts}
+    world.save(export)
+    result = world.run("status", fresh=False)
+    assert "clock  box box-0: released in 12 d 23 h (" in result.out
+    world.save(export)
+    (clock,) = world.run("status", "--json", fresh=False).json["clocks"]
+    assert (clock["box"], clock["what"], clock["kills"]) == ("box-0", "released", ["data"])
+    assert 12 * 86400 < clock["left_seconds"] < 13 * 86400

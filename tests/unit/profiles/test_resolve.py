@@ -10,7 +10,7 @@ import pytest
 
 from components.config import StackConfig
 from profiles.load import load_profile
-from profiles.model import Profile
+from profiles.model import Clock, Profile
 from profiles.resolve import Plan, resolve
 from sweep.errors import ConfigError
 from tests.unit.config.helpers import GOOD, write
@@ -121,6 +121,17 @@ def test_what_sends_a_bill_needs_a_budget(tmp_path: Path) -> None:
     assert made.platform == "other"
     assert made.budget is not None
     assert (made.budget.usd, made.budget.hours, made.budget.notify) == (60, None, (0.8, 1.0))
+
+
+def test_clocks_and_prices_of_what_is_kept_travel_with_the_box(tmp_path: Path) -> None:
+    local = load_profile("local")
+    tiers = {**local.tiers, "durable": local.tiers["durable"].model_copy(update={"price_per_gb_month": 0.07})}
+    clocks = (Clock(what="released", after="15 d", kills=("data",)), Clock(what="deleted", after=None))
+    only = FREE.replace("candidates: [local]", "candidates: [other]")
+    inputs = plan(tmp_path, only, other=other(tiers=tiers, danger_clocks=clocks)).ending.as_inputs()
+    assert inputs["clocks"] == [{"what": "released", "days": 15.0, "kills": ["data"]}, {"what": "deleted", "kills": []}]
+    assert inputs["keeps_per_gb_month"] == {"durable": 0.07}
+    assert not {"clocks", "keeps_per_gb_month"} & set(plan(tmp_path).ending.as_inputs())
 
 
 def test_what_the_machine_can_t_have_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from sweep.cost import BoxCosts
 from sweep.refusal import SHOWN, next_commands, refusal_text, waiting_cost
 from sweep.teardown import BoxFacts, CellLine, Existence, Verdict
 from tests.unit.teardown.deviations import DEVIATIONS
@@ -208,3 +209,17 @@ def test_a_queue_from_which_all_cells_were_taken_out_is_finished(situation: Situ
     said = refusal_of(situation)
     assert "--box box-0" not in said
     assert "sweepctl finish --stack sweep-t" in said
+
+
+def test_costs_by_the_ledger_know_of_stops_the_sweep_and_the_budget() -> None:
+    costs = BoxCosts(
+        per_hour=0.03, so_far=3.8, sweep_per_hour=1.92, budget="$11.20 of $60.00 (19 %)", kept={"durable": 14}
+    )
+    said = text(verdict("running"), replace(FACTS, costs=costs))
+    assert "waiting costs   $0.03/h, $0.72/day; $3.80 so far; the sweep $1.92/h; budget $11.20 of $60.00 (19 %)" in said
+    assert "would survive   durable ($14.00/month); the evidence at" in said
+
+
+def test_costs_that_the_ledger_does_not_know_fall_back_on_the_box_s_price() -> None:
+    costs = BoxCosts(per_hour=None, so_far=None, sweep_per_hour=0.0)
+    assert "$0.50/h, $12.00/day; $1.50 so far" in text(verdict("running"), replace(FACTS, costs=costs))

@@ -1,0 +1,99 @@
+"""Deadlines that a platform sets on a box that stands still: when they come, what they kill. Pure; nothing is sent.
+
+A clock starts when the ledger has the box as stopped, and a start ends it. The facts are inputs in the state, resolved
+from the profile once: who looks at them weeks later needs no profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pydantic import Field
+
+from sweep.model import Record
+from sweep.money.ledger import Bill
+
+SOON = timedelta(days=3)
+DAY = timedelta(days=1)
+
+
+class ClockFact(Record):
+    """`what` happens to a stopped box after so many `days` (None: nobody knows), and the tiers that it kills."""
+
+    what: str
+    days: float | None = Field(default=None, gt=0)
+    kills: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Countdown:
+    """One clock that runs. `at`: when it strikes; None where the platform does not say. `left`: 0 when it is over."""
+
+    box: str
+    native_id: str
+    what: str
+    since: datetime
+    at: datetime | None
+    left: timedelta | None
+    kills: tuple[str, ...]
+
+    @property
+    def soon(self) -> bool:
+        """Whether somebody should act now; a deadline that nobody knows always is."""
+        return self.left is None or self.left <= SOON
+
+    def text(self) -> str:
+        """`released in 14 d 3 h (2026-12-05 09:00 UTC): kills data`."""
+        dies = f": kills {', '.join(self.kills)}" if self.kills else ""
+        if self.at is None or self.left is None:
+            return f"{self.what} at a time that is not known (stopped since {_moment(self.since)}){dies}"
+        if not self.left:
+            return f"{self.what} may have happened at {_moment(self.at)}{dies}"
+        return f"{self.what} in {_span(self.left)} ({_moment(self.at)}){dies}"
+
+
+def countdowns(facts: Iterable[ClockFact], bill: Bill | None, now: datetime) -> list[Countdown]:
+    """The clocks of one box that run now, the first to strike first; none while it runs, or where it has no bill."""
+    since = stopped_since(bill)
+    if bill is None or since is None:
+        return []
+    found = []
+    for fact in facts:
+        at = None if fact.days is None else since + fact.days * DAY
+        left = None if at is None else max(at - now, timedelta())
+        found.append(Countdown(bill.box, bill.native_id, fact.what, since, at, left, fact.kills))
+    # One that nobody knows may strike first.
+    return sorted(found, key=lambda one: (one.at is not None, one.at or now, one.what))
+
+
+def stopped_since(bill: Bill | None) -> datetime | None:
+    """When the box came to rest, at whatever prices since; None while it runs, and when it has ended."""
+    since = None
+    for span in reversed(bill.spans if bill is not None else ()):
+        if span.phase != "stopped" or (since is None and span.end is not None):
+            break
+        since = span.begin
+    return since
+
+
+def starting(facts: Iterable[ClockFact]) -> str:
+    """What a stop would start: `a stop starts a clock: released after 15 d, which kills data`; empty where nothing."""
+    words = []
+    for fact in facts:
+        after = "after a time that is not known" if fact.days is None else f"after {fact.days:g} d"
+        words.append(f"{fact.what} {after}" + (f", which kills {', '.join(fact.kills)}" if fact.kills else ""))
+    return f"a stop starts a clock: {'; '.join(words)}" if words else ""
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def _span(left: timedelta) -> str:
+    minutes = int(left.total_seconds() // 60)
+    days, hours = minutes // 1440, minutes // 60 % 24
+    if days:
+        return f"{days} d {hours} h" if hours else f"{days} d"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"

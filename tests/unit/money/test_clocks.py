@@ -1,0 +1,89 @@
+"""Clocks of a made-up platform: they start at a recorded stop, and end with a start."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sweep.model import LedgerEntry, LedgerPhase
+from sweep.money.clocks import ClockFact, countdowns, starting, stopped_since
+from sweep.money.ledger import Bill, total
+
+BEGIN = datetime(2026, 11, 21, 9, tzinfo=UTC)
+RELEASE = ClockFact(what="released", days=15, kills=("data", "disk"))
+CREDIT = ClockFact(what="deleted for want of credit")
+
+
+def at(days: float) -> datetime:
+    return BEGIN + timedelta(days=days)
+
+
+def bill(*phases: tuple[LedgerPhase, float, float]) -> Bill:
+    """(phase, day, price) …"""
+    entries = [
+        LedgerEntry(
+            box="a", native_id="id-a", platform="p", account="me", phase=phase, price_per_hour=price, at=at(day)
+        )
+        for phase, day, price in phases
+    ]
+    (found,) = total(entries, [], at(100)).bills
+    return found
+
+
+STOPPED = bill(("running", 0, 2.0), ("stopped", 1, 0.03))
+
+
+def test_a_clock_starts_at_the_recorded_stop() -> None:
+    (clock,) = countdowns([RELEASE], STOPPED, at(2))
+    assert (clock.box, clock.native_id, clock.at, clock.left) == ("a", "id-a", at(16), timedelta(days=14))
+    assert clock.text() == "released in 14 d (2026-12-07 09:00 UTC): kills data, disk"
+    assert not clock.soon
+
+
+@pytest.mark.parametrize(
+    ("phases", "day"),
+    [
+        ([("running", 0, 2.0)], 5),
+        ([("running", 0, 2.0), ("stopped", 1, 0.0), ("running", 3, 2.0)], 5),
+        ([("running", 0, 2.0), ("stopped", 1, 0.0), ("ended", 3, 0.0)], 5),
+        ([("running", 0, 2.0), ("ended", 3, 0.0)], 5),
+    ],
+)
+def test_it_runs_only_while_the_box_stands_still(phases: list[tuple[LedgerPhase, float, float]], day: float) -> None:
+    assert countdowns([RELEASE], bill(*phases), at(day)) == []
+
+
+def test_a_new_price_starts_no_new_clock_and_a_new_stop_does() -> None:
+    dearer = bill(("running", 0, 2.0), ("stopped", 1, 0.03), ("stopped", 5, 0.06))
+    assert stopped_since(dearer) == at(1)
+    again = bill(("running", 0, 2.0), ("stopped", 1, 0.03), ("running", 4, 2.0), ("stopped", 6, 0.03))
+    assert countdowns([RELEASE], again, at(7))[0].at == at(21)
+
+
+def test_near_the_end() -> None:
+    (clock,) = countdowns([RELEASE], STOPPED, at(15.9))
+    assert clock.soon
+    assert clock.text().startswith("released in 2 h 24 min (")
+    (over,) = countdowns([RELEASE], STOPPED, at(40))
+    assert over.left == timedelta()
+    assert over.text().startswith("released may have happened at 2026-12-07 09:00 UTC")
+
+
+def test_an_unknown_deadline_is_said_and_comes_first() -> None:
+    first, second = countdowns([RELEASE, CREDIT], STOPPED, at(2))
+    assert (first.what, first.at, first.left, first.soon) == (CREDIT.what, None, None, True)
+    assert "at a time that is not known (stopped since 2026-11-22 09:00 UTC)" in first.text()
+    assert second.what == "released"
+
+
+def test_no_bill_no_clock() -> None:
+    assert countdowns([RELEASE], None, at(2)) == []
+
+
+def test_what_a_stop_would_start() -> None:
+    assert starting([]) == ""
+    assert starting([RELEASE, CREDIT]) == (
+        "a stop starts a clock: released after 15 d, which kills data, disk; deleted for want of credit after a time "
+        "that is not known"
+    )

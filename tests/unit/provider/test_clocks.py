@@ -1,0 +1,80 @@
+"""A platform whose stopped boxes are released after a while: said before the stop, and while the clock runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from provider.models import BoxState
+from provider.session import Severity
+from sweep.errors import SweepstackError, TeardownRefused
+from sweep.model import Teardown
+from sweep.money.ledger import record_phase
+from tests.unit.provider.support import BOX, FACTS, Sweep
+
+RELEASES = FACTS | {
+    "paths": {"scratch": "scratch", "data": "data", "durable": "mnt/durable"},
+    "stop": {"kills": ["scratch"], "keeps": ["data", "durable"], "price_per_hour": 0.03},
+    "clocks": [{"what": "released", "days": 15, "kills": ["data"]}],
+    "keeps_per_gb_month": {"durable": 0.07},
+}
+
+
+def stopped(sweep: Sweep, box: BoxState, days_ago: float) -> None:
+    """As if it had been stopped so long ago."""
+    for phase, ago in (("running", days_ago + 1), ("stopped", days_ago)):
+        record_phase(
+            sweep.store,
+            box=box.name,
+            native_id=box.native_id,
+            platform="local",
+            account=box.account,
+            phase=phase,  # type: ignore[arg-type]
+            price_per_hour=0.5 if phase == "running" else 0.03,
+            at=datetime.now(UTC) - timedelta(days=ago),
+        )
+
+
+def test_the_preview_of_a_stop_says_which_clock_it_starts(sweep: Sweep) -> None:
+    old = sweep.box_inputs(teardown=RELEASES)
+    sweep.box(teardown=RELEASES)
+    sweep.said.lines.clear()
+    checked = BOX.check(sweep.op(), old, sweep.box_inputs(teardown=RELEASES, want="stopped"))
+    assert checked.failures == []
+    said = sweep.said.text(Severity.INFO)
+    assert "a stop starts a clock: released after 15 d, which kills data" in said
+
+
+def test_a_running_clock_is_a_warning_of_every_look(sweep: Sweep) -> None:
+    box = sweep.box(teardown=RELEASES)
+    for entry in (sweep.store.root / "records" / "ledger").iterdir():
+        entry.unlink()
+    stopped(sweep, box, days_ago=13.5)
+    BOX.read(sweep.op(), box.native_id, box)
+    assert "box box-0: CLOCK released in 1 d 1" in sweep.said.warnings
+    assert "kills data" in sweep.said.warnings
+    assert "boxes.box-0.want: running ends it" in sweep.said.warnings
+
+
+def test_a_box_that_runs_has_no_clock(sweep: Sweep) -> None:
+    box = sweep.box(teardown=RELEASES)
+    BOX.read(sweep.op(), box.native_id, box)
+    assert "CLOCK" not in sweep.said.warnings
+
+
+def test_a_refused_delete_says_what_survives_a_month(sweep: Sweep) -> None:
+    box = sweep.box(teardown=RELEASES)
+    sweep.queue(box)
+    sweep.drained(box)
+    with pytest.raises(TeardownRefused) as refused:
+        BOX.delete(sweep.op(), box.native_id, box)
+    assert "durable ($0.00/month)" in str(refused.value)
+    assert "waiting costs" in str(refused.value)
+
+
+def test_an_open_teardown_says_what_still_bills(sweep: Sweep) -> None:
+    box = sweep.box()
+    sweep.store.write_teardown(Teardown(native_ids=(box.native_id,), begun_at=datetime.now(UTC)))
+    with pytest.raises(SweepstackError, match=r"still there: local-[a-z2-7]+, \$0\.50/h\); nothing new is started"):
+        sweep.box("box-1")
