@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pulumi
+from pydantic import TypeAdapter
 
 from components.gate import BoxRef
 from components.resources import Identity, Queue, QueueArgs
 from profiles.resolve import BoxPlan, JobPlan, Plan
-from sweep.model import Cell
-
-
-def cell_input(cell: Cell) -> dict[str, Any]:
-    """A cell as an input. Parameters travel as JSON text: the engine has one kind of number, we have 20 and 20.0."""
-    return {"name": cell.name, "params": {key: json.dumps(cell.params[key]) for key in sorted(cell.params)}}
+from sweep.model import CellText
 
 
 def job_input(job: JobPlan, box: BoxPlan, code: str) -> dict[str, Any]:
@@ -60,7 +55,7 @@ def queue(
             teardown=box.teardown,
             want=box_plan.want,
             job=job_input(plan.job, box_plan, code),
-            cells=[cell_input(cell) for cell in box_plan.cells],
+            cells=TypeAdapter(tuple[CellText, ...]).dump_python(box_plan.cells),
             elsewhere=sorted(name for name in plan.roster.names if name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),
             pins=dict(sorted((name, pin) for name, pin in plan.roster.pins.items() if name in own)) or None,

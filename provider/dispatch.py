@@ -134,9 +134,9 @@ def create(op: Operation, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         later = {
             name: UNKNOWN for name in handler.state_type.model_fields if name not in handler.inputs_type.model_fields
         }
-        return "", {**inputs, **later}
+        return "", _shown(handler, {**inputs, **later})
     identifier, state = handler.create(op, handler.inputs_type.model_validate(inputs))
-    return identifier, _outputs(state)
+    return identifier, _outputs(handler, state)
 
 
 def read(
@@ -153,7 +153,7 @@ def read(
     seen: Seen[Any, Any] | Gone = handler.read(op, identifier, state)
     if isinstance(seen, Gone):
         return None
-    return to_properties(seen.inputs), _outputs(seen.state), seen.unhealthy
+    return to_properties(seen.inputs), _outputs(handler, seen.state), seen.unhealthy
 
 
 def update(
@@ -162,12 +162,12 @@ def update(
     """The outputs after the change."""
     handler = handler_for(token_of(op.urn))
     if op.preview:
-        return handler.foreseen(op, old_outputs, news)
+        return _shown(handler, handler.foreseen(op, old_outputs, news))
     new = handler.inputs_type.model_validate(news)
     old, problem = _followed(handler, _state(handler, old_inputs, old_outputs), new)
     if problem:
         raise SweepstackError(problem)
-    return _outputs(handler.update(op, identifier, old, new))
+    return _outputs(handler, handler.update(op, identifier, old, new))
 
 
 def delete(op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
@@ -182,9 +182,13 @@ def to_properties(model: Any) -> dict[str, Any]:
     return dumped
 
 
-def _outputs(model: Any) -> dict[str, Any]:
+def _outputs(handler: Handler[Any, Any], model: Any) -> dict[str, Any]:
     """A state as outputs: without what Read saw, which would make every refresh look like a change."""
-    return {key: value for key, value in to_properties(model).items() if key != "live"}
+    return {key: value for key, value in _shown(handler, to_properties(model)).items() if key != "live"}
+
+
+def _shown(handler: Handler[Any, Any], outputs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in outputs.items() if name not in handler.not_in_outputs}
 
 
 def _state(handler: Handler[Any, Any], inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:

@@ -6,13 +6,12 @@ step of `pulumi destroy --preview-only --diff` prints inputs only, and it is nev
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
-from sweep.model import Again, Approval, ArtifactSpec, BoxName, Cell, CellName, Digest, Record
+from sweep.model import Again, Approval, ArtifactSpec, BoxName, CellName, CellText, Digest, Record
 from sweep.money.budget import Budget
 from sweep.money.clocks import ClockFact
 from sweep.money.outlook import Outlook
@@ -129,17 +128,6 @@ class BoxState(BoxInputs):
     created_at: datetime | None = None
 
 
-class CellInput(Record):
-    """A cell on its way to a queue. Each parameter is JSON text, so that 20 and 20.0 stay what they are."""
-
-    name: CellName
-    params: dict[str, str]
-
-    def resolved(self) -> Cell:
-        """The cell with its parameters decoded."""
-        return Cell(name=self.name, params={key: json.loads(text) for key, text in self.params.items()})
-
-
 class MetricsInput(Record):
     """Which file of a cell holds its curve."""
 
@@ -196,7 +184,7 @@ class QueueInputs(OnBoxInputs):
     stack: str
     want: Want = "running"
     job: JobInput
-    cells: tuple[CellInput, ...]
+    cells: tuple[CellText, ...]
     elsewhere: tuple[str, ...] = ()
     dropped: dict[str, str] = Field(default_factory=dict)
     pins: dict[CellName, str] | None = None

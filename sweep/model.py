@@ -6,16 +6,20 @@ Shapes that we write are closed and frozen (`Record`). Digests are `sha256:<hex>
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     SerializerFunctionWrapHandler,
     StringConstraints,
+    WithJsonSchema,
     model_serializer,
 )
 
@@ -68,6 +72,27 @@ class Cell(Record):
     def config_digest(self) -> str:
         """The identity of the cell: name and resolved parameters."""
         return digest_of({"name": self.name, "params": self.params})
+
+
+def _read_cell(value: Any) -> Any:
+    """A cell from `<name> <JSON object of its parameters>`; or from a mapping whose parameters are JSON texts."""
+    if isinstance(value, str):
+        name, _, text = value.partition(" ")
+        return {"name": name, "params": json.loads(text)}
+    if isinstance(value, dict) and isinstance(value.get("params"), dict):
+        return {**value, "params": {key: json.loads(text) for key, text in value["params"].items()}}
+    return value
+
+
+def _write_cell(cell: Cell) -> str:
+    return f"{cell.name} {json.dumps(cell.params, sort_keys=True, ensure_ascii=False)}"
+
+
+CellText = Annotated[
+    Cell, BeforeValidator(_read_cell), PlainSerializer(_write_cell), WithJsonSchema({"type": "string"})
+]
+"""A cell as it passes the engine: one line of text. The engine has one kind of number, we have 20 and 20.0; and what it
+does with each value, for each of 10,000 cells, would take most of a preview."""
 
 
 class ArtifactSpec(Record):

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweep.errors import SweepstackError
-from sweep.model import Approval, ArtifactSpec, Cell
+from sweep.model import Approval, ArtifactSpec, Cell, CellText
 from sweep.money.clocks import ClockFact
 from sweep.teardown import BoxFacts
 
@@ -172,14 +172,6 @@ class _Job(BaseModel):
     include: tuple[str, ...] = ()
 
 
-class _CellEntry(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    name: str
-    params: dict[str, str]
-    """Each value is JSON text."""
-
-
 class QueueEntry(_Entry):
     """The cells of one box."""
 
@@ -188,7 +180,7 @@ class QueueEntry(_Entry):
     generation: int
     roster_digest: str
     job: _Job = Field(default_factory=_Job)
-    cells: tuple[_CellEntry, ...] = ()
+    cells: tuple[CellText, ...] = ()
     dropped: dict[str, str] = Field(default_factory=dict)
     artifacts: tuple[ArtifactSpec, ...] = ()
     metrics: MetricsEntry | None = None
@@ -199,14 +191,8 @@ class QueueEntry(_Entry):
         return frozenset(cell.name for cell in self.cells)
 
     def roster(self) -> tuple[Cell, ...]:
-        """The cells with their parameters decoded. Raises SweepstackError for parameters that aren't JSON."""
-        try:
-            return tuple(
-                Cell(name=cell.name, params={key: json.loads(text) for key, text in cell.params.items()})
-                for cell in self.cells
-            )
-        except ValueError as error:
-            raise SweepstackError(f"the cells of {self.box_name} in the state can't be read: {error}") from error
+        """The cells that the program gives this box."""
+        return self.cells
 
 
 class GateEntry(_WithApproval):

@@ -38,6 +38,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
     inputs_type = QueueInputs
     state_type = QueueState
     replaces_before_delete = True
+    not_in_outputs = frozenset({"cells", "elsewhere"})
     decisions: ClassVar[dict[str, Decision]] = {
         "identity": Decision.REFUSE,
         "evidence": Decision.REFUSE,
@@ -163,7 +164,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             box=state.box_name,
             native_id=state.box,
             generation=state.generation,
-            cells=tuple(cell.resolved() for cell in state.cells),
+            cells=state.cells,
             dropped=state.dropped,
             elsewhere=frozenset(state.elsewhere),
             workdir=(op.session.project_root / Path(state.job.workdir).expanduser()).resolve(),
@@ -269,7 +270,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
 def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal) -> list[Failure]:
     """Started cells that would change, or that would vanish without a word."""
     failures = []
-    changed = changed_cells(journal, tuple(cell.resolved() for cell in new.cells))
+    changed = changed_cells(journal, new.cells)
     if changed:
         failures.append(
             Failure(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pulumi
 import pytest
 from pulumi.runtime import mocks as pulumi_mocks
+from pydantic import TypeAdapter
 
 from components.config import StackConfig
 from components.program import MESSAGE_SHOWN, difference, one_message
@@ -19,6 +19,7 @@ from profiles.load import load_profiles
 from profiles.resolve import resolve
 from provider.dispatch import HANDLERS, handler_for
 from sweep.errors import ConfigError
+from sweep.model import CellText
 from tests.unit.config.helpers import GOOD, write
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -128,10 +129,15 @@ def test_two_runs_ask_for_the_same_bytes(project: Path) -> None:
 def test_parameters_travel_as_json_text(project: Path) -> None:
     text = GOOD.replace("lr: [0.1, 0.03]", "lr: [20, 20.0, true, x]").replace("seed: [0, 1, 2]", "seed: [0]")
     queue = inputs(requests(project, text)["sweepstack:index:Queue", "box-0"])
-    assert [cell["params"]["lr"] for cell in queue["cells"]] == ["20", "20.0", "true", '"x"']
-    sent = {cell["name"]: {key: json.loads(value) for key, value in cell["params"].items()} for cell in queue["cells"]}
+    assert queue["cells"] == [
+        'lr20-seed0 {"lr": 20, "seed": 0}',
+        'lr20.0-seed0 {"lr": 20.0, "seed": 0}',
+        'lrtrue-seed0 {"lr": true, "seed": 0}',
+        'lrx-seed0 {"lr": "x", "seed": 0}',
+    ]
     config = StackConfig.load(project, "x")
-    assert sent == {cell.name: cell.params for cell in config.roster.cells}
+    read = TypeAdapter(tuple[CellText, ...]).validate_python(queue["cells"])
+    assert [cell.config_digest for cell in read] == [cell.config_digest for cell in config.roster.cells]
 
 
 def test_a_gone_box_is_left_out_and_its_cells_move(project: Path) -> None:
@@ -143,7 +149,7 @@ def test_a_gone_box_is_left_out_and_its_cells_move(project: Path) -> None:
 def test_cells_of_other_boxes_are_named(project: Path) -> None:
     made = requests(project, TWO)
     queues = {name: inputs(made["sweepstack:index:Queue", name]) for name in ("box-0", "box-1")}
-    own = {name: [cell["name"] for cell in queue["cells"]] for name, queue in queues.items()}
+    own = {name: [cell.split()[0] for cell in queue["cells"]] for name, queue in queues.items()}
     assert sorted(own["box-0"] + own["box-1"]) == sorted(StackConfig.load(project, "x").roster.names)
     assert queues["box-0"]["elsewhere"] == sorted(own["box-1"])
 

@@ -189,3 +189,36 @@ def test_a_state_that_is_none_ends_nothing(sweep: Sweep, edit: dict[str, Any]) -
     with pytest.raises((SweepstackError, ValidationError)):
         dispatch.delete(op(sweep), box.native_id, inputs, outputs)
     assert sweep.listed() == [box.native_id]
+
+
+# Many cells
+
+
+def test_cells_are_one_text_each_and_not_repeated_in_outputs(sweep: Sweep) -> None:
+    """The engine carries inputs and outputs through every step: 10,000 cells as objects made a preview of minutes."""
+    box = sweep.box()
+    inputs = properties(sweep.queue_inputs(box))
+    assert inputs["cells"] == ['a {"word": "a"}', 'b {"word": "b"}']
+    queue = op(sweep, "Queue")
+    identifier, outputs = dispatch.create(queue, inputs)
+    sweep.drained(box)
+    assert not {"cells", "elsewhere"} & set(outputs)
+    found = dispatch.read(queue, identifier, inputs, outputs)
+    assert found is not None
+    assert found[0]["cells"] == inputs["cells"]
+    assert not {"cells", "elsewhere"} & set(found[1])
+    assert dispatch.diff(queue, inputs, outputs, inputs).changed == ()
+    for preview in (True, False):
+        updated = dispatch.update(op(sweep, "Queue", preview=preview), identifier, inputs, outputs, inputs)
+        assert "cells" not in updated
+    assert "cells" not in dispatch.create(op(sweep, "Queue", preview=True), inputs)[1]
+    more = sweep.queue_inputs(box, "a", "b", "c")
+    assert dispatch.diff(queue, inputs, outputs, properties(more)).changed == ("cells",)
+
+
+@pytest.mark.parametrize("cell", ["a", "a {", "a 3", "a b {}", "../a {}", {"name": "a", "params": {"word": "a"}}, 3])
+def test_a_cell_that_is_none_is_refused_by_path(sweep: Sweep, cell: Any) -> None:
+    news = properties(sweep.queue_inputs(sweep.box())) | {"cells": ['b {"word": "b"}', cell]}
+    _, failures = dispatch.check(op(sweep, "Queue"), {}, news)
+    assert {failure.property.split(".")[0] for failure in failures} <= {"cells", ""}
+    assert failures
