@@ -76,8 +76,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         standing = versions.standing(completed, seen.journal)
         failures += versions.refusal(standing, completed, op.stack)
         failures += self._without_secrets(completed, seen.journal)
-        if failures and _is_cleared(completed, seen):
-            failures = []  # nothing more is started there: what would be in the way of that must not keep it locked
+        if failures and (new.want == "stopped" or _is_cleared(completed, seen)):
+            failures = []  # nothing is started there: what would be in the way of that must not keep it locked
         if old is None:
             return Checked(completed, failures)
         failures += _changed_cells(old, new, seen.journal)

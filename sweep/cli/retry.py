@@ -116,7 +116,7 @@ def _in_the_way(scene: Scene, view: CellView) -> tuple[str, str] | None:
     holder = _holder(scene, name)
     progress = holder.progress(name) if holder else None
     if holder is not None and not holder.gone:
-        if not holder.reachable:
+        if not holder.reachable and not (holder.phase == "stopped" and holder.journal is not None):
             raise Unsure(
                 f"box {holder.box.name} can't be reached: whether {name} runs is not known",
                 [f"sweepctl status --stack {stack}"],

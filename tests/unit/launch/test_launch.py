@@ -468,7 +468,7 @@ def test_the_first_cell_that_fails_is_shown_with_its_last_words(site: Site, pati
 
 
 def test_a_version_that_could_not_start_is_said_before_a_cell_is_spent(site: Site, patient: None) -> None:
-    with pytest.raises(FirstCellFailed, match=r"setup failed: no-such-file\.py is not among"):
+    with pytest.raises(FirstCellFailed, match=r"nothing was started with this code: no-such-file\.py is not"):
         site.launch("a", run="python no-such-file.py {word} {out}")
     site.drained()
     assert site.started() == []

@@ -178,6 +178,13 @@ def test_new_code_beside_results_of_the_old_is_refused_with_the_ways_out(sweep: 
         assert way in failure.reason
 
 
+def test_a_box_that_is_to_stop_is_not_kept_by_what_it_would_start(sweep: Sweep) -> None:
+    box, queue = half_done(sweep)
+    new_code(sweep)
+    inputs = sweep.queue_inputs(box, want="stopped", job={"secrets": ["SWEEP_TEST_A"]})
+    assert QUEUE.check(sweep.op("Queue"), queue, inputs).failures == []
+
+
 def test_new_code_that_may_be_mixed_is_said_in_the_diff(sweep: Sweep) -> None:
     box, queue = half_done(sweep)
     old, new = new_code(sweep)
