@@ -26,7 +26,7 @@ def find_box(target: Target, name: str) -> BoxEntry:
     box = sources.state.box(name)
     if box is not None:
         return box
-    known = [box.name for box in sources.state.boxes]
+    known = sorted({box.name for box in sources.state.boxes})
     raise No(
         f"there is no box {name} in the state{did_you_mean(name, known)}. Boxes: {', '.join(known) or 'none'}",
         [f"sweepctl status --stack {target.stack}"],

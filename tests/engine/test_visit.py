@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.server
 import os
 import signal
 import threading
+from pathlib import Path
 
 from tests.engine.commands import Result, ok
 from tests.engine.harness import Stack
@@ -16,6 +16,12 @@ from tests.engine.test_stop import want
 def execute(stack: Stack, *words: str) -> Result:
     """`sweepctl exec`, with the stack named where it is not taken for the command's own."""
     return stack.run("sweepctl", "exec", "--stack", stack.name, *words)
+
+
+def sleepers(parent: int) -> list[int]:
+    """The children of a process that sleep."""
+    pids = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(pid) for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")]
 
 
 def test_exec_runs_in_the_boxs_folder_and_passes_everything_through(finished: Stack) -> None:
@@ -47,9 +53,8 @@ def test_a_persons_process_is_not_the_boxs(finished: Stack) -> None:
     stack = finished
     visitor = stack.start("sweepctl", "exec", "--stack", stack.name, "box-0", "--", "sleep", "300")
     try:
-        children = f"/proc/{visitor.pid}/task/{visitor.pid}/children"
-        stack.wait_for(lambda: open(children).read().strip(), "the visitor's command")  # noqa: SIM115
-        sleeper = int(open(children).read().split()[0])  # noqa: SIM115
+        stack.wait_for(lambda: sleepers(visitor.pid), "the visitor's command")
+        (sleeper,) = sleepers(visitor.pid)
         assert stack.processes()[stack.native_id("box-0")] == []
         want(stack, "box-0", "stopped")
         ok(stack.up())
@@ -59,9 +64,9 @@ def test_a_persons_process_is_not_the_boxs(finished: Stack) -> None:
         assert "box-0 is stopped" in refused.err
         assert "want is set to running" in refused.err
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(sleeper, signal.SIGTERM)
-        visitor.wait(timeout=30)
+        for pid in sleepers(visitor.pid):
+            os.kill(pid, signal.SIGTERM)
+        assert visitor.wait(timeout=30) == 128 + signal.SIGTERM
 
 
 def test_ports_are_here_already(finished: Stack) -> None:
