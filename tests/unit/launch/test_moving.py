@@ -1,0 +1,203 @@
+"""Cells that move: what is let go and taken over, also when a runner, or a kill, comes in between."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep import onbox
+from sweep.channel.base import Channel
+from sweep.channel.local import LocalChannel
+from sweep.errors import Unreachable
+from sweep.model import Birth, Cell
+from sweep.moving import Moved, Neighbour, release, settle, unplaced
+from tests.unit.evidence.world import Box, World
+
+A, B, C = 0, 1, 2
+
+
+class Hooked(LocalChannel):
+    """A channel that lets something happen just before, or instead of, an append to the queue."""
+
+    def __init__(self, box: Box, instead: Any = None, before: Any = None) -> None:
+        super().__init__(box.native_id, box.root, {})
+        self.instead, self.before = instead, before
+
+    def append_locked(self, path: str, data: bytes, lock: str) -> None:
+        if self.instead:
+            self.instead()
+            return
+        if self.before:
+            self.before()
+        super().append_locked(path, data, lock)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """box-0 was given all three cells, and box-1 is new."""
+    made = World(tmp_path)
+    made.boxes.append(Box(made, "box-1"))
+    give(made.box, *made.cells)
+    return made
+
+
+def give(box: Box, *cells: Cell) -> None:
+    """What a queue that was brought up has: lines, and a launch record."""
+    lines = [{"op": "add", "cell": cell.name, "params": cell.params} for cell in cells]
+    box.channel.append_locked(
+        onbox.QUEUE, b"".join(json.dumps(line).encode() + b"\n" for line in lines), onbox.QUEUE_LOCK
+    )
+    box.launch(*cells)
+
+
+def owns(box: Box) -> set[str]:
+    launch = box.world.store.launch(box.name, box.generation)
+    return set(launch.cells) if launch else set()
+
+
+def names(world: World, *numbers: int) -> set[str]:
+    return {world.cells[number].name for number in numbers or (A, B, C)}
+
+
+def tombstones(box: Box) -> list[str]:
+    lines = [json.loads(line) for line in (box.root / onbox.QUEUE).read_bytes().splitlines()]
+    assert all(line["unless_started"] for line in lines if line["op"] == "drop")
+    return [line["cell"] for line in lines if line["op"] == "drop"]
+
+
+def move(world: World, wanted: set[str], channel: Channel | None = None, resting: bool = False) -> Moved:
+    """box-1 is brought up with these cells; `channel` is the way to box-0."""
+    taker = world.boxes[1]
+
+    def find(birth: Birth) -> Neighbour:
+        assert birth.box == "box-0"
+        return Neighbour(channel, resting)
+
+    return settle(world.store, taker.name, taker.generation, taker.channel, wanted, keep=(), elsewhere=(), find=find)
+
+
+def test_what_has_not_started_is_taken_over_and_the_rest_stays(world: World) -> None:
+    world.box.start(world.cells[A])
+    moved = move(world, names(world), world.box.channel)
+    assert moved.taken == dict.fromkeys(names(world, B, C), "box-0")
+    assert moved.kept == dict.fromkeys(names(world, A), "box-0")
+    assert owns(world.box) == names(world, A)
+    assert sorted(tombstones(world.box)) == sorted(names(world, B, C))
+
+
+def test_a_runner_that_claims_just_before_the_tombstone_keeps_its_cell(world: World) -> None:
+    channel = Hooked(world.box, before=lambda: world.box.start(world.cells[B]))
+    moved = move(world, names(world, B), channel)
+    assert moved.taken == {}
+    assert moved.kept == dict.fromkeys(names(world, B), "box-0")
+    assert owns(world.box) == names(world)
+
+
+def test_a_kill_after_the_tombstone_leaves_a_cell_that_the_next_up_finds(world: World) -> None:
+    """The launch record is changed last: until then the cell is box-0's, and nobody else runs it."""
+
+    def killed() -> None:
+        world.box.channel.append_locked(
+            onbox.QUEUE,
+            json.dumps({"op": "drop", "cell": world.cells[B].name, "unless_started": True}).encode() + b"\n",
+            onbox.QUEUE_LOCK,
+        )
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        move(world, names(world, B), Hooked(world.box, instead=killed))
+    assert owns(world.box) == names(world)
+    assert left_over(world, names(world, B)) == sorted(names(world, B))
+    assert move(world, names(world, B), world.box.channel).taken == dict.fromkeys(names(world, B), "box-0")
+    assert tombstones(world.box) == sorted(names(world, B)), "it was let go twice"
+
+
+def left_over(world: World, wanted: set[str]) -> list[str]:
+    taker = world.boxes[1]
+    return unplaced(world.store, taker.name, taker.generation, wanted, lambda _: Neighbour(world.box.channel))
+
+
+def test_cells_in_no_queue_are_noticed_and_held_ones_are_not(world: World) -> None:
+    world.box.start(world.cells[A])
+    assert left_over(world, names(world, A)) == []
+    world.box.launch(world.cells[A])
+    assert left_over(world, names(world)) == sorted(names(world, B, C))
+    give(world.boxes[1], world.cells[B], world.cells[C])
+    assert left_over(world, names(world)) == []
+
+
+@pytest.mark.parametrize("resting", [False, True])
+def test_a_box_that_does_not_answer_keeps_its_cells_unless_it_rests(world: World, resting: bool) -> None:
+    """A stopped box can't start anything: the copy of its journal that the stop kept speaks for it."""
+    world.box.start(world.cells[A])
+    moved = move(world, names(world), None, resting)
+    assert set(moved.unknown) == names(world)
+    world.store.write_journal("box-0", 1, world.box.journal_file.read_bytes())
+    moved = move(world, names(world), None, resting)
+    if resting:
+        assert moved.taken == dict.fromkeys(names(world, B, C), "box-0")
+        assert owns(world.box) == names(world, A)
+        assert tombstones(world.box) == []
+    else:
+        assert set(moved.unknown) == names(world)
+        assert owns(world.box) == names(world)
+
+
+def test_a_box_that_comes_back_from_a_stop_lets_go_what_others_took(world: World) -> None:
+    """Before its runner is started: its queue still has lines for cells that are another box's now."""
+    world.store.write_journal("box-0", 1, b"")
+    move(world, names(world, B, C), None, resting=True)
+    give(world.boxes[1], world.cells[B], world.cells[C])
+    back = world.box
+
+    def find(_: Birth) -> Neighbour:
+        return Neighbour(world.boxes[1].channel)
+
+    world.boxes[1].start(world.cells[B])
+    world.boxes[1].start(world.cells[C])
+    wanted = names(world)  # by the hash, all of them are box-0's again
+    moved = settle(world.store, back.name, 1, back.channel, wanted, keep=(), elsewhere=(), find=find)
+    assert set(moved.left) == names(world, B, C)
+    assert moved.kept == dict.fromkeys(names(world, B, C), "box-1")
+    assert sorted(tombstones(back)) == sorted(names(world, B, C))
+
+
+def test_an_unreadable_queue_moves_nothing(world: World) -> None:
+    with (world.box.root / onbox.QUEUE).open("ab") as handle:
+        handle.write(b"not a line\n")
+    moved = move(world, names(world), world.box.channel)
+    assert set(moved.unknown) == names(world)
+    assert owns(world.box) == names(world)
+
+
+def test_an_outage_in_the_middle_moves_nothing(world: World) -> None:
+    def cut() -> None:
+        raise Unreachable("the line is cut")
+
+    moved = move(world, names(world), Hooked(world.box, instead=cut))
+    assert set(moved.unknown) == names(world)
+    assert owns(world.box) == names(world)
+
+
+def test_two_boxes_that_take_over_at_once_share_what_there_is(world: World) -> None:
+    """Queues are brought up side by side: neither loses what the other wrote into the launch record."""
+    launch = world.store.launch("box-0", 1)
+    gate = threading.Barrier(3)
+    taken: list[set[str]] = []
+
+    def take(number: int) -> None:
+        gate.wait()
+        taken.append(release(world.store, launch, world.box.channel, names(world, number), "moved"))
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in (A, B, C)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set().union(*taken) == names(world)
+    assert owns(world.box) == set()
+    assert sorted(tombstones(world.box)) == sorted(names(world))
