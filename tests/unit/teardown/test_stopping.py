@@ -69,7 +69,7 @@ def test_what_was_given_up_for_a_stop_was_not_for_a_destroy(situation: Situation
 def test_an_edited_verb_of_an_abandonment_locks(situation: Situation) -> None:
     given = Abandonment(box="box-0", native_id="local-box-01", reason="a cache", verb="stop")
     situation.approve(actions=(action(),), abandon=(given,))
-    situation.edit_approval(abandon=(abandonment(),))
+    situation.edit_approval(abandon=(given.model_copy(update={"verb": "destroy"}),))
     assert situation.ask().reasons == ["the waivers of the approval were edited after it was given"]
 
 
