@@ -130,5 +130,9 @@ def _stop(op: Operation, state: BoxState) -> BoxRecord:
     wait = Wait(deadline=op.seconds(STOP_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
     paths = dict(state.teardown.paths)
     record = stop_box(store, state.adapter, pause, paths, price_after=stop.price_per_hour, wait=wait, say=op.progress)
-    op.info(f"box {state.name} is stopped; {declared(state, pause)}")
+    after = "at a price that is not known" if stop.price_per_hour is None else f"${stop.price_per_hour:.2f}/h"
+    op.info(
+        f"box {state.name} is stopped: {', '.join(stop.kills) or 'nothing'} wiped, {', '.join(stop.keeps)} kept; it "
+        f"bills {after} until it is wanted running or gone"
+    )
     return record

@@ -42,6 +42,10 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
         return [f"sweepctl logs --stack {stack} {hung} --tail 50"]
     if "running" in states or ("pending" in states and any(sight.seen.runner_alive for sight in scene.sights)):
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
+    resting = sorted({cell.box for cell in view.cells if cell.box and "which is stopped" in cell.note})
+    if resting and not any(sight.seen.runner_alive for sight in scene.sights):
+        wanted = ", ".join(f"boxes.{name}.want" for name in resting)
+        return [f"pulumi up --stack {stack}    (after {wanted} is set to running: its cells wait with it)"]
     if any("runner is not alive" in cell.note for cell in view.cells) or states & {"pending", "lost"}:
         return [f"pulumi up --stack {stack}    (resumes what waits)"]
     if view.settled:
