@@ -83,7 +83,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         failures += _changed_cells(old, new, seen.journal)
         if failures:
             return Checked(completed, failures)
-        cells = versions.comings_and_goings(old, completed, standing.kept)
+        cells = versions.comings_and_goings(old, completed, standing.kept, seen.journal)
         if cells:
             op.info(f"queue of {new.box_name}: {cells}")
         words = versions.change(standing, old, completed)

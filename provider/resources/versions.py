@@ -142,14 +142,15 @@ def change(standing: Standing, old: QueueInputs, new: QueueInputs) -> str:
     return "; ".join(parts)
 
 
-def comings_and_goings(old: QueueInputs, new: QueueInputs, ran: Collection[str]) -> str:
+def comings_and_goings(old: QueueInputs, new: QueueInputs, ran: Collection[str], own: Journal) -> str:
     """`2 cells more (lr0.01-seed0, lr0.3-seed1), 1 taken out (…)`; empty where the cells stay.
 
-    `ran`: cells that started somewhere. Those stay with the box that has them, whomever the program gives them to.
+    `ran`: cells that started somewhere, `own` this box's journal. What started stays with the box that has it, whomever
+    the program gives it to.
     """
     before, after = [cell.name for cell in old.cells], [cell.name for cell in new.cells]
     more, left = sorted(set(after) - set(before) - set(ran)), set(before) - set(after)
-    fewer, stay = sorted(left - set(ran)), sorted((left & set(ran)) - set(new.dropped))
+    fewer, stay = sorted(left - set(ran)), sorted(left & set(ran) & set(own.cells) - set(new.dropped))
     parts = [f"{len(more)} cell{'' if len(more) == 1 else 's'} more ({named(more)})"] if more else []
     parts += [f"{len(fewer)} taken out ({named(fewer)})"] if fewer else []
     parts += [f"{len(stay)} that started stay{'s' if len(stay) == 1 else ''} here ({named(stay)})"] if stay else []
