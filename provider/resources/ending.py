@@ -129,7 +129,8 @@ def begin_teardown(judgement: Judgement) -> None:
     with _records, contextlib.suppress(EvidenceError):
 
         def begun(open_one: Teardown | None) -> Teardown:
-            ids = {action.native_id for action in approval.actions} | set(open_one.native_ids if open_one else ())
+            ids = {action.native_id for action in approval.actions if action.verb == facts.verb}
+            ids |= set(open_one.native_ids if open_one else ())
             return Teardown(
                 receipt=approval.receipt,
                 native_ids=tuple(sorted(ids)),

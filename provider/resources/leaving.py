@@ -18,6 +18,8 @@ from sweep.model import Action, Approval, Birth
 from sweep.teardown import BoxFacts, may_end
 
 LASTS = timedelta(hours=1)
+VERB = "destroy"
+"""The only one that a box may leave by (TeardownFacts). A word for a stop is none for that."""
 
 
 def judge_leaving(evidence: str, approval: Approval, roster_digest: str | None, *, full: bool) -> list[Judgement]:
@@ -30,7 +32,7 @@ def judge_leaving(evidence: str, approval: Approval, roster_digest: str | None, 
     return [
         _judge(evidence, living[action.native_id], action, approval, roster_digest, full=full)
         for action in approval.actions
-        if action.native_id in living
+        if action.native_id in living and action.verb == VERB
     ]
 
 
@@ -44,7 +46,7 @@ def _judge(
         native_id=action.native_id,
         account=birth.account,
         generation=birth.generation,
-        verb="destroy",  # the only one that a box may have (TeardownFacts)
+        verb=VERB,
         kills=(),
         keeps=(),
         roster_digest=roster_digest or "",

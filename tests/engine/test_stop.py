@@ -166,3 +166,27 @@ def test_a_stop_rents_nothing(make_stack: Callable[..., Stack]) -> None:
     assert refused.rc != 0
     assert "boxes.box-1.want: running" in refused.text, str(refused)
     assert not any("box-1" in birth["tag"] for birth in stack.births())
+
+
+def test_one_approval_with_both_verbs(finished: Stack) -> None:
+    """A stop of one box and the end of the other, in one change; the stop is no part of the teardown."""
+    stack = finished
+    (scratch(stack, "box-0") / "notes.txt").write_text("may go")
+    ok(stack.sweepctl("pull"))
+    digest = stack.verify()["receipt"]
+    ok(stack.sweepctl("approve", "--verb", "stop", "--abandon", "box-0", "--reason", "notes"))
+    ok(stack.sweepctl("approve", "--box", "box-1", "--receipt", digest))
+    assert {(action["box"], action["verb"]) for action in stack.config()["approval"]["actions"]} == {
+        ("box-0", "stop"),
+        ("box-1", "destroy"),
+    }
+    kept = stack.native_id("box-0")
+    want(stack, "box-0", "stopped")
+    want(stack, "box-1", "gone")
+    ok(stack.up())
+    assert stack.native_ids() == [kept]
+    assert phases(stack)["box-0"][0] == "stopped"
+    assert not (stack.evidence / "records" / "teardown.json").exists()
+    refused = stack.destroy()
+    assert refused.rc != 0
+    assert stack.native_ids() == [kept]
