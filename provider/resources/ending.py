@@ -17,6 +17,7 @@ from sweep.cost import box_costs
 from sweep.errors import EvidenceError, PlatformError, TeardownRefused
 from sweep.evidence.store import EvidenceStore
 from sweep.model import SETTLED, Approval, Birth, Loss, Teardown
+from sweep.money.budget import BUDGET, Budget
 from sweep.money.ledger import record_phase, spent
 from sweep.money.outlook import sealed_bytes
 from sweep.onbox import sealed_dir
@@ -105,11 +106,11 @@ def require_allowed(op: Operation, state: BoxState | QueueState | GateState) -> 
 def with_costs(facts: BoxFacts, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
     """The same, with what it costs by the ledger; as it is where that can't be read."""
     try:
-        found = spent(EvidenceStore.open(facts.evidence), datetime.now(UTC))
+        store = EvidenceStore.open(facts.evidence)
+        found, budget = spent(store, datetime.now(UTC)), store.record(BUDGET, Budget)
     except EvidenceError:
         return facts
     kept = sealed_bytes([seen.journal]) if seen.journal is not None else 0
-    budget = state.budget if isinstance(state, BoxState) else None
     return replace(facts, costs=box_costs(found, facts.native_id, budget, state.teardown.keeps_per_gb_month, kept))
 
 

@@ -66,6 +66,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         identity = marker.identity if marker else "".join(secrets.choice(ALPHABET) for _ in range(10))
         store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)
         take_lease(store)
+        spending.keep_budget(evidence, inputs.budget)
         if marker:
             op.info(f"{evidence} holds this sweep's earlier evidence: what is verified there stays verified")
         return identity, IdentityState(**inputs.model_dump(), identity=identity, evidence=evidence)
@@ -93,6 +94,8 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             leaving.take_back(evidence, old.leaving, new.leaving)
         if new.leaving is not None:
             leaving.clear(op, evidence, new.leaving, new.roster_digest)
+        if new.budget != old.budget:
+            spending.keep_budget(evidence, new.budget)
         return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence)
 
     def foreseen(self, op: Operation, old_outputs: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:

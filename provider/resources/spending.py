@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from provider.models import BoxState
@@ -12,9 +13,9 @@ from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.model import Birth
-from sweep.money.budget import Budget, renting_refused, use_of
+from sweep.money.budget import BUDGET, Budget, renting_refused, use_of
 from sweep.money.clocks import countdowns
-from sweep.money.ledger import spent
+from sweep.money.ledger import spent, total
 from sweep.money.notice import tell
 from sweep.money.outlook import Outlook, forecast, hours_left, preview_line
 from sweep.parallel import in_parallel
@@ -27,23 +28,31 @@ def look(op: Operation, evidence: str, budget: Budget, outlook: Outlook) -> None
     """Says how the budget stands, as a warning where it will not do. Never raises: a budget blocks renting alone."""
     now = datetime.now(UTC)
     try:
-        if EvidenceStore.read_marker(evidence) is None:
-            return
-        store = EvidenceStore.open(evidence)
-        found, births = spent(store, now), store.births()
+        known = EvidenceStore.read_marker(evidence) is not None
+        store = EvidenceStore.open(evidence) if known else None
+        found = spent(store, now) if store else total((), (), now)
+        births = store.births() if store else []
     except EvidenceError as error:
         op.warn(f"budget: what was spent is not known: {error}")
         return
     use = use_of(budget, found, outlook.price_per_hour)
     per_hour = None if outlook.price_per_hour is None else outlook.price_per_hour * outlook.boxes
-    left = hours_left(_journals(store, births), outlook, now)
+    left = hours_left(_journals(store, births) if store else [], outlook, now)
     seen = forecast(use, hours_left=left, boxes=outlook.boxes, per_hour=per_hour)
     warns, line = preview_line(budget, use, seen, outlook)
     (op.warn if warns else op.info)(line)
-    if not outlook.dry_run:
+    if store is not None and not outlook.dry_run:
         telling = tell(store, budget, use, seen, stack=op.stack, per_hour=found.per_hour)
         if telling is not None and telling.wait(0):  # nothing waits for the webhook; what is known already is said
             op.progress(telling.problem or "telling the budget's webhook")
+
+
+def keep_budget(evidence: str, budget: Budget | None) -> None:
+    """Writes the budget into the evidence, for refusals that have no other way to it. A convenience: never raises."""
+    with suppress(EvidenceError):
+        store = EvidenceStore.open(evidence)
+        if store.record(BUDGET, Budget) != budget:
+            store.write_record(BUDGET, budget)
 
 
 def refuse_past(op: Operation, store: EvidenceStore, budget: Budget | None, box: str, price: float | None) -> None:
@@ -69,9 +78,9 @@ def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
     except SmokeFailed as error:
         raise SmokeFailed(
             f"box {box} is not rented: {error}\n"
-            f"  next  mend it, then pulumi up --stack {op.stack}\n"
-            f"  alone sweepctl smoke --stack {op.stack}\n"
-            f"  without it: take job.smoke out of the stack file"
+            f"  next        mend it, then pulumi up --stack {op.stack}\n"
+            f"  try alone   sweepctl smoke --stack {op.stack}\n"
+            f"  without it  take job.smoke out of the stack file"
         ) from error
     if outcome.ran:
         op.info(f"smoke run: passed in {outcome.passed.seconds:.1f} s")

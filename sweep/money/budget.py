@@ -14,6 +14,8 @@ from sweep.model import Record
 from sweep.money.ledger import Bill, Spent
 
 NOTIFY = (0.8, 1.0)
+BUDGET = "budget.json"
+"""The record of it in the evidence: what the last `up` brought in, for whoever has no state at hand."""
 _LISTED = 8
 
 

@@ -105,13 +105,17 @@ def preview_line(budget: Budget, use: Use, seen: Forecast, outlook: Outlook) -> 
         words.append(seen.text(budget))
     rest = lasts(budget, use, boxes=outlook.boxes, per_hour=per_hour)
     if rest is not None and not use.over:
-        words.append(f"the rest lasts {rest:.1f} h with {_boxes(outlook.boxes)}{_rate(per_hour)}")
+        words.append(f"the rest lasts {_span(rest)} with {_boxes(outlook.boxes)}{_rate(per_hour)}")
     if use.over:
         words.append("used up: nothing more is rented; what runs goes on")
     elif seen.exceeds(budget):
         words.append("MORE THAN THE BUDGET: it runs out before the last cell")
     words += [f"not counted: {why}" for why in use.unknown]
     return use.over or seen.exceeds(budget) or bool(use.unknown), "; ".join(words)
+
+
+def _span(hours: float) -> str:
+    return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:.1f} h"
 
 
 def _boxes(number: int) -> str:

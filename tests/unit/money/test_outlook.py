@@ -99,6 +99,7 @@ def test_the_line_of_a_preview() -> None:
     assert line == (
         "budget: $10.00 of $60.00 (17 %); about $16.00 at the end; the rest lasts 25.0 h with 1 box at $2.00/h"
     )
+    assert "the rest lasts 90 min with" in preview_line(Budget(usd=13), use(), fine, outlook())[1]
     warns, line = preview_line(Budget(usd=12), use(usd=10, hours=5), fine, outlook())
     assert warns
     assert "MORE THAN THE BUDGET" in line

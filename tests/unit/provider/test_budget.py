@@ -9,10 +9,11 @@ import pytest
 
 from provider.models import BoxState
 from provider.session import Severity
-from sweep.errors import SweepstackError
+from sweep.errors import SweepstackError, TeardownRefused
 from sweep.model import LedgerPhase
+from sweep.money.budget import Budget
 from sweep.money.ledger import record_phase
-from tests.unit.provider.support import BOX, IDENTITY, Sweep, approval_for, approved
+from tests.unit.provider.support import BOX, GATE, IDENTITY, Sweep, approval_for, approved
 
 USED = {"usd": 10}
 
@@ -95,6 +96,17 @@ def checked(sweep: Sweep, **outlook: object) -> tuple[str, str]:
     return sweep.said.warnings, sweep.said.text(Severity.INFO)
 
 
+def test_the_first_preview_says_how_long_it_lasts(sweep: Sweep) -> None:
+    sweep.said.lines.clear()
+    new = sweep.identity_inputs(
+        budget=USED, pull_to="elsewhere", outlook={"boxes": 2, "price_per_hour": 0.5, "cells": 2}
+    )
+    IDENTITY.check(sweep.op("Identity", "identity"), None, new)
+    said = sweep.said.text(Severity.INFO)
+    assert "budget: $0.00 of $10.00 (0 %); the rest lasts 10.0 h with 2 boxes at $1.00/h" in said
+    assert not (sweep.project / "elsewhere").exists(), "a preview makes nothing"
+
+
 def test_the_preview_says_how_it_stands(sweep: Sweep) -> None:
     charge(sweep, "old", "local-old", hours=10, price=0.5, ended=True)
     warnings, infos = checked(sweep)
@@ -123,3 +135,18 @@ def test_a_ledger_that_can_t_be_read_is_said_and_stops_no_preview(sweep: Sweep) 
     next(births.iterdir()).write_text("{")
     assert "what was spent is not known" in checked(sweep)[0]
     assert sweep.listed() == [box.native_id]
+
+
+def test_a_refused_delete_says_what_of_the_budget_is_used(sweep: Sweep) -> None:
+    """Also where a gate or a queue refuses, which know nothing of budgets: it is kept in the evidence."""
+    IDENTITY.update(sweep.op("Identity", "identity"), "x", sweep.identity, sweep.identity_inputs(budget={"usd": 10}))
+    charge(sweep, "old", "local-old", hours=4, price=0.5, ended=True)
+    box = sweep.trained()
+    gate = sweep.gate(box)
+    with pytest.raises(TeardownRefused, match=r"waiting costs .*budget \$2\.\d\d of \$10\.00 \(2\d %\)"):
+        GATE.delete(sweep.op("Gate", "box-0"), "x", gate)
+    with_budget = sweep.identity.model_copy(update={"budget": Budget(usd=10)})
+    IDENTITY.update(sweep.op("Identity", "identity"), "x", with_budget, sweep.identity_inputs())
+    with pytest.raises(TeardownRefused) as refused:
+        GATE.delete(sweep.op("Gate", "box-0"), "x", gate)
+    assert "budget" not in str(refused.value)
