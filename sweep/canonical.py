@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 DIGEST_PREFIX = "sha256:"
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def canonical_json(value: Any) -> bytes:
     """`value` as sorted, compact, ASCII-only JSON. Raises ValueError for NaN and infinities: they are not JSON."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
+    return _ENCODER.encode(value).encode("ascii")
 
 
 def sha256_hex(data: bytes) -> str:

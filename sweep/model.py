@@ -286,6 +286,11 @@ class Receipt(Record):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
+    @cached_property
+    def digest(self) -> str:
+        """The name that its content gives it."""
+        return digest_of(self.model_dump(mode="json", by_alias=True))
+
 
 class Birth(Record):
     """Written before a box is rented (without `native_id`), and again when its id is known."""

@@ -28,7 +28,7 @@ class Walk:
 
     def below(self, root: Path, name: str) -> None:
         """Adds what lies below `root`, which is called `name`. Raises FileNotFoundError, NotADirectoryError."""
-        pending = [(root, name)]
+        pending = [(str(root), name)]
         first = True
         while pending and not self._over():
             folder, shown = pending.pop()
@@ -50,7 +50,7 @@ class Walk:
                     return
                 path = f"{shown}/{entry.name}"
                 if self._add(entry, path):
-                    inner.append((folder / entry.name, path))
+                    inner.append((entry.path, path))
             pending += reversed(inner)
 
     def listing(self) -> Listing:

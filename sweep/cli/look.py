@@ -99,6 +99,7 @@ def look(sources: Sources) -> Scene:
     costs = _safely(lambda: spent(store, now) if store else None, None, notes)
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
+    digest, receipt, broken = _receipt(store, notes)  # before the boxes, which all ask for it
     found = in_parallel(
         {index: _looker(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)}, LOOK_SECONDS
     )
@@ -108,7 +109,6 @@ def look(sources: Sources) -> Scene:
     others = in_parallel({"search": lambda: search(sources.state, store, births, target)}, LOOK_SECONDS).get(
         "search"
     ) or Search(searched=False, notes=("the platforms did not say in time what they run for this sweep",))
-    digest, receipt, broken = _receipt(store, notes)
     return Scene(
         state=state,
         now=now,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from sweep.cli.app import app
 from sweep.cli.commands import boxes, evidence, money, origins, queueing, settling, watching
 
@@ -10,4 +12,5 @@ __all__ = ["app", "boxes", "evidence", "main", "money", "origins", "queueing", "
 
 def main() -> None:
     """The entry point of the `sweepctl` script."""
+    gc.set_threshold(200_000, 50, 50)  # a command lives for seconds, and makes a million objects of ten thousand cells
     app()

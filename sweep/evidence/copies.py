@@ -230,7 +230,7 @@ def read_folder(root: Path) -> Folder:
 def read_manifest_bytes(root: Path) -> bytes | None:
     """The pulled manifest, or None when there is none that is a file of its own. Raises OSError."""
     try:
-        descriptor = os.open(root / MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(os.path.join(root, MANIFEST), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as handle:

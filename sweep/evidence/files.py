@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from sweep.canonical import DIGEST_PREFIX, canonical_json, digest_of
+from sweep.canonical import DIGEST_PREFIX, canonical_json
 from sweep.errors import EvidenceError
 from sweep.evidence import place
 from sweep.evidence.copies import Folder, Known, each, read_folder, read_manifest_bytes
@@ -93,7 +93,7 @@ class FileCheck:
                 elif not BARE_HEX.fullmatch(file.sha256):
                     yield f"the receipt holds no digest of {file.path}"
                 else:
-                    entry = FileEntry(path=file.path, size=file.size, sha256=file.sha256, role="extra")
+                    entry = FileEntry.model_construct(path=file.path, size=file.size, sha256=file.sha256, role="extra")
                     known = self._index.get(f"{cell.name}/{file.path}")
                     if not copies.unchanged(cell.name, entry, facts, known, full=self._full):
                         yield f"{file.path} changed after the receipt"
@@ -105,7 +105,7 @@ class FileCheck:
 
 def read_index(store: EvidenceStore, receipt: Receipt) -> dict[str, Known]:
     """The index of this receipt, or nothing when it does not read: then files are read, which is slow and right."""
-    digest = digest_of(receipt.model_dump(mode="json", by_alias=True))
+    digest = receipt.digest
     try:
         held = store.shelf.read(_index_key(digest))
         found = json.loads(held.data) if held else None

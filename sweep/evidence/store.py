@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -234,7 +235,13 @@ class EvidenceStore(RecordShelf):
             raise EvidenceDamaged(
                 f"{self.shelf.shown(key)} was edited or damaged: its content is not what its name says"
             )
-        return parse_record(Receipt, data, self.shelf.shown(key))
+        return self._parsed_receipt(digest, data, self.shelf.shown(key))
+
+    @staticmethod
+    @lru_cache(maxsize=2)
+    def _parsed_receipt(digest: str, data: bytes, where: str) -> Receipt:
+        """The digest is of these very bytes, and a receipt is frozen: one command parses it once, not for every box."""
+        return parse_record(Receipt, data, where)
 
     def write_receipt(self, receipt: Receipt) -> str:
         """Writes the receipt under its digest, which is returned, and makes it the latest."""

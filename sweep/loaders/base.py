@@ -153,6 +153,8 @@ def some(names: Sequence[str], limit: int = 3) -> str:
 
 def printable(name: str, limit: int = 80) -> str:
     """A name from a file, safe for a terminal and for a record."""
+    if name.isprintable() and len(name) <= limit:
+        return name
     clean = "".join(char if char.isprintable() else "?" for char in name[: limit + 1])
     return clean if len(clean) <= limit else clean[:limit] + "…"
 
