@@ -109,12 +109,12 @@ class Timing:
         return elapsed / done * (total - point.x) if done > 0 else None
 
     def _last_x(self) -> float | None:
-        """The x at which sealed cells ended, where all those that were looked at agree."""
+        """The x at which sealed cells ended, where all that were looked at agree; what ended too fast has no say."""
         ends = {
             point.x
             for sight in self._scene.sights
             for name, point in sight.points.items()
-            if point.x is not None and name in sight.queue_state.took
+            if point.x is not None and name in sight.queue_state.took and not self.suspect(sight, name)
         }
         return ends.pop() if len(ends) == 1 else None
 

@@ -105,6 +105,21 @@ def test_sealed_cells_that_disagree_give_no_total(world: World, box: Box) -> Non
     assert cell(world, "lr0.1")["step"] == "4"
 
 
+def test_a_cell_that_ended_too_fast_does_not_say_how_far_the_others_go(world: World) -> None:
+    world.lrs = "[0.1, 0.3, 0.9, 1.5]"
+    box = world.add()
+    world.up_roster = world.file_roster()
+    for name in ("lr0.1", "lr0.3", "lr0.9"):
+        box.seal(name)
+        curve(box, name, {"step": 60, "loss": 0.1})
+    digest = world.cell("lr1.5").config_digest
+    box.launch("lr1.5")
+    box.start("lr1.5", metrics=[{"step": 1, "loss": 1.0}])
+    box.log("cell-sealed", after=2, cell="lr1.5", attempt=1, config_digest=digest, manifest=digest, bytes=1)
+    assert cell(world, "lr0.1")["step"] == "60/60"
+    assert cell(world, "lr1.5")["step"] == "1/60"
+
+
 def test_nan_is_dated(world: World, box: Box) -> None:
     rows = [{"step": step, "loss": 0.5 if step < 6310 else float("nan")} for step in range(6000, 7000)]
     curve(box, "lr0.1", *rows)
