@@ -174,3 +174,24 @@ def test_a_refused_change_of_resources_names_the_way_and_the_way_works(one_box: 
     assert set(first) <= set(ran_here)
     ok(stack.sweepctl("finish", "--box", "box-0", "--receipt", receipt_after_pull(stack)))
     assert len(stack.native_ids()) == 1
+
+
+def test_two_people_add_the_same_box_at_once(one_box: Stack) -> None:
+    """Two clones would share backend and evidence: one of them waits for its turn, or is told of the lock."""
+    stack = one_box
+    add_boxes(stack, "box-1")
+    ups = [
+        stack.start("pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", stack.name)
+        for _ in range(2)
+    ]
+    said = ["".join(process.communicate(timeout=180)) for process in ups]
+    codes = sorted(process.returncode for process in ups)
+    assert codes[0] == 0, said
+    assert codes == [0, 0] or any("locked" in text for text in said), said
+    ok(stack.up())
+    assert len(stack.native_ids()) == 2
+    owned = owners(stack)
+    assert sum(len(cells) for cells in owned.values()) == len(SEEDS), owned
+    stack.release()
+    stack.wait_done()
+    assert ran(stack) == Counter(SEEDS)
