@@ -153,15 +153,25 @@ def _forget(store: EvidenceStore, launch: Launch | None, names: set[str]) -> set
     return names
 
 
-def unplaced(store: EvidenceStore, box: str, generation: int, wanted: Collection[str], find: Find) -> list[str]:
+def unplaced(
+    store: EvidenceStore,
+    box: str,
+    generation: int,
+    wanted: Collection[str],
+    find: Find,
+    again: Mapping[str, str | None] | None = None,
+) -> list[str]:
     """Cells that the program gives this box, that have not started anywhere, and that its queue was not given yet.
 
-    What a cut-off or failed move leaves behind; empty where that can't be told. Verified cells are nobody's to run.
+    What a cut-off or failed move leaves behind; empty where that can't be told. Verified cells are nobody's to run,
+    unless they are to run `again`: cell → the manifest of the result that does not count any more.
     """
+    again = again or {}
     try:
         own = store.launch(box, generation)
         digest = store.latest_receipt()
-        verified = {c.name for c in store.receipt(digest).cells if c.state == "verified"} if digest else set()
+        known = store.receipt(digest).cells if digest else ()
+        verified = {c.name for c in known if c.state == "verified" and again.get(c.name, "") != c.manifest}
         missing = set(wanted) - set(own.cells if own else ()) - verified
         if not missing:
             return []

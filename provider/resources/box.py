@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -275,7 +276,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if judgement.seen.existence is Existence.GONE:
             op.warn(f"box {state.name} ({state.native_id}) is gone from {state.adapter}")
             return Gone()
-        op.warn(ending.lock_line(judgement))
+        billed = ending.with_costs(judgement.facts, state, judgement.seen)
+        op.warn(ending.lock_line(replace(judgement, facts=billed)))
         spending.warn_of_clocks(op, state)
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields)) | {"live": ending.live_facts(judgement)}

@@ -61,7 +61,8 @@ def waiting_for(state: QueueState) -> list[str]:
     except SweepstackError:
         return []
     wanted = {cell.name for cell in state.cells} - set(state.dropped)
-    return unplaced(store, state.box_name, state.generation, wanted, find)
+    again = {name: retry.manifest for name, retry in (state.retries or {}).items()}
+    return unplaced(store, state.box_name, state.generation, wanted, find, again)
 
 
 def _by_box(moved: Mapping[str, str]) -> Counter[str]:

@@ -7,10 +7,12 @@ from provider.platforms.base import Wait
 from provider.platforms.observe import observe
 from provider.platforms.power import start_box
 from provider.resources import ending
+from provider.resources.neighbours import waiting_for
 from provider.resources.pausing import AT_REST
 from provider.session import Operation
 from sweep.evidence.store import EvidenceStore
-from sweep.journal import CellProgress
+from sweep.journal import Journal
+from sweep.launch_queue import finished
 
 START_SECONDS = 900.0
 
@@ -19,7 +21,7 @@ def awake(op: Operation, state: QueueState, store: EvidenceStore) -> bool:
     """Whether something may be started on the box now.
 
     A box at rest that is wanted running has stopped since its queue was drained (`when_done: stop`): it is started
-    again, which costs money, when one of these cells is not through. Raises StillCreating when that takes too long.
+    again, which costs money, when there is a cell for it to run. Raises StillCreating when that takes too long.
     """
     seen, record = observe(state.adapter, state.box, state.account)
     if record is None or record.phase not in AT_REST:
@@ -27,8 +29,7 @@ def awake(op: Operation, state: QueueState, store: EvidenceStore) -> bool:
     if state.want == "stopped":
         op.info(f"queue of {state.box_name}: its box is stopped; what is new here waits until it is wanted running")
         return False
-    journal = seen.journal.cells if seen.journal else {}
-    if seen.journal is not None and all(_through(journal.get(cell.name)) for cell in state.cells):
+    if seen.journal is not None and not _work(state, store, seen.journal):
         return False
     op.progress(f"starting {state.box} again: it has cells to run")
     wait = Wait(deadline=op.seconds(START_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
@@ -37,5 +38,17 @@ def awake(op: Operation, state: QueueState, store: EvidenceStore) -> bool:
     return True
 
 
-def _through(progress: CellProgress | None) -> bool:
-    return progress is not None and (progress.state in ("sealed", "dropped") or progress.final)
+def _work(state: QueueState, store: EvidenceStore, journal: Journal) -> list[str]:
+    """Cells that this box would run: of its own queue, or in no queue yet. Not what others have, nor what is verified.
+
+    One that failed for good is work again with other code than it failed with.
+    """
+    launch = store.launch(state.box_name, state.generation)
+    retries = state.retries or {}
+    own = []
+    for name in launch.cells if launch else ():
+        progress = journal.cells.get(name)
+        mended = progress is not None and progress.state == "failed" and progress.code != state.job.code
+        if mended or not finished(progress, retries[name].retry if name in retries else 0):
+            own.append(name)
+    return own or waiting_for(state)

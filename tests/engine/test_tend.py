@@ -142,3 +142,19 @@ def test_a_wanted_stop_is_not_undone(at_work: Stack) -> None:
     ok(stack.up())
     ok(stack.sweepctl("tend", "--once"))
     assert phases(stack)["box-1"][0] == "stopped"
+
+
+def test_a_box_at_rest_is_not_woken_for_what_others_have(at_work: Stack) -> None:
+    """The other box leaves, so the program gives this one all cells: they are verified, and nothing is started."""
+    stack = at_work
+    until_idle(stack, "box-1")
+    ok(stack.sweepctl("tend", "--once"))
+    stack.release()
+    stack.wait_done()
+    stack.wait_idle()
+    ok(stack.sweepctl("tend", "--once"))
+    assert {phase for phase, _ in phases(stack).values()} == {"stopped"}
+    ok(stack.sweepctl("finish", "--box", "box-0", "--receipt", stack.verify()["receipt"]))
+    assert phases(stack) == {"box-1": ("stopped", 0.05)}
+    preview = ok(stack.pulumi("preview"))
+    assert "$0.05/h" in preview.text, str(preview)
