@@ -117,7 +117,7 @@ def test_a_sealed_cells_scratch_needs_no_word(finished: Stack) -> None:
     """What a sealed cell left on its scratch was declared dispensable."""
     stack = finished
     left = scratch(stack, "box-0") / "sweep" / stack.cells_of("box-0")[0] / "1" / "cache.bin"
-    left.parent.mkdir(parents=True)
+    left.parent.mkdir(parents=True, exist_ok=True)
     left.write_bytes(b"x" * 4096)
     want(stack, "box-0", "stopped")
     ok(stack.up())
