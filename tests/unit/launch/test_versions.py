@@ -13,11 +13,12 @@ import pytest
 
 from sweep import archive, onbox
 from sweep.canonical import digest_of
-from sweep.errors import ConfigError, EvidenceDamaged, EvidenceMissing
+from sweep.errors import ConfigError, EvidenceDamaged, EvidenceMissing, Unreachable
+from sweep.launch import FirstCellFailed, SetupFailed, launch
 from sweep.launch_ship import settings as spec_json
 from sweep.model import Again
 from sweep.workdir import collect
-from tests.unit.launch.support import Site
+from tests.unit.launch.support import Broken, Site
 from tests.unit.launch.test_launch import given_elsewhere, verified
 
 SECRET = "hunter2-hunter2"
@@ -117,6 +118,100 @@ def test_a_cell_that_moved_is_run_again_where_it_ran(site: Site) -> None:
 def test_another_box_s_retry_is_none_of_ours(site: Site) -> None:
     given_elsewhere(site, "z")
     assert site.launch("a", elsewhere=frozenset({"z"}), retries={"z": Again(retry=1)}).appended == ("a",)
+
+
+# Retries, by the real runner
+
+
+def test_a_sealed_cell_runs_again_from_nothing_and_is_sealed_again(site: Site) -> None:
+    site.launch("a", "b")
+    site.drained()
+    before = site.journal.cells["a"]
+    retries = {"a": Again(retry=1, salt=1, manifest=before.manifest)}
+    assert site.launch("a", "b", retries=retries).started_runner
+    site.drained()
+    after = site.journal.cells["a"]
+    assert (after.state, after.retry, after.attempts) == ("sealed", 1, before.attempts + 1)
+    assert after.manifest != before.manifest
+    assert sorted(site.started()) == ["a a", "a a", "b b"]
+    head = site.journal.head
+    assert not site.launch("a", "b", retries=retries).started_runner
+    assert site.journal.head == head
+
+
+def test_a_retry_waits_for_a_runner_that_does_it(site: Site) -> None:
+    """The line is in the queue and no runner was started: the cell's old seal does not count as its end."""
+    site.launch("a")
+    site.drained()
+    retries = {"a": Again(retry=1, salt=1)}
+    with pytest.raises(Unreachable):
+        site.launch("a", retries=retries, channel=Broken(site.channel, "spawn", Unreachable("the line is cut")))
+    done = site.launch("a", retries=retries)
+    assert (done.appended, done.started_runner) == ((), True)
+    site.drained()
+    assert site.journal.cells["a"].retry == 1
+
+
+def test_a_cell_that_failed_for_good_is_tried_again_as_it_is(site: Site) -> None:
+    site.fail("b")
+    site.launch("a", "b")
+    site.until_state("failed", "b")
+    site.drained()
+    attempts = site.journal.cells["b"].attempts
+    assert not site.launch("a", "b").started_runner
+    site.fail("b", yes=False)
+    site.launch("a", "b", retries={"b": Again(retry=1)})
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "sealed"}
+    assert site.journal.cells["b"].attempts == attempts + 1
+
+
+# Setup, by the real runner
+
+
+def test_a_setup_s_time_is_not_that_of_the_first_step(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.launch_wait.PROGRESS_SECONDS", 0.1)
+    done = site.launch("a", setup="echo wheels; sleep 2; echo there", seconds=1.5)
+    assert done.started_runner
+    assert any("setup, " in line and "wheels" in line for line in site.said)
+    site.drained()
+    assert site.states() == {"a": "sealed"}
+
+
+def test_a_setup_that_fails_is_shown_with_its_last_words(site: Site) -> None:
+    with pytest.raises(SetupFailed) as failed:
+        site.launch("a", setup="echo the last words of setup; exit 3")
+    assert "setup failed" in str(failed.value)
+    assert "the last words of setup" in str(failed.value)
+    assert "Mend job.setup" in str(failed.value)
+    assert site.started() == []
+    assert site.record_of_launch() is not None
+
+
+def test_a_setup_is_not_watched_for_ever_and_goes_on(site: Site) -> None:
+    with pytest.raises(FirstCellFailed, match="goes on; it last said: wheels"):
+        launch(
+            site.spec("a", setup="echo wheels; sleep 6"),
+            site.channel,
+            site.store,
+            progress=site.said.append,
+            setup_seconds=2.5,
+        )
+    site.drained()
+    assert site.states() == {"a": "sealed"}
+
+
+def test_a_wait_that_is_cut_short_says_so_and_ends_nothing(site: Site) -> None:
+    with pytest.raises(FirstCellFailed, match="the box goes on"):
+        launch(
+            site.spec("a", setup="sleep 1"),
+            site.channel,
+            site.store,
+            progress=site.said.append,
+            cancelled=lambda: not site.idle(),
+        )
+    site.drained()
+    assert site.states() == {"a": "sealed"}
 
 
 # Code
