@@ -214,6 +214,7 @@ def test_cells_that_failed_for_good_take_the_new_code(sweep: Sweep, monkeypatch:
     sweep.drained(box)
     new_code(sweep)
     assert QUEUE.check(sweep.op("Queue"), queue_inputs, sweep.queue_inputs(box)).failures == []
+    assert ": 2 pending" in sweep.said.text(Severity.INFO)
 
 
 def test_run_setup_and_env_are_versions_too(sweep: Sweep) -> None:

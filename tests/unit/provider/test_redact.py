@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from provider import redact
+from provider import redact, secrets
 
 
 def test_values_of_credential_like_variables_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,3 +29,14 @@ def test_the_filter_works_on_rendered_records(monkeypatch: pytest.MonkeyPatch) -
     record = logging.LogRecord("x", logging.INFO, "f", 1, "sent %s", ("s3cr3t-value",), None)
     assert handler.filter(record)
     assert record.getMessage() == "sent [MY_TOKEN]"
+
+
+def test_a_job_s_secrets_are_masked_whatever_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("provider.redact._learned", {})
+    monkeypatch.setenv("WANDB", "hunter2")
+    monkeypatch.setenv("TWO_LINES", "first part\nsecond part")
+    monkeypatch.setenv("SHORT", "abc")
+    assert redact.redact("hunter2") == "hunter2", "until the job names it"
+    assert secrets.values(["WANDB", "TWO_LINES", "SHORT", "UNSET"]) is None
+    assert redact.redact("it said hunter2, and second part") == "it said [WANDB], and [TWO_LINES]"
+    assert redact.redact("abc") == "abc", "that would mask ordinary words"
