@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sweep.cli.output import Out, count
 from sweep.cli.target import Target
+from sweep.cost import BoxCosts, box_costs
 from sweep.model import Approval
+from sweep.money.clocks import starting
 from sweep.refusal import waiting_cost
 from sweep.scene import Scene, Sight
 from sweep.state import STOP
@@ -48,10 +50,14 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
                 str(verdict.way),
                 ", ".join(facts.kills),
                 ", ".join(facts.keeps),
-                waiting_cost(facts),
+                waiting_cost(replace(facts, costs=_costs(scene, sight))),
             )
         )
     out.table(("BOX", "ID", "VERB", "WAY", "DIES", "SURVIVES", "COST"), rows)
+    for sight, _ in plan.asked:
+        clocks = starting(sight.box.teardown.clocks)
+        if clocks and verbs[sight.box.native_id] == STOP:
+            out.line(f"clock     {sight.box.name}: {clocks}", style="yellow")
     for waiver in approval.waive:
         out.line(f"waived    {waiver.cell}: {waiver.reason}", style="yellow")
     for sight, verdict in (*plan.asked, *plan.kept):
@@ -77,3 +83,7 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
     for name in plan.gone:
         out.line(f"note      box {name} is gone already and needs no approval")
     out.line(f"survives  the evidence at {scene.evidence}")
+
+
+def _costs(scene: Scene, sight: Sight) -> BoxCosts | None:
+    return box_costs(scene.spent, sight.box.native_id) if scene.spent is not None else None
