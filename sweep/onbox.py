@@ -12,6 +12,8 @@ RUNNER_PID = f"{HOME}/runner.pid"
 RUNNER_LOG = f"{HOME}/runner.log"
 SPEC = f"{HOME}/spec.json"
 PATROL = f"{HOME}/patrol.jsonl"
+CELLS = f"{HOME}/cells"
+"""Every attempt of every cell: see `attempt_dir`."""
 OWN_TIERS = ("scratch", "data")
 """The tiers that no box keeps beyond its end, each a folder of that name."""
 SECRETS = f"{HOME}/secrets.json"
@@ -37,7 +39,7 @@ def provenance_file(code: str) -> str:
 
 def attempt_dir(cell: str, attempt: int) -> str:
     """One attempt of one cell: `out/` is its write path, `log.txt` its output."""
-    return f"{HOME}/cells/{cell}/{attempt}"
+    return f"{CELLS}/{cell}/{attempt}"
 
 
 def setup_log(setup: str) -> str:

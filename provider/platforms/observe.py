@@ -40,11 +40,18 @@ def observe(adapter: str, native_id: str, account: str) -> tuple[Observation, Bo
 
 
 def _listing(channel: Channel) -> Listing:
-    """The files on the box's own tiers; what was in the way of seeing them is in its `problem`."""
+    """The files on the box's own tiers; what was in the way of seeing them is in its `problem`.
+
+    The cells' own folders come last and are no problem: ten thousand of them take seconds, and what is in them was
+    sealed, or keeps the box by its cell's state. A look at them finds what came later.
+    """
+    limit, seconds = unclaimed.FILES, unclaimed.SECONDS
     try:
-        return channel.walk(onbox.OWN_TIERS, skip=unclaimed.SKIP, limit=unclaimed.FILES, seconds=unclaimed.SECONDS)
+        found = channel.walk(onbox.OWN_TIERS, skip=(*unclaimed.SKIP, onbox.CELLS), limit=limit, seconds=seconds)
+        cells = channel.walk((onbox.CELLS,), limit=limit, seconds=seconds)
     except (PlatformError, OSError) as error:
         return Listing(problem=str(error))
+    return Listing((*found.files, *cells.files), found.problem)
 
 
 def read_journal(channel: Channel) -> Journal:

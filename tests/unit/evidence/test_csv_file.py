@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sweep.loaders.base import LoadResult, PlainSpec
 from sweep.loaders.load import load
@@ -95,3 +97,11 @@ def test_a_large_table_takes_little_memory(tmp_path: Path) -> None:
     rows = "".join(f"{n},{n / 7}\n" for n in range(200_000))
     assert read(tmp_path, "step,loss\n" + rows, "loss").ok
     assert read(tmp_path, "step,loss\n" + rows + "1,nan\n").reasons == ("1 non-finite (loss)",)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.one_of(st.binary(max_size=200), st.text(alphabet='a1,."\n\r\0;é e', max_size=60).map(str.encode)))
+def test_whatever_it_holds_it_is_an_answer(tmp_path: Path, data: bytes) -> None:
+    result = read(tmp_path, data)
+    assert result.ok == (not result.reasons)
+    assert not result.unknown

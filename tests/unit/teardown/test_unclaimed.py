@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from provider.platforms.observe import _listing
 from sweep.canonical import digest_of
 from sweep.channel.base import Listing
 from sweep.channel.local import LocalChannel
@@ -236,6 +237,21 @@ def test_a_walk_follows_nothing_and_knows_its_bounds(tmp_path: Path) -> None:
     for number in range(600):
         (root / "scratch" / f"{number}").touch()
     assert channel.walk(("scratch",), seconds=-1.0).problem == "more than could be counted in time"
+
+
+def test_many_cells_are_no_reason_to_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "data/sweep/cells/a/1/out"
+    out.mkdir(parents=True)
+    (tmp_path / "data/notes.txt").touch()
+    for number in range(9):
+        (out / f"{number}").touch()
+    monkeypatch.setattr("sweep.evidence.unclaimed.FILES", 4)
+    listing = _listing(LocalChannel("local-1", tmp_path, {}))
+    assert listing.problem == ""
+    assert [path for path, _, _ in listing.files[:2]] == ["data/notes.txt", "data/sweep/cells/a/1/out/0"]
+    for number in range(9):
+        (tmp_path / f"data/{number}").touch()
+    assert _listing(LocalChannel("local-1", tmp_path, {})).problem == "more than 4 files"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
