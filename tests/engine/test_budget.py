@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,8 +47,8 @@ def test_past_the_budget_nothing_is_rented_and_all_else_goes_on(dear: Stack) -> 
     assert refused.rc != 0
     assert stack.native_ids() == before, "nothing was rented"
     assert refused.text.count("box box-1 is not rented: the budget is used up") >= 1, str(refused)
+    assert re.search(r"box-0  \d+\.\d\d h x \$3600000\.00 = \$\d", refused.text), str(refused)
     for words in (
-        "box-0  0.00 h x $3600000.00 = $",
         "raise budget.usd",
         "boxes.box-1: {want: gone}",
         "sweepctl finish",
