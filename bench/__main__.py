@@ -100,12 +100,20 @@ def status_rows(found: dict[str, Any]) -> Iterator[Row]:
     )
 
 
+def overhead_rows(found: dict[str, Any]) -> Iterator[Row]:
+    share, memory = float(found["cpu_share"]), found["rss"] / 1e6
+    over = f"{found['seconds']:.0f} s, {found['cells']:,} cells in the queue, {found['patrol_lines']} patrol lines"
+    yield Row(f"runner and patrol, CPU of a core over {over}", f"{share:.2%}", "", "", "", "< 1 %", share < 0.01)
+    yield Row("runner and patrol, memory", f"{memory:.0f} MB", "", "", "", "< 60 MB", memory < 60)
+
+
 ARGUMENTS: dict[str, dict[str, Any]] = {"verify": {"total_bytes": 8_000_000_000, "rounds": 20}}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
     "queue": queue_rows,
     "verify": verify_rows,
     "status": status_rows,
+    "overhead": overhead_rows,
 }
 
 
