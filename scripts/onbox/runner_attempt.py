@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from runner_disk import SPACIOUS_BYTES, room_at
 from runner_environment import fill, redact_file, redacted, values_of, variables
 from runner_metrics import MetricsWatch
 from runner_processes import start_of
@@ -27,7 +28,7 @@ from runner_sealing import CellFailure
 
 LAST_LINE, TAIL = 200, 16384
 LOG_ROOM = 64 << 10
-"""Bytes that are set aside for a log: on a full disk, a program's words about that must find a place."""
+"""Bytes that are set aside for a log where the disk may run full: a program's words about that must find a place."""
 CHECKPOINT = re.compile(r"step-([0-9]+)-[0-9a-f]{64}\.ckpt")
 DESCRIBE_SECONDS = 30.0
 DESCRIBE = """
@@ -94,7 +95,10 @@ class Attempt:
         for folder in (self.checkpoint, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
         with open(self.log, "xb", buffering=0) as log:
-            set_aside_room(log.fileno(), LOG_ROOM)
+            room = room_at(self.folder)
+            self._set_aside = room is not None and 0 <= room.free < SPACIOUS_BYTES
+            if self._set_aside:
+                set_aside_room(log.fileno(), LOG_ROOM)
             self.process = subprocess.Popen(
                 self.argv, cwd=code, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -142,7 +146,8 @@ class Attempt:
             tail = log.read()
             newline = b"" if not tail or tail.endswith(b"\n") else b"\n"
             log.write(newline + f"[sweepstack] attempt {self.number}: {ended} after {self.seconds():.1f} s\n".encode())
-            log.truncate()  # gives back what was set aside
+            if self._set_aside:
+                log.truncate()  # gives it back
         redact_file(self.log, self._secret)
         text = redacted(tail.decode("utf-8", "replace"), self._secret)
         lines = text.strip().splitlines()

@@ -7,6 +7,7 @@ Part of the runner (see runner.py): Python 3.8+, standard library only.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
@@ -53,7 +54,8 @@ def memory() -> dict[str, int | None]:
 
 def oom_kills() -> int | None:
     """How many processes of this cgroup the kernel has killed for memory; None where it does not count them."""
-    return memory()["oom_kills"]
+    counter = _kill_counter()
+    return _words(counter).get("oom_kill") if counter else None
 
 
 def gpus(path: str | None = None) -> list[dict[str, Any]]:
@@ -108,6 +110,16 @@ def usage(sessions: Collection[int]) -> dict[int, Usage]:
                     ticks = sum(int(field) for field in fields[11:15])  # with those of children that were waited for
                     found[int(fields[3])] = Usage(before.cpu + ticks / TICKS, before.rss + int(fields[21]) * PAGE)
     return found
+
+
+@functools.lru_cache
+def _kill_counter() -> Path | None:
+    """The file in which the kernel counts them; asked for at every start of a cell."""
+    for controller, root, name in (("", CGROUP, "memory.events"), ("memory", CGROUP / "memory", "memory.oom_control")):
+        folder = _folder(controller, root)
+        if folder is not None and (folder / name).exists():
+            return folder / name
+    return None
 
 
 def _memory_v2() -> tuple[int | None, int | None, int | None] | None:
