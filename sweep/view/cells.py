@@ -18,6 +18,8 @@ def cell_view(scene: Scene, timing: Timing, cell: Cell, verdict: ReceiptCell | N
     """A cell of the roster. `verdict`: what the latest receipt says of it."""
     holder = _holder(scene, cell.name)
     progress = holder.progress(cell.name) if holder else None
+    if progress is not None and progress.state == "dropped" and cell.name not in scene.dropped:
+        progress = None  # let go to another box, not dropped by a person: that journal has no more to say of it
     state, note = _state(scene, cell, verdict, holder, progress)
     attempts = progress.attempts if progress else 0
     box = holder.box.name if holder else None

@@ -158,3 +158,5 @@ def test_a_box_at_rest_is_not_woken_for_what_others_have(at_work: Stack) -> None
     assert phases(stack) == {"box-1": ("stopped", 0.05)}
     preview = ok(stack.pulumi("preview"))
     assert "$0.05/h" in preview.text, str(preview)
+    states = {cell["state"] for cell in stack.sweepctl("status", "--json").json()["cells"]}
+    assert states == {"verified"}
