@@ -1,4 +1,4 @@
-"""`python -m bench [preview|queue|verify|status …]`: measures the figures, prints a table, writes .cache/bench.json.
+"""`python -m bench [preview|queue|verify|status|s3 …]`: measures the figures, prints a table, writes .cache/bench.json.
 
 Exit code 1 when a figure misses its limit, 2 when one could not be measured.
 """
@@ -107,6 +107,23 @@ def overhead_rows(found: dict[str, Any]) -> Iterator[Row]:
     yield Row("runner and patrol, memory", f"{memory:.0f} MB", "", "", "", "< 60 MB", memory < 60)
 
 
+def s3_rows(found: dict[str, Any]) -> Iterator[Row]:
+    """Bytes over the line, a second time: as good as none."""
+    for what, step in found["steps"].items():
+        if what in ("pull", "verify"):
+            continue
+        share = step["moved"] / found["bytes"]
+        yield Row(
+            f"{what}, {found['bytes'] / 1e9:.1f} GB in S3",
+            seconds(step["seconds"]),
+            "",
+            f"moved {step['moved'] / 1e3:.0f} kB, {step['same'] / 1e9:.2f} GB unchanged",
+            f"{100 * share:.4f} %",
+            f"≤ {100 * found['limit']} %",
+            share <= found["limit"],
+        )
+
+
 ARGUMENTS: dict[str, dict[str, Any]] = {"verify": {"total_bytes": 8_000_000_000, "rounds": 20}}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
@@ -114,6 +131,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "verify": verify_rows,
     "status": status_rows,
     "overhead": overhead_rows,
+    "s3": s3_rows,
 }
 
 

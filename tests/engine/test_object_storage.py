@@ -1,0 +1,123 @@
+"""Evidence in object storage, on a real server: the loop, an outage in its middle, and a folder that moves there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.commands import assert_refused, ok
+from tests.engine.harness import Stack, copy_checkout
+from tests.s3.minio import Minio
+
+BUCKET = "lab"
+
+
+@pytest.fixture(scope="module")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
+    server = Minio(tmp_path_factory.mktemp("minio"))
+    server.start()
+    server.sdk().create_bucket(Bucket=BUCKET)
+    yield server
+    server.stop()
+
+
+def another_machine(stack: Stack, name: str) -> tuple[Path, dict[str, str]]:
+    """A second checkout, and an environment with nothing in its cache."""
+    folder = stack.base / name
+    copy_checkout(folder)
+    (stack.base / f"cache-{name}").mkdir()
+    return folder, {"XDG_CACHE_HOME": str(stack.base / f"cache-{name}")}
+
+
+def test_the_loop(make_stack: Callable[..., Stack], minio: Minio) -> None:
+    """The loop; refused as unknown while the server is down; then destroyed from a clone with an empty cache."""
+    stack = make_stack(name="bucket", cells=("seed0", "seed1"), boxes=("box-0",), init=False)
+    stack.env |= minio.environment()
+    stack.edit_config(lambda sweep: sweep.__setitem__("pull_to", f"s3://{BUCKET}/nowhere/../x"))
+    stack.init()
+    wrong = stack.up()
+    assert wrong.rc != 0
+    assert "pull_to" in wrong.text
+    assert "s3://bucket/prefix" in wrong.text
+    stack.edit_config(lambda sweep: sweep.__setitem__("pull_to", "s3://no-such-bucket/x"))
+    wrong = stack.up()
+    assert wrong.rc != 0
+    assert "the bucket is not there" in wrong.text
+    wrong = stack.run("pulumi", "preview", "--stack", stack.name, env={"AWS_SECRET_ACCESS_KEY": "not-the-secret"})
+    assert wrong.rc != 0
+    assert "refused these keys" in wrong.text
+    assert "not-the-secret" not in wrong.text
+    assert stack.native_ids() == []
+
+    stack.edit_config(lambda sweep: sweep.__setitem__("pull_to", f"s3://{BUCKET}/sweeps/loop"))
+    ok(stack.up())
+    stack.wait_done()
+    stack.wait_idle()
+    assert_refused(stack.destroy())
+    assert "moved" in ok(stack.sweepctl("pull")).text
+    verified = ok(stack.sweepctl("verify", "--json")).json()
+    assert (verified["verified"], verified["total"]) == (2, 2)
+    again = ok(stack.sweepctl("verify", "--json")).json()
+    assert again["receipt"] == verified["receipt"]
+    assert again["moved"]["unchanged"] > 0
+    stack.approve()
+    assert "cleared" in ok(stack.up("--diff")).text
+
+    before = stack.native_ids()
+    minio.stop()
+    try:
+        outage = stack.destroy()
+        assert outage.rc != 0, str(outage)
+        assert "does not answer" in outage.text, str(outage)
+        assert stack.native_ids() == before
+        status = stack.sweepctl("status")
+        assert "does not answer" in status.text, str(status)
+        verify = stack.sweepctl("verify")
+        assert verify.rc == 2, str(verify)
+    finally:
+        minio.start()
+
+    folder, env = another_machine(stack, "clone-b")
+    gone = ok(stack.destroy(cwd=folder, env=env))
+    assert f"s3://{BUCKET}/sweeps/loop" in gone.text, str(gone)
+    assert stack.native_ids() == []
+    secrets = [minio.secret, minio.access]
+    for kept in ("backend", "pulumi-home/logs"):
+        for path in (stack.base / kept).rglob("*"):
+            assert not path.is_file() or not any(word.encode() in path.read_bytes() for word in secrets), path
+
+
+def test_a_folder_moves_there_and_the_state_follows(verified: Stack, minio: Minio) -> None:
+    """A made-up place is refused; publish → up (in place) → approve → up → destroyed from another machine."""
+    stack = verified
+    stack.env |= minio.environment()
+    uri = f"s3://{BUCKET}/sweeps/moved"
+    minio.sdk().put_object(Bucket=BUCKET, Key="sweeps/empty/note", Body=b"x")
+    text = stack.config_file.read_text()
+    stack.edit_config(lambda sweep: sweep.__setitem__("pull_to", f"s3://{BUCKET}/sweeps/empty"))
+    refused = stack.up()
+    assert refused.rc != 0
+    assert "sweepctl publish" in refused.text, str(refused)
+    stack.config_file.write_text(text)
+
+    published = ok(stack.sweepctl("publish", uri))
+    assert f"pull_to: {uri}" in stack.config_file.read_text(), str(published)
+    before = stack.native_ids()
+    unfollowed = stack.destroy()
+    assert_refused(unfollowed)
+    assert uri in unfollowed.text, str(unfollowed)
+    preview = ok(stack.run("pulumi", "preview", "--stack", stack.name, "--json")).json()["changeSummary"]
+    assert not {"create", "delete", "replace"} & {key for key, count in preview.items() if count}, preview
+    ok(stack.up())
+    again = ok(stack.run("pulumi", "preview", "--stack", stack.name, "--json")).json()["changeSummary"]
+    assert not {key for key, count in again.items() if count} - {"same", "refresh"}, again
+    assert stack.native_ids() == before
+    status = stack.sweepctl("status", "--json").json()
+    assert {cell["state"] for cell in status["cells"]} == {"verified"}
+    stack.approve()
+    ok(stack.up())
+    folder, env = another_machine(stack, "clone-c")
+    ok(stack.destroy(cwd=folder, env=env))
+    assert stack.native_ids() == []
