@@ -1,4 +1,4 @@
-"""`python -m bench [preview|queue|verify|status|overhead|s3 …]`: measures the figures, prints a table, writes .cache/bench.json.
+"""`python -m bench [preview|queue|verify|status|overhead|s3 …]`: measures the figures; a table, and .cache/bench.json.
 
 Exit code 1 when a figure misses its limit, 2 when one could not be measured.
 """
