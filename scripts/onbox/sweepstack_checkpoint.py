@@ -46,9 +46,10 @@ class TrainingState:
     loaders and samplers), a torch or NumPy generator, a `random.Random`, or a dict or list of what pickles. Loading a
     checkpoint changes them in place.
 
-    Several ranks: all make one, over one folder, and call its methods at the same steps. Rank 0 saves, with every
-    rank's random generators where torch.distributed is at work. Of parameters that are spread over ranks that is one
-    share only: use torch.distributed.checkpoint for those. A checkpoint is a pickle: load only what your job wrote.
+    Several ranks: all make one, over one folder, and call its methods at the same steps. Rank 0 saves its parts for
+    all, with every rank's random generators where torch.distributed is at work. Of parameters that are spread over
+    ranks that is one share only: use torch.distributed.checkpoint for those. A checkpoint is a pickle: load only what
+    your job wrote.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class TrainingState:
         self._at, self._since = 0, time.monotonic()
 
     def metrics(self, path: str | os.PathLike[str]) -> Metrics:
-        """A file of JSON lines that is part of the state. To be called before `load_latest`."""
-        self.parts[f"metrics {Path(path).name}"] = part = Metrics(path)
+        """A file of JSON lines that is part of the state. To be called before `load_latest`. Rank 0 writes it."""
+        self.parts[f"metrics {Path(path).name}"] = part = Metrics(path) if self.rank == 0 else NoMetrics()
         return part
 
     def load_latest(self) -> int:
@@ -195,6 +196,22 @@ class Metrics:
         self._file.truncate()
         self._packer, self._packed = zlib.compressobj(1), bytearray()
         self._append(content)
+
+
+class NoMetrics(Metrics):
+    """What the other ranks have: rank 0 writes the file."""
+
+    def __init__(self) -> None:
+        pass
+
+    def write(self, line: dict[str, Any]) -> None:
+        pass
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
 
 
 class StopFlag:

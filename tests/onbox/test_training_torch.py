@@ -1,0 +1,87 @@
+"""TrainingState with torch: models, optimizers, schedules, loaders, averages, and two ranks that train together."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.onbox.harness import ONBOX
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+]
+
+TRAIN = """
+import os, random, sys
+import numpy as np
+import torch
+from torch import nn
+from sweepstack_checkpoint import TrainingState
+
+folder, until = sys.argv[1], int(sys.argv[2])
+rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+if ranks > 1:
+    torch.distributed.init_process_group("gloo")
+torch.manual_seed(rank); random.seed(rank); np.random.seed(rank)
+order = torch.Generator().manual_seed(9)
+model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.ReLU(), nn.Linear(16, 1))
+net = nn.parallel.DistributedDataParallel(model) if ranks > 1 else model
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 9)
+average = torch.optim.swa_utils.AveragedModel(model)
+scaler = torch.amp.GradScaler("cpu")
+parts = {"model": model, "optimizer": optimizer, "schedule": schedule, "average": average, "scaler": scaler}
+seen = []
+state = TrainingState(dict(parts, order=order, seen=seen), folder)
+metrics = state.metrics(f"{folder}/../metrics.jsonl")
+for step in range(state.load_latest() + 1, until + 1):
+    x = torch.rand(4, 8, generator=order) + torch.rand(4, 8) + random.random() + float(np.random.rand())
+    loss = (net(x) ** 2).mean()
+    optimizer.zero_grad(); scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()
+    schedule.step(); average.update_parameters(model)
+    seen.append(float(torch.rand(1)))
+    metrics.write({"step": step, "loss": loss.item()})
+    state.save(step)
+mine = [p.detach().numpy().tobytes().hex() for p in [*model.parameters(), *average.parameters()]]
+print(mine, schedule.get_last_lr(), seen[-1], random.random(), np.random.rand(), torch.rand(1).item())
+if ranks > 1:
+    torch.distributed.destroy_process_group()
+"""
+
+
+def run(folder: Path, until: int, ranks: int = 1) -> list[str]:
+    """What each rank ends with."""
+    (folder / "x").mkdir(parents=True, exist_ok=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    processes = []
+    for rank in range(ranks):
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ONBOX), "OMP_NUM_THREADS": "1"}
+        if ranks > 1:
+            env |= {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        argv = [sys.executable, "-c", TRAIN, str(folder / "x"), str(until)]
+        processes.append(subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    ends = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0] * ranks, ends
+    return [out for out, _ in ends]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_run_cut_anywhere_ends_the_same(tmp_path: Path, ranks: int) -> None:
+    """Each rank goes on with its own random numbers; the metrics of rank 0 are those of an undisturbed run."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    expected = run(whole, 9, ranks)
+    assert len(set(expected)) == ranks
+    for until in (2, 6):
+        run(cut, until, ranks)
+    assert run(cut, 9, ranks) == expected
+    assert (cut / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+    assert len(list((cut / "x").glob("step-*"))) == 2
