@@ -99,14 +99,14 @@ def relative_file(path: str) -> str:
     return path
 
 
-def _box_name(name: str) -> str:
-    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", name):
+def _box_name(name: Any) -> str:
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", name):
         raise wrong("a box's name: lower-case letters, digits and inner dashes, 40 at most")
     return name
 
 
-def _platform(name: str) -> str:
-    if not _PLATFORM.fullmatch(name):
+def _platform(name: Any) -> str:
+    if not isinstance(name, str) or not _PLATFORM.fullmatch(name):
         raise wrong("a platform's name, such as local")
     return name
 

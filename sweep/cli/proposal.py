@@ -7,13 +7,16 @@ from dataclasses import dataclass, field, replace
 from sweep.cli.output import Out, count
 from sweep.cli.target import Target
 from sweep.cost import BoxCosts, box_costs
-from sweep.model import Approval
+from sweep.model import SETTLED, Approval
 from sweep.money.clocks import starting
 from sweep.refusal import waiting_cost
 from sweep.scene import Scene, Sight
 from sweep.state import STOP
 from sweep.stopping import AtRisk
 from sweep.teardown import Verdict
+
+SHOWN = 8
+"""Names of cells on one line."""
 
 
 @dataclass
@@ -80,6 +83,13 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
             out.line(f"          {line.name}  {line.state}  {line.reason}".rstrip())
         if losing[20:]:
             out.line(f"          … and {len(losing) - 20} more")
+    waived = {waiver.cell for waiver in approval.waive}
+    open_cells = [cell for cell in (receipt.cells if receipt else ()) if cell.state not in SETTLED]
+    missing = [f"{cell.name} ({cell.state})" for cell in open_cells if cell.name not in waived]
+    if missing and not plan.abandoned:
+        more = f", and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        out.line(f"not there {', '.join(missing[:SHOWN])}{more}: on no box named here; without them", style="yellow")
+        out.line("          the sweep is not whole. Its boxes go on, or `pulumi up` runs them with the same config")
     for name in plan.gone:
         out.line(f"note      box {name} is gone already and needs no approval")
     out.line(f"survives  the evidence at {scene.evidence}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -96,7 +96,13 @@ def test_any_accident_to_the_text(root: Path, bad: bytes) -> None:
     assert isinstance(found, StackConfig | ConfigError)
 
 
-@given(path=st.sampled_from(PATHS), value=JSON | VALUES)
+KEYED = st.dictionaries(VALUES, VALUES | st.dictionaries(VALUES, VALUES, max_size=2), max_size=3)
+
+
+@example(path="candidates", value=[None])  # found by the deep profile: a TypeError
+@example(path="boxes", value={None: {"want": "running"}})
+@example(path="artifacts", value={1: {"load": "json"}})
+@given(path=st.sampled_from(PATHS), value=JSON | VALUES | KEYED | st.lists(VALUES | KEYED, max_size=3))
 def test_any_value_anywhere(root: Path, path: str, value: Any) -> None:
     loaded(root, put(YAML().load(GOOD), path, value))
 
