@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from sweep.evidence.manifest import parse_manifest
 from sweep.journal import parse_journal
 from sweep.model import Manifest
 from tests.onbox.harness import IDENTITY, Box, wait_for
+from tests.onbox.test_disk import MB, MIN_FREE, SmallDisk, blocked
 
 
 def test_a01_zero_byte_checkpoint_is_not_sealed(box: Box) -> None:
@@ -122,3 +126,47 @@ def test_b07_script_replaced_under_a_live_run(box: Box) -> None:
     assert (box.sealed("b") / "result.json").read_text() == "2"
     assert box.manifest("a").code != box.manifest("b").code
     wait_for(lambda: not list(box.processes(cells=True)), box.log)
+
+
+def test_b04_disk_full_by_inodes(small_disk: Callable[..., SmallDisk]) -> None:
+    """Two thirds of the bytes are free and no inode is: no cell starts, and the words are of inodes, not of bytes."""
+    disk = small_disk(inodes=1000)
+    box, many = disk.box, disk.folder / "cache"
+    many.mkdir()
+    for number in range(os.statvfs(disk.folder).f_favail):
+        (many / str(number)).touch()
+        if os.statvfs(disk.folder).f_favail <= 60:  # the runner itself needs a few
+            break
+    box.add("a", f"touch {box.control}/trained; echo > {{out}}/result.json")
+    runner = box.start()
+    event = blocked(box)
+    assert event["why"] == "inodes"
+    assert "inodes" in event["hint"]
+    assert "GB" not in event["hint"]
+    assert not (box.control / "trained").exists()
+    assert box.events("cell-started") == box.events("cell-failed") == []
+    assert disk.free > disk.box.settings["min_free"]["bytes"]
+    shutil.rmtree(many)
+    assert runner.ended() == 0
+    assert box.state("a") == "sealed"
+
+
+def test_b05_disk_fills_mid_queue(small_disk: Callable[..., SmallDisk]) -> None:
+    """Too little room after the second of six: the others do not start and do not fail; they go on with the third."""
+    disk = small_disk()
+    box, filler = disk.box, disk.folder / "filler"
+    for number in range(1, 7):
+        leave = f"; fallocate -l {disk.free - 40 * MB} {filler}; sync" if number == 2 else ""
+        box.add(f"c{number}", f"echo > {{out}}/result.json{leave}")
+    box.set(min_free=MIN_FREE | {"bytes": 60 * MB})
+    runner = box.start()
+    event = blocked(box)
+    assert (event["why"], event["needed"]) == ("disk", 60 * MB)
+    started = [one["cell"] for one in box.events("cell-started")]
+    assert started[:2] == ["c1", "c2"]
+    assert "c3" not in started
+    assert box.events("cell-failed") == []
+    filler.unlink()
+    assert runner.ended() == 0
+    assert [one["cell"] for one in box.events("cell-started")] == [f"c{number}" for number in range(1, 7)]
+    assert {box.state(f"c{number}") for number in range(1, 7)} == {"sealed"}

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sweep.canonical import digest_of, sha256_hex
+from sweep.channel.base import Listing
 from sweep.errors import SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Action, Approval
@@ -72,7 +73,9 @@ def cleared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cleared]:
         at=NOW,
         expires=NOW + timedelta(hours=72),
     )
-    made = Cleared(world, facts, approval, Observation(Existence.EXISTS, box.journal, runner_alive=False))
+    made = Cleared(
+        world, facts, approval, Observation(Existence.EXISTS, box.journal, runner_alive=False, listing=Listing(()))
+    )
     assert made.allowed()
     yield made
     shutil.rmtree(world.folder)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sweep.channel.base import Listing
 from sweep.evidence import s3_client
 from sweep.model import Action, Approval
 from sweep.teardown import BoxFacts, Existence, Observation, Verdict, may_end
@@ -45,7 +46,7 @@ def ask(world: World) -> Ask:
         at=NOW,
         expires=NOW + timedelta(hours=72),
     )
-    seen = Observation(Existence.EXISTS, box.journal, runner_alive=False)
+    seen = Observation(Existence.EXISTS, box.journal, runner_alive=False, listing=Listing(()))
 
     def check(full: bool) -> Verdict:
         return may_end(facts, approval, seen, now=NOW, full=full)
