@@ -32,6 +32,9 @@ SECONDS = 2.0
 """A look at a box counts no further than this: what is not counted is unknown."""
 
 _OURS = re.compile(r"\.?(journal|queue|runner|spec|patrol|secrets|checkpoint|envs|setup|provenance)([.-].*)?")
+_SHIPMENT = re.compile(r"[0-9a-f]{64}")
+_ATTEMPT = re.compile(r"[0-9]+(\.unrecorded-[0-9]+)?")
+_BESIDE_OUT = (["log.txt"], ["pid"])
 _RENAMED = {"log.txt": "log.out.txt", "manifest.json": "manifest.out.json"}
 """A job's own files of these names → what they are called in a manifest."""
 
@@ -114,7 +117,7 @@ def _spoken_for(
     first_use: Mapping[str, float],
 ) -> bool:
     parts = path.split("/")
-    if any(part in CACHES for part in parts):
+    if any(part in CACHES for part in parts[:-1]) and path.endswith(".pyc"):
         return True
     if parts[:2] == ["scratch", "sweep"] and len(parts) > 3:
         return parts[2] in cells  # declared to go once the cell is sealed; before that, the cell keeps the box
@@ -124,15 +127,21 @@ def _spoken_for(
     kind, *rest = parts[len(home) :]
     if kind == "code":
         # Shipped before the first cell that ran it began. What came into it since is what jobs wrote beside it.
-        return len(rest) > 1 and changed < first_use.get(rest[0], float("inf"))
+        shipped = len(rest) > 1 and _SHIPMENT.fullmatch(rest[0]) is not None  # `../outputs` is a job's
+        return shipped and changed < first_use.get(rest[0], float("inf"))
     if kind == "cells":
         return len(rest) > 2 and rest[0] in cells and _cells_own(rest, size, sealed)
     return _OURS.fullmatch(kind) is not None
 
 
 def _cells_own(rest: list[str], size: int, sealed: Mapping[str, Mapping[str, int]]) -> bool:
-    """`rest`: cell, attempt, and the path in it. In the attempt that was verified, only what its manifest names."""
+    """`rest`: cell, attempt, and the path in it. In the attempt that was verified, only what its manifest names.
+
+    What lies beside `out`, or beside the attempts, is in no manifest: a job's `{out}/../best.pt`.
+    """
     cell, attempt, *inside = rest
+    if not _ATTEMPT.fullmatch(attempt) or (inside[0] != "out" and inside not in _BESIDE_OUT):
+        return False
     named = sealed.get(f"{cell}/{attempt}")
     if named is None or inside[0] != "out":
         return True

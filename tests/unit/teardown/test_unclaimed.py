@@ -67,6 +67,8 @@ def test_spoken_for(situation: Situation, path: str) -> None:
         *("data/notes/optimizer.bin", "scratch/hf/model.bin", "data/sweep/mine.bin", "data/sweep/journals/x"),
         *("data/sweep/cells/nobody/1/out/x", f"data/sweep/cells/{FIRST}/notes.txt", "scratch/sweep/nobody/1/x"),
         *("data/sweep/code/stray.bin", "data/sweeper/journal.jsonl", f"scratch/sweep/{FIRST}", "data/journal.jsonl"),
+        *("data/sweep/code/outputs/best.pt", f"data/sweep/cells/{FIRST}/1/ckpt/best.pt"),  # ../outputs, {out}/../ckpt
+        *(f"data/sweep/cells/{FIRST}/shared/x.bin", "data/__pycache__/model.bin"),
     ],
 )
 def test_nobody_s(situation: Situation, path: str) -> None:
