@@ -86,7 +86,7 @@ class Standing:
 
 def standing(new: QueueInputs, own: Journal | None) -> Standing:
     """Out of this box's journal and those of all others of the sweep, live or as they were pulled last."""
-    retries = new.retries or {}
+    retries = _asked(new)
     names = {*(cell.name for cell in new.cells), *new.elsewhere} - set(new.dropped)
     kept: dict[str, CellProgress] = {}
     codes: dict[str, str] = {}
@@ -94,7 +94,7 @@ def standing(new: QueueInputs, own: Journal | None) -> Standing:
         for name, progress in journal.cells.items():
             if progress.code is not None:
                 codes[name] = progress.code
-            if name in names and keeps(progress, retries.get(name)):
+            if name in names and keeps(progress, retries.get(name, 0)):
                 kept[name] = progress
     for name, progress in kept.items():
         if progress.code is None and name in codes:  # found sealed: the journal that knows its code is another one
@@ -104,9 +104,18 @@ def standing(new: QueueInputs, own: Journal | None) -> Standing:
     return Standing(kept, tuple(takers))
 
 
-def keeps(progress: CellProgress, again: Again | None) -> bool:
+def _asked(new: QueueInputs) -> dict[str, int]:
+    """Cell → how often it was asked for again: this queue's own by its inputs, other boxes' by the record."""
+    own = {name: again.retry for name, again in (new.retries or {}).items()}
+    try:
+        return {name: retry.retry for name, retry in on_record(EvidenceStore.open(new.evidence)).items()} | own
+    except EvidenceError:
+        return own
+
+
+def keeps(progress: CellProgress, asked: int = 0) -> bool:
     """Whether a cell goes on with, or stays, what it was started as. What failed for good takes what is new."""
-    if again is not None and again.retry > progress.retry:
+    if asked > progress.retry:
         return False
     return progress.state in ("sealed", "running") or (progress.state == "failed" and not progress.final)
 

@@ -254,6 +254,20 @@ def test_pins_and_mixing_are_judged_before_there_is_a_box(sweep: Sweep) -> None:
     assert QUEUE.check_early(sweep.op("Queue"), known, unknown) == [], "a replacement's cells were judged before"
 
 
+def test_cells_of_another_box_that_run_again_are_in_no_new_cell_s_way(sweep: Sweep) -> None:
+    """`retry --all` is for the whole sweep: each queue has its own cells' retries as an input, and asks for all."""
+    box, _ = half_done(sweep)
+    new_code(sweep)
+    elsewhere = sweep.queue_inputs(box, "c", "d", elsewhere=["a", "b"])
+    other = elsewhere.model_copy(update={"box": "local-other", "box_name": "box-7"})
+    assert QUEUE.check(sweep.op("Queue"), None, other).failures != []
+    again = Retry(retry=1, salt=1, by="ada", at=datetime.now(UTC))
+    add(sweep.store, {"a": again})
+    assert QUEUE.check(sweep.op("Queue"), None, other).failures != [], "b still keeps the old code"
+    add(sweep.store, {"b": again})
+    assert QUEUE.check(sweep.op("Queue"), None, other).failures == []
+
+
 def test_a_retry_on_record_is_an_input_that_changes(sweep: Sweep) -> None:
     box, queue = half_done(sweep)
     now = datetime.now(UTC)
