@@ -204,7 +204,7 @@ def test_every_change_of_a_copy_is_seen(world: World, full: bool) -> None:
     shutil.rmtree(first)
     os.truncate(second / "log.txt", 1)
     (second / "new").write_text("x")
-    flip(third / "manifest.json", keep_mtime=True)
+    flip(third / "manifest.json", keep_mtime=full)
     (third / "plots/curve.csv").unlink()
     os.link(third / "log.txt", world.folder / "elsewhere")
     problems = "\n".join(world.store.check_files(receipt, [cell.name for cell in world.cells], full=full))
