@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweep.cli.cellfile import find_file
+from sweep.cli.described import files_of
 from sweep.cli.look import Sources, look, open_sources
 from sweep.cli.output import NO, YES, No, Out, count
 from sweep.cli.progress import Progress
@@ -84,9 +85,9 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
 
 
 def _metrics(target: Target, scene: Scene) -> MetricsEntry:
-    for sight in scene.sights:
-        if sight.queue is not None and sight.queue.metrics is not None:
-            return sight.queue.metrics
+    _, metrics = files_of(target, scene)
+    if metrics is not None:
+        return metrics
     raise No(
         f"{target.stack} names no metrics file; in {target.file.shown}: "
         "metrics: {file: metrics.jsonl, x: step, y: [loss]}",

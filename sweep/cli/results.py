@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sweep.cli.cellfile import CellFile, find_copy, find_file
+from sweep.cli.described import files_of
 from sweep.cli.look import Sources, look, open_sources
 from sweep.cli.output import NO, YES, No, Out, count
 from sweep.cli.progress import Progress
@@ -111,9 +112,7 @@ def _gather(
 
 def _read(sources: Sources, scene: Scene, cell: Cell, state: str) -> CellResult | None:
     """Every scalar of one cell. What is verified is read from the verified copy and nowhere else."""
-    queue = next((sight.queue for sight in scene.sights if sight.queue and cell.name in sight.queue.names), None)
-    artifacts = queue.artifacts if queue else next((s.queue.artifacts for s in scene.sights if s.queue), ())
-    metrics = queue.metrics if queue else next((s.queue.metrics for s in scene.sights if s.queue), None)
+    artifacts, metrics = files_of(sources.target, scene, cell.name)
     files: list[tuple[str, dict[str, Scalar]]] = []
     for artifact in artifacts:
         if artifact.load == "json" and (file := _file(sources, scene, cell.name, state, artifact.path)) is not None:

@@ -102,3 +102,15 @@ def test_a_dropped_cell_is_listed_and_no_fault(world: World) -> None:
     result = world.run("results", "--json")
     assert [cell["name"] for cell in result.json["missing"]] == ["lr0.9"]
     assert result.code == 0
+
+
+def test_the_table_is_there_after_the_teardown(world: World) -> None:
+    """No box and no queue are in the state any more: which files hold results is what the stack file says."""
+    seeds(world)
+    for box in world.boxes:
+        box.vanish()
+    world.save(world.empty())
+    result = world.run("results", fresh=False)
+    header, first, *_ = result.out.splitlines()
+    assert header.split() == ["CELL", "lr", "loss"], result.err
+    assert first.split() == ["lr0.1", "0.1", "0.25"]
