@@ -63,7 +63,7 @@ def launch(
     lines = [canonical_json(line) + b"\n" for line in todo.lines()]
     if lines:
         channel.append_locked(onbox.QUEUE, b"".join(lines), onbox.QUEUE_LOCK)
-    started = False
+    started, waits = False, ""
     if (todo.appended or todo.unfinished(journal)) and not channel.lock_held(onbox.RUNNER_LOCK):
         progress("starting the runner")
         channel.spawn(
@@ -73,7 +73,7 @@ def launch(
             log=onbox.RUNNER_LOG,
         )
         started = True
-        await_first_step(
+        waits = await_first_step(
             spec,
             channel,
             journal,
@@ -82,7 +82,8 @@ def launch(
             setup_seconds=setup_seconds,
             cancelled=cancelled,
         )
-    return Launched(todo.appended, tuple(str(drop["cell"]) for drop in todo.drops), todo.waiting, started)
+    notes = (waits,) if waits else ()
+    return Launched(todo.appended, tuple(str(drop["cell"]) for drop in todo.drops), todo.waiting, started, notes)
 
 
 def _write_launch_record(

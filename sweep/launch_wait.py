@@ -41,9 +41,10 @@ def await_first_step(
     step_seconds: float,
     setup_seconds: float,
     cancelled: Callable[[], bool],
-) -> None:
+) -> str:
     """Returns when a cell is sealed, or has shown a sign of life and not failed on its heels: a traceback is output,
-    too. The time of a setup does not count as that of the first step.
+    too. The time of a setup does not count as that of the first step. A queue that waits for room is no failure: then
+    the words for that are returned, else "".
 
     Raises FirstCellFailed for a first attempt that fails, for silence, and when it is told to stop; SetupFailed.
     """
@@ -56,18 +57,22 @@ def await_first_step(
         if cancelled():
             raise FirstCellFailed("the wait was cut short; the box goes on with what it was given")
         alive = channel.lock_held(onbox.RUNNER_LOCK)  # asked first: what a runner that has ended wrote is all there
-        entries = read_journal(channel).entries[len(before.entries) :]
+        journal = read_journal(channel)
+        entries = journal.entries[len(before.entries) :]
         _refuse_failed_setup(entries, channel)
         ended = next((entry for entry in entries if entry["event"] in _ENDS), None)
         if ended is not None and ended["event"] == "cell-failed":
             tail = log_tail(channel, str(ended["cell"]), int(ended["attempt"]))
             raise FirstCellFailed(f"{ended['cell']} failed at once: {ended.get('reason', '')}\n{tail}".rstrip())
         if ended is not None:
-            return
+            return ""
+        if alive and first is None and journal.blocked is not None:
+            room = journal.blocked
+            return f"it waits for room ({room.why}): {room.hint}"
         if first is None and any(_shows_life(entry, spec, channel) for entry in entries):
             first = now
         if first is not None and now - first >= SETTLE_SECONDS:
-            return
+            return ""
         setup = _open_setup(entries) if first is None and alive else None
         if setup is not None:
             preparing = preparing or now
@@ -80,7 +85,7 @@ def await_first_step(
             if quiet and _open_setup(entries) is not None:
                 raise FirstCellFailed(_silent("the runner ended during the setup", channel))
             if quiet:  # twice: the first look may have been just before its start
-                return
+                return ""
             quiet = True
         elif now - lived > RUNNER_START_SECONDS:
             raise FirstCellFailed(_silent("the runner ended before it started a cell", channel))

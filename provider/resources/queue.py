@@ -153,6 +153,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             outputs = state.model_dump(mode="json")
             next_command = f"Next: mend it, then pulumi up --stack {op.stack}"
             raise StillCreating(f"{state.box}/queue", outputs, [f"{error}\n{next_command}"]) from error
+        for note in done.notes:
+            op.warn(f"queue of {state.box_name}: {note}")
         for name in done.removed:
             op.info(f"queue of {state.box_name}: {name} taken out")
         if done.waiting:

@@ -580,3 +580,14 @@ def test_mended_artifacts_are_tried_at_once(site: Site, patient: None) -> None:
     site.launch("a")
     site.drained()
     assert site.states() == {"a": "sealed"}
+
+
+def test_a_queue_that_waits_for_room_is_no_failure(site: Site, patient: None) -> None:
+    """Nobody waits for a first step that can't come; what to do is said, and the queue goes on by itself later."""
+    done = site.launch("a", min_free={"bytes": 1 << 60})
+    assert done.notes
+    assert done.notes[0].startswith("it waits for room (disk): ")
+    assert site.started() == []
+    site.launch("a", min_free={"bytes": 1})
+    site.drained()
+    assert site.started() == ["a a"]
