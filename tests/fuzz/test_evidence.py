@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sweep.canonical import digest_of, sha256_hex
-from sweep.channel.base import Listing
 from sweep.errors import SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Action, Approval
-from sweep.teardown import BoxFacts, Existence, Observation, may_end
+from sweep.teardown import BoxFacts, Observation, may_end
 from tests.fuzz.damage import JSON, one_byte, touched, tried
-from tests.unit.evidence.world import IDENTITY, World
+from tests.unit.evidence.world import World, cleared_box
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -49,33 +48,7 @@ class Cleared:
 def cleared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cleared]:
     """One sweep for all examples of the module: each puts back what it damaged."""
     world = World(tmp_path_factory.mktemp("world"))
-    world.run()
-    world.pull()
-    outcome = world.verify()
-    box = world.box
-    facts = BoxFacts(
-        identity=IDENTITY,
-        evidence=world.uri,
-        name=box.name,
-        native_id=box.native_id,
-        account="here/1",
-        generation=box.generation,
-        verb="destroy",
-        kills=("data",),
-        keeps=("durable",),
-        roster_digest=outcome.receipt.roster_digest,
-    )
-    approval = Approval(
-        receipt=outcome.digest,
-        actions=(Action(verb="destroy", box=box.name, native_id=box.native_id),),
-        waivers_digest=Approval.digest_waivers((), ()),
-        by="a person",
-        at=NOW,
-        expires=NOW + timedelta(hours=72),
-    )
-    made = Cleared(
-        world, facts, approval, Observation(Existence.EXISTS, box.journal, runner_alive=False, listing=Listing(()))
-    )
+    made = Cleared(world, *cleared_box(world, NOW))
     assert made.allowed()
     yield made
     shutil.rmtree(world.folder)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from sweep.channel.base import Listing
 from sweep.evidence import s3_client
-from sweep.model import Action, Approval
-from sweep.teardown import BoxFacts, Existence, Observation, Verdict, may_end
+from sweep.teardown import Verdict, may_end
 from tests.s3.conftest import BUCKET
 from tests.s3.minio import Minio
-from tests.unit.evidence.world import IDENTITY, World
+from tests.unit.evidence.world import World, cleared_box
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 Ask = Callable[[bool], Verdict]
@@ -22,31 +20,7 @@ Ask = Callable[[bool], Verdict]
 @pytest.fixture
 def ask(world: World) -> Ask:
     """Asks whether the box may end; cleared as long as nobody touches anything."""
-    world.run()
-    world.pull()
-    outcome = world.verify()
-    box = world.box
-    facts = BoxFacts(
-        identity=IDENTITY,
-        evidence=world.uri,
-        name=box.name,
-        native_id=box.native_id,
-        account="here/1",
-        generation=box.generation,
-        verb="destroy",
-        kills=("data",),
-        keeps=("durable",),
-        roster_digest=outcome.receipt.roster_digest,
-    )
-    approval = Approval(
-        receipt=outcome.digest,
-        actions=(Action(verb="destroy", box=box.name, native_id=box.native_id),),
-        waivers_digest=Approval.digest_waivers((), ()),
-        by="a person",
-        at=NOW,
-        expires=NOW + timedelta(hours=72),
-    )
-    seen = Observation(Existence.EXISTS, box.journal, runner_alive=False, listing=Listing(()))
+    facts, approval, seen = cleared_box(world, NOW)
 
     def check(full: bool) -> Verdict:
         return may_end(facts, approval, seen, now=NOW, full=full)

@@ -17,12 +17,14 @@ from safetensors.numpy import save as safetensors_bytes
 
 from sweep import onbox
 from sweep.canonical import canonical_json, digest_of, sha256_hex
+from sweep.channel.base import Listing
 from sweep.channel.local import LocalChannel
 from sweep.evidence.pull import BoxPull, BoxSource, pull_all
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.verify import BoxView, VerifyOutcome, VerifyRequest, verify
 from sweep.journal import Journal, parse_journal
-from sweep.model import GENESIS, ArtifactSpec, Birth, Cell, Launch, ReceiptCell
+from sweep.model import GENESIS, Action, Approval, ArtifactSpec, Birth, Cell, Launch, ReceiptCell
+from sweep.teardown import BoxFacts, Existence, Observation
 from tests.unit.evidence import torchzip
 
 IDENTITY = "abcdefghjk"
@@ -249,3 +251,32 @@ def cell_of(outcome: VerifyOutcome, cell: Cell | str) -> ReceiptCell:
     """What the receipt says of a cell."""
     name = cell if isinstance(cell, str) else cell.name
     return next(found for found in outcome.receipt.cells if found.name == name)
+
+
+def cleared_box(world: World, now: datetime) -> tuple[BoxFacts, Approval, Observation]:
+    """The world's box, run to its end, pulled, verified and approved: what the check is asked with, and says yes to."""
+    world.run()
+    world.pull()
+    outcome = world.verify()
+    box = world.box
+    facts = BoxFacts(
+        identity=IDENTITY,
+        evidence=world.uri,
+        name=box.name,
+        native_id=box.native_id,
+        account="here/1",
+        generation=box.generation,
+        verb="destroy",
+        kills=("data",),
+        keeps=("durable",),
+        roster_digest=outcome.receipt.roster_digest,
+    )
+    approval = Approval(
+        receipt=outcome.digest,
+        actions=(Action(verb="destroy", box=box.name, native_id=box.native_id),),
+        waivers_digest=Approval.digest_waivers((), ()),
+        by="a person",
+        at=now,
+        expires=now + timedelta(hours=72),
+    )
+    return facts, approval, Observation(Existence.EXISTS, box.journal, runner_alive=False, listing=Listing(()))
