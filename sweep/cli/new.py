@@ -29,7 +29,7 @@ config:
     candidates: [local]                   # platforms, in order of preference
     # overrides: {{local: {{price_per_hour: 0.25}}}}   # what this machine costs you, USD
     boxes: {{box-0: {{want: running}}}}       # running | gone; cells are split over the boxes
-    pull_to: results/{name}
+    pull_to: ~/sweeps/{name}               # the evidence; outside of the checkout, so that any clone finds it
 """
 
 

@@ -142,3 +142,24 @@ def on_terminal(
         os.close(ours)
     assert not left, f"$ {' '.join(argv)}\nnever asked {left[0][0]!r}\n{seen}"
     return Result(tuple(argv), process.returncode, seen, "", time.monotonic() - begin)
+
+
+def hung_up(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], after: str, timeout: float = COMMAND_SECONDS
+) -> Result:
+    """Runs a command as the leader of a terminal's session until it has said `after`, and closes the terminal then."""
+    begin = time.monotonic()
+    pid, ours = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.execvpe(argv[0], list(argv), {**env, "TERM": "xterm", "COLUMNS": "160", "LINES": "60"})
+    seen = ""
+    try:
+        while after not in seen:
+            assert time.monotonic() - begin < timeout, f"$ {' '.join(argv)}\nnever said {after!r}\n{seen}"
+            if select.select([ours], [], [], 0.2)[0]:
+                seen += os.read(ours, 65536).decode("utf-8", "replace")
+    finally:
+        os.close(ours)  # the kernel sends SIGHUP to the session
+        os.waitpid(pid, 0)
+    return Result(tuple(argv), 0, seen, "", time.monotonic() - begin)
