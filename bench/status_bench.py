@@ -2,7 +2,7 @@
 
 `sweepctl status` over two boxes of the local platform with real journals, all cells sealed, half of them pulled and
 verified, against one `cat` of the same journals. The engine's part is a `cat` of the state that it would print: what
-`pulumi stack export` takes by itself is measured beside it, where there is a backend to ask. Interleaved rounds.
+`pulumi stack export` takes comes on top. Interleaved rounds.
 """
 
 from __future__ import annotations

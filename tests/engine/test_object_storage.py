@@ -1,4 +1,4 @@
-"""Evidence in object storage, on a real server and the real engine: the loop, with an outage in its middle."""
+"""Evidence in object storage, on a real server: the loop, an outage in its middle, and a folder that moves there."""
 
 from __future__ import annotations
 
@@ -87,3 +87,37 @@ def test_the_loop(make_stack: Callable[..., Stack], minio: Minio) -> None:
     for kept in ("backend", "pulumi-home/logs"):
         for path in (stack.base / kept).rglob("*"):
             assert not path.is_file() or not any(word.encode() in path.read_bytes() for word in secrets), path
+
+
+def test_a_folder_moves_there_and_the_state_follows(verified: Stack, minio: Minio) -> None:
+    """A made-up place is refused; publish → up (in place) → approve → up → destroyed from another machine."""
+    stack = verified
+    stack.env |= minio.environment()
+    uri = f"s3://{BUCKET}/sweeps/moved"
+    minio.sdk().put_object(Bucket=BUCKET, Key="sweeps/empty/note", Body=b"x")
+    text = stack.config_file.read_text()
+    stack.edit_config(lambda sweep: sweep.__setitem__("pull_to", f"s3://{BUCKET}/sweeps/empty"))
+    refused = stack.up()
+    assert refused.rc != 0
+    assert "sweepctl publish" in refused.text, str(refused)
+    stack.config_file.write_text(text)
+
+    published = ok(stack.sweepctl("publish", uri))
+    assert f"pull_to: {uri}" in stack.config_file.read_text(), str(published)
+    before = stack.native_ids()
+    unfollowed = stack.destroy()
+    assert_refused(unfollowed)
+    assert uri in unfollowed.text, str(unfollowed)
+    preview = ok(stack.run("pulumi", "preview", "--stack", stack.name, "--json")).json()["changeSummary"]
+    assert not {"create", "delete", "replace"} & {key for key, count in preview.items() if count}, preview
+    ok(stack.up())
+    again = ok(stack.run("pulumi", "preview", "--stack", stack.name, "--json")).json()["changeSummary"]
+    assert not {key for key, count in again.items() if count} - {"same", "refresh"}, again
+    assert stack.native_ids() == before
+    status = stack.sweepctl("status", "--json").json()
+    assert {cell["state"] for cell in status["cells"]} == {"verified"}
+    stack.approve()
+    ok(stack.up())
+    folder, env = another_machine(stack, "clone-c")
+    ok(stack.destroy(cwd=folder, env=env))
+    assert stack.native_ids() == []

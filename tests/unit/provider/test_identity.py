@@ -216,8 +216,11 @@ def test_an_approval_that_does_not_hold_stops_the_change_before_any_delete(sweep
         sweep.roster = ("a", "b", "c")
     else:
         (sweep.store.cell_dir("a") / "result.json").write_bytes(b"{}")
-    with pytest.raises(SweepstackError, match="box box-0 stays locked"):
+    if wrong == "other verb":  # a word for a stop is none for a box that leaves: nothing to clear, and nothing cleared
         leave(sweep, given)
+    else:
+        with pytest.raises(SweepstackError, match="box box-0 stays locked"):
+            leave(sweep, given)
     assert sweep.store.clearance(box.native_id) is None
     with pytest.raises(TeardownRefused):
         BOX.delete(sweep.op(), box.native_id, approved(box, None))
