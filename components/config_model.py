@@ -82,9 +82,13 @@ class Gpu(Shape):
 
     anchor: ClassVar[str] = "gpu"
     name: Names = ()
+    """one name, or a list of names that will do: `[A100, H100]`"""
     count: Count = 1
+    """how many, 1 by default"""
     memory: BoundText | None = None
+    """of each: `80GB`, or `40GB+` for at least"""
     cuda: CudaText | None = None
+    """a version in quotes: `"12.4"`, or `"12.4+"`"""
 
 
 class Resources(Shape):
@@ -92,8 +96,11 @@ class Resources(Shape):
 
     anchor: ClassVar[str] = "resources"
     cpu: Cores | None = None
+    """cores"""
     gpu: Gpu | None = None
+    """[gpu](#gpu); as many cells run at once as there are GPUs, unless `job.slots` says otherwise"""
     disk: BoundText | None = None
+    """a size with its unit: `120GB`, or `120GB+` for at least"""
 
     def as_inputs(self) -> dict[str, Any]:
         """As the box's input: canonical spellings, nothing that was not asked for."""
@@ -111,8 +118,11 @@ class SmokeConfig(Shape):
 
     anchor: ClassVar[str] = "smoke"
     run: Text
+    """a shell command with the placeholders of `job.run`: `python train.py --max-steps 2 --lr {lr} --out {out}`"""
     on: Annotated[Literal["local", "box"], AfterValidator(_not_on_a_box)] = "local"
+    """`local`, the default; `box` is not available yet"""
     timeout: DurationText = "10m"
+    """when it has failed: `10m` by default"""
 
 
 class MinFree(Shape):
@@ -120,7 +130,9 @@ class MinFree(Shape):
 
     anchor: ClassVar[str] = "min_free"
     disk: SizeText | None = None
+    """a size with its unit: `10GB`"""
     inodes: Count | None = None
+    """how many more files"""
 
 
 class Job(Shape):
@@ -128,18 +140,42 @@ class Job(Shape):
 
     anchor: ClassVar[str] = "job"
     workdir: Folder
+    """a folder anywhere, relative to the project; its git-tracked files are shipped as they lie there (outside
+    git: all but dotfiles). Files that look like a key (`.env`, `id_rsa`, `*.pem`, `credentials.json`, a PRIVATE
+    KEY inside) are refused"""
     run: Text
+    """a shell command with placeholders: every parameter of the cells as `{lr}`, and `{cell}` (its name), `{out}`
+    (the folder to write to). Values are quoted for the shell; `${NAME}` is the shell's own"""
     resources: Resources = Field(default_factory=Resources)
+    """what one box must have: [resources](#resources)"""
     setup: Text | None = None
+    """shell commands that prepare a box, such as `pip install -r requirements.txt`: run once for each version of
+    the code, in its folder, before any of its cells, in a virtual environment that sees the box's own packages.
+    When it fails, no cell is started, and `pulumi up` shows the end of what it printed"""
     smoke: SmokeConfig | None = None
+    """a batch or two of the job on this machine, before anything is rented: [smoke](#smoke)"""
     env: dict[str, EnvValue] = Field(default_factory=dict)
+    """environment variables of the job; placeholders work here too. No secrets: they would stand in the state"""
     secrets: EnvNames = ()
+    """names of environment variables, such as `[WANDB_API_KEY]`. Their values are taken from where `pulumi up`
+    runs, and go to a file on the box that only its user can read: into no state, log, queue or evidence. One
+    that is not set is refused before anything is rented; a changed one reaches cells that start after the next
+    `pulumi up`"""
     slots: Count | None = None
+    """cells at once on one box; by default one a GPU, and 1 where no GPU is asked for. Each gets its share of the
+    GPUs (`CUDA_VISIBLE_DEVICES`)"""
     mixing: Literal["refuse", "allow"] = "refuse"
+    """`refuse` (default): new code is refused while cells of the sweep that ran keep the old one and others would
+    take the new one. `allow`: that is meant so. See [versions](#versions)"""
     min_free: MinFree | None = None
+    """how much room a box must have before it starts one more cell: [min_free](#min_free)"""
     stall: DurationText | None = None
+    """a duration such as `10m` (the default): a cell that prints nothing, writes nothing and computes nothing for
+    so long is shown as hung"""
     image: Text | None = None
+    """a container image, on platforms that use one; elsewhere it has no effect, and the preview says so"""
     include: Names = ()
+    """globs, relative to `workdir`, of files to ship although git does not track them"""
 
 
 class Artifact(Shape):
@@ -147,11 +183,17 @@ class Artifact(Shape):
 
     anchor: ClassVar[str] = "artifacts"
     load: Loader
+    """`torch`, `safetensors`, `npz`, `npy`, `csv`, `json`, or `command`: your own check"""
     keys: Names = ()
+    """names that the file must hold: arrays, tensors, columns, top-level keys"""
     finite: Literal["require", "report"] = "require"
+    """`require` (default): NaN or infinity fails the cell; `report`: it is only shown"""
     min: SizeText | None = None
+    """a size such as `50MB`; a smaller file fails. An empty one always does"""
     run: Text | None = None
+    """with `load: command`: a shell command that names the file as `{file}`"""
     trust: Flag = False
+    """with `load: command`: `true`, or it is refused. The command is your code and runs on your machine"""
 
     def spec(self, path: str) -> ArtifactSpec:
         """The same for the box and the evidence."""
@@ -172,9 +214,13 @@ class Metrics(Shape):
 
     anchor: ClassVar[str] = "metrics"
     file: FilePath
+    """a JSON-lines file below `{out}`"""
     x: Text
+    """the key of the horizontal axis, such as `step`"""
     y: Names
+    """one key or a list: `[loss, accuracy]`"""
     stop_on_nan: Flag = False
+    """`true`: a cell is ended at the first NaN or infinity in one of `y`; it failed, and is not tried again"""
 
 
 class BoxConfig(Shape):
@@ -182,7 +228,11 @@ class BoxConfig(Shape):
 
     anchor: ClassVar[str] = "boxes"
     want: Literal["running", "stopped", "gone"] = "running"
+    """`running` (default); `stopped`: the next `pulumi up` ends its processes and pauses its bill as far as the
+    platform can, and the preview says which tiers that wipes; back to `running` starts it again; `gone`: taken
+    out of the graph, so that the next `pulumi up` deletes it, if it may end"""
     resources: Resources | None = None
+    """what this box must have, instead of `job.resources`: [resources](#resources)"""
 
 
 class BudgetConfig(Shape):
@@ -190,10 +240,16 @@ class BudgetConfig(Shape):
 
     anchor: ClassVar[str] = "budget"
     usd: Usd | None = None
+    """USD in all; `usd`, `hours` or both"""
     hours: Hours | None = None
+    """hours of running boxes, added up: two boxes for three hours are six"""
     notify: tuple[Fraction, ...] = NOTIFY
+    """parts of the budget at which the webhook is told, `[0.8, 1.0]` by default; each once"""
     webhook: EnvName | None = None
+    """the *name* of the environment variable that holds a URL; the URL itself is a secret and stands in no file"""
     stop: Flag = False
+    """`true`: past the budget `sweepctl tend` stops boxes where that kills nothing that is not saved; by default
+    `false`"""
 
     def budget(self) -> Budget:
         """The same for the provider and the evidence."""
@@ -211,7 +267,10 @@ class Override(Shape):
 
     anchor: ClassVar[str] = "overrides"
     price_per_hour: PriceOrZero | None = None
+    """USD per hour and box, where the platform has no price of its own (`local`), so that the meter shows
+    something"""
     stopped_price_per_hour: PriceOrZero | None = None
+    """the same while the box is stopped"""
 
 
 def _at_least_one(what: str) -> AfterValidator:
@@ -228,17 +287,31 @@ class SweepConfig(Shape):
 
     anchor: ClassVar[str] = "sweep"
     job: Job
+    """what a cell runs: [job](#job)"""
     cells: CellsConfig
+    """which cells there are: [cells](#cells)"""
     artifacts: Annotated[dict[FilePath, Artifact], _at_least_one("file that proves a cell")]
+    """the files that prove a cell: [artifacts](#artifacts)"""
     metrics: Metrics | None = None
+    """which file holds a cell's curve: [metrics](#metrics)"""
     candidates: Annotated[tuple[PlatformName, ...], _at_least_one("platform")]
+    """platforms in order of preference, each with a profile (`profiles/<name>.md`); the first that fits is taken"""
     max_price: Price | None = None
+    """USD per hour and box, such as 2.10; a platform that costs more is refused"""
     budget: Annotated[BudgetConfig | None, AfterValidator(_usd_or_hours)] = None
+    """what may be spent in all: [budget](#budget); needed on a platform that sends a bill"""
     when_done: Literal["stop", "keep"] | None = None
+    """`keep` (default) or `stop`: whether [`sweepctl tend`](cli.md#tend) stops a box whose queue is drained.
+    Required for platforms that send a bill"""
     boxes: Annotated[dict[BoxKey, BoxConfig], _at_least_one("box, such as box-0: {want: running}")]
+    """the boxes and what is wanted of each: [boxes](#boxes)"""
     pull_to: EvidencePlace
+    """where the evidence lies (receipts, records, pulled copies): a folder, relative to the project, or
+    `s3://bucket/prefix` ([evidence.md](evidence.md))"""
     overrides: dict[PlatformName, Override] = Field(default_factory=dict)
+    """what you know better than a profile: [overrides](#overrides)"""
     approval: Approval | None = None
+    """written by `sweepctl approve`: [approval](#approval)"""
 
 
 ANCHORS: dict[type[BaseModel], str] = {CellsConfig: "cells", Approval: "approval"}

@@ -1,18 +1,23 @@
-"""Writes docs/reference from the code: `python docs/generate.py`, or `--check` to only say what is stale.
+"""Writes docs/reference, and the tables of docs/stack-config.md, from the code: `python docs/generate.py`.
 
+With `--check` it only says what is stale.
 A test runs the check, so what these pages say of commands, resources and platform facts is what the code does.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
+import re
 import sys
+import typing
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-REFERENCE = ROOT / "docs" / "reference"
+DOCS = ROOT / "docs"
 NOTE = "<!-- Made by docs/generate.py from the code: change the code, then run it. -->\n"
 
 sys.path.insert(0, str(ROOT))
@@ -21,8 +26,11 @@ sys.path.insert(0, str(ROOT))
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A Markdown table."""
     columns = list(head)
-    lines = [columns, ["---"] * len(columns), *([_cell(value) for value in row] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    lines = [" | ".join(columns), *(" | ".join(_cell(value) for value in row) for row in rows)]
+    lines.insert(1, "|".join(["---"] * len(columns)))
+    return "".join(
+        f"| {line} |\n".replace("|  |", "| |") if at != 1 else f"|{line}|\n" for at, line in enumerate(lines)
+    )
 
 
 def _cell(text: str) -> str:
@@ -137,10 +145,70 @@ def _type(annotation: Any) -> str:
     return f"`{text}`"
 
 
+def stack_config_page() -> str:
+    """docs/stack-config.md with its tables made anew from the models; prose, and what sweepctl writes itself, stay."""
+    from components.config_model import SweepConfig, anchor_of
+    from sweep.model import Approval
+
+    page = (DOCS / "stack-config.md").read_text(encoding="utf-8")
+    for shape in sorted(shapes_below(SweepConfig) - {Approval}, key=anchor_of):
+        said = attribute_docs(shape)
+        rows = []
+        for name, field in shape.model_fields.items():
+            what = said.get(name)
+            if not what:
+                raise SystemExit(
+                    f"{shape.__module__}.{shape.__name__}.{name} has no docstring: what does the key mean?"
+                )
+            rows.append((f"`{field.alias or name}`", "yes" if field.is_required() else "", what))
+        head, heading, section = page.partition(f"\n## {anchor_of(shape)}\n")
+        if not heading:
+            raise SystemExit(f"docs/stack-config.md has no heading {anchor_of(shape)}")
+        made = table(("key", "needed", "what"), rows)
+        section, found = re.subn(r"(?:^\|.*\n)+", lambda _: made, section, count=1, flags=re.MULTILINE)  # noqa: B023
+        if not found:
+            raise SystemExit(f"docs/stack-config.md has no table below {anchor_of(shape)}")
+        page = head + heading + section
+    return page
+
+
+def shapes_below(shape: Any) -> set[Any]:
+    """`shape` and every model that its fields hold, but for those inside an approval: its rows describe them."""
+    from sweep.model import Approval
+
+    found = {shape}
+    if shape is not Approval:
+        for field in shape.model_fields.values():
+            found |= {below for model in _models(field.annotation) for below in shapes_below(model)}
+    return found
+
+
+def _models(annotation: Any) -> list[Any]:
+    if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
+        return [annotation]
+    return [model for argument in typing.get_args(annotation) for model in _models(argument)]
+
+
+def attribute_docs(cls: type) -> dict[str, str]:
+    """Attribute → the string that stands below it in the class."""
+    (body,) = ast.parse(inspect.cleandoc("\n" + inspect.getsource(cls))).body
+    assert isinstance(body, ast.ClassDef)
+    return {
+        statement.target.id: following.value.value
+        for statement, following in itertools.pairwise(body.body)
+        if isinstance(statement, ast.AnnAssign)
+        and isinstance(statement.target, ast.Name)
+        and isinstance(following, ast.Expr)
+        and isinstance(following.value, ast.Constant)
+        and isinstance(following.value.value, str)
+    }
+
+
 PAGES: dict[str, Callable[[], str]] = {
-    "sweepctl.md": commands_page,
-    "resources.md": resources_page,
-    "profiles.md": profiles_page,
+    "reference/sweepctl.md": commands_page,
+    "reference/resources.md": resources_page,
+    "reference/profiles.md": profiles_page,
+    "stack-config.md": stack_config_page,
 }
 
 
@@ -149,7 +217,7 @@ def stale() -> list[str]:
     return [
         name
         for name, make in PAGES.items()
-        if not (REFERENCE / name).exists() or (REFERENCE / name).read_text(encoding="utf-8") != make()
+        if not (DOCS / name).exists() or (DOCS / name).read_text(encoding="utf-8") != make()
     ]
 
 
@@ -157,11 +225,11 @@ def main(arguments: list[str]) -> int:
     """Writes the pages; with --check only names those that are stale, and fails if there are any."""
     if arguments == ["--check"]:
         names = stale()
-        print("\n".join(f"docs/reference/{name} is stale: python docs/generate.py" for name in names))
+        print("\n".join(f"docs/{name} is stale: python docs/generate.py" for name in names))
         return 1 if names else 0
-    REFERENCE.mkdir(exist_ok=True)
+    (DOCS / "reference").mkdir(exist_ok=True)
     for name, make in PAGES.items():
-        (REFERENCE / name).write_text(make(), encoding="utf-8")
+        (DOCS / name).write_text(make(), encoding="utf-8")
     return 0
 
 
