@@ -19,7 +19,8 @@ from sweep.channel import processes
 from sweep.channel.local import LocalChannel
 from sweep.errors import NotYetGone, PlatformError, Unreachable
 
-BOX = "local-testchanne"
+BOX = f"local-test{os.getpid()}"
+"""Its own in each worker: a box is found by its id in the environment of processes, and they share the machine."""
 
 
 @pytest.fixture

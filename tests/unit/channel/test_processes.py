@@ -12,7 +12,8 @@ import pytest
 from sweep.channel import processes
 from sweep.errors import NotYetGone
 
-BOX = "local-testprocess"
+BOX = f"local-test{os.getpid()}"
+"""Its own in each worker: a box is found by its id in the environment of processes, and they share the machine."""
 
 
 def test_a_process_of_the_box_does_not_end_itself() -> None:
@@ -35,6 +36,7 @@ def test_a_survivor_of_sigkill_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         sleeper.wait()
 
 
+LISTED = "local-testprocess"
 PS = """    1     0     1 Ss   /sbin/launchd
   501     1   501 Ss   /opt/python runner.py . HOME=/x SWEEPSTACK_BOX_ID=local-testprocess LANG=C
   502   501   502 S    /bin/sh -c train
@@ -45,8 +47,8 @@ PS = """    1     0     1 Ss   /sbin/launchd
 
 
 def test_without_proc_the_processes_are_read_from_ps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    marked = [seen.pid for seen in processes.parse_ps(PS, BOX) if seen.marked]
+    marked = [seen.pid for seen in processes.parse_ps(PS, LISTED) if seen.marked]
     assert marked == [501]
     monkeypatch.setattr(processes, "PROC", tmp_path)
     monkeypatch.setattr(processes, "_scan_ps", lambda native_id: processes.parse_ps(PS, native_id))
-    assert [process.pid for process in processes.of_box(BOX)] == [501, 502, 503]
+    assert [process.pid for process in processes.of_box(LISTED)] == [501, 502, 503]

@@ -30,7 +30,7 @@ def test_new_writes_a_file_that_the_program_accepts(world: World) -> None:
     assert result.json["file"] == "stacks/Pulumi.day-2.yaml"
     assert result.json["next"][0] == "pulumi stack init day-2"
     file = StackFile.locate(world.root, "day-2")
-    assert file.pull_to() == "results/day-2"
+    assert file.pull_to() == "~/sweeps/day-2"
     assert file.path.read_text().count("#") > 5
     config = StackConfig.load(world.root, "day-2")
     assert config is not None
