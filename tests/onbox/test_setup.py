@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -193,7 +194,8 @@ def test_variables_of_a_job_reach_its_setup(box: Box) -> None:
     box.set(env={"INDEX": "near", "RUN": "run-{cell}"})
     add(box, "a", f'echo "$INDEX,$RUN,$HOME" > {box.control}/seen', "echo > {out}/result.json")
     box.run("a")
-    assert (box.control / "seen").read_text() == f"near,,{os.path.expanduser('~')}\n"
+    home = pwd.getpwuid(os.getuid()).pw_dir  # nothing is inherited: not the HOME of whoever launched it
+    assert (box.control / "seen").read_text() == f"near,,{home}\n"
 
 
 def test_a_cell_of_an_older_queue_keeps_its_digests(box: Box) -> None:
