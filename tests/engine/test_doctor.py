@@ -19,7 +19,7 @@ def test_a_machine_that_is_well_and_a_lock_that_was_left(make_stack: Callable[..
     assert well.rc == 0
 
     up = stack.start(
-        "pulumi", "up", "--stack", "t", "--yes", "--skip-preview", env={"SWEEPSTACK_DRILL_BOOT_SECONDS": "60"}
+        "pulumi", "up", "--stack", "t", "--yes", "--skip-preview", env={"SWEEPSTACK_DRILL_BOOT_SECONDS": "10"}
     )
     stack.wait_for(lambda: stack.native_ids(), "a box that boots")
     up.send_signal(signal.SIGKILL)
