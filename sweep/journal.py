@@ -57,6 +57,7 @@ class Blocked:
     needed: int
     hint: str
     since: datetime
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,15 @@ class SetupProgress:
 class Journal:
     """A journal whose chain was proved. `head` is GENESIS (64 zeros) while there is no entry.
 
-    `blocked`: the last queue-blocked that no queue-unblocked followed. `setups`: digest → how it went last.
+    `blocked`: the last queue-blocked that no queue-unblocked followed. `setups`: digest → how it went last, the one
+    that was heard of last at the end. A failed one counts as finished once a cell of its version has started.
     """
 
     head: str = GENESIS
     entries: tuple[Entry, ...] = ()
     cells: Mapping[str, CellProgress] = field(default_factory=dict)
     blocked: Blocked | None = None
-    setups: Mapping[str, SetupProgress] = field(default_factory=dict)
+    setups: dict[str, SetupProgress] = field(default_factory=dict)
 
     def after(self, head: str) -> tuple[Entry, ...] | None:
         """The entries that follow `head`; None when this journal never had that head."""
@@ -165,11 +167,15 @@ def _apply(entry: Entry, cells: dict[str, CellProgress]) -> None:
 
 
 def _apply_setup(entry: Entry, setups: dict[str, SetupProgress]) -> None:
+    if entry["event"] == "cell-started":  # whatever was in the way of its version is not any more
+        for digest, setup in setups.items():
+            if setup.state == "failed" and setup.code == entry["code"]:
+                setups[digest] = replace(setup, state="finished", reason=None)
     state = _SETUPS.get(entry["event"])
     if state is None:
         return
     digest = _text(entry, "setup")
-    before = setups.get(digest)
+    before = setups.pop(digest, None)
     code = str(entry["code"]) if "code" in entry else before.code if before else None
     reason = _text(entry, "reason") if state == "failed" else None
     seconds = float(entry["seconds"]) if state == "finished" else None
@@ -182,7 +188,8 @@ def _apply_block(entry: Entry, before: Blocked | None) -> Blocked | None:
     if entry["event"] != "queue-blocked":
         return before
     why, hint = _text(entry, "why"), str(entry.get("hint", ""))
-    return Blocked(why, _count(entry, "free"), _count(entry, "needed"), hint, _time(entry))
+    path = str(entry.get("path", ""))
+    return Blocked(why, _count(entry, "free"), _count(entry, "needed"), hint, _time(entry), path)
 
 
 def _started(entry: Entry, before: CellProgress) -> CellProgress:

@@ -8,13 +8,13 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from sweep.journal import CellProgress, Journal
+from sweep.cell_times import CellTimes, cell_times
+from sweep.journal import CellProgress, Journal, SetupProgress
 from sweep.metrics import Point
 from sweep.model import Birth, Cell, Launch, Loss, Receipt, Teardown
 from sweep.money.budget import Budget
 from sweep.money.ledger import Spent
 from sweep.patrol import Patrol
-from sweep.queue_state import QueueState, queue_state
 from sweep.state import BoxEntry, QueueEntry, StackState
 from sweep.teardown import Existence, Observation, Verdict
 
@@ -57,9 +57,9 @@ class Sight:
         return self.patrol.time if self.patrol else None
 
     @cached_property
-    def queue_state(self) -> QueueState:
-        """What its journal says of set-up, of being blocked, and of times."""
-        return queue_state(self.journal) if self.journal else QueueState()
+    def times(self) -> CellTimes:
+        """What its journal says of times."""
+        return cell_times(self.journal) if self.journal else CellTimes()
 
     @cached_property
     def running(self) -> tuple[str, ...]:
@@ -72,7 +72,14 @@ class Sight:
         """Why its runner, which is alive, starts nothing new: `why`, and what else is known. None while it may."""
         if not self.seen.runner_alive:
             return None
-        return self.queue_state.blocked if self.journal else self.patrol.blocked if self.patrol else None
+        if self.journal is not None:
+            return vars(self.journal.blocked) if self.journal.blocked else None
+        return self.patrol.blocked if self.patrol else None
+
+    @property
+    def setup(self) -> SetupProgress | None:
+        """The set-up step that its journal spoke of last."""
+        return next(reversed(self.journal.setups.values()), None) if self.journal else None
 
     def progress(self, cell: str) -> CellProgress | None:
         """What the journal says of a cell."""

@@ -17,6 +17,7 @@ from sweep.cli.target import Target
 from sweep.errors import SweepstackError
 from sweep.scene import Scene, Sight
 from sweep.suggest import did_you_mean
+from sweep.view.boxes import SETUP_WORDS
 
 _CONTROL = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b[^\[\]]|[\x00-\x08\x0b\x0c\x0e-\x1a]"
@@ -54,17 +55,18 @@ def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follo
 def setup_log(target: Target, box: str | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
     """Prints the log of the last set-up step of a box; without a name, of the only box that has one."""
     scene = look(open_sources(target))
-    sight = _box(scene, box, lambda sight: bool(sight.queue_state.setups), "has a set-up step")
-    if not sight.queue_state.setups:
+    sight = _box(scene, box, lambda sight: sight.setup is not None, "has a set-up step")
+    setup = sight.setup
+    if setup is None:
         raise Unsure(f"box {sight.box.name} has begun no set-up step (job.setup)")
-    setup = sight.queue_state.setups[-1]
     if follow is not None:
         from sweep.cli.follow import SetupFollow
 
-        return SetupFollow(target, sight, setup.setup, tail, follow).run()
-    words = f"set-up of box {sight.box.name}, {setup.state}"
+        return SetupFollow(target, sight, setup.digest, tail, follow).run()
+    state = SETUP_WORDS[setup.state]
+    words = f"set-up of box {sight.box.name}, {state}"
     return _print(
-        _plain(sight, onbox.setup_log(setup.setup)), words, tail, out, {"box": sight.box.name, "state": setup.state}
+        _plain(sight, onbox.setup_log(setup.digest)), words, tail, out, {"box": sight.box.name, "state": state}
     )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from sweep.cost import Running
+from sweep.journal import SetupState
 from sweep.money.ledger import Spent
-from sweep.queue_state import Setup
 from sweep.scene import Scene, Sight
 from sweep.view.shapes import Bills, BoxView
 
+SETUP_WORDS: Mapping[SetupState, str] = {"started": "running", "finished": "done", "failed": "failed"}
 FULL = 0.95
 """The used part of bytes or inodes from which on somebody should look."""
 
@@ -20,7 +21,6 @@ def box_view(sight: Sight, now: datetime, spent: Spent | None = None) -> BoxView
     thing = _thing(sight, spent)
     age = (now - sight.since).total_seconds() if sight.since else None
     patrol = sight.patrol
-    setup = sight.queue_state.setups[-1] if sight.queue_state.setups else None
     return BoxView(
         name=sight.box.name,
         platform=sight.box.adapter,
@@ -38,9 +38,9 @@ def box_view(sight: Sight, now: datetime, spent: Spent | None = None) -> BoxView
         inodes_used=patrol.inodes.used if patrol else None,
         inodes_free=patrol.inodes.free if patrol else None,
         heartbeat_seconds=patrol.age(now) if patrol else None,
-        setup=_setup(sight, setup),
+        setup=_setup(sight),
         blocked=str(sight.blocked.get("why") or "disk") if sight.blocked else None,
-        alarms=tuple(_alarms(sight, setup, now)),
+        alarms=tuple(_alarms(sight, now)),
         gpus=patrol.gpus if patrol else (),
     )
 
@@ -50,26 +50,26 @@ def _idle_seconds(sight: Sight, now: datetime) -> float | None:
     alive = sight.seen.runner_alive
     if alive is None or sight.gone or sight.journal is None:
         return None
-    setup = sight.queue_state.setups[-1:]
-    if alive and (sight.running or (setup and setup[0].state == "running")):
+    if alive and (sight.running or _setup(sight) == "running"):
         return 0.0
     last = sight.journal.entries[-1]["time"] if sight.journal.entries else None
     since = datetime.fromisoformat(str(last)) if last else sight.since
     return max((now - since).total_seconds(), 0.0) if since else None
 
 
-def _setup(sight: Sight, setup: Setup | None) -> str:
+def _setup(sight: Sight) -> str:
     """`running`, `done`, `failed`, `cut off` (its runner died meanwhile), or nothing where there is none."""
-    if setup is None:
+    if sight.setup is None:
         return ""
-    return "cut off" if setup.state == "running" and sight.seen.runner_alive is False else setup.state
+    cut_off = sight.setup.state == "started" and sight.seen.runner_alive is False
+    return "cut off" if cut_off else SETUP_WORDS[sight.setup.state]
 
 
-def _alarms(sight: Sight, setup: Setup | None, now: datetime) -> Iterator[str]:
+def _alarms(sight: Sight, now: datetime) -> Iterator[str]:
     """What somebody should look at on this box, the gravest first. Decided by facts of now, not by what a log said."""
     patrol, alive = sight.patrol, sight.seen.runner_alive
-    if _setup(sight, setup) in ("failed", "cut off") and setup is not None:
-        yield f"set-up {_setup(sight, setup)}{': ' if setup.reason else ''}{setup.reason}"
+    if sight.setup is not None and _setup(sight) in ("failed", "cut off"):
+        yield f"set-up {_setup(sight)}{': ' if sight.setup.reason else ''}{sight.setup.reason or ''}"
     if alive and patrol is None and sight.journal is not None and sight.journal.entries:
         yield "its runner is alive and has not written one heartbeat"
     if alive and patrol is not None:

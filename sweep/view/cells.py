@@ -60,7 +60,7 @@ def _measured(view: CellView, cell: Cell, timing: Timing, holder: Sight) -> Cell
     if x is None or (total is not None and total < x):
         total = None
     suspect = "" if running else timing.suspect(holder, name)
-    resumed = holder.queue_state.resumed.get(name)
+    resumed = holder.times.resumed.get(name)
     notes = [
         f"{doing.verdict.upper() if doing.verdict == 'hung' else doing.verdict}: {doing.why or 'no output'}"
         if doing and doing.verdict in ("hung", "slow")
@@ -78,7 +78,7 @@ def _measured(view: CellView, cell: Cell, timing: Timing, holder: Sight) -> Cell
             "note": "; ".join(note for note in notes if note),
             "x": x,
             "total": total,
-            "elapsed_seconds": timing.elapsed(holder, name) if running else holder.queue_state.took.get(name),
+            "elapsed_seconds": timing.elapsed(holder, name) if running else holder.times.took.get(name),
             "eta_seconds": timing.left(holder, name) if running and holder.seen.runner_alive else None,
             "verdict": doing.verdict if doing else "",
             "suspect": bool(suspect),

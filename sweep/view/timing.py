@@ -26,7 +26,7 @@ class Timing:
     @cached_property
     def median(self) -> float | None:
         """Seconds that a cell takes: by the sealed ones, else as running ones project it; None: nothing to go by."""
-        measured = [seconds for sight in self._scene.sights for seconds in sight.queue_state.took.values()]
+        measured = [seconds for sight in self._scene.sights for seconds in sight.times.took.values()]
         if measured:
             return statistics.median(measured)
         projected = [
@@ -72,7 +72,7 @@ class Timing:
 
     def suspect(self, sight: Sight, name: str) -> str:
         """Why a sealed cell finished too fast to be believed, or nothing. What went on from a checkpoint never is."""
-        state = sight.queue_state
+        state = sight.times
         seconds = state.took.get(name)
         if seconds is None or name in state.resumed or state.attempts_sealed.get(name) != 1:
             return ""
@@ -84,9 +84,9 @@ class Timing:
     @cached_property
     def _medians(self) -> dict[str, float]:
         return {
-            sight.box.native_id: statistics.median(sight.queue_state.took.values())
+            sight.box.native_id: statistics.median(sight.times.took.values())
             for sight in self._scene.sights
-            if len(sight.queue_state.took) >= SUSPECT_FROM
+            if len(sight.times.took) >= SUSPECT_FROM
         }
 
     @cached_property
@@ -104,7 +104,7 @@ class Timing:
         total = self.total(cell, sight)
         if total is None or total < point.x:
             return None
-        begun = sight.queue_state.resumed.get(name)
+        begun = sight.times.resumed.get(name)
         done = point.x - (begun if begun is not None else 0.0)
         return elapsed / done * (total - point.x) if done > 0 else None
 
@@ -114,7 +114,7 @@ class Timing:
             point.x
             for sight in self._scene.sights
             for name, point in sight.points.items()
-            if point.x is not None and name in sight.queue_state.took and not self.suspect(sight, name)
+            if point.x is not None and name in sight.times.took and not self.suspect(sight, name)
         }
         return ends.pop() if len(ends) == 1 else None
 
