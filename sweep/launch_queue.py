@@ -10,11 +10,11 @@ from typing import Any
 from sweep import onbox
 from sweep.canonical import digest_of
 from sweep.channel.base import Channel
-from sweep.errors import EvidenceError, SweepstackError
+from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import CellProgress, Journal
 from sweep.launch_spec import LaunchSpec
-from sweep.model import Cell
+from sweep.model import Cell, Launch
 
 Line = Mapping[str, Any]
 
@@ -98,7 +98,7 @@ def entry(cell: Cell, spec: LaunchSpec) -> dict[str, Any]:
 
 
 def queue_entries(channel: Channel) -> dict[str, dict[str, Any]]:
-    """The last queue line of each cell."""
+    """The last line of each cell in a box's queue. Raises JournalDamaged for a line that is none."""
     try:
         data = channel.read(onbox.QUEUE)
     except FileNotFoundError:
@@ -109,7 +109,7 @@ def queue_entries(channel: Channel) -> dict[str, dict[str, Any]]:
             found = json.loads(line)
             entries[str(found["cell"])] = found
         except (ValueError, KeyError, TypeError) as error:
-            raise SweepstackError(f"{onbox.QUEUE} holds a line that is not an entry: {line[:80]!r}") from error
+            raise JournalDamaged(f"{onbox.QUEUE} holds a line that is not an entry: {line[:80]!r}") from error
     return entries
 
 
@@ -165,14 +165,15 @@ def _drops(spec: LaunchSpec, present: Mapping[str, Any], journal: Journal) -> di
     return drops
 
 
+def living(store: EvidenceStore) -> list[Launch]:
+    """The launch records of boxes that have not ended."""
+    ended = {(birth.box, birth.generation) for birth in store.births() if birth.ended_at is not None}
+    return [launch for launch in store.launches() if (launch.box, launch.generation) not in ended]
+
+
 def held_elsewhere(store: EvidenceStore, spec: LaunchSpec) -> set[str]:
     """Cells that the queue of another box was given, while that box has not ended: a cell runs in one place."""
-    ended = {(birth.box, birth.generation) for birth in store.births() if birth.ended_at is not None}
-    held: set[str] = set()
-    for other in store.launches():
-        if other.box != spec.box and (other.box, other.generation) not in ended:
-            held |= set(other.cells)
-    return held
+    return {cell for other in living(store) if other.box != spec.box for cell in other.cells}
 
 
 def verified_here(store: EvidenceStore, spec: LaunchSpec) -> set[str]:
@@ -193,4 +194,4 @@ def verified_here(store: EvidenceStore, spec: LaunchSpec) -> set[str]:
         and digests.get(cell.name) == cell.config_digest
         and superseded.get(cell.name) != cell.manifest
     ]
-    return {name for name in good if not store.check_files(receipt, [name], full=False)}
+    return {name for name, problems in store.check_cells(receipt, good, full=False).items() if not problems}

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweep.canonical import digest_of
 from sweep.errors import SweepstackError
 from sweep.model import Again, ArtifactSpec, Cell
 
@@ -68,8 +67,3 @@ class FirstCellFailed(SweepstackError):
 
 class SetupFailed(FirstCellFailed):
     """`job.setup` failed: no cell of that version was started."""
-
-
-def setup_digest(setup: str, code: str) -> str:
-    """What a setup is done once for, on each box."""
-    return digest_of([setup, code])

@@ -8,18 +8,18 @@ faster keeps its cell, and a command that was cut off leaves a cell that the nex
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from sweep import onbox
 from sweep.canonical import canonical_json
 from sweep.channel.base import Channel
-from sweep.errors import EvidenceError, JournalDamaged, PlatformError, SweepstackError
+from sweep.errors import EvidenceError, PlatformError, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.journal import CellProgress, Journal, parse_journal
+from sweep.journal import CellProgress
+from sweep.launch_queue import living, queue_entries
+from sweep.launch_wait import read_journal
 from sweep.model import Birth, Launch
 
 RECORDS = threading.Lock()
@@ -71,10 +71,10 @@ def settle(
     that are not to be touched (dropped by name). Idempotent; reads and appends on other boxes, starts nothing. Raises
     for this box's own queue only.
     """
-    others = {launch.box: launch for launch in _living(store) if launch.box != box}
+    others = {launch.box: launch for launch in living(store) if launch.box != box}
     held = {cell: launch for launch in others.values() for cell in launch.cells}
     own = store.launch(box, generation)
-    present = last_lines(channel)
+    present = queue_entries(channel)
     surplus = {name for name in present if name not in keep and (name not in wanted or name in held)}
     moved = {name for name in surplus if name in elsewhere or name in held}
     left = release(store, own, channel, moved, "moved to another box") if moved else set()
@@ -125,10 +125,10 @@ def release(
     store: EvidenceStore, launch: Launch | None, channel: Channel, names: Iterable[str], reason: str
 ) -> set[str]:
     """Takes cells out of a box's queue unless they have started. Returns those that it has no more."""
-    present = last_lines(channel)
+    present = queue_entries(channel)
     asked = set(names)
     gone = [name for name in sorted(asked) if present.get(name, {}).get("op") == "add"]
-    before = journal_of(channel)
+    before = read_journal(channel)
     lines = [
         {"op": "drop", "cell": name, "reason": reason, "unless_started": True}
         for name in gone
@@ -137,7 +137,7 @@ def release(
     if lines:
         data = b"".join(canonical_json(line) + b"\n" for line in lines)
         channel.append_locked(onbox.QUEUE, data, onbox.QUEUE_LOCK)
-    after = journal_of(channel)
+    after = read_journal(channel)
     free = {name for name in asked if not started(after.cells.get(name))}
     return _forget(store, launch, free)
 
@@ -177,7 +177,7 @@ def unplaced(
             return []
         found = set(missing)
         births = {(birth.box, birth.generation): birth for birth in store.births()}
-        for launch in _living(store):
+        for launch in living(store):
             theirs = missing & set(launch.cells)
             if launch.box == box or not theirs:
                 continue
@@ -185,38 +185,8 @@ def unplaced(
             birth = births.get((launch.box, launch.generation))
             neighbour = find(birth) if birth else Neighbour(None)
             if neighbour.channel is not None:
-                journal = journal_of(neighbour.channel)
+                journal = read_journal(neighbour.channel)
                 found |= {name for name in theirs if not started(journal.cells.get(name))}
     except (SweepstackError, OSError):
         return []
     return sorted(found)
-
-
-def _living(store: EvidenceStore) -> list[Launch]:
-    """The launch records of boxes that have not ended."""
-    ended = {(birth.box, birth.generation) for birth in store.births() if birth.ended_at is not None}
-    return [launch for launch in store.launches() if (launch.box, launch.generation) not in ended]
-
-
-def journal_of(channel: Channel) -> Journal:
-    """A box's journal, empty before its first line. Raises JournalDamaged, Unreachable."""
-    try:
-        return parse_journal(channel.read(onbox.JOURNAL))
-    except FileNotFoundError:
-        return parse_journal(b"")
-
-
-def last_lines(channel: Channel) -> dict[str, dict[str, Any]]:
-    """The last line of each cell in a box's queue. Raises SweepstackError for a line that is none."""
-    try:
-        data = channel.read(onbox.QUEUE)
-    except FileNotFoundError:
-        return {}
-    lines = {}
-    for line in data.splitlines():
-        try:
-            entry = json.loads(line)
-            lines[str(entry["cell"])] = entry
-        except (ValueError, KeyError, TypeError) as error:
-            raise JournalDamaged(f"{onbox.QUEUE} holds a line that is not an entry: {line[:80]!r}") from error
-    return lines

@@ -12,8 +12,12 @@ from sweep.journal import Journal, parse_journal
 from sweep.teardown import Existence, Observation
 
 
-def observe(adapter: str, native_id: str, account: str) -> tuple[Observation, BoxRecord | None]:
-    """Asks the platform for the box, then the box for its journal. The record is None unless the box exists."""
+def observe(adapter: str, native_id: str, account: str, *, files: bool = True) -> tuple[Observation, BoxRecord | None]:
+    """Asks the platform for the box, then the box for its journal. The record is None unless the box exists.
+
+    `files`: whether the box's files are listed, too, which takes longer. Only for what never asks whether it may end:
+    a box whose files were not seen is locked.
+    """
     try:
         platform = load_platform(adapter)
         record = platform.get(native_id, account)
@@ -25,18 +29,15 @@ def observe(adapter: str, native_id: str, account: str) -> tuple[Observation, Bo
         return Observation(Existence.GONE), None
     if record.phase is Phase.UNKNOWN:
         return Observation(Existence.UNKNOWN, note=record.note or f"{adapter} does not explain its state"), record
+    stopped = record.phase in (Phase.STOPPED, Phase.STOPPING)
     try:
         channel = platform.channel(native_id, account)
         journal = read_journal(channel)
         alive = channel.lock_held(onbox.RUNNER_LOCK)
     except (PlatformError, JournalDamaged, OSError) as error:
-        stopped = record.phase in (Phase.STOPPED, Phase.STOPPING)
         return Observation(Existence.EXISTS, note=str(error), stopped=stopped), record
-    stopped = record.phase in (Phase.STOPPED, Phase.STOPPING)
-    return (
-        Observation(Existence.EXISTS, journal=journal, runner_alive=alive, stopped=stopped, listing=_listing(channel)),
-        record,
-    )
+    listing = _listing(channel) if files else None
+    return Observation(Existence.EXISTS, journal, runner_alive=alive, stopped=stopped, listing=listing), record
 
 
 def _listing(channel: Channel) -> Listing:

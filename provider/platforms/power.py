@@ -154,7 +154,7 @@ def stop_box(
         say("handing the cells a SIGTERM, and waiting for them")
         end_runner(platform, facts.native_id, facts.account)
         if pause.verdict.way == "nothing-at-risk":
-            seen, _ = observe(adapter, facts.native_id, facts.account)
+            seen, _ = observe(adapter, facts.native_id, facts.account, files=False)
             risk = risk_on(adapter, facts, paths, seen.journal)
             if not risk.nothing:
                 raise SweepstackError(

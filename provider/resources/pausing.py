@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, Phase, Wait
+from provider.platforms.observe import observe
 from provider.platforms.power import STOP_SECONDS, Pause, drained, judge_stop, start_box, stop_box
 from provider.resources import ending
 from provider.resources.base import Failure
@@ -103,9 +104,13 @@ def converge(op: Operation, state: BoxState) -> BoxRecord | None:
     """Stops or starts the box as it is wanted; None where there is nothing to do. Asks the full check before a stop."""
     if state.want == "stopped":
         return _stop(op, state)
-    pause = judge(state, full=False)
-    if pause is None or not pause.at_rest or rests_drained(state, pause.seen):
-        return None if pause is None or not pause.at_rest else pause.record
+    if state.teardown.stop is None:
+        return None
+    seen, record = observe(state.adapter, state.native_id, state.account, files=False)
+    if record is None or not seen.stopped:
+        return None
+    if rests_drained(state, seen):
+        return record
     store = EvidenceStore.open(state.evidence)
     op.progress(f"starting {state.native_id} again")
     wait = Wait(deadline=op.seconds(900.0), progress=op.progress, cancelled=op.session.cancelled)

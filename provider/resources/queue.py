@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from provider import secrets
 from provider.models import QueueInputs, QueueState
 from provider.platforms.observe import observe
+from provider.platforms.power import end_runner
 from provider.platforms.registry import load_platform
 from provider.resources import ending, neighbours, versions, waking
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
@@ -255,14 +256,9 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         if judgement.seen.existence is not Existence.EXISTS or not judgement.seen.runner_alive:
             return
         op.progress("stopping the runner")
-        channel = load_platform(state.adapter).channel(state.box, state.account)
-        try:
-            pids = [int(json.loads(channel.read(onbox.RUNNER_PID))["pid"])]
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            pids = [process.pid for process in channel.processes()]
-        for pid in pids:
-            channel.terminate(pid, grace=op.seconds(STOP_SECONDS))
-        if channel.lock_held(onbox.RUNNER_LOCK):
+        platform = load_platform(state.adapter)
+        end_runner(platform, state.box, state.account, grace=op.seconds(STOP_SECONDS))
+        if platform.channel(state.box, state.account).lock_held(onbox.RUNNER_LOCK):
             raise SweepstackError(
                 f"queue of {state.box_name}: its runner still holds {onbox.RUNNER_LOCK}. "
                 f"Next: pulumi destroy --stack {op.stack}"

@@ -127,7 +127,7 @@ def _journals(store: EvidenceStore, births: Iterable[Birth]) -> list[Journal]:
 def _asker(birth: Birth) -> Callable[[], Journal | None]:
     def ask() -> Journal | None:
         try:
-            return observe(birth.platform, birth.native_id or "", birth.account)[0].journal
+            return observe(birth.platform, birth.native_id or "", birth.account, files=False)[0].journal
         except SweepstackError:
             return None
 

@@ -213,6 +213,6 @@ def _live(birth: Birth) -> Journal | None:
     with _lock:
         when, journal = _seen.get(birth.native_id, (0.0, None))
         if time.monotonic() - when > LOOK_AGAIN_SECONDS:
-            journal = observe(birth.platform, birth.native_id, birth.account)[0].journal
+            journal = observe(birth.platform, birth.native_id, birth.account, files=False)[0].journal
             _seen[birth.native_id] = (time.monotonic(), journal)
         return journal

@@ -23,7 +23,7 @@ def awake(op: Operation, state: QueueState, store: EvidenceStore) -> bool:
     A box at rest that is wanted running has stopped since its queue was drained (`when_done: stop`): it is started
     again, which costs money, when there is a cell for it to run. Raises StillCreating when that takes too long.
     """
-    seen, record = observe(state.adapter, state.box, state.account)
+    seen, record = observe(state.adapter, state.box, state.account, files=False)
     if record is None or record.phase not in AT_REST:
         return True
     if state.want == "stopped":

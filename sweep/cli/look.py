@@ -216,9 +216,7 @@ def _receipt(store: EvidenceStore | None, notes: list[str]) -> tuple[str | None,
             return None, None, {}
         receipt = store.receipt(digest)
         verified = [cell.name for cell in receipt.cells if cell.state == "verified"]
-        if not store.check_files(receipt, verified, full=False):
-            return digest, receipt, {}
-        checked = {name: store.check_files(receipt, [name], full=False) for name in verified}
+        checked = store.check_cells(receipt, verified, full=False)
         return digest, receipt, {name: "; ".join(reasons) for name, reasons in checked.items() if reasons}
     except EvidenceError as error:
         notes.append(f"the latest receipt can't be used: {error}")

@@ -25,7 +25,6 @@ from sweep.view import SweepView, compose
 
 STOP_SECONDS = 300.0
 Seals = set[tuple[str, str]]
-AT_WORK = frozenset({"pending", "running", "blocked_disk"})
 
 
 @dataclass

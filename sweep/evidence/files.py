@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BARE_HEX = re.compile(r"[0-9a-f]{64}")
 
-__all__ = ["FileCheck", "Folder", "check_files", "read_folder", "read_manifest_bytes", "write_index"]
+__all__ = ["FileCheck", "Folder", "check_cells", "check_files", "read_folder", "read_manifest_bytes", "write_index"]
 
 
 def write_index(store: EvidenceStore, receipt_digest: str, seen: dict[str, Known]) -> None:
@@ -31,15 +31,19 @@ def write_index(store: EvidenceStore, receipt_digest: str, seen: dict[str, Known
 
 def check_files(store: EvidenceStore, receipt: Receipt, cells: Iterable[str], *, full: bool) -> list[str]:
     """See EvidenceStore.check_files."""
+    return [problem for problems in check_cells(store, receipt, cells, full=full).values() for problem in problems]
+
+
+def check_cells(store: EvidenceStore, receipt: Receipt, cells: Iterable[str], *, full: bool) -> dict[str, list[str]]:
+    """See EvidenceStore.check_cells."""
     check = FileCheck(store, receipt, full=full)
-    names = list(cells)
+    names = list(dict.fromkeys(cells))
     check.look_ahead(names)
-    found = each(store.copies, check.cell, names)
-    return [
-        f"{name}: {problem}" if name in check.cells else problem
-        for name, problems in zip(names, found, strict=True)
-        for problem in problems
-    ]
+    found = zip(names, each(store.copies, check.cell, names), strict=True)
+    return {
+        name: [f"{name}: {problem}" if name in check.cells else problem for problem in problems]
+        for name, problems in found
+    }
 
 
 class FileCheck:
