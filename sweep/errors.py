@@ -14,7 +14,13 @@ SweepstackError
 │   ├── OutcomeUnknown     a request was sent and its answer lost: look up by tag before anything else
 │   ├── NotYetGone         a delete was accepted and is not proved yet: call again
 │   ├── NotYetStopped      a stop was accepted and is not proved yet: call again
-│   └── Unreachable        nobody knows; never to be read as "gone" or "failed"
+│   ├── Unreachable        nobody knows; never to be read as "gone" or "failed"
+│   │   └── RateLimited    not now: nothing was carried out, ask again after a while
+│   ├── NoCapacity         the platform has nothing of the kind now: the next offer may do
+│   ├── InsufficientFunds  the account can't pay for it: no other offer will do
+│   ├── NotAuthorized      no key, a wrong one, or one without the right to do this
+│   ├── RequestRefused     the platform calls the request wrong: asking again changes nothing
+│   └── Unsupported        the platform can't do this at all, with the reason
 ├── TeardownRefused        the check said no: nothing was deleted
 └── StillCreating          created, not ready: the id and what is known travel with it
 """
@@ -86,6 +92,34 @@ class NotYetStopped(PlatformError):
 
 class Unreachable(PlatformError):
     """The platform or the box did not answer: nothing is known."""
+
+
+class RateLimited(Unreachable):
+    """Too many requests: this one was not carried out. `retry_after` in seconds, None where the platform says none."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class NoCapacity(PlatformError):
+    """Nothing of the kind can be had now; nothing was rented. The next offer may do."""
+
+
+class InsufficientFunds(PlatformError):
+    """The account can't pay for it; nothing was rented. No other offer of this account will do."""
+
+
+class NotAuthorized(PlatformError):
+    """No key, a wrong one, or one without the right. The message says where it was looked for, never its value."""
+
+
+class RequestRefused(PlatformError):
+    """The platform calls the request itself wrong: it was not carried out, and asking again changes nothing."""
+
+
+class Unsupported(PlatformError):
+    """The platform can't do this at all; the message says what can be done instead."""
 
 
 class TeardownRefused(SweepstackError):

@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from sweep.channel.base import host_identity
 from sweep.errors import PlatformError, Unreachable, WrongAccount
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 CLAIM = "uv run python -m provider.platforms.local --also"
 
 
@@ -184,6 +186,16 @@ def read_facts(path: Path) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise ValueError("not a JSON object")
     return facts
+
+
+def named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    """What in `folder` has a name of this kind, sorted."""
+    return sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
+
+
+def place(path: Path) -> str:
+    """A path of this machine, for people on others."""
+    return f"{host_identity()}:{path}"
 
 
 @contextlib.contextmanager

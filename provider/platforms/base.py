@@ -18,8 +18,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from provider.platforms.offers import Balance, Capability, Constraints, Offer
+
 if TYPE_CHECKING:
-    from sweep.channel.base import Channel
+    from sweep.channel.base import Channel, SshEndpoint
 
 POLL_SECONDS = 0.1
 PROGRESS_SECONDS = 5.0
@@ -42,6 +44,9 @@ class BoxRequest:
     """What to rent. `tag` is deterministic; `mounts`: box-relative path (`mnt/<name>`) → volume's native id.
 
     `price_per_hour` in USD, where the platform has no price of its own; `resources` as in the stack config.
+    `max_price`: USD per hour of the whole box with its disk; nothing above it is rented, whatever an offer said before.
+    `offer`: the key that a person chose (`sweepctl place`), tried before all others. `bid`: USD per hour of the whole
+    spot box. `env` and `image` are the container's, where there is one; `public_key` is let in by its sshd.
     """
 
     tag: str
@@ -49,6 +54,18 @@ class BoxRequest:
     price_per_hour: float | None = None
     mounts: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, Any] = field(default_factory=dict)
+    max_price: float | None = None
+    offer: str = ""
+    bid: float | None = None
+    image: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    public_key: str = ""
+
+    @property
+    def constraints(self) -> Constraints:
+        """What the box must have, as the platform's market is asked for it."""
+        volume = next(iter(self.mounts.values()), "")
+        return Constraints.of(self.resources, max_price=self.max_price, volume=volume)
 
 
 @dataclass(frozen=True)
@@ -57,7 +74,10 @@ class BoxRecord:
 
     `price_per_hour` is that of a running box, also while it is stopped: what then still bills is the profile's to say.
 
-    `created_at` is aware, UTC; None together with an empty `tag` where the platform can't tell any more.
+    `created_at` is aware, UTC; None together with an empty `tag` where the platform can't tell any more. `endpoint`:
+    where its sshd listens now, None where it has none (yet). `gpu_count`: the cards that it has at this moment, None
+    where the platform does not say; 0 where some were asked for is a box that must run nothing. `region` and `offer`
+    say what was rented.
     """
 
     native_id: str
@@ -68,6 +88,10 @@ class BoxRecord:
     created_at: datetime | None
     location: str
     note: str = ""
+    endpoint: SshEndpoint | None = None
+    gpu_count: int | None = None
+    region: str = ""
+    offer: str = ""
 
     def outputs(self) -> dict[str, Any]:
         """The record as plain JSON values, as the engine's state keeps it (`location` and `note` are not kept)."""
@@ -83,13 +107,20 @@ class BoxRecord:
 
 @dataclass(frozen=True)
 class VolumeRecord:
-    """A durable volume. `created`: made by this very call. `location` is for people: host and path, or region."""
+    """A durable volume. `created`: made by this very call. `location` is for people: host and path, or region.
+
+    `region`: where a box must be to mount it; "" where anywhere will do. `price_per_month`: USD, None unknown.
+    """
 
     native_id: str
     tag: str
     name: str
     location: str
     created: bool = False
+    region: str = ""
+    size_gb: int | None = None
+    price_per_month: float | None = None
+    account: str = ""
 
 
 def _silent(_line: str) -> None:
@@ -136,6 +167,7 @@ class Platform(Protocol):
     """
 
     name: str
+    capabilities: frozenset[Capability]
 
     def account(self) -> str:
         """The account at hand, as it is compared and shown. May make the account's local book-keeping on its very
@@ -194,9 +226,38 @@ class Platform(Protocol):
         """Every box whose tag begins with `prefix`, and every box whose tag can't be read (tag ""). Reads only."""
         ...
 
-    def ensure_volume(self, tag: str, name: str) -> VolumeRecord:
-        """The volume with this tag, made if it is proved absent. Idempotent. May cost money while it exists; no adapter
-        deletes one on its own."""
+    def offers(self, constraints: Constraints) -> list[Offer]:
+        """What could be rented now that has all that is asked for, cheapest first, inside the price ceiling.
+
+        Reads only. Empty when nothing fits. Raises Unsupported without `Capability.OFFERS`.
+        """
+        ...
+
+    def balance(self) -> Balance | None:
+        """What the account has left; None where the key may not see it. Reads only. Raises Unsupported without
+        `Capability.BALANCE`."""
+        ...
+
+    def change_bid(self, native_id: str, account: str, bid: float) -> None:
+        """Changes what a spot box may cost (USD per hour, whole box), in place. Raises Unsupported without
+        `Capability.BID`, RequestRefused where the platform won't have it."""
+        ...
+
+    def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
+        """The volume with this tag, made if it is proved absent. Idempotent. May cost money while it exists.
+
+        `size_gb` and `region` are for one that is made, where the platform asks for them (RequestRefused without); one
+        that is there is adopted as it is, grown where it is smaller and the platform can grow it, never shrunk.
+        """
+        ...
+
+    def list_volumes(self, prefix: str) -> list[VolumeRecord]:
+        """Every volume of the account whose tag begins with `prefix`. Reads only."""
+        ...
+
+    def delete_volume(self, native_id: str, account: str) -> None:
+        """Deletes a volume with all that is on it. Irreversible; idempotent; already gone is success. Whether it may is
+        not asked here. Raises NotYetGone when it is not proved finished, Unsupported where only a person can do it."""
         ...
 
     def get_volume(self, native_id: str) -> VolumeRecord | None:

@@ -24,20 +24,29 @@ from typing import Any
 from provider.platforms import _local_removal as removal
 from provider.platforms._local_drills import drills
 from provider.platforms._local_power import Switch, closed, phase_of
-from provider.platforms._local_store import CLAIM, LocalStore, answering, default_root, random_id, read_facts, unsafe
-from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
+from provider.platforms._local_store import (
+    TAG,
+    LocalStore,
+    answering,
+    default_root,
+    named,
+    place,
+    random_id,
+    read_facts,
+    unsafe,
+)
+from provider.platforms._local_volumes import VOLUME_ID, LocalVolumes
+from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
+from provider.platforms.offers import Capability, WithoutMarket
 from sweep import onbox
 from sweep.canonical import fsync_directory, write_atomically, write_json_atomically
 from sweep.channel import processes
-from sweep.channel.base import host_identity
 from sweep.channel.local import LocalChannel
-from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, StillCreating, Unreachable, WrongAccount
+from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, StillCreating, Unreachable
 
 _BOX_ID = re.compile(r"local-[a-z2-7]{10}")
-_VOLUME_ID = re.compile(r"volume-([a-z2-7]{10})-[a-z2-7]{10}")
-_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
-_FACTS, _ENDING, _TAG_FILE, _VOLUME_FACTS = "box.json", "ending.json", "tag", "volume.json"
+_FACTS, _ENDING, _TAG_FILE = "box.json", "ending.json", "tag"
 _LOCK_SECONDS = 60.0
 
 
@@ -46,13 +55,14 @@ def connect() -> LocalPlatform:
     return LocalPlatform(default_root())
 
 
-class LocalPlatform:
+class LocalPlatform(LocalVolumes, WithoutMarket):
     """See `provider.platforms.base.Platform`. `grace`: seconds from SIGTERM to SIGKILL at a destroy or stop."""
 
     name = "local"
+    capabilities = frozenset({Capability.STOP, Capability.VOLUMES})
 
     def __init__(self, root: Path, *, grace: float = 5.0) -> None:
-        self._store = LocalStore(root)
+        super().__init__(LocalStore(root))
         self._grace = grace
 
     def account(self) -> str:
@@ -81,7 +91,7 @@ class LocalPlatform:
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         boot_seconds, drill = drills()
-        if not _TAG.fullmatch(request.tag):
+        if not TAG.fullmatch(request.tag):
             raise unsafe(f"the tag {request.tag!r}")
         with self._store.locked(wait):
             with answering(self._store.root):
@@ -144,41 +154,6 @@ class LocalPlatform:
             return []
         return [record for record in self._all(registry.account) if not record.tag or record.tag.startswith(prefix)]
 
-    def ensure_volume(self, tag: str, name: str) -> VolumeRecord:
-        if not _TAG.fullmatch(tag):
-            raise unsafe(f"the tag {tag!r}")
-        with self._store.locked(Wait(_LOCK_SECONDS)), answering(self._store.root):
-            registry = self._store.found()
-            for folder in _named(self._store.volumes, _VOLUME_ID):
-                record = self._volume(folder)
-                if record.tag == tag:
-                    return record
-            native_id = f"volume-{registry.id}-{random_id()}"
-            staged = self._store.staging / native_id
-            (staged / "content").mkdir(parents=True)
-            facts = {"schema": 1, "native_id": native_id, "tag": tag, "name": name, "created_at": _now().isoformat()}
-            write_json_atomically(staged / _VOLUME_FACTS, facts)
-            self._store.admit(staged, self._store.volumes / native_id)
-            return VolumeRecord(native_id, tag, name, self._place(self._content(native_id)), created=True)
-
-    def get_volume(self, native_id: str) -> VolumeRecord | None:
-        match = _VOLUME_ID.fullmatch(native_id)
-        if not match:
-            raise unsafe(f"the volume id {native_id!r}")
-        registry = self._store.registry()
-        owners = {account.rpartition("/")[2] for account in (registry.also_known_as if registry else ())}
-        if registry is None or match[1] not in {registry.id, *owners}:
-            at_hand = registry.account if registry else f"{host_identity()}, which has none at {self._store.root}"
-            raise WrongAccount(
-                f"{native_id} belongs to the registry {match[1]}, and the account at hand is {at_hand}. If it is this "
-                f"machine's and the registry was lost: `{CLAIM} {host_identity()}/{match[1]}`"
-            )
-        with answering(self._store.volumes):
-            if not self._store.volumes.is_dir():
-                raise Unreachable(f"{self._store.volumes} is not there, so nothing is known of the volumes in it")
-            folder = self._store.volumes / native_id
-            return self._volume(folder) if os.path.lexists(folder) else None
-
     def channel(self, native_id: str, account: str) -> LocalChannel:
         self._store.require(account)
         box = self._box(native_id)
@@ -187,30 +162,16 @@ class LocalPlatform:
                 raise Unreachable(f"{native_id} can't be reached: its folder {box} is not there")
             return LocalChannel(native_id, box, dict(self._mounts(box)), closed=lambda: closed(box, _ENDING))
 
-    def volume_channel(self, native_id: str, mount: str = "") -> LocalChannel:
-        if self.get_volume(native_id) is None:
-            raise Unreachable(f"the volume {native_id} is not there any more")
-        content = self._content(native_id)
-        if mount:
-            return LocalChannel(native_id, None, {mount: content}, runs=False)
-        return LocalChannel(native_id, content, {}, runs=False)
-
     def _box(self, native_id: str) -> Path:
         if not _BOX_ID.fullmatch(native_id):
             raise unsafe(f"the box id {native_id!r}")
         return self._store.boxes / native_id
 
-    def _content(self, volume: str) -> Path:
-        return self._store.volumes / volume / "content"
-
-    def _place(self, path: Path) -> str:
-        return f"{host_identity()}:{path}"
-
     def _all(self, account: str) -> list[BoxRecord]:
         with answering(self._store.boxes):
             if not self._store.boxes.is_dir():
                 raise Unreachable(f"{self._store.boxes} is not there, so nothing is known of the boxes in it")
-            records = [self._look(folder.name, account) for folder in _named(self._store.boxes, _BOX_ID)]
+            records = [self._look(folder.name, account) for folder in named(self._store.boxes, _BOX_ID)]
         return [record for record in records if record.phase is not Phase.GONE]
 
     def _look(self, native_id: str, account: str) -> BoxRecord:
@@ -240,13 +201,13 @@ class LocalPlatform:
                     phase,
                     None if price is None else float(price),
                     _time(facts["created_at"]),
-                    self._place(box),
+                    place(box),
                 )
             except (ValueError, KeyError, TypeError) as error:
                 ending = os.path.lexists(box / _ENDING)
                 note = f"its folder {box} is there, and what it says of itself can't be read: {error}"
                 phase = Phase.ENDING if ending else Phase.UNKNOWN
-                return BoxRecord(native_id, _spare_tag(box), account, phase, None, None, self._place(box), note)
+                return BoxRecord(native_id, _spare_tag(box), account, phase, None, None, place(box), note)
 
     def _without_folder(self, native_id: str, account: str, box: Path) -> BoxRecord:
         alive = processes.of_box(native_id)
@@ -255,7 +216,7 @@ class LocalPlatform:
             pids = ", ".join(str(process.pid) for process in alive)
             note = f"its folder {box} is gone, and {len(alive)} of its processes still run ({pids}): destroy ends them"
         phase = Phase.UNKNOWN if alive else Phase.GONE
-        return BoxRecord(native_id, "", account, phase, None, None, self._place(box), note)
+        return BoxRecord(native_id, "", account, phase, None, None, place(box), note)
 
     def _build(self, request: BoxRequest, account: str, boot_seconds: float) -> BoxRecord:
         native_id, now = f"local-{random_id()}", _now()
@@ -326,18 +287,8 @@ class LocalPlatform:
                 if link.is_symlink():
                     content = Path(os.path.normpath(link.parent / os.readlink(link)))
                     volume = content.parent.name
-                    if _VOLUME_ID.fullmatch(volume) and content == Path(os.path.normpath(self._content(volume))):
+                    if VOLUME_ID.fullmatch(volume) and content == Path(os.path.normpath(self._content(volume))):
                         yield f"mnt/{link.name}", content
-
-    def _volume(self, folder: Path) -> VolumeRecord:
-        try:
-            facts = read_facts(folder / _VOLUME_FACTS)
-            record = VolumeRecord(folder.name, str(facts["tag"]), str(facts["name"]), self._place(folder / "content"))
-        except (OSError, ValueError, KeyError) as error:
-            raise Unreachable(f"the volume at {folder} can't be read ({error}): it is not known whose it is") from error
-        if not (folder / "content").is_dir():
-            raise Unreachable(f"the volume at {folder} has lost its content folder")
-        return record
 
 
 def _now() -> datetime:
@@ -363,11 +314,7 @@ def _spare_tag(box: Path) -> str:
         tag = (box / _TAG_FILE).read_bytes().decode("ascii")
     except (OSError, ValueError):
         return ""
-    return tag if _TAG.fullmatch(tag) else ""
-
-
-def _named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
+    return tag if TAG.fullmatch(tag) else ""
 
 
 def main(arguments: list[str]) -> int:

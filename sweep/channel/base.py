@@ -27,6 +27,20 @@ def host_identity() -> str:
 
 
 @dataclass(frozen=True)
+class SshEndpoint:
+    """Where a box's sshd listens now. `proxied`: through the platform's own relay, which passes a shell and no files.
+
+    `start` is the platform's mark of this start of the box: while it is the same, the host key must be, too.
+    """
+
+    host: str
+    port: int
+    user: str = "root"
+    proxied: bool = False
+    start: str = ""
+
+
+@dataclass(frozen=True)
 class DirEntry:
     """One name in a folder. `size` in bytes for files, 0 for all else. Links are named, never followed."""
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ from provider.platforms._local_drills import BOOT_DRILL, CREATE_DRILL
 from provider.platforms._local_power import KILLED_BY_STOP
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.local import LocalPlatform
+from provider.platforms.offers import Constraints
 from sweep.channel import processes
-from sweep.errors import NotYetGone, PlatformError, StillCreating, Unreachable, WrongAccount
+from sweep.errors import NotYetGone, PlatformError, StillCreating, Unreachable, Unsupported, WrongAccount
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 
@@ -29,6 +31,7 @@ import os, shutil, signal, sys
 from pathlib import Path
 from provider.platforms.base import BoxRequest, Wait
 from provider.platforms.local import LocalPlatform
+from provider.platforms.offers import Constraints
 from sweep.channel import processes
 left = int(sys.argv[2])
 def counted(real):
@@ -372,3 +375,31 @@ def test_removed_while_it_was_being_made(root: Path, platform: LocalPlatform, mo
     with pytest.raises(PlatformError, match="nothing bills"):
         platform.create(BoxRequest(tag=TAG, name="box-0"), wait=wait)
     assert caught.value.identifier == record.native_id
+
+
+def test_a_volume_is_listed_by_its_tag_and_deleted_once(tmp_path: Path) -> None:
+    platform = LocalPlatform(tmp_path)
+    mine = platform.ensure_volume("sweepstack-a1b2c3-volume-a", "a")
+    other = platform.ensure_volume("sweepstack-d4e5f6-volume-a", "a")
+    assert [record.native_id for record in platform.list_volumes("sweepstack-a1b2c3-")] == [mine.native_id]
+    platform.volume_channel(mine.native_id).write("weights", b"weights")
+    with pytest.raises(WrongAccount):
+        platform.delete_volume(mine.native_id, "somebody-else/abc")
+    assert platform.volume_channel(mine.native_id).read("weights") == b"weights"
+    for _ in range(2):
+        platform.delete_volume(mine.native_id, platform.account())
+    assert platform.get_volume(mine.native_id) is None
+    assert [record.native_id for record in platform.list_volumes("")] == [other.native_id]
+    assert not any((tmp_path / "trash").glob("*"))
+
+
+def test_what_this_platform_has_not_is_refused_with_the_reason(tmp_path: Path) -> None:
+    platform = LocalPlatform(tmp_path)
+    asks: list[Callable[[], object]] = [
+        lambda: platform.offers(Constraints()),
+        platform.balance,
+        lambda: platform.change_bid("local-aaaaaaaaaa", platform.account(), 0.1),
+    ]
+    for ask in asks:
+        with pytest.raises(Unsupported, match="local"):
+            ask()

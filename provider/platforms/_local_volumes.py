@@ -1,0 +1,129 @@
+"""Volumes of the local platform: folders beside the boxes, which outlive them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+from provider.platforms._local_store import (
+    CLAIM,
+    TAG,
+    LocalStore,
+    answering,
+    named,
+    place,
+    random_id,
+    read_facts,
+    unsafe,
+)
+from provider.platforms.base import VolumeRecord, Wait
+from sweep.canonical import fsync_directory, write_json_atomically
+from sweep.channel.base import host_identity
+from sweep.channel.local import LocalChannel
+from sweep.errors import Unreachable, WrongAccount
+
+VOLUME_ID = re.compile(r"volume-([a-z2-7]{10})-[a-z2-7]{10}")
+_FACTS = "volume.json"
+_LOCK_SECONDS = 60.0
+
+
+class LocalVolumes:
+    """The part of `LocalPlatform` that knows volumes. See `provider.platforms.base.Platform`."""
+
+    def __init__(self, store: LocalStore) -> None:
+        self._store = store
+
+    def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
+        """`size_gb` and `region` mean nothing here: a volume is as large as the disk, and everywhere."""
+        if not TAG.fullmatch(tag):
+            raise unsafe(f"the tag {tag!r}")
+        with self._store.locked(Wait(_LOCK_SECONDS)), answering(self._store.root):
+            registry = self._store.found()
+            for folder in named(self._store.volumes, VOLUME_ID):
+                record = self._volume(folder)
+                if record.tag == tag:
+                    return record
+            native_id = f"volume-{registry.id}-{random_id()}"
+            staged = self._store.staging / native_id
+            (staged / "content").mkdir(parents=True)
+            facts = {
+                "schema": 1,
+                "native_id": native_id,
+                "tag": tag,
+                "name": name,
+                "created_at": datetime.now(UTC).isoformat(),
+            }
+            write_json_atomically(staged / _FACTS, facts)
+            self._store.admit(staged, self._store.volumes / native_id)
+            return VolumeRecord(
+                native_id, tag, name, place(self._content(native_id)), created=True, account=registry.account
+            )
+
+    def get_volume(self, native_id: str) -> VolumeRecord | None:
+        match = VOLUME_ID.fullmatch(native_id)
+        if not match:
+            raise unsafe(f"the volume id {native_id!r}")
+        registry = self._store.registry()
+        owners = {account.rpartition("/")[2] for account in (registry.also_known_as if registry else ())}
+        if registry is None or match[1] not in {registry.id, *owners}:
+            at_hand = registry.account if registry else f"{host_identity()}, which has none at {self._store.root}"
+            raise WrongAccount(
+                f"{native_id} belongs to the registry {match[1]}, and the account at hand is {at_hand}. If it is this "
+                f"machine's and the registry was lost: `{CLAIM} {host_identity()}/{match[1]}`"
+            )
+        with answering(self._store.volumes):
+            if not self._store.volumes.is_dir():
+                raise Unreachable(f"{self._store.volumes} is not there, so nothing is known of the volumes in it")
+            folder = self._store.volumes / native_id
+            return self._volume(folder) if os.path.lexists(folder) else None
+
+    def list_volumes(self, prefix: str) -> list[VolumeRecord]:
+        registry = self._store.registry()
+        if registry is None:
+            return []
+        with answering(self._store.volumes):
+            records = [self._volume(folder) for folder in named(self._store.volumes, VOLUME_ID)]
+        return [record for record in records if record.tag.startswith(prefix)]
+
+    def delete_volume(self, native_id: str, account: str) -> None:
+        self._store.require(account)
+        if self.get_volume(native_id) is None:
+            return
+        volume = self._store.volumes / native_id
+        with self._store.locked(Wait(_LOCK_SECONDS)), answering(volume):
+            if not os.path.lexists(volume):  # a second delete was faster
+                return
+            os.rename(volume, self._store.trash / f"{native_id}-{random_id()}")
+            fsync_directory(self._store.volumes)
+            shutil.rmtree(self._store.trash, ignore_errors=True)  # what is left of it goes with the next command
+
+    def volume_channel(self, native_id: str, mount: str = "") -> LocalChannel:
+        if self.get_volume(native_id) is None:
+            raise Unreachable(f"the volume {native_id} is not there any more")
+        content = self._content(native_id)
+        if mount:
+            return LocalChannel(native_id, None, {mount: content}, runs=False)
+        return LocalChannel(native_id, content, {}, runs=False)
+
+    def _content(self, volume: str) -> Path:
+        return self._store.volumes / volume / "content"
+
+    def _volume(self, folder: Path) -> VolumeRecord:
+        registry = self._store.registry()
+        try:
+            facts = read_facts(folder / _FACTS)
+            record = VolumeRecord(
+                folder.name,
+                str(facts["tag"]),
+                str(facts["name"]),
+                place(folder / "content"),
+                account=registry.account if registry else "",
+            )
+        except (OSError, ValueError, KeyError) as error:
+            raise Unreachable(f"the volume at {folder} can't be read ({error}): it is not known whose it is") from error
+        if not (folder / "content").is_dir():
+            raise Unreachable(f"the volume at {folder} has lost its content folder")
+        return record
