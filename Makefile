@@ -26,7 +26,7 @@ up:
 	@scripts/next-steps $(STACK)
 
 test:
-	@$(SETUP) --dev --torch --s3
+	@$(SETUP) --dev --torch --s3 --ssh
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup
 
 check:
@@ -37,7 +37,7 @@ check:
 	$(BIN)/python -m pytest -q tests/unit/test_architecture.py
 
 bench:
-	@$(SETUP) --dev --torch --s3 --quiet
+	@$(SETUP) --dev --torch --s3 --ssh --quiet
 	$(BIN)/python -m bench
 
 fmt:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from scripts.lib import engine_build, engine_download, launchers, minio, python_env, stamp, wheels
+from scripts.lib import engine_build, engine_download, launchers, minio, python_env, sshd, stamp, wheels
 from scripts.lib.console import Console
 from scripts.lib.engine import Engine, Recipe, cached, on_path, sweep_leftovers
 from scripts.lib.errors import Cancelled, SetupError
@@ -30,6 +30,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--dev", action="store_true", help="also what the tests and the checks need")
     parser.add_argument("--torch", action="store_true", help="also torch, for the tests and the torch example")
     parser.add_argument("--s3", action="store_true", help="also MinIO, a real S3 server for the tests")
+    parser.add_argument("--ssh", action="store_true", help="also an SSH server and rsync, for the tests (apt, as root)")
     parser.add_argument("--force", action="store_true", help="run every step, whatever the last run left")
     parser.add_argument("--quiet", action="store_true", help="say nothing when there is nothing to do")
     parser.add_argument(
@@ -58,7 +59,7 @@ class Setup:
     def run(self) -> None:
         """Raises SetupError with the first cause when a step fails."""
         began = time.monotonic()
-        wanted = [*self.groups, *(name for name in ("torch", "s3") if getattr(self.options, name))]
+        wanted = [*self.groups, *(name for name in ("torch", "s3", "ssh") if getattr(self.options, name))]
         last = stamp.Stamp.read(self.places.record)
         reason = "--force" if self.options.force else stamp.why_stale(last, self.places, wanted)
         if last is not None and self.options.engine not in ("auto", last.engine_source):
@@ -71,15 +72,18 @@ class Setup:
         self.console.say(f"setting up {self.places.root} ({reason})")
         # What the user has stays when the next run wants less: torch is not taken away by `make up`.
         if last is not None:
-            self.groups = sorted({*self.groups, *last.groups} - {"torch", "s3"})
-        Together()([self._python_side, self._built_side])
+            self.groups = sorted({*self.groups, *last.groups} - {"torch", "s3", "ssh"})
+        Together()([self._python_side, self._built_side, *([self._ssh_side] if self.options.ssh else [])])
         assert self.engine is not None
         launchers.install_launcher(self.places, str(self.engine.cli), offline=self.offline)
-        s3 = minio.binary(self.places).is_file()
-        torch = python_env.installed_version(self.places, "torch") is not None
+        extras = {
+            "torch": python_env.installed_version(self.places, "torch") is not None,
+            "s3": minio.binary(self.places).is_file(),
+            "ssh": not sshd.missing(),
+        }
         stamp.Stamp(
             key=stamp.key_of(self.places.root),
-            groups=tuple(sorted({*self.groups, *(["torch"] if torch else []), *(["s3"] if s3 else [])})),
+            groups=tuple(sorted({*self.groups, *(name for name, has in extras.items() if has)})),
             engine=str(self.engine.cli),
             engine_version=self.engine.version,
             engine_source=self.engine.source,
@@ -122,6 +126,10 @@ class Setup:
         if self.options.s3:
             with cache_lock(self.places.cache / minio.NAME / ".lock", self.console, cancel):
                 minio.install(self.places, self.env, self.console, cancel, self._wait_for_uv)
+
+    def _ssh_side(self, cancel: threading.Event) -> None:
+        with cache_lock(self.places.cache / "apt" / ".lock", self.console, cancel):
+            sshd.install(self.env, self.console, cancel)
 
     def _engine_side(self, cancel: threading.Event) -> None:
         recipe = Recipe.read(self.places.root)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts.lib import minio
+from scripts.lib import minio, sshd
 from scripts.lib.launchers import launcher_is_current, write_command
 from scripts.lib.places import Places
 from scripts.lib.python_env import installed_version
@@ -76,6 +76,9 @@ def why_stale(stamp: Stamp | None, places: Places, groups: Iterable[str]) -> str
         if group == "s3":
             if not minio.binary(places).is_file():
                 return "MinIO is gone from the cache"
+        elif group == "ssh":
+            if gone := sshd.missing():
+                return f"{', '.join(gone)} is gone"
         elif installed_version(places, PROOF[group]) is None:
             return f"{PROOF[group]} is gone from .venv"
     for path in (places.python, places.bin / "sweepctl", Path(stamp.engine)):

@@ -1,0 +1,188 @@
+"""The public address of a machine: a loopback port of the host whose connections end in the machine's own network.
+
+It stands where a platform's port mapping stands, so this is also where connections are cut, fall silent, or are
+counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+CLONE_NEWNET = 0x40000000
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1
+CHUNK = 1 << 18
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def socket_in(network: int) -> socket.socket:
+    """A TCP socket that lives in another network namespace (a descriptor of its /proc/PID/ns/net). Needs root.
+
+    A socket stays in the namespace in which it was made; only a thread that ends then ever enters it.
+    """
+    made: list[socket.socket | OSError] = []
+
+    def make() -> None:
+        if _libc.setns(network, CLONE_NEWNET) != 0:
+            made.append(OSError(ctypes.get_errno(), "setns"))
+        else:
+            made.append(socket.socket())
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    if isinstance(made[0], OSError):
+        raise made[0]
+    return made[0]
+
+
+def raise_loopback(network: int) -> None:
+    """What `ip link set lo up` does, in another network namespace."""
+    with socket_in(network) as handle:
+        request = fcntl.ioctl(handle, SIOCGIFFLAGS, struct.pack("16sh22x", b"lo", 0))
+        (flags,) = struct.unpack_from("16xh", request)
+        fcntl.ioctl(handle, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", flags | IFF_UP))
+
+
+class Gateway:
+    """Listens on 127.0.0.1 and passes on to `inside` (a port) of a network. `port` 0: the kernel chooses.
+
+    `to_machine`, `from_machine`: bytes passed on, over all connections, since the gateway was made.
+    """
+
+    def __init__(self, network: int, inside: int, *, port: int = 0) -> None:
+        self.network, self.inside = network, inside
+        self.to_machine = self.from_machine = 0
+        self.connections = 0
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._closed = False
+        self._budget: int | None = None
+        self._rate: float | None = None
+        self._listener = socket.socket()
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener.bind(("127.0.0.1", port))
+        self._listener.listen(128)
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, name=f"gateway-{self.port}", daemon=True).start()
+
+    def cut(self) -> None:
+        """Resets every connection that there is. New ones are taken."""
+        with self._lock:
+            torn = list(self._open)
+            self._open.clear()
+        for one in torn:
+            _tear(one)
+
+    def cut_after(self, count: int) -> None:
+        """Resets all connections once `count` more bytes have come from the machine; once."""
+        self._budget = self.from_machine + count
+
+    def silence(self, silent: bool = True) -> None:
+        """Nothing passes any more, and nothing is refused: a dead link. With False, it goes on where it was."""
+        if silent:
+            self._flowing.clear()
+        else:
+            self._flowing.set()
+
+    def slow(self, bytes_per_second: float | None) -> None:
+        """Caps each connection's way from the machine. None: as fast as it goes."""
+        self._rate = bytes_per_second
+
+    def answers(self) -> bool:
+        """Does something listen behind it?"""
+        with self._reaching() as far:
+            return far is not None
+
+    def close(self) -> None:
+        """Refuses from now on; what is open is reset. Idempotent."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+        self._listener.close()
+        self._flowing.set()
+        self.cut()
+
+    @contextlib.contextmanager
+    def _reaching(self) -> Iterator[socket.socket | None]:
+        far = socket_in(self.network)
+        try:
+            far.settimeout(5)
+            far.connect(("127.0.0.1", self.inside))
+            yield far
+        except OSError:
+            yield None
+        finally:
+            far.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._connect, args=(near,), daemon=True).start()
+
+    def _connect(self, near: socket.socket) -> None:
+        self._flowing.wait()
+        try:
+            far = socket_in(self.network)
+            far.connect(("127.0.0.1", self.inside))
+        except OSError:
+            _tear(near)
+            return
+        with self._lock:
+            self.connections += 1
+            self._open |= {near, far}
+        if self._closed:
+            self.cut()
+        for one in (near, far):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=self._pump, args=(near, far, False), daemon=True).start()
+        self._pump(far, near, True)
+
+    def _pump(self, source: socket.socket, sink: socket.socket, outward: bool) -> None:
+        try:
+            while chunk := source.recv(CHUNK):
+                self._flowing.wait()
+                if outward and self._rate:
+                    time.sleep(len(chunk) / self._rate)
+                sink.sendall(chunk)
+                if outward:
+                    self.from_machine += len(chunk)
+                    if self._budget is not None and self.from_machine >= self._budget:
+                        self._budget = None
+                        self.cut()
+                else:
+                    self.to_machine += len(chunk)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            for one in (source, sink):
+                _tear(one)
+        with self._lock:
+            done = source not in self._open or sink not in self._open
+            self._open.discard(source)
+        if done:  # the other way has ended, too
+            for one in (source, sink):
+                one.close()
+
+
+def _tear(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # RST, not FIN
+        one.shutdown(socket.SHUT_RDWR)  # wakes whoever reads or writes
+    one.close()
+
+
+def network_of(pid: int) -> int:
+    """A descriptor of the network namespace of a process."""
+    return os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
