@@ -137,13 +137,14 @@ def may_end(
     verdict = Verdict()
     store = _open(facts, verdict)
     launch = _launch(store, facts, verdict) if store else None
-    verdict.cells = cell_lines(store, launch, seen) if store else []
+    latest = _latest(store) if store else None
+    verdict.cells = _cell_lines(launch, seen, latest)
     if launch is not None:
         verdict.launched = True
     elif store is not None and not verdict.reasons and seen.journal is not None and seen.journal.head == GENESIS:
         verdict.launched = False
     if seen.existence is Existence.EXISTS:
-        verdict.unclaimed = _unclaimed(facts, seen, _latest(store) if store else None)
+        verdict.unclaimed = _unclaimed(facts, seen, latest)
     if seen.account_problem:
         verdict.reasons.insert(0, seen.account_problem)
         return verdict
@@ -178,7 +179,8 @@ def may_end(
     reasons = {waiver.cell: waiver.reason for waiver in approval.waive}
     verdict.allowed, verdict.way, verdict.receipt = True, "cleared", approval.receipt
     verdict.verified, verdict.total = receipt.verified, receipt.total
-    verdict.unclaimed = _unclaimed(facts, seen, receipt)
+    if receipt is not latest or seen.existence is not Existence.EXISTS:  # else it was counted by this very receipt
+        verdict.unclaimed = _unclaimed(facts, seen, receipt)
     verdict.cells = [
         CellLine(line.name, "waived", reasons[line.name]) if line.name in reasons else line for line in verdict.cells
     ]
@@ -305,11 +307,10 @@ def _unless_damaged(line: CellLine, problems: list[str]) -> CellLine:
     return CellLine(line.name, "damaged", "; ".join(named)) if named and line.state == "verified" else line
 
 
-def cell_lines(store: EvidenceStore, launch: Launch | None, seen: Observation) -> list[CellLine]:
+def _cell_lines(launch: Launch | None, seen: Observation, latest: Receipt | None) -> list[CellLine]:
     """This box's cells by the latest receipt where it still fits the journal, else by the journal alone."""
     if launch is None:
         return []
-    latest = _latest(store)
     verified = {cell.name: cell for cell in latest.cells} if latest else {}
     lines = []
     for name in sorted(launch.cells):

@@ -60,14 +60,14 @@ class Walk:
     def _add(self, entry: os.DirEntry[str], path: str) -> bool:
         """Takes a file up. True for a folder that is to be gone into."""
         try:
+            if entry.is_dir(follow_symlinks=False):  # as the listing of its folder had it: no call of its own
+                return not any(fnmatch.fnmatchcase(path, pattern) for pattern in self._skip)
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             return False
         except OSError as error:
             self._problems.append(f"{path} can't be read ({error.strerror})")
             return False
-        if stat.S_ISDIR(status.st_mode):
-            return not any(fnmatch.fnmatchcase(path, pattern) for pattern in self._skip)
         if stat.S_ISREG(status.st_mode):
             if status.st_nlink > 1:
                 if (status.st_dev, status.st_ino) in self._seen:

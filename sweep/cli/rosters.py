@@ -56,12 +56,13 @@ def rosters(target: Target, state: StackState) -> Rosters:
         notes.append(problem)
     if len(wanted) > 1:
         notes.append("the boxes were rented for different rosters: `pulumi up` did not finish")
-    whole = bool(cells) and wanted == {given.digest}
-    if written is not None and (not state.boxes or written.digest == given.digest or wanted == {written.digest}):
+    fits = written is not None and wanted == {written.digest}  # first: the state's own digest takes a while
+    if written is not None and (fits or not state.boxes or written.digest == given.digest):
         # The file's order is the person's; and it knows cells whose queue was never made.
-        return Rosters(written.cells, written.dropped, bool(wanted) and wanted == {written.digest}, notes=tuple(notes))
+        return Rosters(written.cells, written.dropped, fits, notes=tuple(notes))
     if written is not None:
         notes.append(f"{target.file.shown} {_difference(written, given)}: `pulumi up` brings it in")
+    whole = bool(cells) and wanted == {given.digest}
     ahead = tuple(sorted(set(written.names) - set(given.names))) if written is not None else ()
     return Rosters(given.cells, dropped, whole, written is not None, tuple(notes), ahead, problem)
 

@@ -20,7 +20,8 @@ def status(target: Target, out: Out) -> int:
         view = compose(scene)
     teller = Teller()
     teller.look(sources, scene, view)
-    out.document(view.as_json())
+    if out.as_json:
+        out.document(view.as_json())
     render(view, out)
     teller.end()
     return exit_code(sources, scene, view)

@@ -14,7 +14,7 @@ from sweep.canonical import DIGEST_PREFIX, file_sha256
 from sweep.errors import EvidenceError
 from sweep.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweep.loaders.base import printable
-from sweep.model import FileEntry
+from sweep.model import FileEntry, ReceiptFile
 
 Stamp = int | tuple[str, ...]
 """What tells that a file is untouched: mtime_ns in a folder; what the server says of an object."""
@@ -22,6 +22,8 @@ Facts = tuple[int, Stamp]
 """Size in bytes, and stamp."""
 Known = tuple[int, Stamp, str]
 """Size, stamp and SHA-256 (bare hex) of a file when it was last read whole."""
+Sealed = FileEntry | ReceiptFile
+"""A file as its manifest names it, or as verifying found it."""
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
 Fetching = Callable[[str, int], None]
@@ -76,7 +78,7 @@ class Copies(Protocol):
         """Has the copy the manifest with this digest? `known` and `full`: see `unchanged`."""
         ...
 
-    def unchanged(self, cell: str, file: FileEntry, facts: Facts, known: Known | None, *, full: bool) -> bool:
+    def unchanged(self, cell: str, file: Sealed, facts: Facts, known: Known | None, *, full: bool) -> bool:
         """Is this file what `file` says? `known`, written when it was read whole, may spare reading it.
 
         `full`: only where the place itself proves the content; a size and a time do not.
@@ -150,7 +152,7 @@ class FolderCopies:
         data = self.manifest(cell)
         return data is not None and manifest_digest(data) == digest
 
-    def unchanged(self, cell: str, file: FileEntry, facts: Facts, known: Known | None, *, full: bool) -> bool:
+    def unchanged(self, cell: str, file: Sealed, facts: Facts, known: Known | None, *, full: bool) -> bool:
         if not full and known == (*facts, file.sha256):
             return True
         return file_sha256(self.folder(cell) / file.path) == file.sha256
@@ -259,12 +261,12 @@ def _walk(root: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 
 def _note(folder: Folder, path: str, status: os.stat_result) -> None:
-    shown = printable(path)
     if stat.S_ISLNK(status.st_mode):
-        folder.problems.append(f"{shown} is a link, not a copy")
+        folder.problems.append(f"{printable(path)} is a link, not a copy")
     elif not stat.S_ISREG(status.st_mode):
-        folder.problems.append(f"{shown} is not a regular file")
+        folder.problems.append(f"{printable(path)} is not a regular file")
     elif status.st_nlink > 1:
-        folder.problems.append(f"{shown} shares its bytes with another name (a hard link), so it is not a copy")
+        shares = "shares its bytes with another name (a hard link), so it is not a copy"
+        folder.problems.append(f"{printable(path)} {shares}")
     else:
         folder.files[path] = (status.st_size, status.st_mtime_ns)

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 from sweep.canonical import DIGEST_PREFIX, canonical_json
 from sweep.errors import EvidenceError
 from sweep.evidence import place
-from sweep.evidence.copies import Folder, Known, each, read_folder, read_manifest_bytes
+from sweep.evidence.copies import Folder, Known, each
 from sweep.evidence.manifest import MANIFEST
 from sweep.loaders.base import printable
-from sweep.model import FileEntry, Receipt, ReceiptCell
+from sweep.model import Receipt, ReceiptCell
 
 if TYPE_CHECKING:
     from sweep.evidence.store import EvidenceStore
 
 BARE_HEX = re.compile(r"[0-9a-f]{64}")
-
-__all__ = ["FileCheck", "Folder", "check_cells", "check_files", "read_folder", "read_manifest_bytes", "write_index"]
 
 
 def write_index(store: EvidenceStore, receipt_digest: str, seen: dict[str, Known]) -> None:
@@ -97,9 +95,8 @@ class FileCheck:
                 elif not BARE_HEX.fullmatch(file.sha256):
                     yield f"the receipt holds no digest of {file.path}"
                 else:
-                    entry = FileEntry.model_construct(path=file.path, size=file.size, sha256=file.sha256, role="extra")
                     known = self._index.get(f"{cell.name}/{file.path}")
-                    if not copies.unchanged(cell.name, entry, facts, known, full=self._full):
+                    if not copies.unchanged(cell.name, file, facts, known, full=self._full):
                         yield f"{file.path} changed after the receipt"
         except OSError as error:
             yield f"its pulled copy can't be read: {error.strerror}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from sweep.canonical import DIGEST_PREFIX, file_sha256
 from sweep.errors import EvidenceError
 from sweep.evidence import place
-from sweep.evidence.copies import Facts, Fetching, Folder, Known, Stamp, each
+from sweep.evidence.copies import Facts, Fetching, Folder, Known, Sealed, Stamp, each
 from sweep.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweep.evidence.s3_client import PARALLEL, NotThere
 from sweep.evidence.s3_objects import Head, digest, download, fits, head, upload
@@ -108,7 +108,7 @@ class S3Copies:
         data = self.manifest(cell)
         return data is not None and manifest_digest(data) == digest
 
-    def unchanged(self, cell: str, file: FileEntry, facts: Facts, known: Known | None, *, full: bool) -> bool:
+    def unchanged(self, cell: str, file: Sealed, facts: Facts, known: Known | None, *, full: bool) -> bool:
         meant = known is not None and known[2] == file.sha256
         if not full and meant and known is not None and _same_object(facts, known):
             self.shelf.traffic.add(unchanged=file.size)
@@ -207,18 +207,6 @@ class S3Copies:
         with self._lock:
             self._manifests[cell] = data
         return Put(files, sent, tuple(notes))
-
-    def holds(self, data: bytes, manifest: Manifest) -> bool:
-        """Is this very seal there, and everything of it proved right? Reads objects whose checksum can't tell."""
-        held = self.shelf.read(_pointer(manifest.cell))
-        if held is None or held.data != data:
-            return False
-        seal = seal_of(manifest_digest(data))
-        there = {item.key for item in self.shelf.items(f"{_folder(manifest.cell)}/{seal}")}
-        keys = {file.path: f"{_folder(manifest.cell)}/{seal}/{file.path}" for file in manifest.files}
-        return there == set(keys.values()) and all(
-            self._right(manifest.cell, seal, keys[file.path], file) for file in manifest.files
-        )
 
     def _right(self, cell: str, seal: str, key: str, file: FileEntry) -> bool:
         found = head(self.shelf, key)

@@ -241,7 +241,9 @@ class EvidenceStore(RecordShelf):
     @lru_cache(maxsize=2)
     def _parsed_receipt(digest: str, data: bytes, where: str) -> Receipt:
         """The digest is of these very bytes, and a receipt is frozen: one command parses it once, not for every box."""
-        return parse_record(Receipt, data, where)
+        receipt = parse_record(Receipt, data, where)
+        vars(receipt)["digest"] = digest  # what the property would work out, from bytes that were hashed just now
+        return receipt
 
     def write_receipt(self, receipt: Receipt) -> str:
         """Writes the receipt under its digest, which is returned, and makes it the latest."""

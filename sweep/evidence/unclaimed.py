@@ -31,6 +31,7 @@ FILES = 200_000
 SECONDS = 2.0
 """A look at a box counts no further than this: what is not counted is unknown."""
 
+_HOME = onbox.HOME.split("/")
 _OURS = re.compile(r"\.?(journal|queue|runner|spec|patrol|secrets|checkpoint|envs|setup|provenance)([.-].*)?")
 _SHIPMENT = re.compile(r"[0-9a-f]{64}")
 _ATTEMPT = re.compile(r"[0-9]+(\.unrecorded-[0-9]+)?")
@@ -117,14 +118,13 @@ def _spoken_for(
     first_use: Mapping[str, float],
 ) -> bool:
     parts = path.split("/")
-    if any(part in CACHES for part in parts[:-1]) and path.endswith(".pyc"):
+    if path.endswith(".pyc") and any(part in CACHES for part in parts[:-1]):
         return True
     if parts[:2] == ["scratch", "sweep"] and len(parts) > 3:
         return parts[2] in cells  # declared to go once the cell is sealed; before that, the cell keeps the box
-    home = onbox.HOME.split("/")
-    if parts[: len(home)] != home or len(parts) <= len(home):
+    if parts[: len(_HOME)] != _HOME or len(parts) <= len(_HOME):
         return False
-    kind, *rest = parts[len(home) :]
+    kind, *rest = parts[len(_HOME) :]
     if kind == "code":
         # Shipped before the first cell that ran it began. What came into it since is what jobs wrote beside it.
         shipped = len(rest) > 1 and _SHIPMENT.fullmatch(rest[0]) is not None  # `../outputs` is a job's
@@ -164,7 +164,8 @@ def _first_use(journal: Journal | None) -> dict[str, float]:
     for entry in journal.entries if journal else ():
         if entry["event"] == "cell-started":
             code = str(entry.get("code", "")).removeprefix("sha256:")
-            found.setdefault(code, datetime.fromisoformat(str(entry["time"])).timestamp())
+            if code not in found:
+                found[code] = datetime.fromisoformat(str(entry["time"])).timestamp()
     return found
 
 

@@ -25,8 +25,10 @@ def cell_view(scene: Scene, timing: Timing, cell: Cell, verdict: ReceiptCell | N
     box = holder.box.name if holder else None
     if verdict is not None and (state == "verified" or holder is None):
         attempts, box = attempts or verdict.attempt or 0, verdict.box or box
-    view = CellView(cell.name, state, attempts, box, cell.config_digest, note=note)
-    return _measured(view, cell, timing, holder) if holder is not None and state not in ("pending", "lost") else view
+    known: dict[str, Any] = {"note": note}
+    if holder is not None and state not in ("pending", "lost"):
+        known = _measured(cell, state, attempts, note, timing, holder)
+    return CellView(cell.name, state, attempts, box, cell.config_digest, **known)
 
 
 def dropped_view(scene: Scene, name: str, reason: str) -> CellView:
@@ -50,11 +52,11 @@ def _holder(scene: Scene, name: str) -> Sight | None:
     return found
 
 
-def _measured(view: CellView, cell: Cell, timing: Timing, holder: Sight) -> CellView:
-    """The same with step, loss, time, and what the patrol and the curve say of it."""
-    name, point, running = cell.name, holder.points.get(cell.name), view.state == "running"
+def _measured(cell: Cell, state: str, attempts: int, note: str, timing: Timing, holder: Sight) -> dict[str, Any]:
+    """Step, loss, time, and what the patrol and the curve say of it: the further fields of its view."""
+    name, point, running = cell.name, holder.points.get(cell.name), state == "running"
     doing = holder.patrol.running.get(name) if holder.patrol and running else None
-    if doing is not None and doing.attempt not in (0, view.attempts):
+    if doing is not None and doing.attempt not in (0, attempts):
         doing = None
     x, total = (point.x, timing.total(cell, holder)) if point else (None, None)
     if x is None or (total is not None and total < x):
@@ -67,24 +69,21 @@ def _measured(view: CellView, cell: Cell, timing: Timing, holder: Sight) -> Cell
         else "",
         f"NaN since step {point.nan_since}" if point and point.nan_since else "",
         suspect,
-        view.note,
+        note,
         f"resumed from step {resumed}" if resumed else "",
     ]
-    return CellView(
-        **vars(view)
-        | {
-            "step": (point.step + (f"/{shown(total)}" if total is not None else "")) if point else "",
-            "loss": point.loss if point else "",
-            "note": "; ".join(note for note in notes if note),
-            "x": x,
-            "total": total,
-            "elapsed_seconds": timing.elapsed(holder, name) if running else holder.times.took.get(name),
-            "eta_seconds": timing.left(holder, name) if running and holder.seen.runner_alive else None,
-            "verdict": doing.verdict if doing else "",
-            "suspect": bool(suspect),
-            "resumed_from": resumed,
-        }
-    )
+    return {
+        "step": (point.step + (f"/{shown(total)}" if total is not None else "")) if point else "",
+        "loss": point.loss if point else "",
+        "note": "; ".join(text for text in notes if text),
+        "x": x,
+        "total": total,
+        "elapsed_seconds": timing.elapsed(holder, name) if running else holder.times.took.get(name),
+        "eta_seconds": timing.left(holder, name) if running and holder.seen.runner_alive else None,
+        "verdict": doing.verdict if doing else "",
+        "suspect": bool(suspect),
+        "resumed_from": resumed,
+    }
 
 
 def _state(

@@ -140,6 +140,8 @@ def test_an_edited_receipt_is_damaged(world: World) -> None:
     verified(world)
     digest = world.store.latest_receipt()
     assert digest is not None
+    receipt = world.store.receipt(digest)  # that it was read before, and right, does not vouch for what is there now
+    assert receipt.digest == digest == digest_of(receipt.model_dump(mode="json", by_alias=True))
     path = world.store.root / "receipts" / f"{digest.removeprefix('sha256:')}.json"
     path.write_bytes(path.read_bytes().replace(b'"verified":3', b'"verified":4'))
     with pytest.raises(EvidenceDamaged, match="was edited"):

@@ -177,6 +177,20 @@ def test_what_cannot_be_counted_locks_the_box_until_a_word_covers_it(
     assert situation.ask().way == "cleared"
 
 
+def test_the_approved_receipt_counts_and_not_a_later_one(situation: Situation) -> None:
+    """The later one has no word on the cell, so that all that is the cell's would be spoken for."""
+    (cell,) = [cell for cell in situation.receipt.cells if cell.name == FIRST]
+    late = f"data/sweep/cells/{FIRST}/{cell.attempt}/out/late.bin"
+    situation.listing = Listing(((late, ABOVE + 1, 0.0),))
+    assert not situation.ask().allowed
+    others = tuple(cell for cell in situation.receipt.cells if cell.name != FIRST)
+    situation.store.write_receipt(situation.receipt.model_copy(update={"cells": others}))
+    assert situation.store.latest_receipt() != _digest(situation)
+    verdict = situation.ask()
+    assert not verdict.allowed
+    assert verdict.unclaimed.largest == ((late, ABOVE + 1),)
+
+
 def test_a_box_on_which_nothing_was_launched_may_hold_what_somebody_put_there(situation: Situation) -> None:
     situation.nothing_ever_ran()
     situation.listing = Listing((BIG,))
