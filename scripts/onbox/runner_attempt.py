@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from runner_disk import SPACIOUS_BYTES, room_at
-from runner_environment import fill, redact_file, redacted, values_of, variables
+from runner_environment import fill, redact_file, values_of, variables
 from runner_metrics import MetricsWatch
 from runner_processes import start_of
 from runner_records import Entry, digest, now, set_aside_room
@@ -141,6 +141,7 @@ class Attempt:
                     if code < 0
                     else f"{ended} ({signal.Signals(number).name})"
                 )
+        redact_file(self.log, self._secret)  # before its end is cut off: half a secret would not be found again
         with open(self.log, "r+b") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
             tail = log.read()
@@ -148,8 +149,7 @@ class Attempt:
             log.write(newline + f"[sweepstack] attempt {self.number}: {ended} after {self.seconds():.1f} s\n".encode())
             if self._set_aside:
                 log.truncate()  # gives it back
-        redact_file(self.log, self._secret)
-        text = redacted(tail.decode("utf-8", "replace"), self._secret)
+        text = tail.decode("utf-8", "replace")
         lines = text.strip().splitlines()
         if code == 0:
             return "", text

@@ -173,17 +173,20 @@ class DiskGate:
         return [name for _, name in sorted(found)]
 
     def _prune(self, cells: list[str], spec: dict[str, Any], running: int) -> tuple[int, int]:
-        """Removes scratch until there is room: bytes and cells. No cell starts meanwhile, so none comes to need it."""
+        """Removes scratch until there is room: bytes freed, and cells that have none left. No cell starts meanwhile, so none comes to need it."""
         size = count = 0
         for cell in cells:
             if self.lack(spec, running) is None:
                 break
             folder = self.scratch / cell
-            size += _size(folder)
+            before = _size(folder)
             shutil.rmtree(folder, ignore_errors=True)
-            if folder.exists():  # not ours to remove: it is not tried every second
+            if folder.exists():  # not ours to remove, or not all of it: it is not tried every second
                 self._useless.add(cell)
-            count += 1
+                size += max(0, before - _size(folder))
+            else:
+                size += before
+                count += 1
         return size, count
 
 

@@ -113,15 +113,16 @@ def secrets(home: Path, names: Collection[str]) -> dict[str, str]:
 
 def redacted(text: str, values: Collection[str]) -> str:
     """`text` without the secrets in it."""
-    for value in sorted(values, key=len, reverse=True):
-        if len(value) >= SHORTEST_SECRET:
-            text = text.replace(value, REDACTED)
+    for value in _hidden(values):
+        text = text.replace(value, REDACTED)
     return text
 
 
 def redact_file(path: Path, values: Collection[str]) -> None:
     """Overwrites the secrets in a file by as many asterisks. Of a file that nobody writes to any more."""
-    words = [value.encode("utf-8") for value in values if len(value) >= SHORTEST_SECRET]
+    words = [value.encode("utf-8") for value in _hidden(values)]
+    if not words:
+        return
     try:
         with open(path, "r+b") as handle, mmap.mmap(handle.fileno(), 0) as content:
             for word in words:
@@ -131,3 +132,8 @@ def redact_file(path: Path, values: Collection[str]) -> None:
                     place = content.find(word, place + len(word))
     except (FileNotFoundError, ValueError):
         pass  # an empty file can't be mapped, and holds none
+
+
+def _hidden(values: Collection[str]) -> list[str]:
+    """The values that are masked, the longest first: one that begins another would leave the rest of it legible."""
+    return sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)

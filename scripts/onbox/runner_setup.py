@@ -168,7 +168,7 @@ class Setups:
             log.parent.mkdir(exist_ok=True)
             with open(log, "a") as handle:
                 handle.write(f"[sweepstack] {now()} setup {name} begins\n")
-            step = _Steps(log, env, deadline, self._running, self._stopping)
+            step = _Steps(log, env, hidden, deadline, self._running, self._stopping)
             folder = folder_of(self._home, entry)
             assert folder is not None
             make_environment(folder, str(spec["python"]), step)
@@ -187,9 +187,16 @@ class _Steps:
     """Runs the programs of one setup, one after the other, in process groups of their own, into one log."""
 
     def __init__(
-        self, log: Path, env: dict[str, str], deadline: float, running: set[int], stopping: threading.Event
+        self,
+        log: Path,
+        env: dict[str, str],
+        hidden: list[str],
+        deadline: float,
+        running: set[int],
+        stopping: threading.Event,
     ) -> None:
         self.env = env
+        self._hidden = hidden
         self._log, self._deadline, self._running, self._stopping = log, deadline, running, stopping
 
     def run(self, argv: list[str], folder: Path, check: bool = True) -> int:
@@ -205,10 +212,10 @@ class _Steps:
             record.write_text(json.dumps({"pid": process.pid, "start": start_of(process.pid)}) + "\n")
             if self._stopping.is_set():
                 signal_group(process.pid, signal.SIGTERM)
-            code = process.wait(max(0.0, self._deadline - time.monotonic()))
+            code: int | None = process.wait(max(0.0, self._deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             signal_group(process.pid, signal.SIGTERM)
-            raise SetupFailed(f"it did not end within its deadline; {self._last_line(begin)}") from None
+            code = None
         finally:
             left = end_group(process.pid, KILL_SECONDS)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -216,6 +223,8 @@ class _Steps:
             self._running.discard(process.pid)
             if not left:
                 record.unlink()
+        if code is None:
+            raise SetupFailed(f"it did not end within its deadline; {self._last_line(begin)}")
         if left:
             raise SetupFailed(f"processes that it left behind can't be ended: {left}")
         if self._stopping.is_set():
@@ -225,6 +234,7 @@ class _Steps:
         return code
 
     def _last_line(self, begin: int) -> str:
+        redact_file(self._log, self._hidden)  # before anything is cut: half a secret would not be found again
         with open(self._log, "rb") as log:
             log.seek(max(begin, log.seek(0, os.SEEK_END) - 4096))
             lines = log.read().decode("utf-8", "replace").strip().splitlines()

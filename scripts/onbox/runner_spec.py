@@ -21,9 +21,11 @@ class Spec:
     def __init__(self, path: Path) -> None:
         self._path, self._seen = path, (0, 0)
         self._current: dict[str, Any] = {}
+        self._problem: tuple[tuple[int, int], str] | None = None
 
     def __call__(self) -> dict[str, Any]:
         """Raises Fatal when there never was a good one."""
+        seen = (0, 0)
         try:
             status = self._path.stat()
             seen = status.st_mtime_ns, status.st_ino
@@ -34,7 +36,12 @@ class Spec:
         except (OSError, ValueError, TypeError) as error:
             if not self._current:
                 raise Fatal(2, f"{self._path} can't be used: {error}") from error
-            say(f"{self._path} can't be used, going on with the one before: {error}")
+            problem = seen, str(error)
+            if problem != self._problem:  # asked at every turn, and a log must not fill a disk
+                say(f"{self._path} can't be used, going on with the one before: {error}")
+            self._problem = problem
+        else:
+            self._problem = None
         return self._current
 
     @staticmethod

@@ -25,6 +25,7 @@ class SmallDisk:
 
     def __init__(self, folder: Path, megabytes: int, inodes: int) -> None:
         self.folder = folder
+        self._inside: list[Path] = []
         folder.mkdir()
         options = f"size={megabytes}m,nr_inodes={inodes}"
         self._sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
@@ -51,8 +52,15 @@ class SmallDisk:
     def enlarge(self, megabytes: int) -> None:
         subprocess.run([*self._sudo, "mount", "-o", f"remount,size={megabytes}m", str(self.folder)], check=True)
 
+    def mount(self, folder: Path) -> None:
+        """Another file system in this one."""
+        subprocess.run([*self._sudo, "mount", "-t", "tmpfs", "tmpfs", str(folder)], check=True)
+        self._inside.append(folder)
+
     def end(self) -> None:
         self.box.clean()
+        for folder in self._inside:
+            subprocess.run([*self._sudo, "umount", "-l", str(folder)], check=True)
         subprocess.run([*self._sudo, "umount", "-l", str(self.folder)], check=True)
 
 
@@ -169,6 +177,23 @@ def test_only_scratch_of_sealed_cells_is_pruned(small_disk: Callable[..., SmallD
     assert (scratch / "running" / "1" / "d" / "x").exists()
     assert box.events("queue-blocked") == []
     box.manifest("sealed")
+
+
+def test_scratch_that_can_not_be_removed_is_not_pruned(small_disk: Callable[..., SmallDisk]) -> None:
+    """A mount in it holds it, whoever asks. What was freed all the same is counted; the queue is blocked, and says so."""
+    disk = small_disk()
+    box = disk.box
+    box.add("a", f"cd $SWEEPSTACK_SCRATCH; head -c {5 * MB} /dev/zero > cache; mkdir held; echo > {{out}}/result.json")
+    box.run("a")
+    held = box.root / "scratch" / "sweep" / "a" / "1" / "held"
+    disk.mount(held)
+    disk.fill(leave=10 * MB)
+    box.add("next")
+    box.start()
+    blocked(box)
+    assert held.exists()
+    assert box.events("scratch-pruned") == []
+    assert "pruned" not in box.log()
 
 
 @pytest.mark.parametrize("tidy", [False, True])

@@ -335,6 +335,25 @@ def test_unusable_box_starts_nothing(box: Box) -> None:
     assert not (box.home / "cells").exists()
 
 
+def test_bad_spec_is_complained_of_once(box: Box) -> None:
+    """And again when it is bad in another way. The one before goes on being used."""
+    box.set(patrol_seconds=0.1)
+    held = box.hold("a")
+    box.add_steps("a")
+    runner = box.start()
+    box.in_the_middle("a")
+    for number, bad in enumerate(("{", '{"schema": 1}'), 1):
+        (box.home / "spec.json").write_text(bad)
+        for name in (f"b{number}", f"c{number}"):  # each makes it look again, more than once
+            seen = len(box.patrol())
+            box.add(name)
+            wait_for(lambda seen=seen: len(box.patrol()) > seen + 1, box.log)  # type: ignore[misc]
+        assert box.log().count("going on with the one before") == number
+    held.unlink()
+    assert runner.ended() == 0
+    assert [box.state(name) for name in ("a", "b1", "c2")] == ["sealed"] * 3
+
+
 def test_heartbeat_says_what_runs(box: Box) -> None:
     held = box.hold("a")
     box.add_steps("a")

@@ -290,12 +290,36 @@ def test_secrets_reach_cells_and_setup_and_nothing_that_is_kept(box: Box) -> Non
     box.add("b", "echo failed with $API_KEY >&2; exit 3")
     box.run("a", code=1)
     reason = box.events("cell-failed", "b")[0]["reason"]
-    assert reason == "exit code 3: failed with ***"
+    assert reason == "exit code 3: failed with ********************"
     for path in [*box.home.rglob("*"), *box.volume.rglob("*")]:
         if path.is_file() and path.name != "secrets.json":
             assert b"sk-very-secret" not in path.read_bytes(), path
     assert (box.sealed("a") / "log.txt").read_text().startswith("key ********************\n")
     assert box.manifest("a").attempt == 1
+
+
+def test_secret_that_begins_another_leaves_nothing_of_it(box: Box) -> None:
+    box.set(secrets=["USER", "TOKEN"], retries=0)
+    box.secrets({"USER": "sk-very-secret", "TOKEN": "sk-very-secret-and-its-tail"})
+    add(box, "a", "echo setup has $TOKEN", "echo cell has $TOKEN; echo 1 > {out}/result.json")
+    box.run("a")
+    (setup,) = (box.home / "setup").glob("*.log")
+    assert f"setup has {'*' * 27}\n" in setup.read_text()
+    assert f"cell has {'*' * 27}\n" in (box.sealed("a") / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("before", [190, 5000], ids=["begins before the cut", "ends behind it"])
+def test_secret_that_a_cut_goes_through_is_not_shown(box: Box, before: int) -> None:
+    """What is quoted of a log is its last line, and that only in part."""
+    box.set(secrets=["TOKEN"], retries=0)
+    box.secrets({"TOKEN": "sk-" + 20000 * "s"})
+    say = f"head -c {before} /dev/zero | tr '\\0' x; echo $TOKEN; exit 3"
+    add(box, "a", say, "true")
+    box.add("b", say)
+    box.run(code=7)
+    reasons = [box.events("setup-failed")[0]["reason"], box.events("cell-failed", "b")[0]["reason"]]
+    assert all(reason.startswith("exit code 3: ") for reason in reasons)
+    assert not any("sss" in reason for reason in reasons), reasons
 
 
 @pytest.mark.parametrize(
