@@ -46,18 +46,24 @@ class Recipe:
     def read(cls, root: Path) -> Recipe:
         """Raises SetupError when the checkout is incomplete."""
         sources = root / "scripts" / "engine"
-        hasher = hashlib.sha256(BUILD_RECIPE)
         try:
             version = (root / ".pulumi-version").read_text(encoding="utf-8").strip()
-            for path in sorted(sources.glob("*/go.*")):
-                hasher.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+            digest = pins_digest(sources.glob("*/go.*"), BUILD_RECIPE)
         except OSError as error:
             raise SetupError(f"{error.filename}: {error.strerror}; is this a whole checkout?") from error
-        return cls(version, sources, hasher.hexdigest()[:12])
+        return cls(version, sources, digest)
 
     def folder(self, engines: Path, source: str) -> Path:
         """Where the finished engine of one source is kept."""
         return engines / self.version / (self.digest if source == "modules" else source)
+
+
+def pins_digest(pins: Iterable[Path], recipe: bytes = b"") -> str:
+    """12 hex digits that change with the files that pin a build, and with `recipe`. Raises OSError."""
+    hasher = hashlib.sha256(recipe)
+    for path in sorted(pins):
+        hasher.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return hasher.hexdigest()[:12]
 
 
 def is_ours(path: Path) -> bool:

@@ -74,7 +74,8 @@ def install(
 ) -> None:
     """Builds the engine into the cache: in a scratch folder, proved to run, then renamed. Minutes, on all cores.
 
-    `uv` is asked for only when Go has to be fetched, and may block until the Python side has found one.
+    `uv` is asked for only when Go has to be fetched, and may block until the Python side has found one. Call it with
+    the builds locked: Go and its own cache lie in one place for all builds, and the last one removes them.
 
     Raises:
         SetupError: no Go, or the build failed. The cache holds nothing of it then.

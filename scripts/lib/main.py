@@ -123,8 +123,8 @@ class Setup:
 
     def _built_side(self, cancel: threading.Event) -> None:
         self._engine_side(cancel)
-        if self.options.s3:
-            with cache_lock(self.places.cache / minio.NAME / ".lock", self.console, cancel):
+        if self.options.s3 and not minio.binary(self.places).is_file():
+            with cache_lock(self.places.builds_lock, self.console, cancel):
                 minio.install(self.places, self.env, self.console, cancel, self._wait_for_uv)
 
     def _ssh_side(self, cancel: threading.Event) -> None:
@@ -147,7 +147,7 @@ class Setup:
                 self.console.say(f"  engine: {self.engine.cli}, version {self.engine.version}, from PATH")
                 return
         engines = self.places.engines
-        with cache_lock(engines / ".lock", self.console, cancel):
+        with cache_lock(self.places.builds_lock, self.console, cancel):
             sweep_leftovers(engines)
             self.engine = self._cached(recipe, source)
             if self.engine is None:
@@ -210,7 +210,7 @@ def cache_lock(path: Path, console: Console, cancel: threading.Event) -> Iterato
                 break
             except BlockingIOError:
                 if not waiting:
-                    console.say(f"  engine: another set-up is at work in {path.parent}; waiting for it")
+                    console.say(f"  note: another set-up is at work in {path.parent}; waiting for it")
                 waiting = True
             if time.monotonic() > ends:
                 raise SetupError(f"{path.parent}: another set-up has held this for {LOCK_DEADLINE:.0f} s")

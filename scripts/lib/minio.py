@@ -5,13 +5,13 @@ A server that only looks like S3 would let wrong checksums and wrong keys pass; 
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scripts.lib.console import Console
+from scripts.lib.engine import pins_digest
 from scripts.lib.engine_build import compile_package, fetch_modules, go_tools, oldest_go
 from scripts.lib.errors import SetupError
 from scripts.lib.places import Places
@@ -24,16 +24,15 @@ NAME = "minio"
 
 def binary(places: Places) -> Path:
     """Where the server is, once it has been built: a change of its pins makes another."""
-    hasher = hashlib.sha256()
-    for path in sorted(_pins(places).glob("go.*")):
-        hasher.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return places.cache / NAME / hasher.hexdigest()[:12] / NAME
+    return places.cache / NAME / pins_digest(_pins(places).glob("go.*")) / NAME
 
 
 def install(
     places: Places, env: Mapping[str, str], console: Console, cancel: threading.Event, uv: Callable[[], Path]
 ) -> None:
     """Builds the server into the cache, proved to run. Nothing to do when it is there. Minutes, on all cores.
+
+    Call it with the builds locked: it shares Go and Go's own cache with the build of the engine, and removes both.
 
     Raises:
         SetupError: no Go, or the build failed. The cache holds nothing of it then.

@@ -50,6 +50,11 @@ class Places:
         return self.root / "scripts" / "engine"
 
     @property
+    def builds_lock(self) -> Path:
+        """Held by whoever makes an engine or MinIO: both build in `cache/go`."""
+        return self.engines / ".lock"
+
+    @property
     def engines(self) -> Path:
         return self.cache / "engine"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import http.server
 import io
@@ -14,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from scripts.lib import engine_build, engine_download
+from scripts.lib import main as main_module
 from scripts.lib.console import Console
 from scripts.lib.engine import CLI, EXEC, HOST, Recipe, cached, finish, on_path, sweep_leftovers
-from scripts.lib.errors import SetupError
+from scripts.lib.errors import Cancelled, SetupError
+from scripts.lib.places import Places
 from tests.unit.setup.conftest import Checkout, write_command
 
 VERSION = "3.259.0"
@@ -302,3 +305,25 @@ def test_failing_compiler_is_quoted(recipe: Recipe, tmp_path: Path, go_env: dict
 def test_go_that_is_too_old_is_not_used(recipe: Recipe, tmp_path: Path, go_env: dict[str, str]) -> None:
     with pytest.raises(SetupError, match="uv was asked for"):
         build(recipe, tmp_path / "cache", {**go_env, "FAKE_GO_VERSION": "1.24.9"})
+
+
+@pytest.mark.parametrize("argv", [["--engine", "path", "--s3"], ["--engine", "download"]], ids=["MinIO", "engine"])
+def test_builds_wait_for_each_other(
+    recipe: Recipe, tmp_path: Path, releases: Releases, capsys: pytest.CaptureFixture[str], argv: list[str]
+) -> None:
+    """They share Go and its cache, which the first to end removes: each must wait while another set-up builds."""
+    root = tmp_path / "root"
+    (root / "scripts" / "minio").mkdir()
+    (root / "scripts" / "minio" / "go.mod").write_text("module x\n\ngo 1.25.1\n")
+    places = Places(root, tmp_path / "cache", tmp_path / "bin")
+    env = path_of(put_engine(tmp_path / "a"))
+    setup = main_module.Setup(places, main_module.parse_arguments(argv), Console(), env)
+    setup._uv_ready.set()  # there is none, so that a build that did not wait fails at once
+    cancel = threading.Event()
+    places.builds_lock.parent.mkdir(parents=True)
+    with places.builds_lock.open("w") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        threading.Timer(0.3, cancel.set).start()
+        with pytest.raises(Cancelled, match="waiting for another set-up"):
+            setup._built_side(cancel)
+    assert "another set-up is at work" in capsys.readouterr().out
