@@ -173,7 +173,10 @@ class DiskGate:
         return [name for _, name in sorted(found)]
 
     def _prune(self, cells: list[str], spec: dict[str, Any], running: int) -> tuple[int, int]:
-        """Removes scratch until there is room: bytes freed, and cells that have none left. No cell starts meanwhile, so none comes to need it."""
+        """Removes scratch until there is room: bytes freed, and cells that have none left.
+
+        No cell starts meanwhile, so none comes to need it.
+        """
         size = count = 0
         for cell in cells:
             if self.lack(spec, running) is None:

@@ -180,7 +180,7 @@ def test_only_scratch_of_sealed_cells_is_pruned(small_disk: Callable[..., SmallD
 
 
 def test_scratch_that_can_not_be_removed_is_not_pruned(small_disk: Callable[..., SmallDisk]) -> None:
-    """A mount in it holds it, whoever asks. What was freed all the same is counted; the queue is blocked, and says so."""
+    """A mount in it holds it, whoever asks. The queue is blocked, and says so."""
     disk = small_disk()
     box = disk.box
     box.add("a", f"cd $SWEEPSTACK_SCRATCH; head -c {5 * MB} /dev/zero > cache; mkdir held; echo > {{out}}/result.json")
