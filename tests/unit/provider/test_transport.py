@@ -1,0 +1,378 @@
+"""The way to an HTTP API, against a real server on loopback that misbehaves as asked."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from provider import limiter as limiter_module
+from provider import transport as transport_module
+from provider.limiter import ALL, Limiter, Quota
+from provider.transport import Transport
+from sweep.errors import (
+    ConfigError,
+    InsufficientFunds,
+    NotAuthorized,
+    OutcomeUnknown,
+    PlatformError,
+    RateLimited,
+    RequestRefused,
+    Unreachable,
+    Unsupported,
+)
+
+KEY = "sk-live-0123456789abcdef"
+Reply = Callable[[BaseHTTPRequestHandler], None]
+
+
+def reply(status: int, body: Any = None, *, kind: str = "application/json", **headers: str) -> Reply:
+    raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        if raw:
+            handler.send_header("Content-Type", kind)
+        handler.send_header("Content-Length", str(len(raw)))
+        handler.end_headers()
+        handler.wfile.write(raw)
+
+    return send
+
+
+def cut(handler: BaseHTTPRequestHandler) -> None:
+    """The request was read; the connection ends without a word."""
+    handler.close_connection = True
+    handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def truncated(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", "100")
+    handler.end_headers()
+    handler.wfile.write(b'{"pods": [')
+    handler.wfile.flush()
+    cut(handler)
+
+
+HTML = reply(200, b"<html>welcome to the hotel</html>", kind="text/html")
+PROBLEM = "application/problem+json"
+
+
+class Server(ThreadingHTTPServer):
+    """Answers with `script`, one entry a request, the last one for ever."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script: list[Reply] = [reply(200, {})]
+        self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.release = threading.Event()
+
+    def hang(self, handler: BaseHTTPRequestHandler) -> None:
+        self.release.wait(60)
+
+    def drip(self, handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "application/json")
+        handler.end_headers()
+        while not self.release.wait(0.02):
+            try:
+                handler.wfile.write(b" ")
+            except OSError:
+                return
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    @property
+    def methods(self) -> list[str]:
+        return [method for method, *_ in self.seen]
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def _any(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        number = len(self.server.seen)
+        self.server.seen.append((self.command, self.path, dict(self.headers.items()), body))
+        self.server.script[min(number, len(self.server.script) - 1)](self)
+
+    do_GET = do_POST = do_DELETE = do_PATCH = _any
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(transport_module, "BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr(transport_module, "BACKOFF_MAX_SECONDS", 0.01)
+    server = Server()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield server
+    server.release.set()
+    server.shutdown()
+    server.server_close()
+
+
+def client(server: Server, **changes: Any) -> Transport:
+    return Transport("Acme", server.url, KEY, key_hint="ACME_API_KEY, or ~/.acme/key", **changes)
+
+
+def test_a_request_carries_key_and_agent_in_its_headers_and_the_key_nowhere_else(server: Server) -> None:
+    server.script = [reply(200, {"pods": []})]
+    assert client(server).read("/v2/pods", {"limit": "10"}).data == {"pods": []}
+    ((method, path, headers, _),) = server.seen
+    assert (method, path) == ("GET", "/v2/pods?limit=10")
+    assert headers["Authorization"] == f"Bearer {KEY}"
+    assert headers["User-Agent"].startswith("sweepstack/")
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_a_read_survives_what_a_write_does_not_repeat(server: Server, status: int) -> None:
+    server.script = [reply(status, {"detail": "oops"}), reply(200, {"ok": 1})]
+    assert client(server).read("/x").data == {"ok": 1}
+    assert server.methods == ["GET", "GET"]
+    server.seen.clear()
+    with pytest.raises(OutcomeUnknown, match="may have been carried out"):
+        client(server).write("POST", "/x", {"a": 1})
+    assert server.methods == ["POST"]
+
+
+@pytest.mark.parametrize("broken", ["cut", "truncated", "html", "html 403", "html 404", "redirect", "408"])
+def test_an_answer_that_is_none_leaves_a_write_unknown_and_a_read_unreachable(server: Server, broken: str) -> None:
+    page = b"<html>error 1010</html>"
+    server.script = [
+        {
+            "cut": cut,
+            "truncated": truncated,
+            "html": HTML,
+            "html 403": reply(403, page, kind="text/html"),
+            "html 404": reply(404, page, kind="text/html"),
+            "redirect": reply(302, None, Location="https://elsewhere.test/"),
+            "408": reply(408, {"detail": "slow"}),
+        }[broken]
+    ]
+    with pytest.raises(OutcomeUnknown):
+        client(server).write("POST", "/x", {})
+    assert server.methods == ["POST"]
+    with pytest.raises(Unreachable):
+        client(server).read("/x")
+
+
+def test_a_read_gives_up_after_four_attempts(server: Server) -> None:
+    server.script = [cut]
+    with pytest.raises(Unreachable, match="nothing was changed"):
+        client(server).read("/x")
+    assert server.methods == ["GET"] * transport_module.ATTEMPTS
+
+
+@pytest.mark.parametrize("headers", [{}, {"Retry_After": "0"}, {"Retry_After": "Wed, 21 Oct 2015 07:28:00 GMT"}])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_too_many_requests_is_asked_again_for_every_method(server: Server, method: str, headers: Any) -> None:
+    limited = reply(429, {"detail": "rate limit exceeded for the minute window"}, kind=PROBLEM, **headers)
+    server.script = [*[limited] * 6, reply(200, {"id": 1})]
+    asked = client(server)
+    answer = asked.read("/x") if method == "GET" else asked.write("POST", "/x", {})
+    assert answer.data == {"id": 1}
+    assert len(server.seen) == 7
+
+
+def test_a_limit_that_lasts_longer_than_the_patience_is_said_at_once(server: Server) -> None:
+    server.script = [reply(429, {"detail": "slow down"}, Retry_After="3600")]
+    with pytest.raises(RateLimited, match="nothing was done") as caught:
+        client(server).write("POST", "/x", {}, patience=20)
+    assert caught.value.retry_after == transport_module.RETRY_AFTER_MAX_SECONDS
+    assert len(server.seen) == 1
+
+
+def test_after_a_limit_no_thread_asks_before_its_time(server: Server) -> None:
+    server.script = [reply(429, {}, Retry_After="50"), reply(200, {})]
+    asked = client(server)
+    for _ in range(2):
+        with pytest.raises(RateLimited):
+            asked.read("/x", patience=1)
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("slow", ["hang", "drip"])
+def test_nobody_waits_longer_than_the_deadline(server: Server, slow: str) -> None:
+    server.script = [getattr(server, slow)]
+    with pytest.raises(OutcomeUnknown):
+        client(server).write("POST", "/x", {}, patience=0.3)
+    assert not server.release.is_set()
+    with pytest.raises(Unreachable):
+        client(server).read("/x", patience=0.3)
+
+
+def test_what_was_never_sent_is_unreachable_for_a_write_too(server: Server) -> None:
+    free = socket.socket()
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+    free.close()
+    asked = Transport("Acme", f"http://127.0.0.1:{port}", KEY, key_hint="ACME_API_KEY")
+    with pytest.raises(Unreachable):
+        asked.write("POST", "/x", {})
+
+
+def test_a_body_without_an_end_is_not_read_to_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "BODY_BYTES", 1000)
+    server.script = [reply(200, {"pods": ["x" * 2000]})]
+    with pytest.raises(Unreachable):
+        client(server).read("/x")
+    assert len(server.seen) == 1
+    with pytest.raises(OutcomeUnknown):
+        client(server).write("POST", "/x", {})
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(401, NotAuthorized), (402, InsufficientFunds), (410, Unsupported)], ids=str
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_refusals_that_mean_the_same_everywhere_are_errors(
+    server: Server, status: int, kind: type[PlatformError], method: str
+) -> None:
+    server.script = [reply(status, {"title": "No", "detail": "because"}, kind=PROBLEM)]
+    with pytest.raises(kind, match="because"):
+        client(server).read("/x") if method == "GET" else client(server).write("POST", "/x", {})
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 413, 422])
+def test_other_refusals_are_the_adapters_to_read(server: Server, status: int) -> None:
+    body = {"title": "Bad", "status": status, "detail": "not this", "errors": ["$: additional property 'x'"]}
+    server.script = [reply(status, body, kind=PROBLEM)]
+    asked = client(server)
+    answer = asked.write("POST", "/x", {})
+    assert (answer.ok, answer.status, answer.text) == (False, status, "not this; $: additional property 'x'")
+    error = asked.refusal(answer, "a box")
+    assert isinstance(error, NotAuthorized if status == 403 else RequestRefused)
+    assert "not this" in str(error)
+
+
+def test_nothing_is_a_fine_answer_to_a_delete(server: Server) -> None:
+    server.script = [reply(204)]
+    answer = client(server).write("DELETE", "/x")
+    assert (answer.ok, answer.status, answer.data) == (True, 204, None)
+
+
+def test_no_error_log_or_chained_exception_shows_the_key(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    echo = {"detail": f"bad key {KEY} in Authorization: Bearer {KEY}\n\x1b[2Jmore", "errors": [{"message": KEY}]}
+    caplog.set_level(logging.DEBUG)
+    for status in (400, 401, 402, 403, 410, 429, 500):
+        server.script = [reply(status, echo)]
+        asked = client(server)
+        for call in (lambda a=asked: a.read("/x", patience=0.2), lambda a=asked: a.write("POST", "/x", patience=0.2)):
+            try:
+                error: PlatformError = asked.refusal(call(), "it")
+            except PlatformError as caught:
+                error = caught
+            shown = "".join(traceback.format_exception(error)) + str(error)
+            assert KEY not in shown
+            assert "\x1b" not in shown
+            assert KEY not in repr(vars(error))
+    server.script = [cut]
+    with pytest.raises(OutcomeUnknown) as caught_cut:
+        client(server).write("POST", "/x")
+    assert caught_cut.value.__context__ is None
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize("url", ["http://api.acme.test", "ftp://127.0.0.1", "https://me:pw@api.acme.test", "", "//x"])
+def test_the_key_is_not_sent_in_the_clear(url: str) -> None:
+    with pytest.raises(ConfigError):
+        Transport("Acme", url, KEY, key_hint="ACME_API_KEY")
+
+
+def test_a_cancel_ends_the_waiting(server: Server) -> None:
+    server.script = [reply(429, {})]
+    cancelled = threading.Event()
+    cancelled.set()
+    with pytest.raises(Unreachable):
+        client(server).write("POST", "/x", {}, cancelled=cancelled)
+    assert len(server.seen) <= 1
+
+
+class Clock:
+    """Stands in for `time`; waiting moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(limiter_module, "time", clock)
+    return clock
+
+
+class Waits(threading.Event):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.clock.now += timeout
+        return self.is_set()
+
+
+def test_a_quota_holds_in_every_window(clock: Clock) -> None:
+    limiter, grants = Limiter({ALL: Quota(3, 10)}), []
+    for _ in range(10):
+        limiter.take("", patience=100, cancelled=Waits(clock))
+        grants.append(clock.now)
+    assert all(late - early >= 10 for early, late in zip(grants, grants[3:], strict=False))
+    assert grants[-1] - grants[0] == 30
+    assert limiter.spare() == pytest.approx(2 / 3)
+    with pytest.raises(RateLimited):
+        [limiter.take("", patience=5, cancelled=Waits(clock)) for _ in range(3)]
+
+
+def test_each_endpoint_has_its_own_quota(clock: Clock) -> None:
+    limiter, begin = Limiter({"create": Quota(1, 4.5), "list": Quota(1, 1)}), clock.now
+    for _ in range(3):
+        limiter.take("create", patience=100, cancelled=Waits(clock))
+        limiter.take("other", patience=0, cancelled=Waits(clock))
+    assert clock.now - begin == 9
+
+
+def test_what_the_platform_says_of_its_quotas_replaces_what_was_assumed(clock: Clock) -> None:
+    limiter = Limiter({ALL: Quota(60, 60)}, learns=True)
+    for _ in range(2):
+        limiter.take("", patience=0, cancelled=Waits(clock))
+        limiter.learn('"minute";q=2;w=60, "hour";q=3000;w=3600', '"minute";r=1;t=30, "hour";r=2000;t=900')
+    with pytest.raises(RateLimited):
+        limiter.take("", patience=30, cancelled=Waits(clock))
+    limiter.learn("", "")
+    limiter.take("", patience=0, cancelled=Waits(clock))
+    limiter.learn('"minute";q=60;w=60', '"minute";r=0;t=20')  # other processes use the same key
+    with pytest.raises(RateLimited) as caught:
+        limiter.take("", patience=10, cancelled=Waits(clock))
+    assert caught.value.retry_after == 20
+
+
+def test_a_fixed_quota_is_not_unlearnt(clock: Clock) -> None:
+    limiter = Limiter({ALL: Quota(1, 60)})
+    limiter.take("", patience=0, cancelled=Waits(clock))
+    limiter.learn("", "")
+    with pytest.raises(RateLimited):
+        limiter.take("", patience=10, cancelled=Waits(clock))
