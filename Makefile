@@ -4,6 +4,8 @@ STACK ?= $(or $(PULUMI_STACK),sweep-a)
 SETUP := $(PYTHON) scripts/setup
 BIN := .venv/bin
 PYTEST_WORKERS ?= 2
+# The tests of a file share prepared sweeps, and so a worker; tests/conftest.py says which files begin.
+PYTEST_SHARING := --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help up setup test check bench fmt
@@ -27,7 +29,7 @@ up:
 
 test:
 	@$(SETUP) --dev --torch --s3 --ssh
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_SHARING)
 
 check:
 	@$(SETUP) --dev --quiet

@@ -14,9 +14,7 @@ __all__ = ["box", "finished", "finished_once", "make_box", "make_stack", "small_
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one module share a sweep, and so a worker."""
+    """Those of a whole stack drive the real engine."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group(f"acceptance-{item.path.stem}"))
-            if "stack" in item.path.stem:
-                item.add_marker(pytest.mark.engine)
+        if Path(__file__).parent in item.path.parents and "stack" in item.path.stem:
+            item.add_marker(pytest.mark.engine)

@@ -12,11 +12,10 @@ from tests.engine.harness import Stack
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of this folder drives the real engine; the tests of one module share a sweep, and so a worker."""
+    """All of this folder drives the real engine."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.engine)
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="module")

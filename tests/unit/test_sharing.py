@@ -1,0 +1,42 @@
+"""How `make test` shares the tests among its workers: a sweep is prepared once a file, by one worker."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTES = """
+import os, pathlib, pytest
+
+@pytest.mark.parametrize("number", range({count}))
+def test_it(number):
+    with open({log!r}, "a") as log:
+        print(os.environ["PYTEST_XDIST_WORKER"], {name!r}, file=log)
+"""
+
+
+def test_a_file_has_one_worker_and_the_longest_begin(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tests = tmp_path / "tests"
+    for name, count in {"engine": 8, "s3": 4, "unit": 2, "week": 1}.items():
+        for number in range(2):
+            path = tests / name / f"test_{name}_{number}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(NOTES.format(count=count, log=str(log), name=f"{name} {number}"))
+    shutil.copy2(ROOT / "tests" / "conftest.py", tests)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (options,) = re.findall(r"^PYTEST_SHARING := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", *options.split()]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stdout + run.stderr
+    lines = log.read_text().splitlines()
+    assert len(lines) == 2 * (8 + 4 + 2 + 1)
+    assert len(set(lines)) == 8, f"a file was split: {sorted(set(lines))}"
+    for worker in {line.split()[0] for line in lines}:
+        folders = [line.split()[1] for line in lines if line.startswith(worker)]
+        assert list(dict.fromkeys(folders)) == sorted(set(folders), key=["week", "engine", "s3", "unit"].index)
+    assert "$(PYTEST_SHARING)" in (ROOT / "Makefile").read_text().split("\ntest:")[1].split("\n\n")[0]
