@@ -37,6 +37,15 @@ class Rental:
     usd: float = 0.0
     usd_by_state: dict[str, float] = field(default_factory=dict)
     ended: float | None = None
+    stretches: list[tuple[float, float, float]] = field(default_factory=list)
+    """(from, until, rate), in order, one for each change of the rate."""
+
+    def between(self, begin: float, end: float, most: float = float("inf")) -> float:
+        """USD for a time, whose end is not part of it; `most`: count no more than this rate."""
+        return sum(
+            max(0.0, min(end, until) - max(begin, since)) * min(rate, most) / HOUR
+            for since, until, rate in self.stretches
+        )
 
 
 class RentalLedger:
@@ -126,4 +135,9 @@ class RentalLedger:
             usd = (now - rental.since) * rental.rate / HOUR
             rental.usd += usd
             rental.usd_by_state[rental.state] = rental.usd_by_state.get(rental.state, 0.0) + usd
+            last = rental.stretches[-1] if rental.stretches else None
+            if last and last[2] == rental.rate:
+                rental.stretches[-1] = (last[0], now, rental.rate)
+            else:
+                rental.stretches.append((rental.since, now, rental.rate))
             rental.since = now

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ValidationError
 
@@ -170,7 +171,8 @@ class Simulator:
         """The handler of a call, whose template and parameters are put into the request; None: no such route."""
         for method, template, pattern, handler in self._routes:
             if method in (request.method, "*") and (found := pattern.match(request.path)):
-                request.route, request.params = template, found.groupdict()
+                request.route = template
+                request.params = {name: unquote(value) for name, value in found.groupdict().items()}
                 return handler
         request.route = request.path
         return None

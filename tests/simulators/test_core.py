@@ -91,7 +91,7 @@ def kiosk() -> Iterator[Kiosk]:
 
 
 @pytest.fixture
-def ann(kiosk: Kiosk) -> Iterator[httpx.Client]:
+def customer(kiosk: Kiosk) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=kiosk.url, headers={"Authorization": "Bearer key-ann"}, timeout=5) as client:
         yield client
 
@@ -196,14 +196,14 @@ def test_an_interval_counts_from_the_last_call_that_was_let_in() -> None:
     assert [quota.take("k", now) for now in (0, 3, 4.5, 5)] == [None, 1.5, None, 4.0]
 
 
-def test_calls_are_answered_logged_and_counted(kiosk: Kiosk, ann: httpx.Client) -> None:
-    assert rent(ann).json() == {"id": "u0"}
-    assert ann.get("/umbrellas/u0").json() == {"id": "u0", "state": "out"}
-    assert ann.get("/umbrellas/nope").status_code == 404
+def test_calls_are_answered_logged_and_counted(kiosk: Kiosk, customer: httpx.Client) -> None:
+    assert rent(customer).json() == {"id": "u0"}
+    assert customer.get("/umbrellas/u0").json() == {"id": "u0", "state": "out"}
+    assert customer.get("/umbrellas/nope").status_code == 404
     assert (kiosk.count(), kiosk.count("GET /umbrellas/{id}"), kiosk.count("POST *")) == (3, 2, 1)
     assert [(c.status, c.account) for c in kiosk.calls] == [(201, "ann"), (200, "ann"), (404, "ann")]
-    assert ann.get("/old/anything/at/all").status_code == 410
-    assert ann.delete("/old").status_code == 410
+    assert customer.get("/old/anything/at/all").status_code == 410
+    assert customer.delete("/old").status_code == 410
 
 
 @pytest.mark.parametrize(
@@ -216,9 +216,9 @@ def test_calls_are_answered_logged_and_counted(kiosk: Kiosk, ann: httpx.Client) 
     ],
 )
 def test_what_the_platform_does_not_know_fails_the_test(
-    kiosk: Kiosk, ann: httpx.Client, ask: object, status: int, said: str
+    kiosk: Kiosk, customer: httpx.Client, ask: object, status: int, said: str
 ) -> None:
-    assert ask(ann).status_code == status  # type: ignore[operator]
+    assert ask(customer).status_code == status  # type: ignore[operator]
     with pytest.raises(AssertionError, match="kiosk"):
         kiosk.check()
     (violation,) = kiosk.pardon()
@@ -226,8 +226,8 @@ def test_what_the_platform_does_not_know_fails_the_test(
     assert kiosk.ledger.all() == []
 
 
-def test_a_defect_of_the_simulator_is_not_taken_for_the_platform(kiosk: Kiosk, ann: httpx.Client) -> None:
-    assert ann.post("/umbrellas", content=b"{").status_code == 500
+def test_a_defect_of_the_simulator_is_not_taken_for_the_platform(kiosk: Kiosk, customer: httpx.Client) -> None:
+    assert customer.post("/umbrellas", content=b"{").status_code == 500
     assert "the simulator broke" in kiosk.pardon()[0]
 
 
@@ -258,18 +258,18 @@ def test_a_stranger_is_refused(kiosk: Kiosk) -> None:
     ],
 )
 def test_every_fault_of_transport(
-    kiosk: Kiosk, ann: httpx.Client, kind: str, params: dict[str, object], rented: int
+    kiosk: Kiosk, customer: httpx.Client, kind: str, params: dict[str, object], rented: int
 ) -> None:
     rule = kiosk.faults.add(kind, "POST /umbrellas", **params)
-    ann.timeout = 0.5
+    customer.timeout = 0.5
     closed = (httpx.RemoteProtocolError, httpx.ReadError)
     silent = {"lost_request": closed, "lost_answer": closed, "truncated": httpx.RemoteProtocolError}
     silent |= {"hang_before": httpx.ReadTimeout, "hang_after": httpx.ReadTimeout}
     if kind in silent:
         with pytest.raises(silent[kind]):
-            rent(ann)
+            rent(customer)
     else:
-        reply = rent(ann)
+        reply = rent(customer)
         status = {"too_many": 429, "error_after": 500, "html_after": 502, "html_ok": 200, "not_json": 201, "slow": 201}
         assert reply.status_code == params.get("status", status.get(kind))
         assert reply.headers.get("Retry-After") == ("3" if "retry_after" in params else None)
@@ -279,20 +279,20 @@ def test_every_fault_of_transport(
         assert time.monotonic() < end
         time.sleep(0.01)
     assert rule.fired == 1
-    ann.timeout = 5
-    assert rent(ann).status_code == 201, "the next call is as usual"
+    customer.timeout = 5
+    assert rent(customer).status_code == 201, "the next call is as usual"
 
 
-def test_a_fault_of_the_platform_reaches_its_handler(kiosk: Kiosk, ann: httpx.Client) -> None:
+def test_a_fault_of_the_platform_reaches_its_handler(kiosk: Kiosk, customer: httpx.Client) -> None:
     kiosk.faults.add("rain", "POST *", text="come back tomorrow")
-    assert rent(ann).json() == {"error": "come back tomorrow"}
-    assert rent(ann).status_code == 201
+    assert rent(customer).json() == {"error": "come back tomorrow"}
+    assert rent(customer).status_code == 201
 
 
-def test_latency_is_around_the_call(kiosk: Kiosk, ann: httpx.Client) -> None:
+def test_latency_is_around_the_call(kiosk: Kiosk, customer: httpx.Client) -> None:
     kiosk.latency = {"POST *": 0.2}
     begin = time.monotonic()
-    rent(ann)
+    rent(customer)
     assert time.monotonic() - begin >= 0.2
 
 
@@ -307,8 +307,8 @@ def test_a_server_that_closes_lets_nobody_hang() -> None:
     server.close()
 
 
-def test_everything_can_be_steered_over_http(kiosk: Kiosk, ann: httpx.Client) -> None:
-    rent(ann)
+def test_everything_can_be_steered_over_http(kiosk: Kiosk, customer: httpx.Client) -> None:
+    rent(customer)
     control = httpx.Client(base_url=f"{kiosk.url}/__sim__")
     assert control.post("/advance", json={"seconds": 3600}).json() == {"now": START + 3600}
     state = control.get("/state").json()
@@ -316,10 +316,10 @@ def test_everything_can_be_steered_over_http(kiosk: Kiosk, ann: httpx.Client) ->
     assert state["accounts"]["ann"]["balance"] == pytest.approx(99.0)
     assert "key-ann" not in str(state)
     assert control.post("/faults", json={"kind": "error_before", "status": 503, "match": "GET *"}).status_code == 200
-    assert ann.get("/umbrellas/u0").status_code == 503
+    assert customer.get("/umbrellas/u0").status_code == 503
     assert control.delete("/faults").json() == []
     assert control.post("/act", json={"act": "lose", "id": "u0"}).json() == {"result": None}
-    assert ann.get("/umbrellas/u0").json()["state"] == "lost"
+    assert customer.get("/umbrellas/u0").json()["state"] == "lost"
     assert [c["route"] for c in control.get("/calls").json()] == ["/umbrellas", *["/umbrellas/{id}"] * 2]
     assert control.post("/config", json={"latency": {"GET *": 0.01}}).json() == {"latency": {"GET *": 0.01}}
 

@@ -1,0 +1,19 @@
+"""RunPod on loopback: REST v2, and of GraphQL what its official SDK sends. Written from the vendor's facts alone.
+
+    python -m tests.simulators.runpod --port 0 --state DIR     # prints its URL; Ctrl-C ends it
+
+Point a client at it with RUNPOD_API_BASE_URL and RUNPOD_API_KEY (`KEY`). What the facts leave open is answered in
+the way that costs a careless client most: provisioning bills, deleting a volume is not refused, RUNNING does not mean
+ready.
+"""
+
+from __future__ import annotations
+
+from tests.simulators.runpod.catalog import COMMUNITY, SECURE, GpuType
+from tests.simulators.runpod.platform import CREATE, DELETE, GET, KEY, KINDS, LIST, MENU, OTHER_KEY, RunPodSim
+from tests.simulators.runpod.pods import Boot
+
+__all__ = [
+    "COMMUNITY", "CREATE", "DELETE", "GET", "KEY", "KINDS", "LIST", "MENU", "OTHER_KEY", "SECURE", "Boot", "GpuType",
+    "RunPodSim",
+]  # fmt: skip

@@ -1,0 +1,344 @@
+"""GraphQL: what the official SDK and the console's documents send, against a schema with nothing else in it.
+
+Reads are answered. Writes are carried out, and fail the test: ours go to REST v2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphql import GraphQLError, GraphQLSchema, build_schema, graphql_sync, parse, validate
+
+from tests.simulators.runpod.catalog import COMMUNITY, SECURE, GpuType
+from tests.simulators.runpod.pods import ERROR, EXITED, RUNNING, Pod
+from tests.simulators.runpod.rest_pods import NO_CAPACITY, NOT_ENOUGH
+from tests.simulators.runpod.shapes import CreatePod, Gpu, Mounts, Network
+from tests.simulators.simulator import Reply, Request
+
+if TYPE_CHECKING:
+    from tests.simulators.runpod.platform import RunPodSim
+
+SDL = """
+type Query {
+  myself: User
+  pod(input: PodFilter): Pod
+  gpuTypes(input: GpuTypeFilter): [GpuType]
+  dataCenters: [DataCenter]
+}
+type Mutation {
+  podFindAndDeployOnDemand(input: DeployInput): Pod
+  podRentInterruptable(input: DeployInput!): Pod
+  deployCpuPod(input: DeployInput): Pod
+  podStop(input: PodStopInput!): Pod
+  podResume(input: PodResumeInput!): Pod
+  podBidResume(input: PodResumeInput!): Pod
+  podTerminate(input: PodStopInput!): Boolean
+  updateUserSettings(input: SettingsInput): User
+}
+input PodFilter { podId: String }
+input GpuTypeFilter { id: String, ids: [String] }
+input LowestPriceInput { gpuCount: Int, secureCloud: Boolean, dataCenterId: String }
+input PodStopInput { podId: String! }
+input PodResumeInput { podId: String!, gpuCount: Int, bidPerGpu: Float }
+input SettingsInput { pubKey: String }
+input EnvInput { key: String!, value: String! }
+enum CloudType { ALL SECURE COMMUNITY }
+input DeployInput {
+  name: String, imageName: String, cloudType: CloudType, gpuTypeId: String, gpuTypeIdList: [String], gpuCount: Int,
+  volumeInGb: Int, containerDiskInGb: Int, volumeMountPath: String, minVcpuCount: Int, minMemoryInGb: Int,
+  ports: String, env: [EnvInput], dockerArgs: String, dataCenterId: String, countryCode: String,
+  networkVolumeId: String, templateId: String, startSsh: Boolean, supportPublicIp: Boolean,
+  allowedCudaVersions: [String], minCudaVersion: String, deployCost: Float, stopAfter: String, terminateAfter: String,
+  volumeKey: String, minDownload: Int, minUpload: Int, instanceId: String, bidPerGpu: Float
+}
+type User {
+  id: ID!
+  email: String
+  pubKey: String
+  pods: [Pod]
+  networkVolumes: [NetworkVolume]
+  clientBalance: Float
+  currentSpendPerHr: Float
+  spendLimit: Float
+  minBalance: Float
+  underBalance: Boolean
+  spendDetails: SpendDetails
+}
+type SpendDetails { localStoragePerHour: Float, networkStoragePerHour: Float, gpuComputePerHour: Float }
+type NetworkVolume { id: String, name: String, size: Int, dataCenterId: String }
+type Pod {
+  id: ID!, containerDiskInGb: Int, costPerHr: Float, desiredStatus: String, dockerArgs: String, dockerId: String,
+  env: [String], gpuCount: Int, imageName: String, lastStatusChange: String, machineId: String, memoryInGb: Float,
+  name: String, podType: String, port: Int, ports: String, uptimeSeconds: Int, vcpuCount: Float, volumeInGb: Float,
+  volumeMountPath: String, runtime: Runtime, machine: PodMachine
+}
+type Runtime { uptimeInSeconds: Int, ports: [PodPort], gpus: [PodGpu] }
+type PodPort { ip: String, isIpPublic: Boolean, privatePort: Int, publicPort: Int, type: String }
+type PodGpu { id: String, gpuUtilPercent: Float, memoryUtilPercent: Float }
+type PodMachine { gpuDisplayName: String, podHostId: String }
+type GpuType {
+  id: String, displayName: String, manufacturer: String, memoryInGb: Int, cudaCores: Int, secureCloud: Boolean,
+  communityCloud: Boolean, securePrice: Float, communityPrice: Float, oneMonthPrice: Float, threeMonthPrice: Float,
+  oneWeekPrice: Float, communitySpotPrice: Float, secureSpotPrice: Float, maxGpuCount: Int,
+  lowestPrice(input: LowestPriceInput): LowestPrice
+}
+type LowestPrice {
+  minimumBidPrice: Float, uninterruptablePrice: Float, stockStatus: String, availableGpuCounts: [Int]
+}
+type DataCenter { id: String, name: String, location: String, storageSupport: Boolean, gpuAvailability: [Availability] }
+type Availability { gpuTypeId: String, stockStatus: String }
+"""
+NO_SPOT = "There are no longer any instances available with the request specifications. Please try again later."
+WORDS = {EXITED: "EXITED", ERROR: "DEAD"}
+
+
+class GraphQL:
+    """Handler of /graphql."""
+
+    def __init__(self, sim: RunPodSim) -> None:
+        self.sim = sim
+        self.schema: GraphQLSchema = build_schema(SDL)
+        sim.route("POST /graphql", self.answer)
+
+    def answer(self, request: Request) -> Reply:
+        """200 with data, or with errors; 400 for what is no query of this schema."""
+        sim = self.sim
+        if "api_key" in request.query:
+            sim.violate("a key in a URL: /graphql?api_key=")
+        told = request.json()
+        if not isinstance(told, dict) or not isinstance(told.get("query"), str):
+            return self._errors(400, "POST body missing. Did you forget to use body-parser?")
+        for key in sorted(set(told) - {"query", "variables", "operationName"}):
+            sim.violate(f"/graphql: unknown field {key!r}")
+        if rule := request.faults.get("graphql_error"):
+            return self._errors(200, rule.get("message", "Something went wrong. Please try again later."))
+        try:
+            document = parse(told["query"])
+        except GraphQLError as error:
+            sim.violate(f"/graphql: {error.message}")
+            return self._errors(400, error.message)
+        if wrong := validate(self.schema, document):
+            sim.violate(f"/graphql: {wrong[0].message}")
+            return self._errors(400, wrong[0].message)
+        result = graphql_sync(
+            self.schema, told["query"], root_value=_Root(sim, request), variable_values=told.get("variables")
+        )
+        body: dict[str, Any] = {"data": result.data}
+        if result.errors:
+            body["errors"] = [
+                {"message": e.message, "path": e.path, "extensions": {"code": "RUNPOD"}} for e in result.errors
+            ]
+        return Reply(body=body)
+
+    def _errors(self, status: int, message: str) -> Reply:
+        errors = [{"message": message, "path": ["myself"], "extensions": {"code": "INTERNAL_SERVER_ERROR"}}]
+        return Reply(status, {"errors": errors, "data": None})
+
+
+class _Root:
+    """Resolvers: a method for each field of Query and Mutation."""
+
+    def __init__(self, sim: RunPodSim, request: Request) -> None:
+        self.sim, self.request = sim, request
+
+    def myself(self, _info: Any) -> dict[str, Any]:
+        sim, who = self.sim, self.request.who
+        volumes = sim.volumes.of(who.id)
+        rate = {kind: sim.ledger.rate(who.id, kind) for kind in ("pod", "volume")}
+        left = sim.ledger.balance(who)
+        return {
+            "id": who.id,
+            "email": who.email,
+            "pubKey": "\n".join(sim.ssh_keys.get(who.id, [])) or None,
+            "pods": [self._shown(pod) for pod in sim.pods.of(who.id)],
+            "networkVolumes": [{"id": v.id, "name": v.name, "size": v.size, "dataCenterId": v.center} for v in volumes],
+            "clientBalance": left,
+            "currentSpendPerHr": sum(rate.values()),
+            "spendLimit": sim.spend_limit,
+            "minBalance": 0.0,
+            "underBalance": left <= 0,
+            "spendDetails": {
+                "localStoragePerHour": 0.0,
+                "networkStoragePerHour": rate["volume"],
+                "gpuComputePerHour": rate["pod"],
+            },
+        }
+
+    def pod(self, _info: Any, input: dict[str, Any] | None = None) -> dict[str, Any] | None:
+        pod = self.sim.pods.all.get((input or {}).get("podId", ""))
+        if pod is None or pod.account != self.request.who.id:
+            return None
+        self.sim.pods.look(pod)
+        return self._shown(pod) if pod.id in self.sim.pods.all else None
+
+    def gpuTypes(self, _info: Any, input: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        wanted = (input or {}).get("id")
+        return [self._gpu(gpu) for gpu in self.sim.stock.gpus.values() if wanted in (None, gpu.id)]
+
+    def dataCenters(self, _info: Any) -> list[dict[str, Any]]:
+        stock = self.sim.stock
+        return [
+            {
+                "id": center.id,
+                "name": center.name,
+                "location": center.region,
+                "storageSupport": bool(center.volumes),
+                "gpuAvailability": [
+                    {"gpuTypeId": gpu, "stockStatus": _word(stock.level(gpu, SECURE, 1, center.id))}
+                    for gpu in stock.gpus
+                ],
+            }
+            for center in stock.centers.values()
+        ]
+
+    def _gpu(self, gpu: GpuType) -> dict[str, Any]:
+        stock = self.sim.stock
+
+        def lowest(_info: Any, input: dict[str, Any] | None = None) -> dict[str, Any]:
+            asked = input or {}
+            count, cloud = asked.get("gpuCount") or 1, SECURE if asked.get("secureCloud", True) else COMMUNITY
+            level = _word(stock.level(gpu.id, cloud, count, asked.get("dataCenterId")))
+            counts = [n for n in range(1, gpu.most + 1) if stock.level(gpu.id, cloud, n) != "NONE"]
+            price = gpu.price(cloud)
+            return {
+                "minimumBidPrice": None,
+                "uninterruptablePrice": price * count if price and level else None,
+                "stockStatus": level,
+                "availableGpuCounts": counts,
+            }
+
+        return {
+            "id": gpu.id,
+            "displayName": gpu.name,
+            "manufacturer": gpu.manufacturer,
+            "memoryInGb": gpu.memory,
+            "cudaCores": 0,
+            "secureCloud": gpu.secure is not None,
+            "communityCloud": gpu.community is not None,
+            "securePrice": gpu.secure,
+            "communityPrice": gpu.community,
+            "maxGpuCount": gpu.most,
+            "lowestPrice": lowest,
+        }
+
+    def _shown(self, pod: Pod) -> dict[str, Any]:
+        seen = self.sim.pods.outline(pod)
+        up = seen["runtime"]
+        ports = [
+            {
+                "ip": port["ip"],
+                "isIpPublic": port["type"] == "tcp",
+                "privatePort": port["private"],
+                "publicPort": port["public"],
+                "type": port["type"],
+            }
+            for port in (up or {}).get("ports", [])
+        ]
+        kept = pod.wanted.mounts.persistent
+        gpus = [{"id": gpu["id"], "gpuUtilPercent": 0, "memoryUtilPercent": 0} for gpu in (up or {}).get("gpus", [])]
+        return {
+            "id": pod.id,
+            "containerDiskInGb": pod.wanted.disk,
+            "costPerHr": pod.price,
+            "desiredStatus": WORDS.get(pod.status, "RUNNING"),
+            "dockerArgs": pod.wanted.args,
+            "dockerId": None,
+            "env": [f"{name}={value}" for name, value in pod.env.items()],
+            "gpuCount": pod.gpu_count,
+            "imageName": pod.wanted.image,
+            "lastStatusChange": f"{pod.note}: {seen['startedAt'] or seen['createdAt']}",
+            "machineId": f"m{pod.number}",
+            "memoryInGb": 32,
+            "name": pod.name,
+            "podType": "RESERVED",
+            "port": None,
+            "ports": ",".join(pod.wanted.ports),
+            "uptimeSeconds": up["uptime"] if up else 0,
+            "vcpuCount": 8,
+            "volumeInGb": kept.size if kept else 0,
+            "volumeMountPath": kept.path if kept else None,
+            "runtime": {"uptimeInSeconds": up["uptime"], "ports": ports, "gpus": gpus} if up else None,
+            "machine": {"gpuDisplayName": pod.wanted.gpu.id if pod.wanted.gpu else None, "podHostId": f"{pod.id}-host"},
+        }
+
+    # Writes: answered, and a violation each
+
+    def podFindAndDeployOnDemand(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
+        sim = self._written("podFindAndDeployOnDemand")
+        gpu = sim.stock.gpus.get(input.get("gpuTypeId") or "")
+        cloud = COMMUNITY if input.get("cloudType") == COMMUNITY else SECURE
+        count, center = input.get("gpuCount") or 1, input.get("dataCenterId")
+        if gpu is None:
+            raise GraphQLError("Something went wrong. Please try again later or contact support.")
+        places = sim.stock.places(gpu.id, cloud, count, [center] if center else [])
+        if not places:
+            raise GraphQLError(NO_CAPACITY)
+        sim.stock.take(gpu.id, cloud, places[0], count)
+        volume = sim.volumes.all.get(input.get("networkVolumeId") or "")
+        path = input.get("volumeMountPath") or "/workspace"
+        wanted = CreatePod(
+            name=input.get("name") or "pod",
+            image=input.get("imageName"),
+            gpu=Gpu(id=gpu.id, count=count),
+            disk=input.get("containerDiskInGb") or 10,
+            cloud="COMMUNITY" if cloud == COMMUNITY else "SECURE",
+            ports=(input.get("ports") or "").split(",") if input.get("ports") else [],
+            mounts=Mounts(network=[Network(volumeId=volume.id, path=path)]) if volume else Mounts(),
+        )
+        env = {one["key"]: one["value"] for one in input.get("env") or []}
+        price = round((gpu.price(cloud) or 0.0) * count, 4)
+        sim.remember(self.request.who.id)
+        return self._shown(sim.pods.create(self.request.who.id, wanted, env, places[0], volume, price))
+
+    def podRentInterruptable(self, _info: Any, input: dict[str, Any]) -> None:
+        self._written("podRentInterruptable")
+        raise GraphQLError(NO_SPOT)
+
+    def deployCpuPod(self, _info: Any, input: dict[str, Any] | None = None) -> None:
+        self._written("deployCpuPod")
+        raise GraphQLError(NO_CAPACITY)
+
+    def podStop(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
+        pod = self._pod(self._written("podStop"), input)
+        self.sim.pods.stop(pod)
+        return self._shown(pod)
+
+    def podResume(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
+        sim = self._written("podResume")
+        pod = self._pod(sim, input)
+        gpu = pod.wanted.gpu
+        if pod.status == RUNNING or (gpu and not sim.stock.take(gpu.id, pod.wanted.cloud, pod.place, pod.gpu_count)):
+            raise GraphQLError(NOT_ENOUGH)
+        sim.pods.start(pod, gpus=pod.gpu_count)
+        return self._shown(pod)
+
+    def podBidResume(self, _info: Any, input: dict[str, Any]) -> None:
+        self._written("podBidResume")
+        raise GraphQLError(NO_SPOT)
+
+    def podTerminate(self, _info: Any, input: dict[str, Any]) -> None:
+        sim = self._written("podTerminate")
+        pod = sim.pods.all.get(input["podId"])
+        if pod is None or pod.account != self.request.who.id:
+            raise GraphQLError("pod not found to terminate")
+        sim.remember(self.request.who.id)
+        sim.pods.end(pod)
+
+    def updateUserSettings(self, _info: Any, input: dict[str, Any] | None = None) -> dict[str, Any]:
+        sim = self._written("updateUserSettings")
+        sim.ssh_keys[self.request.who.id] = ((input or {}).get("pubKey") or "").split("\n")
+        return self.myself(_info)
+
+    def _written(self, what: str) -> RunPodSim:
+        self.sim.violate(f"a write through GraphQL: {what}")
+        return self.sim
+
+    def _pod(self, sim: RunPodSim, input: dict[str, Any]) -> Pod:
+        pod = sim.pods.all.get(input["podId"])
+        if pod is None or pod.account != self.request.who.id:
+            raise GraphQLError("pod not found")
+        return pod
+
+
+def _word(level: str) -> str | None:
+    return None if level == "NONE" else level.capitalize()

@@ -1,0 +1,315 @@
+"""The simulated RunPod: accounts, admission, and what can happen to a pod behind its owner's back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from tests.simulators.clock import VirtualClock
+from tests.simulators.faults import Choice
+from tests.simulators.ledger import Account
+from tests.simulators.quotas import WindowQuota
+from tests.simulators.runpod.catalog import Stock
+from tests.simulators.runpod.graphql import GraphQL
+from tests.simulators.runpod.hosts import NoHosts, RealHosts
+from tests.simulators.runpod.pods import EXITED, Boot, Pod, Pods
+from tests.simulators.runpod.rest_market import MarketRoutes
+from tests.simulators.runpod.rest_pods import PodRoutes
+from tests.simulators.runpod.rest_stores import StoreRoutes
+from tests.simulators.runpod.volumes import Volumes
+from tests.simulators.simulator import Refusal, Reply, Request, Simulator, parse
+
+M = TypeVar("M", bound=BaseModel)
+KEY, OTHER_KEY = "rpa_simulated_key_of_ann_0001", "rpa_simulated_key_of_bob_0002"
+MOST_BYTES = 102_400
+KINDS = {
+    "out_of_capacity": "create: 400 with the text for no capacity",
+    "low_balance": "create, start: 402",
+    "no_permission": "create: 403 access denied, as for a pool",
+    "never_ready": "create, start: runtime and ssh never come; `status` (RUNNING)",
+    "dies_while_starting": "create, start: `status` (EXITED) after `reads` (2)",
+    "missing_at_first": "create: GET is 404 for the first `reads` (2); `in_list`: lists leave it out as often",
+    "zero_gpus": "create, start: it runs with `count` (0) GPUs",
+    "start_no_gpus": "start: 400, the host has no free GPUs",
+    "delete_lingers": "delete, terminate: 204, and it is there for `reads` (3) more, None for ever; `status` to show",
+    "stop_refused": "stop: 400",
+    "stop_lingers": "stop: 200, and it runs on for `reads` (3)",
+    "conflict": "an action: 409",
+    "stale_list": "list: as it was before the last `writes` (1)",
+    "empty_list": "list: nothing, though there is something",
+    "short_page": "list: `limit` (1) a page",
+    "odd_status": "any call: the account's newest pod shows `status` (MIGRATING) for `reads` (1)",
+    "cost_while_stopped": "any call: stopped pods show their price",
+    "preempted": "any call: the account's oldest running pod is stopped first",
+    "vanished": "any call: the account's oldest pod is terminated first, as when the money runs out",
+    "foreign_account": "any call: the key is another account's now",
+    "no_key": "any call: 401",
+    "retired": "any call: 410",
+    "always_high": "catalogue: everything is HIGH, whatever the stock",
+    "graphql_error": "GraphQL: 200 with `errors`; `message`",
+    "cloudflare": "any call: 403 with a proxy's HTML page",
+}
+LIST, GET, CREATE, DELETE = "GET /v2/pods", "GET /v2/pods/{id}", "POST /v2/pods", "DELETE /v2/pods/{id}"
+READS, ALL = "GET /v2/*", "*"
+MENU = (
+    *(Choice("too_many", ALL, {"retry_after": [None, 1]}) for _ in range(2)),
+    Choice("error_before", ALL, {"status": [500, 502, 503]}),
+    Choice("error_after", CREATE, {"status": [500, 502, 503, 504]}),
+    Choice("error_after", DELETE, {"status": [500, 502]}),
+    Choice("lost_answer", CREATE, {"reset": [False, True]}),
+    Choice("lost_answer", DELETE, {"reset": [False, True]}),
+    Choice("lost_request", ALL, {"reset": [False, True]}),
+    Choice("truncated", ALL),
+    Choice("html_before", ALL, {"status": [502, 403, 524]}),
+    Choice("html_after", CREATE, {"status": [502, 524]}),
+    Choice("html_ok", READS),
+    Choice("not_json", ALL),
+    Choice("stale_list", LIST, {"writes": [1, 2]}),
+    Choice("short_page", LIST),
+    Choice("out_of_capacity", CREATE),
+    Choice("low_balance", CREATE),
+    Choice("no_permission", CREATE),
+    Choice("never_ready", CREATE, {"status": ["RUNNING", "STARTING"]}),
+    Choice("dies_while_starting", CREATE, {"reads": [0, 1, 2], "status": ["EXITED", "ERROR"]}),
+    Choice("missing_at_first", CREATE, {"reads": [1, 2], "in_list": [False, True]}),
+    Choice("zero_gpus", CREATE),
+    Choice("delete_lingers", DELETE, {"reads": [1, 3], "status": ["", "TERMINATED", "EXITED"]}),
+    Choice("odd_status", READS, {"status": ["MIGRATING", "PAUSED"]}),
+    Choice("preempted", READS),
+    Choice("vanished", READS),
+    Choice("foreign_account", ALL),
+    Choice("graphql_error", "POST /graphql"),
+)
+"""What a seed draws from. Hangs are left out: they cost real time, and are tested one by one."""
+
+
+class RunPodSim(Simulator):
+    """See the package. `machines`: pods are real machines, which needs `state`, root and sshd. `boot`: how pods become
+    ready. Two accounts exist, `ann` (key `KEY`) and `bob` (`OTHER_KEY`); `add_account` makes more."""
+
+    name = "runpod"
+    kinds: Mapping[str, str] = MappingProxyType(KINDS)
+
+    def __init__(
+        self,
+        *,
+        clock: VirtualClock | None = None,
+        latency: Mapping[str, float] | None = None,
+        state: Path | None = None,
+        machines: bool = False,
+        boot: Boot | None = None,
+        per_minute: int | None = None,
+    ) -> None:
+        super().__init__(clock=clock, latency=latency, state=state)
+        if machines and state is None:
+            raise ValueError("machines need a folder: state=")
+        self.stock = Stock()
+        self.hosts = RealHosts(state / "machines", self.violate) if machines and state else NoHosts()
+        self.pods = Pods(self.clock, self.ledger, self.stock, self.hosts, boot or Boot())
+        self.volumes = Volumes(self.ledger, state / "volumes" if state else None)
+        self.ssh_keys: dict[str, list[str]] = {}
+        self.registries: dict[str, tuple[str, dict[str, Any]]] = {}
+        self.tags: dict[str, tuple[str, dict[str, Any]]] = {}
+        self.billing_mode = "PREPAID"
+        self.spend_limit = 1000.0
+        self.paging = True
+        self.refuse_attached = False
+        self.quota = WindowQuota(per_minute) if per_minute else None
+        self._before: dict[str, list[list[dict[str, Any]]]] = {}
+        self.add_account("ann", KEY)
+        self.add_account("bob", OTHER_KEY)
+        PodRoutes(self)
+        StoreRoutes(self)
+        MarketRoutes(self)
+        GraphQL(self)
+        self.route("* /v1{rest*}", self._retired)
+
+    def add_account(self, name: str, key: str, credit: float = 1000.0) -> Account:
+        """One more customer; its id is `user_<name>`."""
+        account = Account(f"user_{name}", key, f"{name}@example.com", credit)
+        self.accounts[account.id] = account
+        return account
+
+    # Admission and envelopes
+
+    def admit(self, request: Request) -> None:
+        agent = request.headers.get("user-agent", "")
+        if not agent or agent.startswith("Python-urllib"):
+            self.violate(f"{request.method} {request.path}: no User-Agent that the platform lets through")
+            raise Refusal(_page(403))
+        if "cloudflare" in request.faults:
+            raise Refusal(_page(403))
+        if "retired" in request.faults:
+            raise Refusal(self._retired(request))
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if scheme != "Bearer" or not key:
+            raise Refusal(self.problem(401, "missing bearer token"))
+        account = next((one for one in self.accounts.values() if one.key == key), None)
+        if account is None or "no_key" in request.faults:
+            raise Refusal(self.problem(401, "invalid bearer token"))
+        if "foreign_account" in request.faults:
+            account = next(one for one in self.accounts.values() if one is not account)
+        request.account = account
+        if len(request.body) > MOST_BYTES:
+            raise Refusal(self.problem(413, "request body too large"))
+        if self.quota and (after := self.quota.take(account.id, self.clock.now())) is not None:
+            raise Refusal(self.too_many(after))
+        self._befall(request)
+
+    def _befall(self, request: Request) -> None:
+        """What happens to a pod of the account just before this call."""
+        pods = self.pods.of(request.who.id)
+        if rule := request.faults.get("odd_status"):
+            for pod in pods[:1]:
+                pod.odd_status = (rule.get("status", "MIGRATING"), rule.get("reads", 1))
+        for pod in pods if "cost_while_stopped" in request.faults else []:
+            pod.cost_stopped = True
+        if "preempted" in request.faults and (running := [p for p in pods if p.status == "RUNNING"]):
+            self.act_preempt(running[-1].id)
+        if "vanished" in request.faults and pods:
+            self.act_vanish(pods[-1].id)
+
+    def decorate(self, request: Request, reply: Reply) -> None:
+        """The two headers of the vendor, on REST."""
+        if request.path.startswith("/v2/"):
+            limit = self.quota.limit if self.quota else 60
+            left = self.quota.left(request.who.id, self.clock.now()) if self.quota else 60
+            reply.headers["RateLimit"] = f'"minute";r={left};t=60, "hour";r=2900;t=3600, "day";r=49000;t=86400'
+            policy = f'"minute";q={limit};w=60, "hour";q=3000;w=3600, "day";q=50000;w=86400'
+            reply.headers["RateLimit-Policy"] = policy
+
+    def problem(self, status: int, detail: str, errors: list[str] | None = None) -> Reply:
+        """`application/problem+json`."""
+        titles = {400: "Bad Request", 401: "Unauthorized", 402: "Payment Required", 403: "Forbidden", 404: "Not Found"}
+        titles |= {409: "Conflict", 410: "Gone", 413: "Content Too Large", 422: "Unprocessable Entity"}
+        titles |= {429: "Too Many Requests"}
+        body: dict[str, Any] = {"title": titles.get(status, "Internal Server Error"), "status": status}
+        body |= {"detail": detail, **({"errors": errors} if errors else {})}
+        return Reply(status, body, content_type="application/problem+json")
+
+    def too_many(self, retry_after: float | None) -> Reply:
+        reply = self.problem(429, "rate limit exceeded for the minute window")
+        if retry_after is not None:
+            reply.headers["Retry-After"] = str(int(retry_after))
+        return reply
+
+    def _retired(self, request: Request) -> Reply:
+        if "retired" not in request.faults:
+            self.violate(f"{request.method} {request.path}: REST v1 is retired")
+        return self.problem(410, "This API version has been retired.")
+
+    # What handlers use
+
+    def body(self, request: Request, model: type[M]) -> M:
+        """The body as its model; 422 otherwise. An unknown field fails the test, too."""
+        if not request.headers.get("content-type", "").startswith("application/json"):
+            self.violate(f"{request.method} {request.route}: Content-Type is not application/json")
+        try:
+            value = request.json()
+        except ValueError:
+            self.violate(f"{request.method} {request.route}: the body is no JSON")
+            raise Refusal(self.problem(400, "malformed JSON")) from None
+        return self.checked(model, value, request)
+
+    def checked(self, model: type[M], value: Any, request: Request | None = None) -> M:
+        """A value as its model; 422 otherwise."""
+        found = parse(model, value)
+        if not isinstance(found, list):
+            return found
+        for text, unknown in found:
+            if unknown and request:
+                self.violate(f"{request.method} {request.route}: {text}")
+        raise Refusal(self.problem(422, "Request validation failed.", [text for text, _ in found]))
+
+    def known_query(self, request: Request, *known: str) -> None:
+        """The real one ignores query parameters that it does not know: they fail the test."""
+        for name in sorted(set(request.query) - set(known)):
+            self.violate(f"{request.method} {request.route}: unknown query parameter {name!r}")
+
+    def number(self, request: Request, name: str, default: int) -> int:
+        """A query parameter from 1 to 1000; 422 otherwise."""
+        text = request.query.get(name, [str(default)])[0]
+        if not text.isdigit() or not 1 <= int(text) <= 1000:
+            raise Refusal(self.problem(422, "Request validation failed.", [f"$.{name}: must be from 1 to 1000"]))
+        return int(text)
+
+    def remember(self, account: str) -> None:
+        """Keeps the list as it is, for stale answers: call it before a write."""
+        shown = [self.pods.outline(pod) for pod in self.pods.of(account) if not pod.cluster]
+        self._before.setdefault(account, []).append(shown)
+
+    def before(self, account: str, writes: int) -> list[dict[str, Any]]:
+        """The list as it was before the last so many writes."""
+        kept = self._before.get(account, [])
+        return kept[-min(writes, len(kept))] if kept else []
+
+    # Behind the client's back
+
+    def outline(self) -> dict[str, Any]:
+        pods = {
+            pod.id: {"account": pod.account, "name": pod.name, "status": pod.status, "history": pod.history}
+            for pod in [*self.pods.all.values(), *self.pods.gone.values()]
+        }
+        volumes = {volume.id: volume.outline() for volume in self.volumes.all.values()}
+        return {"pods": pods, "volumes": volumes}
+
+    def act_preempt(self, id: str) -> None:
+        """Somebody pays more, or the host fails: it is stopped without notice."""
+        self.pods.stop(self._pod(id), EXITED, "Exited by Runpod")
+
+    def act_vanish(self, id: str) -> None:
+        """It is terminated: by hand in the console, or because the money ran out."""
+        self._pod(id)
+        self.remember(self._pod(id).account)
+        self.pods.end(self._pod(id))
+
+    def act_duplicate(self, id: str) -> str:
+        """A second pod of the same name and env appears, as after somebody's blind retry. Returns its id."""
+        pod = self._pod(id)
+        self.remember(pod.account)
+        if pod.wanted.gpu:
+            self.stock.take(pod.wanted.gpu.id, pod.wanted.cloud, pod.place, pod.gpu_count)
+        return self.pods.create(pod.account, pod.wanted, dict(pod.env), pod.place, pod.volume, pod.price).id
+
+    def act_set(self, id: str, **fields: Any) -> None:
+        """Something about it changes: `locked`, `name`; `cluster`, `never_ready`, `gpus_now`, `lingering`…"""
+        pod = self._pod(id)
+        for name, value in fields.items():
+            target: Any = pod.wanted if name in type(pod.wanted).model_fields else pod
+            if not hasattr(target, name):
+                raise KeyError(f"a pod has no {name!r}")
+            setattr(target, name, value)
+        self.ledger.retag(id, pod.name)
+
+    def act_rekey(self, account: str, key: str) -> None:
+        """An account's key becomes another one; the old one is nobody's."""
+        self.accounts[account].key = key
+
+    def act_credit(self, account: str, usd: float) -> None:
+        """What an account has left becomes this much."""
+        self.accounts[account].credit = self.ledger.spent(account) + usd
+
+    def act_empty(self, gpu: str | None = None, where: str | None = None) -> None:
+        """No more stock."""
+        self.stock.empty(gpu, where)
+
+    def act_move_ports(self, id: str) -> None:
+        """The host is serviced: address and ports are others afterwards."""
+        self.pods.restart(self._pod(id))
+
+    def close(self) -> None:
+        self.hosts.close()
+
+    def _pod(self, id: str) -> Pod:
+        if id not in self.pods.all:
+            raise KeyError(f"there is no pod {id!r}")
+        return self.pods.all[id]
+
+
+def _page(status: int) -> Reply:
+    body = b"<html><title>Access denied</title>error code: 1010</html>"
+    return Reply(status, body, content_type="text/html; charset=UTF-8")
