@@ -1,0 +1,231 @@
+"""vast.ai on loopback: the API of facts/vastai-api.md, for the official SDK and for our adapter, on one world.
+
+    python -m tests.simulators.vastai --port 0 --state DIR
+
+prints its URL and serves until it is ended; `--help` has the rest. In a test:
+
+    sim = VastSimulator()
+    account = sim.add_account("ann")
+    with SimServer(sim): VastAI(api_key=account.key, server_url=sim.url, retry=1)
+
+Strict: an unknown route, query parameter, body field or header is a violation, and so is a key in a URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulators import vastai_replies as replies
+from tests.simulators.core import (
+    Reply,
+    Request,
+)
+from tests.simulators.vastai_acts import Acts
+from tests.simulators.vastai_customer import CustomerRoutes, number_of
+from tests.simulators.vastai_gate import SEARCH, V0, V1, who
+from tests.simulators.vastai_instance import STORED, Instance
+from tests.simulators.vastai_paging import page_of
+from tests.simulators.vastai_query import Row, matches
+from tests.simulators.vastai_replies import Strange, refusal
+from tests.simulators.vastai_requests import (
+    LABEL_AT_UPDATE,
+    Bid,
+    Create,
+    Manage,
+    Nothing,
+    Template,
+    check,
+    read,
+)
+
+
+class VastSimulator(Acts, CustomerRoutes):
+    """See the module. `machines`: instances are real machines with their disks below `state`; else they refuse."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._register()
+
+    def outline(self) -> dict[str, Any]:
+        self.world.settle()
+        return self.world.outline()
+
+    def problem(self, status: int, detail: str) -> Reply:
+        return Reply(status, {"success": False, "error": "internal_error", "msg": detail})
+
+    # Routes
+
+    def _register(self) -> None:
+        one = f"{V0}/instances/{{id}}/"
+        self.serve(SEARCH, "misc", self.search)
+        self.serve(f"PUT {V0}/asks/{{id}}/", "instance_write", self.create)
+        self.serve(f"GET {V0}/instances/pending-price-increases/", "instance_read", self.price_increases)
+        self.serve(f"PUT {V0}/instances/accept-price-increase/", "instance_write", self.accept_increase)
+        self.serve(f"PUT {V0}/instances/reject-price-increase/", "instance_write", self.reject_increase)
+        self.serve(f"GET {one}", "instance_read", self.show)
+        self.serve(f"GET {V1}/instances/", "instance_read", self.show_all)
+        self.serve(f"PUT {one}", "instance_write", self.manage)
+        self.serve(f"DELETE {one}", "instance_write", self.destroy)
+        for verb, word in (("reboot", "rebooting"), ("recycle", "recycling")):
+            self.serve(f"PUT {V0}/instances/{verb}/{{id}}/", "instance_write", self._restarter(word))
+        self.serve(f"PUT {V0}/instances/bid_price/{{id}}/", "instance_write", self.change_bid)
+        self.serve(f"PUT {V0}/instances/update_template/{{id}}/", "instance_write", self.update_template)
+        self.register_customer()
+
+    def search(self, request: Request) -> Reply:
+        try:
+            body = request.json()
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            raise refusal(400, "invalid_request", "Invalid json body")
+        if "search_quota" in request.faults:
+            raise replies.quota_exceeded()
+        world = self.world
+        bid = float("inf") if body.get("type") == "bid" else None
+        free = {machine.id: world.free(machine, bid) for machine in world.market.machines.values()}
+        return Reply(body={"offers": world.market.search(body, free, world.now)})
+
+    def create(self, request: Request) -> Reply:
+        ask, account, body = number_of(request, "id"), who(request), read(Create, request)
+        check(body, ask)
+        if "spend_limit" in request.faults:
+            status = request.faults["spend_limit"].get("status", 400)
+            raise refusal(status, "spend_rate_limit", "New accounts may only spend so much an hour.")
+        offer = self.world.market.offers.get(ask)
+        if offer is not None and "snatched" in request.faults:
+            offer.machine.taken += min(offer.gpus, self.world.free(offer.machine, None))
+            if not request.faults["snatched"].get("gpus", False):
+                self.world.market.consume(offer)
+        if offer is not None and body.price is not None and "bid_refused" in request.faults:
+            offer.machine.min_bid = max(offer.machine.min_bid, body.price / offer.gpus + 0.01)
+        trouble = next((kind for kind in ("stuck", "oci", "dies") if kind in request.faults), "")
+        return self.world.create(account, ask, body, trouble=trouble)
+
+    def show(self, request: Request) -> Reply:
+        self._only(request, "owner")
+        found = self.world.find(who(request), number_of(request, "id"))
+        forgets = self.world.settings.get_forgets_first
+        if found is None or "null_read" in request.faults or (forgets and found.destroyed_at is not None):
+            return Reply(body={"instances": None})
+        return Reply(body={"instances": self._row(found)})
+
+    def _row(self, instance: Instance, *, listed: bool = False) -> Row:
+        row = instance.row(newline=self.world.settings.newline)
+        if listed:  # seen live: only the list has it
+            volume = self.world.volumes.all.get(instance.volume or 0)
+            row["volume_info"] = (
+                [{"id": volume.id, "name": volume.name, "size": volume.size, "mount_path": instance.mount_path}]
+                if volume
+                else []
+            )
+        self.world.looked_at(instance)
+        return row
+
+    def show_all(self, request: Request) -> Reply:
+        self._only(request, "limit", "after_token", "order_by", "select_cols", "select_filters")
+        filters = self._told(request, "select_filters", {})
+        if computed := sorted(set(filters) - STORED):
+            raise refusal(400, "invalid_args", f"Can't filter on computed column {computed[0]}")
+        mine = self._listed(request)
+        by_id = {instance.id: instance for instance in mine}
+        rows = [instance.row(newline=self.world.settings.newline) for instance in mine]
+        rows = [row for row in rows if matches(row, filters)]
+        page, token = page_of(
+            rows,
+            order=self._told(request, "order_by", [{"col": "id", "dir": "asc"}]),
+            limit=self._told(request, "limit", self.world.settings.page),
+            cap=self.world.settings.page,
+            after=(request.query.get("after_token") or [""])[0],
+        )
+        labels: dict[str, int] = {}
+        for row in rows:
+            labels[row["label"] or ""] = labels.get(row["label"] or "", 0) + 1
+        shown = [self._row(by_id[row["id"]], listed=True) for row in page]
+        columns = self._told(request, "select_cols", ["*"])
+        if columns != ["*"]:
+            shown = [{name: row.get(name) for name in columns} for row in shown]
+        if "empty_list" in request.faults:
+            shown, rows, labels, token = [], [], {}, None
+        return Reply(
+            body={
+                "success": True,
+                "instances_found": len(shown),
+                "total_instances": len(rows),
+                "label_counts": labels,
+                "next_token": token,
+                "instances": shown,
+            }
+        )
+
+    def _listed(self, request: Request) -> list[Instance]:
+        account, stale = who(request), request.faults.get("stale_list")
+        if stale is None:
+            return self.world.own(account)
+        then = self.world.now - stale.get("seconds", 60.0)
+        return [
+            i
+            for i in self.world.instances.values()
+            if i.account == account.id and i.started <= then and (i.destroyed_at is None or i.destroyed_at > then)
+        ]
+
+    def manage(self, request: Request) -> Reply:
+        instance = self.world.need(who(request), number_of(request, "id"))
+        body = read(Manage, request)
+        if body.label is not None:
+            if len(body.label) > LABEL_AT_UPDATE:
+                raise refusal(
+                    400, "label_too_long", f"Please limit label length to {LABEL_AT_UPDATE} characters or less."
+                )
+            instance.label = body.label
+            self.ledger.retag(str(instance.id), body.label)
+        if body.state == "running":
+            if (fault := request.faults.get("start_queued")) is not None:
+                self.take_gpus(instance.machine, fault.get("seconds", 60.0))
+            return self.world.start(instance)
+        if body.state == "stopped":
+            return self.world.stop(instance)
+        if body.label is None:
+            raise Strange("neither state nor label")
+        return Reply(body={"success": True})
+
+    def destroy(self, request: Request) -> Reply:
+        read(Nothing, request)
+        error = self.world.settings.delete_missing
+        number = number_of(request, "id")
+        found = self.world.find(who(request), number)
+        if found is None:
+            raise refusal(404, error, "Instance not found" if error == "not_found" else f"Instance {number} not found.")
+        if "destroy_ignored" not in request.faults:
+            slow = request.faults.get("destroy_slow")
+            self.world.destroy(found, None if slow is None else slow.get("reads", 5))
+        return Reply(body={"success": True, "msg": "Instance destroyed successfully"})
+
+    def _restarter(self, word: str) -> Callable[[Request], Reply]:
+        def restart(request: Request) -> Reply:
+            read(Nothing, request)
+            self.world.restart(self.world.need(who(request), number_of(request, "id")), word)
+            return Reply(body={"success": True})
+
+        return restart
+
+    def change_bid(self, request: Request) -> Reply:
+        body = read(Bid, request)
+        instance = self.world.need(who(request), number_of(request, "id"), replies.no_such_bid())
+        self.world.change_bid(instance, body.price or 0.0)
+        return Reply(body={"success": True})
+
+    def update_template(self, request: Request) -> Reply:
+        instance = self.world.need(who(request), number_of(request, "id"))
+        body = read(Template, request)
+        if body.id != instance.id:
+            raise Strange(f"id {body.id} in the body, {instance.id} in the path")
+        self.world.replace(instance, body)
+        return Reply(body={"success": True, "msg": "updated"})
+
+
+if __name__ == "__main__":
+    from tests.simulators.vastai_main import main
+
+    main()

@@ -1,0 +1,137 @@
+"""What happens in the simulated vast.ai behind a client's back: hosts, strangers, the console, time.
+
+Each `act_x` is `POST /__sim__/act {"act": "x", …}`, and `sim.act("x", {…})` in a test. Ids of instances may be text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from tests.simulators.vastai_gate import Gate
+from tests.simulators.vastai_instance import Instance
+from tests.simulators.vastai_market import Machine
+from tests.simulators.vastai_requests import Create
+from tests.simulators.vastai_settings import Settings
+
+
+class Acts(Gate):
+    """The simulator with what happens by itself."""
+
+    # Customers and settings
+
+    def act_account(self, name: str, credit: float = 100.0, host: bool = False) -> dict[str, str]:
+        """One more customer; says its id and key."""
+        account = self.add_account(name, credit=credit, host=host)
+        return {"id": account.id, "key": account.key}
+
+    def act_key(self, account: str, key: str, scopes: list[str]) -> None:
+        """One more API key of a customer, with these scopes only."""
+        self.customers[account].keys[key] = frozenset(scopes)
+
+    def act_ssh_key(self, account: str, ssh_key: str) -> None:
+        """A public key is added to the account: new instances get it."""
+        self.customers[account].ssh_keys[next(self.world.ids)] = ssh_key
+
+    def act_credit(self, account: str, usd: float) -> None:
+        """So much is paid in; below zero it is taken back."""
+        self.customers[account].credit += usd
+        self.world.settle()
+
+    def act_set(self, **settings: Any) -> None:
+        """Changes fields of `Settings`."""
+        known = {one.name for one in fields(Settings)}
+        if unknown := sorted(set(settings) - known):
+            raise ValueError(f"no such setting: {', '.join(unknown)}")
+        for name, value in settings.items():
+            setattr(self.world.settings, name, value)
+
+    # The market
+
+    def act_machine(self, id: int, host_id: int = 1, **details: Any) -> list[int]:
+        """A host offers a machine, with fields of `Machine`; says the ids of its offers."""
+        machine = self.world.market.add(Machine(id, host_id, **details))
+        return [offer.id for offer in self.world.market.offers.values() if offer.machine is machine]
+
+    def act_price(self, machine: int, **prices: float) -> None:
+        """A host changes `dph`, `min_bid` or `storage_cost`: bids below the floor are paused, others resume."""
+        host = self.world.market.machines[machine]
+        for name, value in prices.items():
+            if name not in ("dph", "min_bid", "storage_cost"):
+                raise ValueError(f"no price {name!r}")
+            setattr(host, name, value)
+        self.world.settle()
+
+    def act_take(self, machine: int, gpus: int) -> None:
+        """Strangers rent GPUs on demand: bids give way, starts have to wait."""
+        self.world.market.machines[machine].taken += gpus
+        self.world.settle()
+
+    def act_free(self, machine: int) -> None:
+        """All strangers leave: what waits starts, and bills."""
+        self.world.market.machines[machine].taken = 0
+        self.world.settle()
+
+    def take_gpus(self, machine: Machine, seconds: float) -> None:
+        """Strangers have all that is free, for so long."""
+        machine.taken += self.world.free(machine, None)
+        self.world.leave_at[machine.id] = self.world.now + seconds
+
+    def act_offline(self, machine: int) -> None:
+        """The host is gone, and every instance on it; nothing of it bills."""
+        self.world.host_gone(self.world.market.machines[machine])
+
+    def act_online(self, machine: int) -> None:
+        """The host is back: what ran starts again."""
+        self.world.host_back(self.world.market.machines[machine])
+
+    # Instances
+
+    def _instance(self, id: int | str) -> Instance:
+        return self.world.instances[int(id)]
+
+    def act_outbid(self, id: int | str) -> None:
+        """Somebody bids more: the floor of its machine rises above its bid."""
+        instance = self._instance(id)
+        if instance.bid is None:
+            raise ValueError(f"{id} is no interruptible instance")
+        instance.machine.min_bid = instance.bid / instance.gpus + 0.01
+        self.world.settle()
+
+    def act_vanish(self, id: int | str) -> None:
+        """The platform ends it, at once and without a word; also what somebody does in the console."""
+        self.world.destroy(self._instance(id), 0)
+
+    def act_die(self, id: int | str, word: str = "exited", message: str = "") -> None:
+        """Its container ends by itself: `exited`, `unknown`; it keeps its GPUs, and storage bills."""
+        instance = self._instance(id)
+        instance.stages.clear()
+        instance.actual, instance.status_msg = word, message or instance.status_msg
+        if word not in ("frozen", "unknown"):
+            self.world.boxes.stop(instance)
+        self.world.bill(instance)
+
+    def act_stop(self, id: int | str) -> None:
+        """Somebody stops it in the console."""
+        self.world.stop(self._instance(id))
+
+    def act_relabel(self, id: int | str, label: str | None) -> None:
+        """Somebody writes another label on it in the console."""
+        self._instance(id).label = label
+        self.ledger.retag(str(id), label or "")
+
+    def act_rent(self, account: str, offer: int, label: str | None = None, price: float | None = None) -> int:
+        """Somebody rents in the console; says the id."""
+        body = Create(image="ubuntu:22.04", label=label, price=price, runtype="ssh_direct", cancel_unavail=True)
+        reply = self.world.create(self.customers[account], offer, body)
+        number: int = reply.body["new_contract"]
+        return number
+
+    def act_expire(self, id: int | str) -> None:
+        """Its contract reaches its end: stopped, and can't be started."""
+        self._instance(id).end_date = self.world.now
+        self.world.settle()
+
+    def act_increase(self, id: int | str, factor: float = 1.5) -> int:
+        """Its host asks for more from the end of the contract on; says the row's id."""
+        return self.world.ask_more(self._instance(id), factor)

@@ -1,0 +1,249 @@
+"""What customers and hosts do to contracts of the simulated vast.ai: rent, start, stop, bid, replace, destroy.
+
+Every entry settles first: what was due by the clock has then happened.
+
+facts/vastai-api.md §2.2, §2.4, §3, §4; what is not settled there is a setting.
+"""
+
+from __future__ import annotations
+
+from tests.simulators import vastai_replies as replies
+from tests.simulators.core import Reply
+from tests.simulators.vastai_contracts import Contracts
+from tests.simulators.vastai_instance import Instance, Stage
+from tests.simulators.vastai_market import Machine, Offer
+from tests.simulators.vastai_requests import SSH_WORDS, Create, Template
+from tests.simulators.vastai_settings import VastAccount
+
+LEAST_BID, MOST_BID, MOST_BID_PER_GPU = 0.001, 128.0, 32.0
+QUEUED = "Required resources are currently unavailable, state change queued."
+
+
+class World(Contracts):
+    """See the module. Not thread-safe by itself. What it raises is an answer: `Refusal`."""
+
+    # Renting
+
+    def create(self, account: VastAccount, ask: int, body: Create, *, trouble: str = "") -> Reply:
+        """PUT /asks/{id}/. `trouble`: how the new instance fails, see `_doom`."""
+        self.settle()
+        offer = self.market.offers.get(ask)
+        if offer is None:
+            raise replies.ask_gone(ask) if ask in self.market.gone else replies.no_such_ask(ask)
+        if account.host:
+            raise replies.not_your_own(ask)
+        if self.ledger.balance(account) <= 0:
+            raise replies.lacks_credit()
+        if body.price is not None and not LEAST_BID <= body.price <= MOST_BID:
+            raise replies.invalid_args(f"price {body.price}", error="invalid_price", ask_id=ask)
+        machine = offer.machine
+        if body.disk > machine.disk_space:
+            raise replies.invalid_args(f"disk {body.disk:g} > {machine.disk_space:g}", ask_id=ask)
+        if not machine.online:
+            raise replies.ask_gone(ask)
+        volume = self.volumes.for_instance(account, machine, body.volume_info, ask)
+        wanted = body.target_state != "stopped"
+        outbid = body.price is not None and body.price < machine.min_bid * offer.gpus
+        fits = self.free(machine, body.price) >= offer.gpus
+        cancel = body.cancel_unavail if body.cancel_unavail is not None else body.price is None and wanted
+        if not fits and not outbid and cancel:
+            raise replies.ask_gone(ask)
+        instance = self._contract(account, offer, body)
+        if body.volume_info is not None:
+            instance.volume = self.volumes.bind(account, machine, body.volume_info, volume)
+            instance.mount_path = body.volume_info.mount_path
+        if trouble:
+            self._doom(instance, trouble)
+        if outbid:
+            self._stand_still(instance)
+            instance.outbid = True
+            self.bill(instance)
+            more = {"new_contract": instance.id}
+            raise replies.refusal(self.settings.bid_refused_status, None, "Bid is too low to start.", **more)
+        self.market.consume(offer)
+        if not wanted:
+            self._stand_still(instance)
+        elif fits:
+            self._take(instance)
+            self._boot(instance)
+        else:
+            self._stand_still(instance)
+            self._queue(instance)
+        self.bill(instance)
+        return Reply(body={"success": True, "new_contract": instance.id, "instance_api_key": "0" * 64})
+
+    def _contract(self, account: VastAccount, offer: Offer, body: Create) -> Instance:
+        now, machine = self.now, offer.machine
+        instance = Instance(
+            id=next(self.ids),
+            account=account.id,
+            machine=machine,
+            gpus=offer.gpus,
+            disk=body.disk,
+            image=body.image or "",
+            label=body.label,
+            env=dict(body.env) if isinstance(body.env, dict) else {},  # a string of flags is not applied
+            onstart=body.onstart,
+            args=body.args,
+            runtype=SSH_WORDS[body.runtype or ("args" if body.args else "ssh")],
+            bid=body.price,
+            started=now,
+            end_date=now + machine.duration,
+            dph=machine.dph * offer.gpus,
+            keys=list(account.ssh_keys.values()),
+            host=self.boxes.host,
+            port=self.boxes.closed_port,
+        )
+        self.instances[instance.id] = instance
+        self.ledger.begin(
+            str(instance.id), account=account.id, tag=body.label or "", kind="instance", state="null", rate=0.0
+        )
+        return instance
+
+    def _doom(self, instance: Instance, trouble: str) -> None:
+        """`stuck`: loading for ever; `oci`: its image can't run; `dies`: ends while it starts."""
+        instance.stuck = {"stuck": "loading", "oci": "created", "dies": ""}[trouble]
+        if trouble == "oci":
+            instance.status_msg = "Error response from daemon: OCI runtime create failed: runc create failed"
+        instance.dies = trouble == "dies"
+
+    # Starting and ending
+
+    def start(self, instance: Instance) -> Reply:
+        """PUT state running: at once, or queued, which would start (and bill) later."""
+        self.settle()
+        if instance.holds:
+            return Reply(body={"success": True, "msg": "already running"})
+        account = self.accounts[instance.account]
+        if self.ledger.balance(account) <= 0:
+            raise replies.lacks_credit()
+        if instance.expired:
+            raise replies.invalid_args("the contract has expired")
+        if not self._may_run(instance):
+            self._queue(instance)
+            return Reply(body={"success": False, "msg": QUEUED})
+        self._take(instance)
+        self._boot(instance, "loading")
+        self.bill(instance)
+        return Reply(body={"success": True, "msg": "starting"})
+
+    def stop(self, instance: Instance) -> Reply:
+        """PUT state stopped. Also takes back a start that waits."""
+        self.settle()
+        instance.intended = instance.next_state = "stopped"
+        instance.queued = instance.outbid = False
+        if instance.holds:
+            stage = Stage(self.settings.stopped_word, self.settings.stop_reads, by=self.now + self.settings.by_itself)
+            stage.enter = lambda: self._stand_still(instance)
+            instance.follow(stage)
+            instance.advance(self.now)
+        else:
+            instance.cur_state = "stopped"
+        self.bill(instance)
+        return Reply(body={"success": True, "msg": "stopping"})
+
+    def restart(self, instance: Instance, word: str) -> None:
+        """reboot: the same container again; recycle: a new one, its disk is lost."""
+        self.settle()
+        if not instance.running:
+            raise replies.invalid_args(f"instance is {instance.actual}", error="invalid_id")
+        if word == "recycling":
+            self.renew(instance)
+        self.boxes.stop(instance)
+        instance.actual = word
+        reads, by = self.settings.boot_reads, self.now + self.settings.by_itself
+        last = Stage("running", reads, by=by)
+        last.enter = lambda: self.boxes.start(instance, new_port=self.settings.new_ports)
+        between = [Stage("created", reads, by=by), Stage("loading", reads, by=by)] if word == "recycling" else []
+        instance.follow(*between, last)
+        instance.advance(self.now)
+        self.bill(instance)
+
+    def renew(self, instance: Instance) -> None:
+        """Another container in place of this one: what was on its disk is lost."""
+        instance.generation += 1
+        self.boxes.wipe(instance)
+
+    def destroy(self, instance: Instance, reads: int | None = None) -> None:
+        """Ends it and its bill now; views may show it for a while. `reads`: how many, where not as set."""
+        self.settle()
+        if instance.destroyed_at is not None:
+            return
+        self._stand_still(instance)
+        instance.destroyed_at = self.now
+        self.bill(instance)
+        self.boxes.end(instance)
+
+        def forget() -> None:
+            instance.forgotten = True
+
+        instance.actual = "exited"
+        looks = self.settings.destroy_reads if reads is None else reads
+        instance.follow(Stage("exited", looks, by=self.now + self.settings.by_itself, enter=forget))
+        instance.stuck = ""
+        instance.advance(self.now)
+
+    def replace(self, instance: Instance, body: Template) -> None:
+        """update_template: what is told changes, in a new container."""
+        instance.image = body.image or instance.image
+        instance.onstart = instance.onstart if body.onstart is None else body.onstart
+        instance.args = instance.args if body.args is None else body.args
+        if isinstance(body.env, dict):
+            instance.env = dict(body.env)
+        if instance.running:
+            self.restart(instance, "recycling")
+        else:
+            self.renew(instance)
+
+    def change_bid(self, instance: Instance, price: float) -> None:
+        self.settle()
+        if instance.bid is None or not LEAST_BID <= price <= MOST_BID_PER_GPU * instance.gpus:
+            raise replies.refusal(400, "invalid_args", f"Please set a bid price >= {LEAST_BID}.")
+        instance.bid = price
+        self.settle()
+        self.bill(instance)
+
+    # Hosts
+
+    def host_gone(self, machine: Machine) -> None:
+        """The host does not answer: all on it is offline, and bills nothing."""
+        machine.online = False
+        for instance in self._on(machine):
+            instance.stages.clear()
+            instance.actual = "offline"
+            self.boxes.stop(instance)
+            self.bill(instance)
+
+    def host_back(self, machine: Machine) -> None:
+        """It answers again: what ran starts, what stood stands."""
+        machine.online = True
+        for instance in self._on(machine):
+            instance.actual = self.settings.stopped_word
+            if instance.holds:
+                self._boot(instance, "loading")
+        self.settle()
+
+    def _on(self, machine: Machine) -> list[Instance]:
+        return [i for i in self.instances.values() if i.machine is machine and i.destroyed_at is None]
+
+    def ask_more(self, instance: Instance, factor: float) -> int:
+        """A row of pending-price-increases, for the time after the contract's end."""
+        number, second = next(self.ids), instance.dph / 3600
+        self.increases[number] = {
+            "pending_price_increase_id": number,
+            "contract_id": instance.id,
+            "host_id": instance.machine.host_id,
+            "old_gpu_costpersec": second,
+            "new_gpu_costpersec": second * factor,
+            **{
+                f"{age}_{what}": None
+                for age in ("old", "new")
+                for what in ("disk_ram_costpersec", "bwu_cost", "bwd_cost")
+            },
+            "old_platform_fee": None,
+            "new_platform_fee": None,
+            "contract_end_date": instance.end_date,
+            "ask_end_date": instance.end_date + instance.machine.duration,
+            "created_at": self.now,
+        }
+        return number
