@@ -1,0 +1,123 @@
+"""The official SDK against the simulated RunPod: what it sends is understood, what it gets it can read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.simulators.runpod import KEY, RunPodSim
+from tests.simulators.test_runpod_sim import A5000, create, ready, volume
+
+
+@pytest.fixture
+def sdk(runpod_sim: RunPodSim, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`runpod`, pointed at the simulator."""
+    import runpod
+
+    monkeypatch.setenv("RUNPOD_API_BASE_URL", runpod_sim.url)
+    monkeypatch.setattr(runpod, "api_key", KEY)
+    return runpod
+
+
+def test_the_account(sdk: Any, ann: httpx.Client) -> None:
+    made = volume(ann)
+    ann.put("/v2/account/ssh-keys", json={"keys": ["ssh-ed25519 BBBB ann"]})
+    user = sdk.get_user()
+    assert (user["id"], user["pubKey"]) == ("user_ann", "ssh-ed25519 BBBB ann")
+    assert user["networkVolumes"] == [{"id": made["id"], "name": "v", "size": 50, "dataCenterId": "EU-RO-1"}]
+
+
+def test_pods(sdk: Any, ann: httpx.Client, bob: httpx.Client) -> None:
+    assert sdk.get_pods() == []
+    assert sdk.get_pod("nope") is None
+    pod = create(ann)["id"]
+    theirs = create(bob)["id"]
+    assert sdk.get_pod(theirs) is None
+    assert [one["id"] for one in sdk.get_pods()] == [pod]
+    assert sdk.get_pod(pod)["runtime"] is None
+    ready(ann, pod)
+    seen = sdk.get_pod(pod)
+    assert (seen["name"], seen["desiredStatus"], seen["costPerHr"], seen["gpuCount"]) == ("box", "RUNNING", 0.27, 1)
+    assert seen["env"] == ["PUBLIC_KEY=ssh-ed25519 AAAA ann"]
+    assert seen["lastStatusChange"].startswith("Rented by User")
+    (ssh,) = [port for port in seen["runtime"]["ports"] if port["privatePort"] == 22]
+    assert (ssh["isIpPublic"], ssh["publicPort"]) == (True, ready(ann, pod)["ssh"]["direct"]["port"])
+
+
+def test_gpus(sdk: Any) -> None:
+    assert {"id": A5000, "displayName": "RTX A5000", "memoryInGb": 24} in sdk.get_gpus()
+    found = sdk.get_gpu(A5000, 2)
+    assert (found["securePrice"], found["lowestPrice"]["uninterruptablePrice"]) == (0.27, 0.54)
+    with pytest.raises(ValueError, match="No GPU found"):
+        sdk.get_gpu("NVIDIA B9000")
+
+
+def test_errors_are_those_that_the_sdk_knows(sdk: Any, runpod_sim: RunPodSim, monkeypatch: pytest.MonkeyPatch) -> None:
+    from runpod.error import AuthenticationError, QueryError
+
+    runpod_sim.faults.add("graphql_error", message="Something went wrong")
+    with pytest.raises(QueryError, match="Something went wrong"):
+        sdk.get_user()
+    for kind, params in (("error_before", {"status": 502}), ("retired", {}), ("too_many", {})):
+        runpod_sim.faults.add(kind, **params)
+        with pytest.raises(KeyError):
+            sdk.get_user()
+    runpod_sim.faults.add("html_before")
+    with pytest.raises(json.JSONDecodeError):
+        sdk.get_user()
+    monkeypatch.setattr(sdk, "api_key", "wrong")
+    with pytest.raises(AuthenticationError):
+        sdk.get_user()
+
+
+def test_writes_work_and_fail_the_test(sdk: Any, runpod_sim: RunPodSim, ann: httpx.Client) -> None:
+    made = sdk.create_pod("box", "ubuntu:24.04", A5000, ports="22/tcp", env={"A": "1"}, container_disk_in_gb=20)
+    pod = made["id"]
+    assert made["env"] == ["A=1"]
+    assert sdk.stop_pod(pod)["desiredStatus"] == "EXITED"
+    assert sdk.resume_pod(pod, 1)["desiredStatus"] == "RUNNING"
+    sdk.terminate_pod(pod)
+    assert sdk.get_pod(pod) is None
+    with pytest.raises(sdk.error.QueryError, match="pod not found to terminate"):
+        sdk.terminate_pod(pod)
+    said = runpod_sim.pardon()
+    assert [one.removeprefix("a write through GraphQL: ") for one in said] == [
+        "podFindAndDeployOnDemand", "podStop", "podResume", "podTerminate", "podTerminate",
+    ]  # fmt: skip
+    assert runpod_sim.ledger.live() == []
+
+
+def query(client: httpx.Client, text: str) -> httpx.Response:
+    return client.post("/graphql", json={"query": text})
+
+
+def test_balance_and_identity(runpod_sim: RunPodSim, ann: httpx.Client) -> None:
+    create(ann)
+    told = query(ann, "query { myself { id email clientBalance currentSpendPerHr spendLimit underBalance } }").json()
+    assert told["data"]["myself"]["email"] == "ann@example.com"
+    assert told["data"]["myself"]["clientBalance"] == pytest.approx(1000)
+    assert told["data"]["myself"]["currentSpendPerHr"] == pytest.approx(runpod_sim.ledger.rate("user_ann"))
+
+
+@pytest.mark.parametrize("text", ["query { myself { id", "query { myself { idd } }", "query { pods { id } }", "hello"])
+def test_what_is_no_query_is_a_400_and_fails_the_test(runpod_sim: RunPodSim, ann: httpx.Client, text: str) -> None:
+    reply = query(ann, text)
+    assert (reply.status_code, bool(reply.json()["errors"])) == (400, True)
+    assert runpod_sim.pardon()
+
+
+def test_spot_is_never_to_be_had(runpod_sim: RunPodSim, ann: httpx.Client) -> None:
+    told = query(ann, 'mutation { podRentInterruptable(input: {name: "x", bidPerGpu: 1.0}) { id } }')
+    assert told.status_code == 200
+    assert "no longer any instances" in told.json()["errors"][0]["message"]
+    assert runpod_sim.pardon() == ["a write through GraphQL: podRentInterruptable"]
+
+
+def test_a_key_in_a_url_fails_the_test(runpod_sim: RunPodSim, ann: httpx.Client) -> None:
+    ann.post(f"/graphql?api_key={KEY}", json={"query": "query { myself { id } }"})
+    (said,) = runpod_sim.pardon()
+    assert "a key in a URL" in said
+    assert KEY not in said
