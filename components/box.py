@@ -11,7 +11,7 @@ from components.durable_mount import DurableMount, mounts_input
 from components.gate import BoxRef, gate
 from components.queue import queue
 from components.resources import Box, BoxArgs, Gate, Identity, Queue
-from profiles.resolve import BoxPlan, Plan
+from profiles.plan import BoxPlan, Plan
 from sweep.smoke import Smoke
 
 
@@ -47,9 +47,14 @@ class BoxComponent(pulumi.ComponentResource):
                 resources=dict(box_plan.resources),
                 price_per_hour=plan.price_per_hour,
                 max_price=plan.max_price,
+                bid=plan.bid,
+                image=plan.image or None,
+                placed=dict(box_plan.placed) if box_plan.placed is not None else None,
+                dry_run=pulumi.runtime.is_dry_run(),
                 budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
                 smoke=smoke.model_dump(mode="json", exclude_defaults=True) if smoke is not None else None,
                 mounts=mounts_input(mounts),
+                links=_links(plan),
                 secrets=list(plan.job.secrets) or None,
                 roster_digest=plan.roster.digest,
                 teardown=teardown,
@@ -64,6 +69,13 @@ class BoxComponent(pulumi.ComponentResource):
         after_queue = pulumi.ResourceOptions(parent=self, depends_on=[self.queue])
         self.gate = gate(plan, box_plan, identity, ref, after_queue)
         self.register_outputs({"native_id": self.box.native_id, "clearance": self.gate.clearance})
+
+
+def _links(plan: Plan) -> dict[str, str] | None:
+    """Where the job expects the volume → where it is on a box."""
+    if plan.durable is None or not plan.durable.path:
+        return None
+    return {plan.durable.path: plan.durable.mount}
 
 
 def approval_for(plan: Plan, box: str) -> dict[str, Any] | None:

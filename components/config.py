@@ -14,8 +14,9 @@ from pydantic import PrivateAttr, ValidationError
 
 from components.config_checks import cross_checks
 from components.config_file import Document, Loc, read_document
-from components.config_model import Artifact, BoxConfig, Gpu, Job, Metrics, Override, Resources, SweepConfig
+from components.config_model import Artifact, BoxConfig, Job, Metrics, Override, SweepConfig
 from components.config_problems import Mistake, dotted, from_validation, refuse, shown, value_at
+from components.config_rent import Gpu, Resources
 from sweep.cells import CellsConfig
 from sweep.errors import ConfigError
 from sweep.model import ArtifactSpec

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
+from components.config_rent import Mount, MountPath, Placement, Resources
 from components.config_types import (
-    BoundText,
     BoxKey,
-    Cores,
     Count,
-    CudaText,
     DurationText,
     EnvName,
     EnvNames,
@@ -24,6 +22,7 @@ from components.config_types import (
     PlatformName,
     Price,
     PriceOrZero,
+    Shape,
     SizeText,
     Text,
     Usd,
@@ -36,21 +35,6 @@ from sweep.loaders.base import Loader
 from sweep.model import Approval, ArtifactSpec
 from sweep.money.budget import NOTIFY, Budget
 from sweep.units import parse_size
-
-LATER: dict[tuple[str, str], str] = {
-    ("resources", "spot"): "C",
-    ("resources", "regions"): "C",
-    ("sweep", "mounts"): "C",
-    ("sweep", "placement"): "C",
-}
-"""(object, key) → the issue that brings it. Known words, so that nothing of them is dropped in silence."""
-
-
-class Shape(BaseModel):
-    """An object of the stack config: closed, frozen. `anchor` is its heading in docs/stack-config.md."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-    anchor: ClassVar[str]
 
 
 def _not_a_url(value: Any) -> Any:
@@ -75,36 +59,6 @@ def _an_address(value: Any) -> Any:
 
 
 EvidencePlace = Annotated[Text, BeforeValidator(_an_address)]
-
-
-class Gpu(Shape):
-    """A constraint on GPUs, never a platform's SKU."""
-
-    anchor: ClassVar[str] = "gpu"
-    name: Names = ()
-    """one name, or a list of names that will do: `[A100, H100]`"""
-    count: Count = 1
-    """how many, 1 by default"""
-    memory: BoundText | None = None
-    """of each: `80GB`, or `40GB+` for at least"""
-    cuda: CudaText | None = None
-    """a version in quotes: `"12.4"`, or `"12.4+"`"""
-
-
-class Resources(Shape):
-    """What one box must have."""
-
-    anchor: ClassVar[str] = "resources"
-    cpu: Cores | None = None
-    """cores"""
-    gpu: Gpu | None = None
-    """[gpu](#gpu); as many cells run at once as there are GPUs, unless `job.slots` says otherwise"""
-    disk: BoundText | None = None
-    """a size with its unit: `120GB`, or `120GB+` for at least"""
-
-    def as_inputs(self) -> dict[str, Any]:
-        """As the box's input: canonical spellings, nothing that was not asked for."""
-        return self.model_dump(mode="json", exclude_none=True)
 
 
 def _not_on_a_box(value: str) -> str:
@@ -282,6 +236,12 @@ def _at_least_one(what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _one_mount(value: dict[str, Mount]) -> dict[str, Mount]:
+    if len(value) > 1:
+        raise wrong("one mount; boxes take one volume each")
+    return value
+
+
 class SweepConfig(Shape):
     """`sweepstack:sweep`."""
 
@@ -297,7 +257,14 @@ class SweepConfig(Shape):
     candidates: Annotated[tuple[PlatformName, ...], _at_least_one("platform")]
     """platforms in order of preference, each with a profile (`profiles/<name>.md`); the first that fits is taken"""
     max_price: Price | None = None
-    """USD per hour and box, such as 2.10; a platform that costs more is refused"""
+    """USD per hour and box, such as 2.10, with its disk: nothing that costs more is rented"""
+    bid: Price | None = None
+    """USD per hour and box that a spot box may cost (`resources.spot: true`), where the platform takes bids; may be
+    changed while it runs. Without it the lowest bid that the offer takes"""
+    mounts: Annotated[dict[MountPath, Mount], AfterValidator(_one_mount)] = Field(default_factory=dict)
+    """storage that outlives the boxes: [mounts](#mounts)"""
+    placement: Placement | None = None
+    """written by `sweepctl place`: [placement](#placement)"""
     budget: Annotated[BudgetConfig | None, AfterValidator(_usd_or_hours)] = None
     """what may be spent in all: [budget](#budget); needed on a platform that sends a bill"""
     when_done: Literal["stop", "keep"] | None = None

@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from components.config_file import Document, Loc
-from components.config_model import LATER, anchor_of, keys_of
+from components.config_model import anchor_of, keys_of
+from components.config_rent import LATER
 from sweep.errors import ConfigError
 from sweep.suggest import did_you_mean
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
 from sweep.model import BoxName
 from sweep.units import parse_duration, parse_size
 
 _PLATFORM = re.compile(r"[a-z][a-z0-9_-]*")
+_SYSTEM = frozenset(
+    ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "sbin", "sys", "usr", "var", "sweepstack")
+)
 _RESERVED_FILES = frozenset({"log.txt", "manifest.json"})
+
+
+class Shape(BaseModel):
+    """An object of the stack config: closed, frozen. `anchor` is its heading in docs/stack-config.md."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    anchor: ClassVar[str]
 
 
 def wrong(expected: str) -> PydanticCustomError:
@@ -134,6 +144,33 @@ def _fraction(value: Any) -> float:
     return number
 
 
+def _share(value: Any) -> float:
+    expected = "a part between 0 and 1, such as 0.98"
+    try:
+        number = float(value) if not isinstance(value, bool) else 0.0
+    except (TypeError, ValueError):
+        raise wrong(expected) from None
+    if not 0 < number < 1:
+        raise wrong(expected)
+    return number
+
+
+def _mount_path(path: Any) -> str:
+    if not isinstance(path, str) or not re.fullmatch(r"(/[A-Za-z0-9][A-Za-z0-9._-]*){1,4}", path):
+        raise wrong("an absolute path of plain names, such as /ckpt")
+    if path.split("/")[1] in _SYSTEM:
+        raise wrong(f"another path: /{path.split('/')[1]} is the system's")
+    return path
+
+
+def _volume_name(name: Any) -> str:
+    if isinstance(name, str) and "://" in name:
+        raise wrong("the name of a volume; buckets are not available yet in this version (issue D)")
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", name):
+        raise wrong("a volume's name: lower-case letters, digits and inner dashes, 40 at most")
+    return name
+
+
 def _one_or_more(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
@@ -156,6 +193,9 @@ EnvValue = Annotated[str, BeforeValidator(_env_value)]
 Usd = Annotated[float, _number("USD in all, such as 60")]
 Hours = Annotated[float, _number("hours, such as 30")]
 Fraction = Annotated[float, BeforeValidator(_fraction)]
+Share = Annotated[float, BeforeValidator(_share)]
+MountPath = Annotated[str, BeforeValidator(_mount_path)]
+VolumeName = Annotated[str, BeforeValidator(_volume_name)]
 EnvName = Annotated[str, BeforeValidator(_env_name)]
 EnvNames = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
 """Names of environment variables; components/config_checks.py judges them."""

@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 
 from components.resources import Gate, GateArgs, Identity
-from profiles.resolve import BoxPlan, Plan
+from profiles.plan import BoxPlan, Plan
 
 
 @dataclass(frozen=True)

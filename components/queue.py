@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from components.gate import BoxRef
 from components.resources import Identity, Queue, QueueArgs
-from profiles.resolve import BoxPlan, JobPlan, Plan
+from profiles.plan import BoxPlan, JobPlan, Plan
 from sweep.model import CellText
 
 

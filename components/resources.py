@@ -34,12 +34,14 @@ class IdentityArgs(Args):
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeArgs(Args):
-    """A tier that outlives the boxes that mount it."""
+    """A tier that outlives the boxes that mount it. `kept`: a stack of volumes has it; here it is only looked up."""
 
     identity: pulumi.Input[str]
     evidence: pulumi.Input[str]
     adapter: pulumi.Input[str]
     name: pulumi.Input[str]
+    kept: pulumi.Input[bool] | None = None
+    keep_until: pulumi.Input[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,12 @@ class BoxArgs(Args):
     max_price: pulumi.Input[float] | None = None
     budget: pulumi.Input[Mapping[str, Any]] | None = None
     smoke: pulumi.Input[Mapping[str, Any]] | None = None
+    bid: pulumi.Input[float] | None = None
+    image: pulumi.Input[str] | None = None
+    placed: pulumi.Input[Mapping[str, Any]] | None = None
+    dry_run: pulumi.Input[bool] | None = None
     mounts: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None
+    links: pulumi.Input[Mapping[str, str]] | None = None
     secrets: pulumi.Input[Sequence[str]] | None = None
     want: pulumi.Input[str] | None = None
     when_done: pulumi.Input[str] | None = None

@@ -10,7 +10,7 @@ import pulumi
 from components.box import BoxComponent
 from components.resources import Identity, IdentityArgs
 from components.volume import durable_mount
-from profiles.resolve import Plan
+from profiles.plan import Plan
 from sweep.money.outlook import Outlook
 from sweep.smoke import standing
 from sweep.workdir import Shipment, collect
@@ -63,7 +63,7 @@ class Sweep(pulumi.ComponentResource):
         self.identity = Identity("identity", args, child)
         mount = durable_mount(plan, self.identity, child)
         self.boxes = {
-            box.name: BoxComponent(plan, box, self.identity, [mount], shipment.digest, smoke, child)
+            box.name: BoxComponent(plan, box, self.identity, [mount] if mount else [], shipment.digest, smoke, child)
             for box in plan.boxes
         }
         self._placement = list(plan.reasons)

@@ -6,11 +6,13 @@ import pulumi
 
 from components.durable_mount import DurableMount
 from components.resources import Identity, Volume, VolumeArgs
-from profiles.resolve import Plan
+from profiles.plan import Plan
 
 
-def durable_mount(plan: Plan, identity: Identity, opts: pulumi.ResourceOptions) -> DurableMount:
-    """The volume that sealed cells and checkpoints go to, and where a box sees it."""
+def durable_mount(plan: Plan, identity: Identity, opts: pulumi.ResourceOptions) -> DurableMount | None:
+    """The volume that sealed cells and checkpoints go to, and where a box sees it; None: nothing outlives a box."""
+    if plan.durable is None:
+        return None
     volume = Volume(
         plan.durable.volume,
         VolumeArgs(
@@ -18,6 +20,8 @@ def durable_mount(plan: Plan, identity: Identity, opts: pulumi.ResourceOptions) 
             evidence=identity.evidence,
             adapter=plan.adapter,
             name=plan.durable.volume,
+            kept=plan.durable.kept or None,
+            keep_until=plan.durable.keep_until or None,
         ),
         opts,
     )

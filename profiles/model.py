@@ -97,6 +97,36 @@ class VerbFacts(Fact):
     issued_by: Literal["api", "ssh", "person"]
 
 
+class Layout(Fact):
+    """Where bytes lie on a box, and what each verb does to them. A box with a volume may be laid out otherwise."""
+
+    tiers: dict[str, Tier]
+    verbs: dict[Verb, VerbFacts]
+
+    def durable_tier(self, verb: Verb) -> tuple[str, Tier] | None:
+        """The first tier that survives `verb` and can be mounted, with its name."""
+        for name, tier in self.tiers.items():
+            if tier.survives.get(verb) is True and tier.mount is not None:
+                return name, tier
+        return None
+
+    def problems(self, where: str = "") -> list[str]:
+        """What doesn't fit together. `where`: the key that it stands below, with its dot."""
+        problems = []
+        for name, verb in self.verbs.items():
+            spoken = {*verb.kills, *verb.keeps}
+            if spoken != set(self.tiers) or len(verb.kills) + len(verb.keeps) != len(spoken):
+                problems.append(f"{where}verbs.{name}: each tier stands in kills or in keeps, once")
+            for tier_name, tier in self.tiers.items():
+                survives = tier.survives.get(name)
+                # Unknown counts as killed: the safer reading.
+                if tier_name in spoken and (tier_name in verb.keeps) != (survives is True):
+                    problems.append(
+                        f"{where}verbs.{name} and {where}tiers.{tier_name}.survives.{name} contradict each other"
+                    )
+        return problems
+
+
 class Clock(Fact):
     """A deadline that the platform sets on a stopped box: what it does, after how long (null: nobody knows), and the
     tiers that it kills."""
@@ -151,6 +181,8 @@ class Profile(Fact):
     detach_primitive: Literal["setsid", "tmux", "nohup", "sbatch", "k8s-job", "kaggle-commit"]
     spot_available: bool | None
     spot_grace: Seconds
+    spot_refused: str = ""
+    """Why spot boxes are refused, for people, where the platform is said to have them."""
     shared_fs: bool | None
     inode_cap: int | None
     free_egress: bool | None
@@ -164,6 +196,8 @@ class Profile(Fact):
     gpus: Gpus
     tiers: dict[str, Tier]
     verbs: dict[Verb, VerbFacts]
+    with_volume: Layout | None = None
+    """How a box is laid out that mounts a volume, where that is another way; null: as `tiers` and `verbs` say."""
     danger_clocks: tuple[Clock, ...] = ()
     conveniences: tuple[str, ...] = ()
     overrides: dict[str, str]
@@ -193,15 +227,15 @@ class Profile(Fact):
             problems.append(f"meter_stop_verb is {self.meter_stop_verb}, which verbs does not describe")
         elif self.verbs[self.meter_stop_verb].irreversible != self.meter_stop_irreversible:
             problems.append(f"meter_stop_irreversible contradicts verbs.{self.meter_stop_verb}.irreversible")
-        for name, verb in self.verbs.items():
-            spoken = {*verb.kills, *verb.keeps}
-            if spoken != set(self.tiers) or len(verb.kills) + len(verb.keeps) != len(spoken):
-                problems.append(f"verbs.{name}: each tier stands in kills or in keeps, once")
-            for tier_name, tier in self.tiers.items():
-                survives = tier.survives.get(name)
-                # Unknown counts as killed: the safer reading.
-                if tier_name in spoken and (tier_name in verb.keeps) != (survives is True):
-                    problems.append(f"verbs.{name} and tiers.{tier_name}.survives.{name} contradict each other")
+        problems += self.layout(volume=False).problems()
+        if self.with_volume is not None:
+            problems += self.with_volume.problems("with_volume.")
+            if set(self.with_volume.tiers) != set(self.tiers):
+                problems.append("with_volume.tiers has other tiers than tiers")
+            if self.meter_stop_verb not in self.with_volume.verbs:
+                problems.append(f"meter_stop_verb is {self.meter_stop_verb}, which with_volume.verbs does not describe")
+            elif self.with_volume.durable_tier(self.meter_stop_verb) is None:
+                problems.append(f"with_volume: no tier that is mounted survives {self.meter_stop_verb}")
         for clock in self.danger_clocks:
             strangers = [tier for tier in clock.kills if tier not in self.tiers]
             problems += [f"danger_clocks: {clock.what} kills {tier}, which is no tier" for tier in strangers]
@@ -213,9 +247,8 @@ class Profile(Fact):
         problems = [f"unknown lists {name}, which is no key of a profile" for name in strangers]
         return problems + [f"{name} is listed as unknown and has a value" for name in known]
 
-    def durable_tier(self, verb: Verb) -> tuple[str, Tier] | None:
-        """The first tier that survives `verb` and can be mounted, with its name."""
-        for name, tier in self.tiers.items():
-            if tier.survives.get(verb) is True and tier.mount is not None:
-                return name, tier
-        return None
+    def layout(self, *, volume: bool) -> Layout:
+        """How a box is laid out; `volume`: one that mounts a volume."""
+        if volume and self.with_volume is not None:
+            return self.with_volume
+        return Layout(tiers=self.tiers, verbs=self.verbs)

@@ -7,153 +7,30 @@ state. Every choice and every refusal has its reason in words.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from components.config import StackConfig
-from components.config_model import Metrics, Resources
+from components.config_rent import Resources
 from components.config_smoke import configured_smoke
-from profiles.model import Profile, Verb
+from profiles.model import Layout, Profile, Verb
+from profiles.plan import BoxPlan, Durable, Ending, JobPlan, Pausing, Plan
 from sweep.errors import ConfigError
-from sweep.model import Approval, ArtifactSpec, Cell
-from sweep.money.budget import Budget
+from sweep.model import Cell
 from sweep.money.clocks import ClockFact
-from sweep.roster import Roster, assign
-from sweep.smoke import Smoke
+from sweep.roster import assign
 from sweep.suggest import did_you_mean
 from sweep.units import parse_duration, parse_size
 
 VERB: Verb = "destroy"
+HOME_TIER = "data"
+"""The tier that the queue and its journal lie on (`sweep.onbox.HOME`)."""
 DURABLE_VOLUME = "durable"
 """The volume that sealed cells and checkpoints go to; one a sweep."""
-
-
-@dataclass(frozen=True)
-class Durable:
-    """The tier that outlives the boxes: the volume's name, and where a box sees it."""
-
-    volume: str
-    mount: str
-    tier: str
-
-
-@dataclass(frozen=True)
-class Pausing:
-    """What a stop does to each tier here, what of the bill goes on, at which price (USD an hour, None unknown)."""
-
-    kills: tuple[str, ...]
-    keeps: tuple[str, ...]
-    bills_after: tuple[str, ...]
-    price_per_hour: float | None
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a box ends on this platform, and what that does to each tier. `paths`: where each tier lies on a box.
-
-    `pausing` is None where boxes can't be stopped.
-    """
-
-    verb: str
-    native: str
-    kills: tuple[str, ...]
-    keeps: tuple[str, ...]
-    irreversible: bool
-    bills_after: tuple[str, ...]
-    paths: Mapping[str, str]
-    pausing: Pausing | None
-    clocks: tuple[ClockFact, ...] = ()
-    keeps_per_gb_month: Mapping[str, float] = field(default_factory=dict)
-
-    def as_inputs(self) -> dict[str, Any]:
-        """As the `teardown` input: all that a stop or a delete needs, so that neither opens a profile."""
-        inputs: dict[str, Any] = {
-            "verb": self.verb,
-            "kills": list(self.kills),
-            "keeps": list(self.keeps),
-            "paths": dict(self.paths),
-        }
-        if self.clocks:
-            inputs["clocks"] = [clock.model_dump(mode="json", exclude_none=True) for clock in self.clocks]
-        if self.keeps_per_gb_month:
-            inputs["keeps_per_gb_month"] = dict(self.keeps_per_gb_month)
-        if self.pausing is not None:
-            inputs["stop"] = {
-                "kills": list(self.pausing.kills),
-                "keeps": list(self.pausing.keeps),
-                "bills_after": list(self.pausing.bills_after),
-            }
-            if self.pausing.price_per_hour is not None:
-                inputs["stop"]["price_per_hour"] = self.pausing.price_per_hour
-        return inputs
-
-
-@dataclass(frozen=True)
-class JobPlan:
-    """What a cell runs. `workdir` as written; `slots`: cells at once on one box; `gpus`: of one box; `secrets`: names.
-
-    `min_free_bytes` and `min_free_inodes` (None: the runner's own): below, no cell starts. `stall_seconds` likewise.
-    """
-
-    workdir: str
-    run: str
-    env: Mapping[str, str]
-    include: tuple[str, ...]
-    slots: int
-    setup: str = ""
-    secrets: tuple[str, ...] = ()
-    gpus: int = 0
-    mixing: str = "refuse"
-    min_free_bytes: int | None = None
-    min_free_inodes: int | None = None
-    stall_seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class BoxPlan:
-    """One box that is wanted, and its share of the cells, in roster order. `want`: running or stopped.
-
-    `resources`: what it must have; `slots`: cells at once on it; `gpus`: of it; each its own, or the job's.
-    """
-
-    name: str
-    cells: tuple[Cell, ...]
-    want: str
-    resources: Mapping[str, Any]
-    slots: int
-    gpus: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All that the components need. `reasons`: why this platform and not others; `notes`: what is not used here."""
-
-    platform: str
-    adapter: str
-    boxes: tuple[BoxPlan, ...]
-    gone: tuple[str, ...]
-    roster: Roster
-    job: JobPlan
-    artifacts: tuple[ArtifactSpec, ...]
-    metrics: Metrics | None
-    resources: Mapping[str, Any]
-    ending: Ending
-    durable: Durable
-    price_per_hour: float | None
-    max_price: float | None
-    budget: Budget | None
-    when_done: str
-    smoke: Smoke | None
-    pull_to: str
-    approval: Approval | None
-    reasons: tuple[str, ...]
-    notes: tuple[str, ...]
 
 
 def resolve(config: StackConfig, profiles: Mapping[str, Profile]) -> Plan:
     """The plan for the first candidate that fits. Raises ConfigError, with each refusal, when none does."""
     reasons: list[str] = []
-    for name in config.candidates:
+    for name in _in_order(config):
         profile = profiles.get(name)
         if profile is None:
             reasons.append(f"{name}: there is no such profile{did_you_mean(name, profiles)}")
@@ -164,6 +41,16 @@ def resolve(config: StackConfig, profiles: Mapping[str, Profile]) -> Plan:
         reasons += [f"{name}: {refusal}" for refusal in refusals]
     lines = "\n".join(f"  {reason}" for reason in reasons)
     raise ConfigError(f"{config.file}: no candidate fits; nothing was rented\n\n{lines}", reasons)
+
+
+def _in_order(config: StackConfig) -> tuple[str, ...]:
+    """The candidates in the order in which they are tried: one that `sweepctl place` chose is the only one."""
+    return config.candidates if config.placement is None else (config.placement.platform,)
+
+
+def layout_of(config: StackConfig, profile: Profile) -> Layout:
+    """How the boxes are laid out there, with the mounts that the config asks for."""
+    return profile.layout(volume=bool(config.mounts))
 
 
 def unfit(config: StackConfig, profile: Profile) -> list[str]:
@@ -177,14 +64,14 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
         refusals.append(
             f"only a person can end a box there ({verb.native}); not available yet in this version (issue D)"
         )
-    if profile.durable_tier(VERB) is None:
-        refusals.append(
-            f"no tier survives {verb.native} ({', '.join(profile.tiers)}): sealed cells would die with the box"
-        )
+    layout = layout_of(config, profile)
+    if config.mounts and layout.durable_tier(VERB) is None:
+        refusals.append(f"no volume can be mounted there that survives {verb.native}: leave mounts out")
+    refusals += _spot(config, profile)
     if profile.meter.rents and config.budget is None:
         refusals.append("it sends a bill, so the sweep needs a budget, such as budget: {usd: 60}")
-    if any(box.want == "stopped" for box in config.boxes.values()) and not _stops(profile):
-        refusals.append("its boxes can't be stopped by us, and one is wanted stopped: end it instead (want: gone)")
+    if any(box.want == "stopped" for box in config.boxes.values()):
+        refusals += _unstoppable(layout)
     if profile.meter.rents and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
     for where, resources in _asked(config):
@@ -199,14 +86,39 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     return refusals
 
 
-def _stops(profile: Profile) -> bool:
-    return "stop" in profile.verbs and profile.verbs["stop"].issued_by != "person"
+def _spot(config: StackConfig, profile: Profile) -> list[str]:
+    """A word about spot boxes that the platform does not know."""
+    refusals = []
+    asked = [where for where, resources in _asked(config) if resources.spot]
+    if asked and profile.spot_available is not True:
+        why = profile.spot_refused or f"{profile.platform} has no spot boxes"
+        refusals.append(f"{asked[0]}.spot: {why}")
+    if config.bid is not None and not asked:
+        refusals.append("bid is for spot boxes: write resources: {spot: true}, or leave it out")
+    return refusals
+
+
+def _unstoppable(layout: Layout) -> list[str]:
+    if not _stops(layout):
+        return ["its boxes can't be stopped by us, and one is wanted stopped: end it instead (want: gone)"]
+    if HOME_TIER in layout.verbs["stop"].kills:
+        native = layout.verbs["stop"].native
+        return [
+            f"{native} wipes {HOME_TIER}, where the queue lives: end the box instead (want: gone); what is sealed, and "
+            "checkpoints, stay on the volume"
+        ]
+    return []
+
+
+def _stops(layout: Layout) -> bool:
+    return "stop" in layout.verbs and layout.verbs["stop"].issued_by != "person"
 
 
 def _pausing(config: StackConfig, profile: Profile) -> Pausing | None:
-    if not _stops(profile):
+    layout = layout_of(config, profile)
+    if _unstoppable(layout):
         return None
-    verb, override = profile.verbs["stop"], config.overrides.get(profile.platform)
+    verb, override = layout.verbs["stop"], config.overrides.get(profile.platform)
     own = override.stopped_price_per_hour if override is not None else None
     return Pausing(verb.kills, verb.keeps, verb.bills_after, verb.price_per_hour if own is None else own)
 
@@ -215,8 +127,8 @@ def _clocks(profile: Profile) -> tuple[ClockFact, ...]:
     return tuple(ClockFact(what=clock.what, days=clock.after, kills=clock.kills) for clock in profile.danger_clocks)
 
 
-def _kept_prices(profile: Profile, keeps: tuple[str, ...]) -> dict[str, float]:
-    prices = {name: profile.tiers[name].price_per_gb_month for name in keeps}
+def _kept_prices(layout: Layout, keeps: tuple[str, ...]) -> dict[str, float]:
+    prices = {name: layout.tiers[name].price_per_gb_month for name in keeps}
     return {name: price for name, price in prices.items() if price}
 
 
@@ -241,14 +153,14 @@ def _price(config: StackConfig, profile: Profile) -> float | None:
 
 
 def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
-    verb = profile.verbs[VERB]
-    durable = profile.durable_tier(VERB)
-    assert durable is not None
-    tier_name, tier = durable
-    assert tier.mount is not None
+    layout = layout_of(config, profile)
+    verb = layout.verbs[VERB]
+    durable = _durable(config, layout)
+    survives = f"{durable.tier} survives {VERB}, {_and(verb.kills)} don't" if durable else f"nothing survives {VERB}"
     wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
     position = "the first candidate" if not refused else "the next candidate"
-    chosen = f"{profile.platform}: chosen, {position} that fits; {tier_name} survives {VERB}, {_and(verb.kills)} don't"
+    how = f"{position} that fits" if config.placement is None else "as placed"
+    chosen = f"{profile.platform}: chosen, {how}; {survives}"
     return Plan(
         platform=profile.platform,
         adapter=profile.adapter,
@@ -266,14 +178,16 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
             keeps=verb.keeps,
             irreversible=verb.irreversible,
             bills_after=verb.bills_after,
-            paths={name: tier.path for name, tier in profile.tiers.items()},
+            paths={name: tier.path for name, tier in layout.tiers.items()},
             pausing=_pausing(config, profile),
             clocks=_clocks(profile),
-            keeps_per_gb_month=_kept_prices(profile, verb.keeps),
+            keeps_per_gb_month=_kept_prices(layout, verb.keeps),
         ),
-        durable=Durable(DURABLE_VOLUME, tier.mount, tier_name),
+        durable=durable,
         price_per_hour=_price(config, profile),
         max_price=config.max_price,
+        bid=config.bid,
+        image=(config.job.image or "") if profile.uses_image else "",
         budget=config.budget.budget() if config.budget is not None else None,
         when_done=config.when_done or "keep",
         smoke=configured_smoke(config),
@@ -282,6 +196,18 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         reasons=(*refused, chosen),
         notes=_notes(config, profile),
     )
+
+
+def _durable(config: StackConfig, layout: Layout) -> Durable | None:
+    found = layout.durable_tier(VERB)
+    if found is None:
+        return None
+    name, tier = found
+    assert tier.mount is not None
+    for path, mount in config.mounts.items():
+        until = mount.keep_until.isoformat() if mount.keep_until is not None else ""
+        return Durable(mount.source, tier.mount, name, kept=True, path=path, keep_until=until)
+    return Durable(DURABLE_VOLUME, tier.mount, name)
 
 
 def _job(config: StackConfig) -> JobPlan:
@@ -319,12 +245,27 @@ def _box(config: StackConfig, name: str, cells: tuple[Cell, ...]) -> BoxPlan:
     box = config.boxes[name]
     resources = box.resources or config.job.resources
     gpus = resources.gpu.count if resources.gpu is not None else 0
-    return BoxPlan(name, cells, box.want, resources.as_inputs(), config.job.slots or gpus or 1, gpus)
+    placed = config.placement.boxes.get(name) if config.placement is not None else None
+    return BoxPlan(
+        name,
+        cells,
+        box.want,
+        resources.as_inputs(),
+        config.job.slots or gpus or 1,
+        gpus,
+        placed.model_dump(mode="json") if placed is not None else None,
+    )
 
 
 def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
     """What the config says and this platform does not do, so that nothing is dropped in silence."""
     notes = []
+    layout = layout_of(config, profile)
+    if layout.durable_tier(VERB) is None:
+        notes.append(
+            f"{profile.platform}: nothing on a box outlives it here. What was not pulled is lost when the platform "
+            f"takes it away: let `sweepctl tend` pull sealed cells as they come{_or_mount(profile)}"
+        )
     if config.job.image and not profile.uses_image:
         notes.append(f"{profile.platform} uses no container image: job.image ({config.job.image}) has no effect there")
     resources = config.job.resources
@@ -334,6 +275,11 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
             f"{resources.gpu.count}"
         )
     return tuple(notes)
+
+
+def _or_mount(profile: Profile) -> str:
+    can = profile.with_volume is not None
+    return ", or mount a volume (mounts: {/ckpt: {source: NAME}}, docs/stack-config.md#mounts)" if can else ""
 
 
 def _and(names: tuple[str, ...]) -> str:

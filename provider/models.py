@@ -48,19 +48,39 @@ class IdentityState(IdentityInputs):
 
 
 class VolumeInputs(Inputs):
-    """A tier that outlives the boxes that mount it."""
+    """A tier that outlives the boxes that mount it.
+
+    `kept`: a stack of volumes has it, and it is only looked up here, by its name among the account's volumes.
+    `keep_until`: a day, as ISO 8601, until which it is wanted.
+    """
 
     identity: str
     evidence: str
     adapter: str
     name: str
+    kept: bool | None = None
+    keep_until: str | None = None
 
 
 class VolumeState(VolumeInputs):
-    """`location` is for people; nothing is computed from it."""
+    """`location` is for people; nothing is computed from it. `region`: where a box must be to mount it."""
 
     native_id: str
     location: str
+    account: str | None = None
+    region: str | None = None
+    size_gb: int | None = None
+    price_per_month: float | None = None
+
+
+class Placed(Record):
+    """The offer that a person chose for a box (`sweepctl place`): its key, and its price then, USD per hour."""
+
+    offer: str
+    price_per_hour: float
+    gpu: str = ""
+    count: int = 0
+    region: str = ""
 
 
 class StopFacts(Record):
@@ -94,7 +114,9 @@ Want = Literal["running", "stopped"]
 class BoxInputs(Inputs):
     """A box to rent. `clearance` is written by Check, `live` by Read; a program gives neither.
 
-    `secrets`: names that must be set where a box is rented, so that its cells don't find out later.
+    `secrets`: names that must be set where a box is rented, so that its cells don't find out later. `placed`: the offer
+    that was chosen; `bid`: USD per hour of the whole spot box; `links`: where the job expects a mount → the mount.
+    `dry_run`: whether a preview asks; Check takes it out.
     """
 
     identity: str
@@ -106,7 +128,12 @@ class BoxInputs(Inputs):
     max_price: float | None = None
     budget: Budget | None = None
     smoke: Smoke | None = None
+    bid: float | None = None
+    image: str | None = None
+    placed: Placed | None = None
+    dry_run: bool | None = None
     mounts: dict[str, str] = Field(default_factory=dict)
+    links: dict[str, str] | None = None
     secrets: tuple[str, ...] | None = None
     roster_digest: Digest
     teardown: TeardownFacts
@@ -118,7 +145,11 @@ class BoxInputs(Inputs):
 
 
 class BoxState(BoxInputs):
-    """What is known of the rented thing. `price_per_hour` is the platform's where it names one."""
+    """What is known of the rented thing. `price_per_hour` is the platform's where it names one.
+
+    `ssh`: where its sshd listened when it was last looked at (`host:port`), for people; `region` and `offer`: what was
+    rented; `gpu_count`: the cards that the platform says it has.
+    """
 
     native_id: str
     account: str
@@ -126,6 +157,10 @@ class BoxState(BoxInputs):
     tag: str
     phase: str
     created_at: datetime | None = None
+    ssh: str | None = None
+    region: str | None = None
+    offer: str | None = None
+    gpu_count: int | None = None
 
 
 class MetricsInput(Record):

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 from provider import secrets
 from provider.models import BoxInputs, BoxState
-from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, Wait
+from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.registry import load_platform
-from provider.resources import ending, pausing, spending
+from provider.resources import ending, market, pausing, spending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.identity import take_lease
+from provider.resources.renting import charge, generation_of, outputs_of, rent, seen_of
 from provider.resources.replacing import recipe
 from provider.session import Operation
 from sweep.errors import (
@@ -26,8 +27,7 @@ from sweep.errors import (
     SweepstackError,
 )
 from sweep.evidence.store import EvidenceStore
-from sweep.model import Approval, Birth, LedgerPhase
-from sweep.money.ledger import record_phase
+from sweep.model import Approval, Birth
 from sweep.onbox import box_tag
 from sweep.refusal import refusal_text, waiting_cost
 from sweep.teardown import Existence
@@ -52,9 +52,14 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "resources": Decision.REPLACE,
         "price_per_hour": Decision.UPDATE,
         "max_price": Decision.UPDATE,
+        "bid": Decision.UPDATE,
+        "image": Decision.REPLACE,
+        "placed": Decision.IGNORE,  # what a rented box is stays what it is
+        "dry_run": Decision.IGNORE,
         "budget": Decision.IGNORE,
         "smoke": Decision.IGNORE,
         "mounts": Decision.REPLACE,
+        "links": Decision.REPLACE,
         "secrets": Decision.IGNORE,  # what they mean is the queue's
         "roster_digest": Decision.UPDATE,
         "teardown": Decision.UPDATE,
@@ -67,7 +72,10 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
 
     def check(self, op: Operation, old: BoxInputs | None, new: BoxInputs) -> Checked[BoxInputs]:
         """Writes `clearance`. Refuses a change that would replace a locked box: a replace is a destroy."""
+        dry_run, new = new.dry_run, new.model_copy(update={"dry_run": None})
         rented = self._rented(old or new)
+        if rented is None and new.want == "running":
+            market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run})
         if old is None or rented is None:
             failures = [*self._over_price(new), *pausing.check(op, rented, old, new)]
             failures += secrets.failures("secrets", new.secrets)
@@ -114,7 +122,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         take_lease(store)
         refuse_during_teardown(store, f"box {inputs.name}", op.stack)
         platform = load_platform(inputs.adapter)
-        generation, existing = self._generation(op, store, platform, inputs)
+        generation, existing = generation_of(op, store, platform, inputs)
         if existing is None:
             price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
             spending.refuse_past(op, store, inputs.budget, inputs.name, price)
@@ -136,128 +144,12 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if existing is not None:
             store.write_clearance(existing.native_id, None)  # the state that it was cleared in is not this one
             op.info(f"box {inputs.name}: {existing.native_id} carries this box's tag: adopted, nothing new is rented")
-        record = self._rent(op, platform, inputs, birth, store)
+        record = rent(op, platform, inputs, birth, store)
         state = self._state(inputs, record, generation, tag)
         if record.phase in pausing.AT_REST or inputs.want == "stopped":
             now = pausing.converge(op, state) or record
             state = state.model_copy(update={"phase": now.phase.value})
         return record.native_id, state
-
-    def _rent(
-        self, op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, store: EvidenceStore
-    ) -> BoxRecord:
-        request = BoxRequest(
-            tag=birth.tag,
-            name=inputs.name,
-            price_per_hour=inputs.price_per_hour,
-            mounts=inputs.mounts,
-            resources=inputs.resources,
-        )
-        wait = Wait(deadline=op.seconds(READY_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
-        try:
-            record = platform.create(request, wait=wait)
-        except OutcomeUnknown as error:
-            try:
-                found = platform.find_by_tag(birth.tag, birth.account)
-            except PlatformError as outage:
-                raise OutcomeUnknown(
-                    f"box {inputs.name}: {error}, and nobody can say whether it was made ({outage}): a box tagged "
-                    f"{birth.tag} may bill. Next: pulumi up --stack {op.stack}, which looks for it before it rents"
-                ) from outage
-            if found is None:
-                raise SweepstackError(
-                    f"box {inputs.name}: {error}. The platform lists nothing under {birth.tag}, so nothing bills now. "
-                    f"Next: pulumi up --stack {op.stack}, which looks again before it rents"
-                ) from error
-            op.info(f"box {inputs.name}: the answer was lost; found {found.native_id} by its tag")
-            self._born(store, birth, found)
-            record = platform.create(request, wait=wait)
-        except StillCreating as error:
-            # What the platform said on the way out is all there may be: asking again could lose the id.
-            known = {"native_id": error.identifier, **error.outputs}
-            store.write_birth(birth.model_copy(update={"native_id": error.identifier}))
-            state = BoxState.model_validate(
-                inputs.model_dump()
-                | {"account": birth.account, "phase": "unknown", "tag": birth.tag}
-                | known
-                | {"generation": birth.generation}
-            )
-            price = "" if state.price_per_hour is None else f" It bills ${state.price_per_hour:.2f}/h."
-            reasons = [f"{reason}.{price} Next: pulumi up --stack {op.stack} (adopts it)" for reason in error.reasons]
-            self._charge(
-                store, birth, error.identifier, "running", state.price_per_hour, state.created_at or birth.begun_at
-            )
-            raise StillCreating(error.identifier, outputs_of(state), reasons) from error
-        self._born(store, birth, record)
-        return record
-
-    def _born(self, store: EvidenceStore, birth: Birth, record: BoxRecord) -> None:
-        known = {
-            "native_id": record.native_id,
-            "account": record.account,
-            "created_at": record.created_at,
-            "price_per_hour": record.price_per_hour,
-        }
-        store.write_birth(birth.model_copy(update=known))
-        rented_at = record.created_at or birth.begun_at
-        self._charge(store, birth, record.native_id, "running", record.price_per_hour, rented_at)
-
-    def _charge(
-        self,
-        store: EvidenceStore,
-        birth: Birth,
-        native_id: str,
-        phase: LedgerPhase,
-        price_per_hour: float | None,
-        at: datetime,
-        how: str = "",
-    ) -> None:
-        """Into the ledger: from `at` on, this native id is in this phase at this price."""
-        price = birth.price_per_hour if price_per_hour is None else price_per_hour
-        record_phase(
-            store,
-            box=birth.box,
-            native_id=native_id,
-            platform=birth.platform,
-            account=birth.account,
-            phase=phase,
-            price_per_hour=price,
-            at=at,
-            how=how,
-        )
-
-    def _generation(
-        self, op: Operation, store: EvidenceStore, platform: Platform, inputs: BoxInputs
-    ) -> tuple[int, BoxRecord | None]:
-        """The generation to create, and the box that already carries its tag. Closes the record of a vanished one."""
-        births = [birth for birth in store.births() if birth.box == inputs.name]
-        if not births:
-            return 1, None
-        last = max(births, key=lambda birth: birth.generation)
-        if last.ended_at is not None:
-            return last.generation + 1, None
-        if last.platform != inputs.adapter:
-            raise SweepstackError(
-                f"box {inputs.name} was rented on {last.platform} ({last.native_id or last.tag}) and has not ended; "
-                f"end it there before it is rented on {inputs.adapter}"
-            )
-        if last.native_id is None:
-            return last.generation, platform.find_by_tag(last.tag, last.account)
-        record = platform.get(last.native_id, last.account)
-        if record.phase is Phase.GONE:
-            noticed = datetime.now(UTC)
-            store.write_birth(last.model_copy(update={"ended_at": noticed, "ended_how": "vanished"}))
-            self._charge(store, last, last.native_id, "ended", 0.0, noticed, "vanished")
-            op.warn(
-                f"box {inputs.name}: {last.native_id} is gone from {inputs.adapter}; generation {last.generation + 1} "
-                "takes over, verified and sealed cells are not run again"
-            )
-            return last.generation + 1, None
-        if record.phase is Phase.UNKNOWN:
-            raise SweepstackError(
-                f"box {inputs.name}: {last.native_id} may still run and bill; nothing new is rented ({record.note})"
-            )
-        return last.generation, record
 
     def _state(self, inputs: BoxInputs, record: BoxRecord, generation: int, tag: str) -> BoxState:
         known = inputs.model_dump() | {"price_per_hour": record.price_per_hour}
@@ -269,7 +161,13 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             tag=tag,
             phase=record.phase.value,
             created_at=record.created_at,
+            **seen_of(record),
         )
+
+    def check_early(self, op: Operation, old: dict[str, Any], new: dict[str, Any]) -> list[Failure]:
+        if not old and new.get("want", "running") == "running":
+            market.preview(op, new)
+        return []
 
     def read(self, op: Operation, identifier: str, state: BoxState) -> Seen[BoxInputs, BoxState] | Gone:
         judgement = ending.judge(state, state.approval, full=False)
@@ -288,7 +186,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return Seen(
                 inputs, state, (f"box {state.name} ({state.native_id}): UNKNOWN, {problem}; it may bill {cost}",)
             )
-        now = state.model_copy(update={"phase": judgement.record.phase.value})
+        now = state.model_copy(update={"phase": judgement.record.phase.value, **seen_of(judgement.record)})
         problem = pausing.standing(state, judgement.record, judgement.seen).problem
         return Seen(inputs, now, (problem,) if problem else ())
 
@@ -314,9 +212,12 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if store is not None and state.price_per_hour != old.price_per_hour and old.phase == "running":
             birth = store.birth(old.name, old.generation)
             if birth is not None and birth.ended_at is None:
-                self._charge(store, birth, old.native_id, "running", state.price_per_hour, datetime.now(UTC))
+                charge(store, birth, old.native_id, "running", state.price_per_hour, datetime.now(UTC))
+        if new.bid is not None and new.bid != old.bid:
+            load_platform(state.adapter).change_bid(state.native_id, state.account, new.bid)
+            op.info(f"box {state.name}: the bid is ${new.bid:.3f}/h now")
         record = pausing.converge(op, state) or self._until_ready(op, state)
-        return state.model_copy(update={"phase": record.phase.value})
+        return state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
 
     def _evidence(self, op: Operation, box: BoxState, approval: Approval | None) -> EvidenceStore | None:
         """None where it is gone and the box was given up by name: that alone may end without any evidence."""
@@ -377,11 +278,6 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         ending.record_end(op, facts, way or "")
         survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
         op.info(f"box {state.name} is gone ({way}); {waiting_cost(facts).split('; ')[-1]}; survives: {survives}")
-
-
-def outputs_of(state: BoxState) -> dict[str, Any]:
-    """The state as the engine keeps it in outputs: without what Read saw."""
-    return state.model_dump(mode="json", exclude={"live"}, exclude_none=True)
 
 
 def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from provider.models import QueueState
-from provider.platforms.base import Wait
+from provider.platforms.base import BoxRecord, Wait
 from provider.platforms.observe import observe
 from provider.platforms.power import start_box
 from provider.resources import ending
 from provider.resources.neighbours import waiting_for
 from provider.resources.pausing import AT_REST
 from provider.session import Operation
+from sweep.errors import SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.launch_queue import finished
@@ -25,6 +26,7 @@ def awake(op: Operation, state: QueueState, store: EvidenceStore) -> bool:
     """
     seen, record = observe(state.adapter, state.box, state.account, files=False)
     if record is None or record.phase not in AT_REST:
+        refuse_without_gpus(op, state, record)
         return True
     if state.want == "stopped":
         op.info(f"queue of {state.box_name}: its box is stopped; what is new here waits until it is wanted running")
@@ -33,9 +35,27 @@ def awake(op: Operation, state: QueueState, store: EvidenceStore) -> bool:
         return False
     op.progress(f"starting {state.box} again: it has cells to run")
     wait = Wait(deadline=op.seconds(START_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
-    start_box(store, state.adapter, ending.facts_of(state), wait=wait)
+    refuse_without_gpus(op, state, start_box(store, state.adapter, ending.facts_of(state), wait=wait))
     op.info(f"box {state.box_name} rested with its queue drained; it has cells again, and is started")
     return True
+
+
+def refuse_without_gpus(op: Operation, state: QueueState, record: BoxRecord | None) -> None:
+    """Raises SweepstackError when the box has fewer cards than its cells were promised: some platforms start a box
+    again although its cards went to somebody else. Nothing is run, and nothing is ended: that is a person's decision.
+    """
+    asked = state.job.gpus or 0
+    if record is None or record.gpu_count is None or record.gpu_count >= asked:
+        return
+    price = "" if record.price_per_hour is None else f" It bills ${record.price_per_hour:.2f}/h."
+    raise SweepstackError(
+        f"queue of {state.box_name}: {state.box} came up with {record.gpu_count} of {asked} GPUs, so nothing is started "
+        f"on it.{price}\n"
+        f"  try again   boxes.{state.box_name}.want: stopped, pulumi up, and then running again\n"
+        f"  another box give it another name below boxes: cells that did not start move there; sealed ones are found on "
+        f"the durable tier\n"
+        f"  next        sweepctl status --stack {op.stack}"
+    )
 
 
 def _work(state: QueueState, store: EvidenceStore, journal: Journal) -> list[str]:

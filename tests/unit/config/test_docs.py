@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from components.config_model import LATER, SweepConfig, anchor_of, keys_of
+from components.config_model import SweepConfig, anchor_of, keys_of
+from components.config_rent import LATER
 from sweep.model import Approval
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "stack-config.md"

@@ -11,7 +11,8 @@ import pytest
 from components.config import StackConfig
 from profiles.load import load_profile
 from profiles.model import Clock, Profile
-from profiles.resolve import Plan, resolve
+from profiles.plan import Plan
+from profiles.resolve import resolve
 from sweep.errors import ConfigError
 from tests.unit.config.helpers import GOOD, write
 

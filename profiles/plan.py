@@ -1,0 +1,150 @@
+"""What a stack config comes to on one platform: plain values, all that the components and a later delete need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.config_model import Metrics
+from sweep.model import Approval, ArtifactSpec, Cell
+from sweep.money.budget import Budget
+from sweep.money.clocks import ClockFact
+from sweep.roster import Roster
+from sweep.smoke import Smoke
+
+
+@dataclass(frozen=True)
+class Durable:
+    """The tier that outlives the boxes: the volume's name, and where a box sees it.
+
+    `kept`: it belongs to a stack of volumes and is only looked up here. `path`: where the job expects it, "" for
+    nowhere in particular. `keep_until`: a day, as ISO 8601.
+    """
+
+    volume: str
+    mount: str
+    tier: str
+    kept: bool = False
+    path: str = ""
+    keep_until: str = ""
+
+
+@dataclass(frozen=True)
+class Pausing:
+    """What a stop does to each tier here, what of the bill goes on, at which price (USD an hour, None unknown)."""
+
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    bills_after: tuple[str, ...]
+    price_per_hour: float | None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a box ends on this platform, and what that does to each tier. `paths`: where each tier lies on a box.
+
+    `pausing` is None where boxes can't be stopped.
+    """
+
+    verb: str
+    native: str
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    irreversible: bool
+    bills_after: tuple[str, ...]
+    paths: Mapping[str, str]
+    pausing: Pausing | None
+    clocks: tuple[ClockFact, ...] = ()
+    keeps_per_gb_month: Mapping[str, float] = field(default_factory=dict)
+
+    def as_inputs(self) -> dict[str, Any]:
+        """As the `teardown` input: all that a stop or a delete needs, so that neither opens a profile."""
+        inputs: dict[str, Any] = {
+            "verb": self.verb,
+            "kills": list(self.kills),
+            "keeps": list(self.keeps),
+            "paths": dict(self.paths),
+        }
+        if self.clocks:
+            inputs["clocks"] = [clock.model_dump(mode="json", exclude_none=True) for clock in self.clocks]
+        if self.keeps_per_gb_month:
+            inputs["keeps_per_gb_month"] = dict(self.keeps_per_gb_month)
+        if self.pausing is not None:
+            inputs["stop"] = {
+                "kills": list(self.pausing.kills),
+                "keeps": list(self.pausing.keeps),
+                "bills_after": list(self.pausing.bills_after),
+            }
+            if self.pausing.price_per_hour is not None:
+                inputs["stop"]["price_per_hour"] = self.pausing.price_per_hour
+        return inputs
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """What a cell runs. `workdir` as written; `slots`: cells at once on one box; `gpus`: of one box; `secrets`: names.
+
+    `min_free_bytes` and `min_free_inodes` (None: the runner's own): below, no cell starts. `stall_seconds` likewise.
+    """
+
+    workdir: str
+    run: str
+    env: Mapping[str, str]
+    include: tuple[str, ...]
+    slots: int
+    setup: str = ""
+    secrets: tuple[str, ...] = ()
+    gpus: int = 0
+    mixing: str = "refuse"
+    min_free_bytes: int | None = None
+    min_free_inodes: int | None = None
+    stall_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class BoxPlan:
+    """One box that is wanted, and its share of the cells, in roster order. `want`: running or stopped.
+
+    `resources`: what it must have; `slots`: cells at once on it; `gpus`: of it; each its own, or the job's. `placed`:
+    the offer that was chosen for it (`components.config_rent.Placed`), where one was.
+    """
+
+    name: str
+    cells: tuple[Cell, ...]
+    want: str
+    resources: Mapping[str, Any]
+    slots: int
+    gpus: int
+    placed: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that the components need. `reasons`: why this platform and not others; `notes`: what is not used here.
+
+    `durable` is None where nothing on a box outlives it.
+    """
+
+    platform: str
+    adapter: str
+    boxes: tuple[BoxPlan, ...]
+    gone: tuple[str, ...]
+    roster: Roster
+    job: JobPlan
+    artifacts: tuple[ArtifactSpec, ...]
+    metrics: Metrics | None
+    resources: Mapping[str, Any]
+    ending: Ending
+    durable: Durable | None
+    price_per_hour: float | None
+    max_price: float | None
+    bid: float | None
+    image: str
+    budget: Budget | None
+    when_done: str
+    smoke: Smoke | None
+    pull_to: str
+    approval: Approval | None
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]

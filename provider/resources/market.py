@@ -1,0 +1,162 @@
+"""What a box would cost now: said in every preview, held as a ceiling when it is rented.
+
+A preview shows an offer and its price; `up` takes that or something cheaper, and otherwise stops before it rents, with
+what could be had instead. What was shown is remembered on this machine alone: it is a convenience, no record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from provider.models import BoxInputs, Placed
+from provider.platforms.base import Platform
+from provider.platforms.offers import Capability, Constraints, Offer
+from provider.platforms.registry import load_platform
+from provider.session import Operation
+from sweep.canonical import write_atomically
+from sweep.errors import NoCapacity, PlatformError
+
+ASKED_FOR_SECONDS = 20.0
+"""How long an answer of the market is taken for the boxes of one preview, which all ask the same."""
+SHOWN_SECONDS = 24 * 3600.0
+"""How long a price that a preview showed is the ceiling of an `up`."""
+_MONTH_HOURS = 730.0
+_lock = threading.Lock()
+_asked: dict[tuple[str, Constraints], tuple[float, list[Offer]]] = {}
+
+
+def offers_for(adapter: str, constraints: Constraints) -> list[Offer] | None:
+    """What the market has, cheapest first; None where the platform has none. Asked once for many boxes that want the
+    same. Raises PlatformError."""
+    platform = load_platform(adapter)
+    if Capability.OFFERS not in platform.capabilities:
+        return None
+    key = (adapter, constraints)
+    with _lock:
+        known = _asked.get(key)
+        if known is None or time.monotonic() - known[0] > ASKED_FOR_SECONDS:
+            known = (time.monotonic(), platform.offers(constraints))
+            _asked[key] = known
+    return known[1]
+
+
+def preview(op: Operation, inputs: Mapping[str, Any]) -> None:
+    """Says what a box that is not there yet would be and cost, and remembers what was shown. Never raises.
+
+    `inputs`: as the program gave them; some may not be known yet.
+    """
+    name, adapter = inputs.get("name"), inputs.get("adapter")
+    resources = inputs.get("resources") or {}
+    if not isinstance(name, str) or not isinstance(adapter, str) or not isinstance(resources, dict):
+        return
+    raw = inputs.get("placed")
+    placed = Placed.model_validate(raw) if isinstance(raw, dict) else None
+    constraints = Constraints.of(resources, max_price=inputs.get("max_price"))
+    try:
+        found = offers_for(adapter, constraints)
+    except PlatformError as error:
+        op.warn(f"box {name}: what {adapter} has now is not known ({error})")
+        return
+    if found is None:
+        return
+    if not found:
+        op.warn(f"box {name}: {adapter} has nothing now that fits; `pulumi up` would stop before it rents. {NEXT}")
+        return
+    chosen = next((offer for offer in found if placed is not None and offer.key == placed.offer), None)
+    if placed is not None and chosen is None:
+        op.warn(
+            f"box {name}: the offer {placed.offer} that was placed is not to be had now; what is: "
+            f"{_words(found[:3])}. Next: sweepctl place --next --stack {op.stack}"
+        )
+        return
+    offer = chosen or found[0]
+    if placed is not None and offer.price_per_hour > placed.price_per_hour:
+        op.warn(
+            f"box {name}: {describe(offer)}; it was placed at ${placed.price_per_hour:.3f}/h, and nothing dearer is "
+            f"rented. Next: sweepctl place --stack {op.stack}"
+        )
+        return
+    op.info(f"box {name}: {describe(offer)}{_ends(offer)}")
+    if placed is None and inputs.get("dry_run"):
+        _remember(op, name, constraints, offer)
+
+
+NEXT = "Next: other constraints (docs/stack-config.md#resources), or sweepctl place, which asks the other candidates"
+
+
+def ceiling(op: Operation, inputs: BoxInputs, constraints: Constraints) -> float | None:
+    """USD per hour that this box may cost: the least of `max_price`, what was placed, and what a preview showed."""
+    limits = [inputs.max_price]
+    if inputs.placed is not None:
+        limits.append(inputs.placed.price_per_hour)
+    else:
+        limits.append(_shown(op, inputs.name, constraints))
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def not_to_be_had(op: Operation, platform: Platform, inputs: BoxInputs, error: NoCapacity, most: float | None) -> str:
+    """What to say where nothing could be rented: what was tried, what could be had instead, and the next command."""
+    constraints = Constraints.of(inputs.resources, max_price=inputs.max_price)
+    try:
+        dearer = [
+            offer for offer in platform.offers(constraints) if most is not None and offer.price_per_hour > most + 1e-9
+        ]
+    except PlatformError:
+        dearer = []
+    limit = f" at ${most:.3f}/h or less, which is what was shown" if most is not None and dearer else ""
+    instead = f"\n\n  the next offers: {_words(dearer[:3])}" if dearer else ""
+    again = f"pulumi preview --stack {op.stack} shows the new price and `up` then takes it" if dearer else NEXT[6:]
+    return f"box {inputs.name} was not rented{limit}: {error}{instead}\n  next   {again}"
+
+
+def describe(offer: Offer) -> str:
+    """`2 x A100 80GB in US-KS-2 at $3.780/h with 120 GB (stock high)`."""
+    cards = f"{offer.gpu_count} x {offer.gpu}" if offer.gpu_count > 1 else offer.gpu
+    disk = f" with {offer.disk_gb:g} GB" if offer.disk_gb else ""
+    spot = " (spot)" if offer.spot else ""
+    stock = f", stock {offer.stock}" if offer.stock else ""
+    where = f" in {offer.region}" if offer.region else ""
+    return f"{cards}{where} at ${offer.price_per_hour:.3f}/h{disk}{spot}{stock}"
+
+
+def _ends(offer: Offer) -> str:
+    stopped = f"; stopped ${offer.stopped_per_hour * _MONTH_HOURS:.2f}/month" if offer.stopped_per_hour else ""
+    network = f"; traffic ${offer.network_per_gb:.3f}/GB" if offer.network_per_gb else ""
+    return f"{stopped}{network}"
+
+
+def _words(offers: list[Offer]) -> str:
+    return "; ".join(describe(offer) for offer in offers) or "nothing"
+
+
+def _file(op: Operation, box: str, constraints: Constraints) -> Path:
+    asked = repr((str(op.session.project_root), op.stack, box, constraints))
+    digest = hashlib.sha256(asked.encode()).hexdigest()[:24]
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "sweepstack" / "shown" / f"{digest}.json"
+
+
+def _remember(op: Operation, box: str, constraints: Constraints, offer: Offer) -> None:
+    try:
+        file = _file(op, box, constraints)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"price_per_hour": offer.price_per_hour, "offer": offer.key, "at": time.time()})
+        write_atomically(file, text.encode())
+    except OSError:
+        op.progress("what was shown could not be remembered; the ceiling is max_price")
+
+
+def _shown(op: Operation, box: str, constraints: Constraints) -> float | None:
+    try:
+        shown = json.loads(_file(op, box, constraints).read_bytes())
+        return float(shown["price_per_hour"]) if time.time() - float(shown["at"]) < SHOWN_SECONDS else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
