@@ -48,13 +48,12 @@ def refuse_without_gpus(op: Operation, state: QueueState, record: BoxRecord | No
     if record is None or record.gpu_count is None or record.gpu_count >= asked:
         return
     price = "" if record.price_per_hour is None else f" It bills ${record.price_per_hour:.2f}/h."
+    box = state.box_name
     raise SweepstackError(
-        f"queue of {state.box_name}: {state.box} came up with {record.gpu_count} of {asked} GPUs, so nothing is started "
-        f"on it.{price}\n"
-        f"  try again   boxes.{state.box_name}.want: stopped, pulumi up, and then running again\n"
-        f"  another box give it another name below boxes: cells that did not start move there; sealed ones are found on "
-        f"the durable tier\n"
-        f"  next        sweepctl status --stack {op.stack}"
+        f"queue of {box}: {state.box} came up with {record.gpu_count} of {asked} GPUs: nothing is started there.{price}\n"
+        f"  try again    boxes.{box}.want: stopped, pulumi up, and then running again\n"
+        f"  another box  a further name below boxes: cells that did not start move there\n"
+        f"  next         sweepctl status --stack {op.stack}"
     )
 
 

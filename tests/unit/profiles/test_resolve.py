@@ -84,6 +84,81 @@ def test_a_platform_above_the_ceiling_is_refused(tmp_path: Path) -> None:
     assert "local: costs $3/h a box, above max_price $2/h" in refusal(tmp_path, text)
 
 
+def rented(**facts: Any) -> Profile:
+    """A platform whose boxes lose everything at their end, unless they mount a volume."""
+    local = load_profile("local")
+    own = {
+        name: tier.model_copy(update={"mount": None, "survives": {"stop": True, "destroy": False}})
+        for name, tier in local.tiers.items()
+    }
+    names = tuple(own)
+    verbs = {
+        "stop": local.verbs["stop"].model_copy(update={"kills": (), "keeps": names}),
+        "destroy": local.verbs["destroy"].model_copy(update={"kills": names, "keeps": ()}),
+    }
+    mounted = {
+        name: tier.model_copy(update={"survives": {"stop": name == "durable", "destroy": name == "durable"}})
+        for name, tier in local.tiers.items()
+    }
+    kills = {"kills": ("scratch", "data"), "keeps": ("durable",)}
+    with_volume = {
+        "tiers": mounted,
+        "verbs": {name: local.verbs[name].model_copy(update=kills) for name in ("stop", "destroy")},
+    }
+    changed = {"tiers": own, "verbs": verbs, "with_volume": with_volume, "platform": "other", "adapter": "other"}
+    return Profile.model_validate(local.model_dump() | changed | facts, context={})
+
+
+def only(more: str = "") -> str:
+    return FREE.replace("candidates: [local]", "candidates: [other]").replace("    boxes:", f"{more}    boxes:")
+
+
+def test_where_nothing_outlives_a_box_the_plan_says_so(tmp_path: Path) -> None:
+    made = plan(tmp_path, only(), other=rented())
+    assert made.durable is None
+    assert (made.ending.kills, made.ending.keeps) == (("scratch", "data", "durable"), ())
+    assert made.ending.pausing is not None
+    assert made.ending.pausing.kills == ()
+    assert any("nothing on a box outlives it here" in note and "mounts" in note for note in made.notes)
+
+
+def test_a_mounted_volume_is_another_layout(tmp_path: Path) -> None:
+    mounts = "    mounts: {/ckpt: {source: abl-store, keep_until: 2027-01-31}}\n"
+    made = plan(tmp_path, only(mounts), other=rented())
+    assert made.durable is not None
+    assert (made.durable.volume, made.durable.mount, made.durable.kept) == ("abl-store", "mnt/durable", True)
+    assert (made.durable.path, made.durable.keep_until) == ("/ckpt", "2027-01-31")
+    assert (made.ending.kills, made.ending.keeps) == (("scratch", "data"), ("durable",))
+    assert made.ending.pausing is None  # a stop would wipe the queue's home
+    stopped = only(mounts).replace("{want: running}", "{want: stopped}")
+    assert "wipes data, where the queue lives" in refusal(tmp_path, stopped, other=rented())
+
+
+def test_spot_is_refused_with_the_profile_s_reason(tmp_path: Path) -> None:
+    text = only().replace("cpu: 1", "cpu: 1\n        spot: true")
+    if "spot" not in text:
+        text = only().replace("resources:", "resources:\n        spot: true", 1)
+    why = "spot boxes are being withdrawn there"
+    assert why in refusal(tmp_path, text, other=rented(spot_refused=why))
+    assert plan(tmp_path, text, other=rented(spot_available=True)).platform == "other"
+    assert "bid is for spot boxes" in refusal(tmp_path, only("    bid: 0.4\n"), other=rented())
+
+
+def test_a_placement_is_the_only_candidate(tmp_path: Path) -> None:
+    chosen = (
+        "    placement: {platform: other, at: 2026-11-21T12:00:00Z, "
+        "boxes: {box-0: {offer: 'x1', price_per_hour: 1.5}}}\n"
+    )
+    made = plan(
+        tmp_path,
+        TWO.replace("[other, local]", "[local, other]").replace("    boxes:", f"{chosen}    boxes:"),
+        other=rented(),
+    )
+    assert made.platform == "other"
+    assert made.boxes[0].placed == {"offer": "x1", "price_per_hour": 1.5, "gpu": "", "count": 0, "region": ""}
+    assert "as placed" in made.reasons[-1]
+
+
 TWO = FREE.replace("candidates: [local]", "candidates: [other, local]")
 
 
@@ -92,10 +167,6 @@ TWO = FREE.replace("candidates: [local]", "candidates: [other, local]")
     [
         ({"verbs": {}}, "other: its profile describes no destroy"),
         ({"meter": load_profile("local").meter.model_copy(update={"rents": True})}, "other: it sends a bill"),
-        (
-            {"tiers": {k: v for k, v in load_profile("local").tiers.items() if k != "durable"}},
-            "other: no tier survives",
-        ),
     ],
 )
 def test_a_refused_candidate_keeps_its_reason_and_the_next_is_taken(
@@ -105,8 +176,7 @@ def test_a_refused_candidate_keeps_its_reason_and_the_next_is_taken(
     assert made.platform == "local"
     assert made.reasons[0].startswith(said)
     assert "the next candidate that fits" in made.reasons[-1]
-    only = FREE.replace("candidates: [local]", "candidates: [other]")
-    message = refusal(tmp_path, only, other=other(**facts))
+    message = refusal(tmp_path, only(), other=other(**facts))
     assert message.startswith("stacks/Pulumi.x.yaml: no candidate fits; nothing was rented")
     assert said in message
 
