@@ -47,6 +47,10 @@ def _platforms(values: dict[str, Any], platforms: Collection[str]) -> Found:
             yield ("candidates", index), f"no such platform{did_you_mean(name, platforms)} ({have})", name
         elif name in names[:index]:
             yield ("candidates", index), "is listed twice", name
+    placed = _mapping(values.get("placement")).get("platform")
+    if isinstance(placed, str) and placed not in names:
+        fix = "is not one of candidates; sweepctl place chooses anew, sweepctl place --clear takes the block out"
+        yield ("placement", "platform"), fix, placed
     for name in _mapping(values.get("overrides")):
         if name not in platforms:
             yield ("overrides", name), f"no such platform{did_you_mean(name, platforms)} ({have})", None

@@ -19,7 +19,7 @@ MESSAGE_SHOWN = 32
 """The exit code by which the engine's language host knows that the person has read why. With any other, and with
 `pulumi.RunError`, it adds "an unhandled error occurred" to the message."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_WRITTEN_BY_US = frozenset({"approval"})
+_WRITTEN_BY_US = frozenset({"approval", "placement"})
 
 
 @contextmanager

@@ -200,7 +200,7 @@ class StackFile:
         newline = "\r\n" if "\r\n" in before else "\n"
         text = before.replace("\r\n", "\n")
         lines = _block(approval) if approval else None
-        after = _spliced(text, lines)
+        after = spliced(text, "approval", HEADER, lines)
         if after is None or not self._only_approval_differs(old, after, approval):
             after = _dumped(text, approval)
             if not self._only_approval_differs(old, after, approval):
@@ -320,8 +320,9 @@ def _dumped(text: str, approval: Approval | None) -> str:
     return out.getvalue()
 
 
-def _spliced(text: str, block: list[str] | None) -> str | None:
-    """`text` with the approval's lines replaced by `block`; None where it has no lines of its own."""
+def spliced(text: str, name: str, header: str, block: list[str] | None) -> str | None:
+    """`text` with the lines of the key `name`, and the comment `header` above it, replaced by `block` at the end of the
+    sweep; None where it has no lines of its own."""
     sweep = _node(_node(YAML(typ="rt", pure=True).compose(text), "config"), ROOT_KEY)
     if sweep is None or sweep.flow_style or not sweep.value:
         return None
@@ -331,9 +332,9 @@ def _spliced(text: str, block: list[str] | None) -> str | None:
     end = _end_of(lines, keys[-1][1], sweep.end_mark.line, column)
     starts = [line for _, line in keys] + [end]
     for index, (key, first) in enumerate(keys):
-        if key == "approval":
+        if key == name:
             last = _end_of(lines, first, starts[index + 1], column + 1)
-            if first > 0 and lines[first - 1].strip() == HEADER:
+            if first > 0 and lines[first - 1].strip() == header:
                 first -= 1
             del lines[first:last]
             end -= last - first

@@ -92,7 +92,7 @@ class Offer:
 
     `key` is the platform's own handle, opaque to all others and short enough for a stack config. `price_per_hour` is
     USD of the whole running box with the disk that was asked for; `stopped_per_hour` the same while it is stopped
-    (None: unknown, or it can't be stopped). `stock` is a word for people.
+    (None: unknown, or it can't be stopped). `stock` is a word for people. `single`: it can be rented once.
     """
 
     key: str
@@ -109,6 +109,7 @@ class Offer:
     reliability: float | None = None
     cuda: str = ""
     stock: str = ""
+    single: bool = False
 
     @property
     def price_per_gpu_hour(self) -> float:

@@ -50,7 +50,7 @@ def refuse_without_gpus(op: Operation, state: QueueState, record: BoxRecord | No
     price = "" if record.price_per_hour is None else f" It bills ${record.price_per_hour:.2f}/h."
     box = state.box_name
     raise SweepstackError(
-        f"queue of {box}: {state.box} came up with {record.gpu_count} of {asked} GPUs: nothing is started there.{price}\n"
+        f"queue of {box}: {state.box} came up with {record.gpu_count} of {asked} GPUs; nothing runs.{price}\n"
         f"  try again    boxes.{box}.want: stopped, pulumi up, and then running again\n"
         f"  another box  a further name below boxes: cells that did not start move there\n"
         f"  next         sweepctl status --stack {op.stack}"

@@ -24,6 +24,26 @@ def ledger(stack: Stack = None, json: AsJson = False) -> None:
 
 
 @app.command()
+def place(
+    next_one: Annotated[bool, typer.Option("--next", help="The offer after the one that is placed now.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show the offers; write nothing.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Take the placement out of the stack file.")] = False,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """Show what the candidates have now, and write the cheapest that fits into the stack file. Exit 1: nothing fits."""
+
+    def ask() -> int:
+        from sweep.cli.output import Out
+        from sweep.cli.place import place as run
+        from sweep.cli.target import Target
+
+        return run(Target.find(stack), Out(as_json=json), next_one=next_one, show=show, clear=clear)
+
+    answer(ask)
+
+
+@app.command()
 def smoke(
     force: Annotated[bool, typer.Option("--force", help="Also when it has passed with this code and config.")] = False,
     stack: Stack = None,

@@ -134,6 +134,11 @@ ONE = [
     ("    metrics:", "    mounts: {/c: {source: a, mode: COPY}}\n    metrics:", "COPY is not available yet"),
     ("    metrics:", "    mounts: {/c: {source: a}, /d: {source: b}}\n    metrics:", "expected one mount"),
     ("    metrics:", "    bid: 0\n    metrics:", "line 14 bid: 0 expected USD per hour"),
+    (
+        "    metrics:",
+        "    placement: {platform: vastai, at: 2026-11-21T12:00:00Z}\n    metrics:",
+        'line 14 placement.platform: "vastai" is not one of candidates; sweepctl place chooses anew',
+    ),
     ("    metrics:", "    placement: {platform: local}\n    metrics:", "line 14 placement.at is missing"),
     ("run: python", "setup: 3\n      run: python", "line 5 job.setup: 3 expected text"),
     ("run: python", "slots: 0\n      run: python", "line 5 job.slots: 0 expected a whole number from 1 on"),

@@ -1,0 +1,127 @@
+"""Which key a person reaches rented boxes with. Only its public half ever leaves this machine, or is read by us."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.errors import NotAuthorized
+
+KEY_VARIABLE = "SWEEPSTACK_SSH_KEY"
+"""The file of a private key, or of its public half where an agent holds the private one."""
+NAMES = ("id_ed25519", "id_ecdsa", "id_rsa")
+SECONDS = 10.0
+_KINDS = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-")
+
+
+@dataclass(frozen=True)
+class SshKey:
+    """One key pair. `public`: type and base64, as in authorized_keys, without the comment. `source`: for people.
+
+    `identity`: the private key's file; None where the agent holds it, and is asked for the key by `public`.
+    """
+
+    public: str
+    identity: Path | None
+    source: str
+
+
+def public_key(env: Mapping[str, str] | None = None) -> str:
+    """The public key that a new box is to let in. See `choose`."""
+    return choose(env).public
+
+
+def choose(env: Mapping[str, str] | None = None) -> SshKey:
+    """The file that SWEEPSTACK_SSH_KEY names; else the agent's first key; else ~/.ssh/id_ed25519, id_ecdsa, id_rsa.
+
+    Asks no passphrase. Raises NotAuthorized, with the command that makes or loads a key, where there is none.
+    """
+    env = os.environ if env is None else env
+    if shutil.which("ssh") is None or shutil.which("ssh-keygen") is None:
+        raise NotAuthorized(
+            "there is no OpenSSH client here, and boxes are reached by it: apt-get install openssh-client"
+        )
+    named = env.get(KEY_VARIABLE)
+    if named:
+        return _from_file(Path(named).expanduser(), env, f"${KEY_VARIABLE}")
+    held = _agent_keys(env)
+    if held:
+        return SshKey(held[0], None, "the ssh agent")
+    home = Path(env.get("HOME") or "~").expanduser() / ".ssh"
+    for name in NAMES:
+        if (home / name).is_file():
+            return _from_file(home / name, env, str(home / name))
+    raise NotAuthorized(
+        f"there is no SSH key to reach boxes with: no ${KEY_VARIABLE}, no key in an ssh agent, and none of "
+        f"{', '.join(NAMES)} in {home}. Make one: `ssh-keygen -t ed25519`"
+    )
+
+
+def _from_file(path: Path, env: Mapping[str, str], source: str) -> SshKey:
+    private = path.with_suffix("") if path.suffix == ".pub" else path
+    public = private.with_name(f"{private.name}.pub")
+    if not private.is_file() and not public.is_file():
+        raise NotAuthorized(
+            f"{source} names {path}, and there is no such key. Make it: `ssh-keygen -t ed25519 -f {private}`"
+        )
+    text = _public(public) if public.is_file() else _derived(private, env)
+    if not private.is_file():
+        if text not in _agent_keys(env):
+            raise NotAuthorized(f"{public} has no private key beside it, and the ssh agent has none for it: `ssh-add`")
+        return SshKey(text, None, source)
+    # A passphrase can't be asked for here: where the agent has the key, it signs.
+    return SshKey(text, None if text in _agent_keys(env) else private, source)
+
+
+def _public(path: Path) -> str:
+    try:
+        words = path.read_text(encoding="utf-8").split()
+    except (OSError, ValueError) as error:
+        raise NotAuthorized(f"{path} can't be read: {error}") from error
+    if len(words) < 2 or not words[0].startswith(_KINDS):
+        raise NotAuthorized(f"{path} is no public SSH key. Make a pair: `ssh-keygen -t ed25519`")
+    return " ".join(words[:2])
+
+
+def _derived(private: Path, env: Mapping[str, str]) -> str:
+    try:
+        done = subprocess.run(
+            ["ssh-keygen", "-y", "-P", "", "-f", str(private)],
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotAuthorized(f"{private} can't be read: {error}") from error
+    words = done.stdout.split()
+    if done.returncode != 0 or len(words) < 2:
+        why = (done.stderr.strip().splitlines() or ["ssh-keygen does not say why"])[-1]
+        raise NotAuthorized(
+            f"{private} has no {private.name}.pub beside it, and it can't be had without a question ({why}). Write it: "
+            f"`ssh-keygen -y -f {private} > {private}.pub`, and load the key into an agent: `ssh-add {private}`"
+        )
+    return " ".join(words[:2])
+
+
+def _agent_keys(env: Mapping[str, str]) -> list[str]:
+    if not env.get("SSH_AUTH_SOCK") or shutil.which("ssh-add") is None:
+        return []
+    try:
+        done = subprocess.run(
+            ["ssh-add", "-L"],
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []  # an agent that does not answer holds nothing that could be used
+    lines = [line.split() for line in done.stdout.splitlines()] if done.returncode == 0 else []
+    return [" ".join(words[:2]) for words in lines if len(words) >= 2 and words[0].startswith(_KINDS)]

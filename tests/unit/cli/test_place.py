@@ -1,0 +1,143 @@
+"""What `sweepctl place` chooses, and what it leaves as it was in the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.config import StackConfig
+from provider.platforms.offers import Offer
+from sweep.cli.output import No, Out
+from sweep.cli.place import Choice, Market, as_placement, choose, place
+from sweep.cli.target import Target
+from sweep.errors import ConfigError
+from sweep.stackfile import HEADER as APPROVED
+from sweep.stackfile import StackFile
+from sweep.stackplace import HEADER, write_placement
+from tests.unit.config.helpers import GOOD, write
+
+TEXT = GOOD.replace("    max_price: 2.10\n", "").replace(
+    '        gpu: {name: [A100, H100], count: 1, memory: 40GB+, cuda: "12.4+"}\n', ""
+)
+NOWHERE = {"platform": "local", "boxes": {}, "at": "2026-11-21T12:00:00Z"}
+BOXES = TEXT.replace("boxes: {box-0: {want: running}}", "boxes: {a: {}, b: {}}")
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: sweepstack\nstackConfigDir: stacks\nruntime: python\n")
+
+
+def config(root: Path, text: str = BOXES) -> StackConfig:
+    write(root, text)
+    return StackConfig.load(root, "x", ("local", "other", "third"))
+
+
+def offer(key: str, price: float, *, single: bool = False) -> Offer:
+    return Offer(key, "A100", 1, price, "US", single=single)
+
+
+def market(name: str, *offers: Offer, refusals: tuple[str, ...] = ()) -> Market:
+    return Market(name, list(refusals), {"a": list(offers), "b": list(offers)})
+
+
+def keys(choice: Choice | None) -> dict[str, str]:
+    assert choice is not None
+    return {box: offer.key for box, offer in choice.offers.items()}
+
+
+def test_the_first_candidate_that_has_something_for_every_box(tmp_path: Path) -> None:
+    markets = [
+        market("local", refusals=("no GPUs",)),
+        market("other", offer("only", 0.5, single=True)),
+        market("third", offer("x", 1.0), offer("y", 2.0)),
+    ]
+    assert keys(choose(config(tmp_path), markets, next_one=False)) == {"a": "x", "b": "x"}
+
+
+def test_a_single_offer_goes_to_one_box(tmp_path: Path) -> None:
+    markets = [market("other", offer("m1", 0.5, single=True), offer("m2", 0.6, single=True), offer("m3", 0.7))]
+    assert keys(choose(config(tmp_path), markets, next_one=False)) == {"a": "m1", "b": "m2"}
+
+
+def test_where_too_little_is_left_the_boxes_are_named(tmp_path: Path) -> None:
+    choice = choose(config(tmp_path), [market("other", offer("m1", 0.5, single=True))], next_one=False)
+    assert choice is not None
+    assert choice.lacking == ("b",)
+    assert choose(config(tmp_path), [market("local")], next_one=False) is not None
+    assert choose(config(tmp_path), [market("local", refusals=("no",))], next_one=False) is None
+
+
+def test_next_goes_behind_the_present_choice_and_on_to_the_next_candidate(tmp_path: Path) -> None:
+    markets = [market("local", offer("x", 1.0), offer("y", 2.0)), market("other", offer("z", 3.0))]
+    text = BOXES.replace("candidates: [local]", "candidates: [local, other]")
+
+    def placed(key: str) -> StackConfig:
+        block = "{platform: local, at: 2026-11-21T12:00:00Z, boxes: {a: {offer: KEY, price_per_hour: 1}}}"
+        return config(tmp_path, text.replace("    boxes:", f"    placement: {block.replace('KEY', key)}\n    boxes:"))
+
+    assert keys(choose(placed("x"), markets, next_one=True)) == {"a": "y", "b": "y"}
+    assert keys(choose(placed("y"), markets, next_one=True)) == {"a": "z", "b": "z"}
+    assert keys(choose(placed("gone"), markets, next_one=True)) == {"a": "x", "b": "x"}
+
+
+def test_the_block_is_written_like_a_lock_file_and_taken_out_again(tmp_path: Path) -> None:
+    made = config(tmp_path)
+    file = StackFile.locate(tmp_path, "x")
+    before = file.path.read_text()
+    choice = Choice("local", {"a": offer("12345", 1.25), "b": offer("on", 1.5)})
+    placement = as_placement(choice, made, {})
+    assert write_placement(file, placement)
+    assert not write_placement(file, placement)
+    text = file.path.read_text()
+    assert text.startswith(before.removesuffix("encryptionsalt: v1:abc\n"))
+    assert HEADER in text
+    again = StackConfig.load(tmp_path, "x", ("local",))
+    assert again.placement is not None
+    assert again.placement.boxes["a"].offer == "12345"
+    assert again.placement.boxes["b"].price_per_hour == 1.5
+    assert write_placement(file, None)
+    assert file.path.read_text() == before
+
+
+def test_a_placement_beside_an_approval_changes_no_byte_of_it(tmp_path: Path) -> None:
+    write(tmp_path, BOXES.replace("encryptionsalt", f'    {APPROVED}\n    approval: {{by: "me"}}\nencryptionsalt'))
+    file = StackFile.locate(tmp_path, "x")
+    before = file.path.read_text()
+    write_placement(file, NOWHERE)
+    assert file.path.read_text().startswith(before.removesuffix("encryptionsalt: v1:abc\n"))
+    write_placement(file, None)
+    assert file.path.read_text() == before
+
+
+def test_flow_style_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    path = write(tmp_path, 'config: {"sweepstack:sweep": {job: {}}}\n')
+    before = path.read_text()
+    with pytest.raises(ConfigError, match="Write it by hand"):
+        write_placement(
+            StackFile.locate(tmp_path, "x"), {"platform": "local", "boxes": {}, "at": "2026-11-21T12:00:00Z"}
+        )
+    assert path.read_text() == before
+
+
+def test_on_this_machine_the_price_is_what_the_person_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    write(tmp_path, BOXES)
+    target = Target(tmp_path, "x", StackFile.locate(tmp_path, "x"))
+    found: dict[str, Any] = {"next_one": False, "show": False, "clear": False}
+    assert place(target, Out(as_json=False), **found) == 0
+    said = capsys.readouterr().out
+    assert "local" in said
+    assert "0.120" in said
+    assert "next   pulumi preview --stack x" in said
+    assert StackConfig.load(tmp_path, "x").placement is not None
+    dear = BOXES.replace("    boxes:", "    max_price: 0.05\n    boxes:")
+    write(tmp_path, dear)
+    with pytest.raises(No, match="nothing that fits"):
+        place(target, Out(as_json=False), **found)
+    assert "refused  local: costs $0.12/h a box, above max_price $0.05/h" in capsys.readouterr().out
+    assert target.file.path.read_text() == dear
