@@ -11,9 +11,9 @@ import pytest
 import requests
 
 from tests.simulators.vastai import VastSimulator
+from tests.simulators.vastai.gate import FAULTS
+from tests.simulators.vastai.market import Machine
 from tests.simulators.vastai_fixtures import offer_of, refused, rent, sdk, served, until
-from tests.simulators.vastai_gate import FAULTS
-from tests.simulators.vastai_market import Machine
 
 INCREASE = "/api/v0/instances/accept-price-increase/"
 CREATE = "PUT /api/v0/asks/{id}/"

@@ -11,7 +11,7 @@ import requests
 
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import VastSimulator
-from tests.simulators.vastai_market import Machine
+from tests.simulators.vastai.market import Machine
 
 START = 1_790_000_000.0
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB" + "x" * 43 + " ann@laptop"

@@ -7,13 +7,13 @@ facts/vastai-api.md §2.2, §2.4, §3, §4; what is not settled there is a setti
 
 from __future__ import annotations
 
-from tests.simulators import vastai_replies as replies
 from tests.simulators.core import Reply
-from tests.simulators.vastai_contracts import Contracts
-from tests.simulators.vastai_instance import Instance, Stage
-from tests.simulators.vastai_market import Machine, Offer
-from tests.simulators.vastai_requests import SSH_WORDS, Create, Template
-from tests.simulators.vastai_settings import VastAccount
+from tests.simulators.vastai import replies
+from tests.simulators.vastai.contracts import Contracts
+from tests.simulators.vastai.instance import Instance, Stage
+from tests.simulators.vastai.market import Machine, Offer
+from tests.simulators.vastai.requests import SSH_WORDS, Create, Template
+from tests.simulators.vastai.settings import VastAccount
 
 LEAST_BID, MOST_BID, MOST_BID_PER_GPU = 0.001, 128.0, 32.0
 QUEUED = "Required resources are currently unavailable, state change queued."

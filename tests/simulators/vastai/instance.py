@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulators.vastai_market import Machine
-from tests.simulators.vastai_meter import HOURS_A_MONTH, Meter
-from tests.simulators.vastai_query import Row
+from tests.simulators.vastai.market import Machine
+from tests.simulators.vastai.meter import HOURS_A_MONTH, Meter
+from tests.simulators.vastai.query import Row
 
 BILLS_GPU = ("running", "frozen")
 STORED = frozenset(  # filterable in the list: columns of the contract itself, no computed ones (facts §1.4)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from tests.simulators.core import Request, parse
-from tests.simulators.vastai_replies import Strange, invalid_args, refusal
+from tests.simulators.vastai.replies import Strange, invalid_args, refusal
 
 SSH_WORDS = {  # what was asked at create → what is read back
     "ssh": "ssh ssh_proxy",

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from tests.simulators.vastai_gate import Gate
-from tests.simulators.vastai_instance import Instance
-from tests.simulators.vastai_market import Machine
-from tests.simulators.vastai_requests import Create
-from tests.simulators.vastai_settings import Settings
+from tests.simulators.vastai.gate import Gate
+from tests.simulators.vastai.instance import Instance
+from tests.simulators.vastai.market import Machine
+from tests.simulators.vastai.requests import Create
+from tests.simulators.vastai.settings import Settings
 
 
 class Acts(Gate):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.simulators.core import Reply, Request
-from tests.simulators.vastai_gate import V0, V1, Gate, who
-from tests.simulators.vastai_meter import Meter
-from tests.simulators.vastai_paging import page_of
-from tests.simulators.vastai_query import Row
-from tests.simulators.vastai_replies import Strange, invalid_args, refusal
-from tests.simulators.vastai_requests import Fetch, Key, Pending, RentVolume, read
-from tests.simulators.vastai_settings import VastAccount
+from tests.simulators.vastai.gate import V0, V1, Gate, who
+from tests.simulators.vastai.meter import Meter
+from tests.simulators.vastai.paging import page_of
+from tests.simulators.vastai.query import Row
+from tests.simulators.vastai.replies import Strange, invalid_args, refusal
+from tests.simulators.vastai.requests import Fetch, Key, Pending, RentVolume, read
+from tests.simulators.vastai.settings import VastAccount
 
 CHARGES_A_PAGE = 500
 NEEDS_DAYS = "Must provide both 'day' gte and lte filters for instance charges"

@@ -6,15 +6,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.simulators.vastai_market import Machine
-from tests.simulators.vastai_meter import HOURS_A_MONTH, Meter
-from tests.simulators.vastai_query import Row
-from tests.simulators.vastai_replies import invalid_args, refusal
-from tests.simulators.vastai_requests import RentVolume, VolumeInfo
+from tests.simulators.vastai.market import Machine
+from tests.simulators.vastai.meter import HOURS_A_MONTH, Meter
+from tests.simulators.vastai.query import Row
+from tests.simulators.vastai.replies import invalid_args, refusal
+from tests.simulators.vastai.requests import RentVolume, VolumeInfo
 
 if TYPE_CHECKING:
-    from tests.simulators.vastai_contracts import Contracts
-    from tests.simulators.vastai_settings import VastAccount
+    from tests.simulators.vastai.contracts import Contracts
+    from tests.simulators.vastai.settings import VastAccount
 
 NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 
@@ -120,6 +120,7 @@ class Volumes:
         volume.gone = True
         volume.machine.volume_space += volume.size
         volume.meter.set(self._world.now, {})
+        self._world.boxes.drop(volume.id)
         self._world.ledger.end(str(volume.id), "deleted")
 
     def row(self, volume: Volume) -> Row:

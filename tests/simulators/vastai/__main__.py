@@ -9,8 +9,7 @@ import threading
 from pathlib import Path
 
 from tests.simulators.core import SimServer, VirtualClock
-from tests.simulators.vastai import VastSimulator
-from tests.simulators.vastai_market import Machine
+from tests.simulators.vastai import Machine, VastSimulator
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,3 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
         (told.state / "account.json").write_text(json.dumps(said))
         print(json.dumps(said), flush=True)
         ended.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.simulators.core import Refusal
-from tests.simulators.vastai_replies import Strange, refusal
+from tests.simulators.vastai.replies import Strange, refusal
 
 Row = dict[str, Any]
 COMPARES = ("gt", "gte", "lt", "lte")

@@ -8,13 +8,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from tests.simulators import vastai_replies as replies
 from tests.simulators.core import Refusal, RentalLedger, VirtualClock
-from tests.simulators.vastai_boxes import Boxes, NoBoxes
-from tests.simulators.vastai_instance import Instance, Stage
-from tests.simulators.vastai_market import Machine, Market
-from tests.simulators.vastai_settings import Settings, VastAccount
-from tests.simulators.vastai_volumes import Volumes
+from tests.simulators.vastai import replies
+from tests.simulators.vastai.boxes import Boxes, NoBoxes
+from tests.simulators.vastai.instance import Instance, Stage
+from tests.simulators.vastai.market import Machine, Market
+from tests.simulators.vastai.settings import Settings, VastAccount
+from tests.simulators.vastai.volumes import Volumes
 
 
 class Contracts:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from tests.simulators.machines import Machine
-    from tests.simulators.vastai_instance import Instance
+    from tests.simulators.vastai.instance import Instance
 
 
 class Boxes(Protocol):
@@ -31,6 +32,9 @@ class Boxes(Protocol):
 
     def end(self, instance: Instance) -> None:
         """It is destroyed: processes and disk. A volume stays."""
+
+    def drop(self, number: int) -> None:
+        """A volume is deleted, with what it held."""
 
     def close(self) -> None:
         """Everything ends."""
@@ -60,12 +64,18 @@ class NoBoxes:
     def end(self, instance: Instance) -> None:
         pass
 
+    def drop(self, number: int) -> None:
+        pass
+
     def close(self) -> None:
         self._held.close()
 
 
 class RealBoxes(NoBoxes):
-    """A machine for each instance that runs. `folder` keeps their disks, and the volumes by native id."""
+    """A machine for each instance that has run. `folder` keeps their disks, and the volumes.
+
+    The container's variables are its first process's; a session over SSH does not see them, and neither does it there.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -80,8 +90,9 @@ class RealBoxes(NoBoxes):
         from tests.simulators.machines import Machine
 
         machine = self.machines.get(instance.id)
+        env = {name: value for name, value in instance.env.items() if not name.startswith("-")}
         if machine is not None:
-            machine.restart(new_port=new_port, env=instance.env)
+            machine.restart(new_port=new_port, env=env)
         else:
             binds = {}
             if instance.volume is not None:
@@ -91,17 +102,18 @@ class RealBoxes(NoBoxes):
                 f"vast-{instance.id}",
                 keep=self.folder / "instances" / str(instance.id),
                 authorized_keys=instance.keys,
-                env={name: value for name, value in instance.env.items() if not name.startswith("-")},
+                env=env,
                 binds=binds,
-                session_env=True,
                 gpus=instance.gpus,
             )
             self.machines[instance.id] = machine
         instance.port = machine.port
-        self._run(machine, instance)
-
-    def _run(self, machine: Machine, instance: Instance) -> None:
-        """`onstart`, as each start of the container runs it."""
+        if instance.onstart:
+            script = machine.disk / "root" / "onstart.sh"
+            script.write_text(instance.onstart)
+            variables = [f"{name}={value}" for name, value in env.items()]
+            begin = "nohup setsid bash /root/onstart.sh > /var/log/onstart.log 2>&1 < /dev/null &"
+            machine.run("env", *variables, "bash", "-c", begin)
 
     def stop(self, instance: Instance) -> None:
         if (machine := self.machines.get(instance.id)) is not None:
@@ -114,12 +126,16 @@ class RealBoxes(NoBoxes):
 
     def authorize(self, instance: Instance) -> None:
         if (machine := self.machines.get(instance.id)) is not None:
-            fresh = [key for key in instance.keys if key not in machine.authorized_keys]
-            machine.authorize(*fresh)
+            machine.authorized_keys = list(instance.keys)
+            if machine.alive:
+                machine.authorize()
 
     def end(self, instance: Instance) -> None:
         if (machine := self.machines.pop(instance.id, None)) is not None:
             machine.kill()
+
+    def drop(self, number: int) -> None:
+        shutil.rmtree(self.volume(number), ignore_errors=True)
 
     def close(self) -> None:
         for machine in self.machines.values():

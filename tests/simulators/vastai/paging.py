@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulators.vastai_query import Row
-from tests.simulators.vastai_replies import Strange, refusal
+from tests.simulators.vastai.query import Row
+from tests.simulators.vastai.replies import Strange, refusal
 
 LIMIT_BELOW_ONE = 5  # facts §2.3
 

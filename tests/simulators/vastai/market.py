@@ -10,9 +10,9 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulators import vastai_query as query
-from tests.simulators.vastai_meter import HOURS_A_MONTH
-from tests.simulators.vastai_query import Row
+from tests.simulators.vastai import query
+from tests.simulators.vastai.meter import HOURS_A_MONTH
+from tests.simulators.vastai.query import Row
 
 OFFER_CAP = 64  # whatever limit was asked for
 DAY = 86400.0

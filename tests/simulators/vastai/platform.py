@@ -1,34 +1,23 @@
-"""vast.ai on loopback: the API of facts/vastai-api.md, for the official SDK and for our adapter, on one world.
-
-    python -m tests.simulators.vastai --port 0 --state DIR
-
-prints its URL and serves until it is ended; `--help` has the rest. In a test:
-
-    sim = VastSimulator()
-    account = sim.add_account("ann")
-    with SimServer(sim): VastAI(api_key=account.key, server_url=sim.url, retry=1)
-
-Strict: an unknown route, query parameter, body field or header is a violation, and so is a key in a URL.
-"""
+"""The simulated vast.ai with all its routes: those of offers and instances are here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulators import vastai_replies as replies
 from tests.simulators.core import (
     Reply,
     Request,
 )
-from tests.simulators.vastai_acts import Acts
-from tests.simulators.vastai_customer import CustomerRoutes, number_of
-from tests.simulators.vastai_gate import SEARCH, V0, V1, who
-from tests.simulators.vastai_instance import STORED, Instance
-from tests.simulators.vastai_paging import page_of
-from tests.simulators.vastai_query import Row, matches
-from tests.simulators.vastai_replies import Strange, refusal
-from tests.simulators.vastai_requests import (
+from tests.simulators.vastai import replies
+from tests.simulators.vastai.acts import Acts
+from tests.simulators.vastai.customer import CustomerRoutes, number_of
+from tests.simulators.vastai.gate import SEARCH, V0, V1, who
+from tests.simulators.vastai.instance import STORED, Instance
+from tests.simulators.vastai.paging import page_of
+from tests.simulators.vastai.query import Row, matches
+from tests.simulators.vastai.replies import Strange, refusal
+from tests.simulators.vastai.requests import (
     LABEL_AT_UPDATE,
     Bid,
     Create,
@@ -223,9 +212,3 @@ class VastSimulator(Acts, CustomerRoutes):
             raise Strange(f"id {body.id} in the body, {instance.id} in the path")
         self.world.replace(instance, body)
         return Reply(body={"success": True, "msg": "updated"})
-
-
-if __name__ == "__main__":
-    from tests.simulators.vastai_main import main
-
-    main()

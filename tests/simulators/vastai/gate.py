@@ -8,12 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.simulators import vastai_replies as replies
 from tests.simulators.core import Handler, IntervalQuota, Refusal, Reply, Request, Simulator, VirtualClock, WindowQuota
-from tests.simulators.vastai_boxes import NoBoxes, RealBoxes
-from tests.simulators.vastai_replies import Strange, refusal
-from tests.simulators.vastai_settings import SCOPES, VastAccount
-from tests.simulators.vastai_world import World
+from tests.simulators.vastai import replies
+from tests.simulators.vastai.boxes import NoBoxes, RealBoxes
+from tests.simulators.vastai.replies import Strange, refusal
+from tests.simulators.vastai.settings import SCOPES, VastAccount
+from tests.simulators.vastai.world import World
 
 V0, V1 = "/api/v0", "/api/v1"
 FAULTS = {

@@ -1,0 +1,20 @@
+"""vast.ai on loopback: the API of facts/vastai-api.md, for the official SDK and for our adapter, on one world.
+
+    python -m tests.simulators.vastai --port 0 --state DIR
+
+prints its URL and serves until it is ended; `--help` has the rest. In a test:
+
+    sim = VastSimulator()
+    account = sim.add_account("ann")
+    with SimServer(sim): VastAI(api_key=account.key, server_url=sim.url, retry=1)
+
+Strict: an unknown route, query parameter, body field or header is a violation, and so is a key in a URL.
+"""
+
+from __future__ import annotations
+
+from tests.simulators.vastai.market import Machine
+from tests.simulators.vastai.platform import VastSimulator
+from tests.simulators.vastai.settings import VastAccount
+
+__all__ = ["Machine", "VastAccount", "VastSimulator"]
