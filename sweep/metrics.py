@@ -9,12 +9,14 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 Row = Mapping[str, Any]
 CSV_SUFFIXES = (".csv", ".tsv")
+HEADER_BYTES = 8192
+"""A CSV's first line is not longer."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,17 @@ def parse_rows(data: bytes, file: str, *, header: bytes | None = None) -> Iterat
             continue
         if isinstance(row, dict):
             yield row
+
+
+def last_rows(read: Callable[[int, int], bytes], size: int, file: str, most: int) -> list[Row]:
+    """The whole rows in the last `most` bytes of a metrics file of `size` bytes. `read`: (offset, limit) → bytes."""
+    offset = max(0, size - most)
+    data, header = read(offset, most), None
+    if offset:
+        data = data[data.find(b"\n") + 1 :]
+        if is_csv(file):
+            header = read(0, HEADER_BYTES).partition(b"\n")[0] + b"\n"
+    return list(parse_rows(data, file, header=header))
 
 
 def number(value: Any) -> float | None:

@@ -31,6 +31,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 from sweep.canonical import digest_of, write_json_atomically
 from sweep.errors import ConfigError, SweepstackError
 from sweep.model import Cell, CellName, Digest, Record
+from sweep.signals import signal_name
 from sweep.workdir import collect
 
 PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -257,14 +258,14 @@ def _wait(
                 return "cancelled"
             if now - said >= PROGRESS_SECONDS:
                 said = now
-                last = _tail(log)[-1:] or [""]
+                last = _tail(log, smoke.secrets)[-1:] or [""]
                 progress(f"smoke run of {smoke.cell}: {now - begun:.0f} s  {last[0][:100]}".rstrip())
     finally:
         _end_group(process)
     if process.returncode == 0:
         return ""
     if process.returncode < 0:
-        return f"killed by {signal.Signals(-process.returncode).name}"
+        return f"killed by {signal_name(-process.returncode)}"
     return f"exit code {process.returncode}"
 
 
@@ -287,7 +288,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _failure(smoke: Smoke, command: str, ended: str, log: Path) -> str:
-    lines = _tail(log, redact=smoke.secrets)
+    lines = _tail(log, smoke.secrets)
     said = "\n".join(f"  | {line}" for line in lines) or "  | (it printed nothing)"
     return (
         f"the smoke run failed: {ended}. Nothing was rented for it.\n\n"
@@ -295,17 +296,22 @@ def _failure(smoke: Smoke, command: str, ended: str, log: Path) -> str:
     )
 
 
-def _tail(log: Path, redact: tuple[str, ...] = ()) -> list[str]:
-    """The last lines of its log, without what would move a terminal's cursor, and without secrets."""
+def _tail(log: Path, secrets: tuple[str, ...]) -> list[str]:
+    """The last lines of its log, without what would move a terminal's cursor, and without secrets (names)."""
+    # The longest first: one that begins another would leave the rest of it legible.
+    hidden = sorted((os.environb.get(name.encode(), b"") for name in secrets), key=len, reverse=True)
+    spare = len(hidden[0]) if hidden else 0  # what begins before the cut would not be found
     try:
         with log.open("rb") as handle:
-            handle.seek(max(0, handle.seek(0, os.SEEK_END) - TAIL_BYTES))
-            text = handle.read().decode("utf-8", "replace")
+            size = handle.seek(0, os.SEEK_END)
+            cut = spare if size > TAIL_BYTES + spare else 0
+            handle.seek(max(0, size - TAIL_BYTES - spare))
+            data = handle.read()
     except OSError:
         return []
-    for name in redact:
-        value = os.environ.get(name, "")
-        text = text.replace(value, "***") if value else text
+    for value in filter(None, hidden):
+        data = data.replace(value, b"*" * len(value))
+    text = data[cut:].decode("utf-8", "replace")
     lines = ["".join(c if c.isprintable() or c == "\t" else " " for c in line) for line in text.splitlines()]
     return [line.rstrip() for line in lines if line.strip()][-TAIL_LINES:]
 

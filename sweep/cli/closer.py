@@ -15,7 +15,7 @@ from sweep import onbox
 from sweep.channel.base import Channel
 from sweep.errors import SweepstackError
 from sweep.journal import CellProgress
-from sweep.metrics import Point, Row, is_csv, nan_since, number, parse_rows, point
+from sweep.metrics import Point, last_rows, nan_since, number, point
 from sweep.patrol import INTERVAL, TAIL_BYTES, Patrol, parse_patrol
 from sweep.scene import Sight
 from sweep.state import MetricsEntry
@@ -78,20 +78,10 @@ def read_point(channel: Channel, progress: CellProgress, metrics: MetricsEntry) 
     size = channel.size(path)
     if not size:
         return None
-    rows = _rows(channel, path, max(0, size - END_BYTES), metrics.file)
+    read = lambda offset, limit: channel.read(path, offset=offset, limit=limit)  # noqa: E731
+    rows = last_rows(read, size, metrics.file, END_BYTES)
     found = point(rows[-1] if rows else None, metrics.x, metrics.y)
     if found is None or found.y is None or math.isfinite(found.y):
         return found
-    rows = _rows(channel, path, max(0, size - WHOLE_BYTES), metrics.file)
+    rows = last_rows(read, size, metrics.file, WHOLE_BYTES)
     return replace(found, nan_since=nan_since(rows, metrics.x, metrics.y))
-
-
-def _rows(channel: Channel, path: str, offset: int, file: str) -> list[Row]:
-    """The whole rows from `offset` on."""
-    data = channel.read(path, offset=offset, limit=WHOLE_BYTES)
-    header = None
-    if offset:
-        data = data[data.find(b"\n") + 1 :]
-        if is_csv(file):
-            header = channel.read(path, limit=END_BYTES).partition(b"\n")[0] + b"\n"
-    return list(parse_rows(data, file, header=header))

@@ -103,7 +103,10 @@ class Follow:
         print(f"-- {plain(text)}", file=sys.stderr, flush=True)
 
     def run(self) -> int:
-        """Until it is over (the exit code), the time is up (1), or Ctrl-C (130, quietly)."""
+        """Until it is over (the exit code), the time is up (1), or Ctrl-C (130, quietly).
+
+        Raises No, and BrokenPipeError when nobody reads stdout any more: an OSError that is no outage of the box.
+        """
         try:
             while True:
                 code = self._step()
@@ -130,7 +133,7 @@ class Follow:
             self.say(over.words)
             return over.code
         except (SweepstackError, OSError) as error:
-            if isinstance(error, No):
+            if isinstance(error, No) or self._printer.left:
                 raise
             if not self._pause:
                 self.say(f"box {self.box} does not answer, trying again: {error}")

@@ -26,15 +26,23 @@ _CONTROL = re.compile(
 
 
 class Printer:
-    """Writes a log's bytes to stdout. What a chunk cut in two is put together again."""
+    """Writes a log's bytes to stdout. What a chunk cut in two is put together again.
+
+    `left`: whoever read stdout has left (`| head`), which raised BrokenPipeError.
+    """
 
     def __init__(self) -> None:
+        self.left = False
         self._text = codecs.getincrementaldecoder("utf-8")("replace")
 
     def __call__(self, data: bytes) -> None:
         text = self._text.decode(data)
-        sys.stdout.write(_CONTROL.sub("", text) if sys.stdout.isatty() else text)
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(_CONTROL.sub("", text) if sys.stdout.isatty() else text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self.left = True
+            raise
 
 
 def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follow: timedelta | None, out: Out) -> int:

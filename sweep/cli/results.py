@@ -18,7 +18,7 @@ from sweep.cli.output import NO, YES, No, Out, count
 from sweep.cli.progress import Progress
 from sweep.cli.target import Target
 from sweep.errors import SweepstackError
-from sweep.metrics import parse_rows
+from sweep.metrics import last_rows
 from sweep.model import SETTLED, Cell, Manifest
 from sweep.results import CellResult, Group, Mean, Scalar, axes_of, columns_of, combine, groups, scalars, short_codes
 from sweep.scene import Scene
@@ -27,7 +27,9 @@ from sweep.view import CellView, compose
 
 Style = Literal["table", "csv", "markdown"]
 MOST_BYTES = 16 << 20
-"""A JSON artifact that is larger is no table of results; of a metrics file, the end is read."""
+"""A JSON artifact that is larger is no table of results; so much of a metrics file's end is searched for a row."""
+END_BYTES = 64 << 10
+"""What is read of it first: a row is seldom longer."""
 LISTED = 20
 SEED = "seed"
 NONE = "none"
@@ -144,7 +146,11 @@ def _json(file: CellFile) -> Any:
 
 def _last_row(file: CellFile, name: str) -> dict[str, Scalar]:
     try:
-        rows = list(parse_rows(file.whole(MOST_BYTES), name))
+        size = file.size()
+        read = lambda offset, limit: file.whole(limit, offset)  # noqa: E731
+        rows = last_rows(read, size, name, END_BYTES)
+        if not rows and size > END_BYTES:  # a row may be longer
+            rows = last_rows(read, size, name, MOST_BYTES)
     except (SweepstackError, OSError):
         return {}
     return scalars(dict(rows[-1])) if rows else {}

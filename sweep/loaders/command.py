@@ -23,6 +23,7 @@ from pathlib import Path
 from sweep.loaders import confine
 from sweep.loaders.base import FILE, Content, NoAnswer, OpenFile, Unreadable, printable
 from sweep.loaders.scan import Region, Scan
+from sweep.signals import signal_name
 
 CODE = "code"
 """The folder of the work dir's copy below a check's root."""
@@ -56,11 +57,15 @@ class CommandFile:
 
     def content(self, scanned: Scan) -> Content:
         """Runs it, after the file's digest was met. Raises Unreadable for its no, NoAnswer when it gave none."""
-        home = Path(tempfile.mkdtemp(prefix="check-", dir=self.check.root))
         try:
-            return self._judge(home)
-        finally:
-            shutil.rmtree(home, ignore_errors=True)
+            home = Path(tempfile.mkdtemp(prefix="check-", dir=self.check.root))
+            try:
+                return self._judge(home)
+            finally:
+                shutil.rmtree(home, ignore_errors=True)
+        except (OSError, subprocess.SubprocessError) as error:  # no room, no process, no work dir: the file may be fine
+            why = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+            raise NoAnswer(f"its check can't be run here: {why}") from error
 
     def _judge(self, home: Path) -> Content:
         said, complained = home / "stdout", home / "stderr"
@@ -82,7 +87,7 @@ class CommandFile:
             raise NoAnswer(f"its check did not end within {self.check.seconds:,.0f} s") from None
         if code < 0 or code in (128 + signal.SIGKILL, 128 + signal.SIGXCPU):
             number = -code if code < 0 else code - 128
-            raise NoAnswer(f"its check was killed ({signal.Signals(number).name}): out of memory or time?")
+            raise NoAnswer(f"its check was killed ({signal_name(number)}): out of memory or time?")
         return _answer(_last_line(said), code, _last_line(complained))
 
     def _confine(self) -> None:

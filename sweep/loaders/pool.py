@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from sweep.errors import SweepstackError
 from sweep.loaders.base import LoadResult, Reader, Spec
+from sweep.signals import signal_name
 
 BYTES_PER_SECOND = 20e6
 """A reader that is slower than this, over the whole of a file, is taken for hung."""
@@ -269,8 +270,4 @@ def _last_line(errors: IO[bytes]) -> str:
 
 
 def _how(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    with contextlib.suppress(ValueError):
-        return signal.Signals(-code).name
-    return f"signal {-code}"
+    return signal_name(-code) if code < 0 else f"exit code {code}"

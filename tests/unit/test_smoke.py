@@ -150,6 +150,26 @@ def test_control_characters_and_secrets_are_not_shown(project: Path, monkeypatch
     assert "hf-0123456789" not in str(failed.value)
 
 
+def test_nothing_of_a_secret_is_shown_either(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the rest of one that begins like another, nor what is left of one behind a cut; nor in what is said of it."""
+    monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.05)
+    monkeypatch.setenv("HF_USER", "hf-012345")
+    monkeypatch.setenv("HF_TOKEN", "hf-012345-" + "t" * module.TAIL_BYTES)
+    noise = "head -c 20000 /dev/zero | tr '\\0' x"
+    what = spec(project, f"{noise}; echo $HF_TOKEN; sleep 0.5; exit 1", secrets=("HF_USER", "HF_TOKEN"))
+    said: list[str] = []
+    with pytest.raises(SmokeFailed) as failed:
+        run(project, what, progress=said.append)
+    assert len(said) > 1
+    assert not any("ttt" in text or "012345" in text for text in [str(failed.value), *said])
+    assert "****" in str(failed.value)
+
+
+def test_a_signal_without_a_name_is_a_number(project: Path) -> None:
+    with pytest.raises(SmokeFailed, match="killed by signal 40 after"):
+        run(project, spec(project, "kill -40 $$"))
+
+
 def test_a_secret_that_is_not_set_is_said_before_anything_runs(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_TOKEN", raising=False)
     with pytest.raises(ConfigError, match="HF_TOKEN not set here"):

@@ -81,6 +81,21 @@ def test_on_to_the_next_attempt(world: World, box: Box) -> None:
     assert said[-1] == "-- lr0.1 is sealed\n"
 
 
+def test_a_reader_that_leaves_ends_it(world: World, box: Box) -> None:
+    """`sweepctl logs -f CELL | head`: that nobody reads any more is no outage of the box."""
+    read, write = os.pipe()
+
+    def leave() -> None:
+        os.close(read)
+        append(log_of(box), "two\n")
+
+    with os.fdopen(write, "w") as pipe, meanwhile(world, ("one\n", leave)) as said:
+        world.monkeypatch.setattr("sys.stdout", pipe)
+        result = world.run("logs", "lr0.1", "-f", "--timeout", "20s")
+    assert (result.code, result.err) == (2, "")
+    assert not any("does not answer" in line for line in said)
+
+
 def test_one_attempt_is_followed_to_its_own_end(world: World, box: Box) -> None:
     with meanwhile(world, ("one\n", lambda: box.fail("lr0.1", final=False))):
         result = world.run("logs", "lr0.1", "-f", "--attempt", "1")

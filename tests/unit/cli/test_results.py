@@ -6,6 +6,8 @@ import csv
 import io
 import json
 
+import pytest
+
 from tests.unit.cli.support import World, by_name
 
 
@@ -114,3 +116,14 @@ def test_the_table_is_there_after_the_teardown(world: World) -> None:
     header, first, *_ = result.out.splitlines()
     assert header.split() == ["CELL", "lr", "loss"], result.err
     assert first.split() == ["lr0.1", "0.1", "0.25"]
+
+
+@pytest.mark.parametrize("more", [{}, {"note": "n" * 2000}], ids=["short rows", "rows longer than a look"])
+def test_of_a_long_metrics_file_the_end_is_read(world: World, more: dict[str, str]) -> None:
+    world.monkeypatch.setattr("sweep.cli.results.END_BYTES", 1000)
+    world.monkeypatch.setattr("sweep.cli.results.MOST_BYTES", 8000)
+    box = world.add()
+    box.launch("lr0.1")
+    box.start("lr0.1", metrics=[{"step": number, "loss": number, **more} for number in range(900)])
+    (cell,) = world.run("results", "--all", "--json").json["cells"]
+    assert cell["values"] == {"loss": 899}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sys
 import time
@@ -77,6 +78,7 @@ def python(work: Path, body: str) -> str:
         ("""echo '{"ok": false}'; exit 1""", False, False, "is refused by its check: it gave no reason"),
         ("no-such-program", False, True, "its check ended with code 127"),
         ("kill -9 $$", False, True, "its check was killed (SIGKILL)"),
+        ("kill -40 $$", False, True, "its check was killed (signal 40)"),
     ],
 )
 def test_what_counts_as_an_answer(
@@ -86,6 +88,16 @@ def test_what_counts_as_an_answer(
     assert (result.ok, result.unknown) == (ok, unknown), result
     assert reason in "".join(result.reasons)
     assert len(result.sha256) == 64
+
+
+@pytest.mark.parametrize("lost", ["code", "."], ids=["its work dir", "its temporary folder"])
+def test_a_check_that_can_not_be_run_is_no_answer(work: Path, tmp_path: Path, lost: str) -> None:
+    """The disk is full, no process can be had, what it needs was taken away: nothing of that is the file's fault."""
+    with check_code(work) as code:
+        shutil.rmtree(Path(code.root, lost))
+        result = judge(code, tmp_path, "true # {file}")
+    assert (result.ok, result.unknown) == (False, True), result
+    assert result.reasons == ("its check can't be run here: No such file or directory",)
 
 
 def test_an_exit_code_is_no_answer(code: CheckCode, tmp_path: Path) -> None:

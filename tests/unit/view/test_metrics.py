@@ -6,10 +6,32 @@ import math
 
 import pytest
 
-from sweep.metrics import nan_since, number, parse_rows, point, series, shown
+from sweep.metrics import last_rows, nan_since, number, parse_rows, point, series, shown
 
 JSONL = b'{"step": 1, "loss": 0.5}\nnot json\n[1]\n{"step": 2, "loss": NaN}\n{"step": 3, "loss": NaN}\n{"step": 4, "lo'
 CSV = b"step,loss\n1,0.5\n2,nan\n3,nan\n4,"
+
+
+@pytest.mark.parametrize(
+    ("data", "file"),
+    [
+        ("".join(f'{{"step": {number}}}\n' for number in range(1000)), "m.jsonl"),
+        ("step\n" + "".join(f"{number}\n" for number in range(1000)), "m.csv"),
+    ],
+)
+def test_the_end_of_a_long_file(data: str, file: str) -> None:
+    content = data.encode()
+    asked: list[int] = []
+
+    def read(offset: int, limit: int) -> bytes:
+        asked.append(limit)
+        return content[offset : offset + limit]
+
+    rows = last_rows(read, len(content), file, 500)
+    assert [int(row["step"]) for row in rows[-2:]] == [998, 999]
+    assert 10 < len(rows) < 200
+    assert sum(asked) < 10_000
+    assert len(last_rows(read, len(content), file, len(content))) == 1000
 
 
 @pytest.mark.parametrize(("data", "file"), [(JSONL, "m.jsonl"), (CSV, "m.csv"), (CSV.replace(b",", b"\t"), "m.tsv")])
