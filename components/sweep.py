@@ -26,10 +26,11 @@ def approval_to_leave(plan: Plan) -> dict[str, Any] | None:
 
 def outlook_of(plan: Plan) -> dict[str, Any]:
     """What is to come, for the preview's line about the budget."""
+    running = [box for box in plan.boxes if box.want == "running"]
     outlook = Outlook(
-        boxes=len(plan.boxes),
+        boxes=len(running),
         price_per_hour=plan.price_per_hour,
-        slots=plan.job.slots,
+        slots=sum(box.slots for box in running),
         cells=len(plan.roster.cells),
         dry_run=pulumi.runtime.is_dry_run(),
     )

@@ -6,7 +6,7 @@ import signal
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL`; `signal 35` for one without a name (a real-time one, or whatever an exit code of 128 and more says)."""
+    """`SIGKILL`; `signal 40` for one without a name, such as most real-time ones."""
     try:
         return signal.Signals(number).name
     except ValueError:

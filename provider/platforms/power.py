@@ -170,10 +170,14 @@ def stop_box(
 
 
 def start_box(store: EvidenceStore, adapter: str, facts: BoxFacts, *, wait: Wait) -> BoxRecord:
-    """Brings a stopped box back. Costs money. Raises StillCreating when it is not ready in time."""
+    """Brings a stopped box back. Costs money. Raises StillCreating when it is not ready in time.
+
+    It bills at the price of `facts`, which follows the config; the platform's record has that of the day it was rented.
+    """
     platform = load_platform(adapter)
     record = platform.start(facts.native_id, facts.account, wait=wait)
-    write_phase(store, adapter, facts, "running", record.price_per_hour or facts.price_per_hour)
+    price = record.price_per_hour if facts.price_per_hour is None else facts.price_per_hour
+    write_phase(store, adapter, facts, "running", price)
     return record
 
 

@@ -206,13 +206,14 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                     f"Next: sweepctl verify --stack {op.stack}"
                 )
             store.write_clearance(old.native_id, new.approval)
-        state = BoxState.model_validate(
-            {**old.model_dump(), **new.model_dump(), "price_per_hour": new.price_per_hour or old.price_per_hour}
-        )
-        if store is not None and state.price_per_hour != old.price_per_hour and old.phase == "running":
+        price = old.price_per_hour if new.price_per_hour is None else new.price_per_hour
+        state = BoxState.model_validate({**old.model_dump(), **new.model_dump(), "price_per_hour": price})
+        if store is not None and price != old.price_per_hour:
             birth = store.birth(old.name, old.generation)
             if birth is not None and birth.ended_at is None:
-                charge(store, birth, old.native_id, "running", state.price_per_hour, datetime.now(UTC))
+                store.write_birth(birth.model_copy(update={"price_per_hour": price}))  # its queue may start it again
+                if old.phase == "running":
+                    charge(store, birth, old.native_id, "running", price, datetime.now(UTC))
         if new.bid is not None and new.bid != old.bid:
             load_platform(state.adapter).change_bid(state.native_id, state.account, new.bid)
             op.info(f"box {state.name}: the bid is ${new.bid:.3f}/h now")

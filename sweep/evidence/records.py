@@ -14,7 +14,10 @@ from sweep.model import Record
 
 
 class RecordShelf:
-    """Remembers what it read of each key: a contested record is written over that only, or EvidenceChanged raised."""
+    """Remembers what it read of each key: a contested record is written over that, or taken away, and nothing else.
+
+    EvidenceChanged is raised where somebody else was faster.
+    """
 
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
@@ -62,12 +65,13 @@ class RecordShelf:
 
     def _write(self, key: str, record: Record | None, *, contested: bool = False) -> None:
         place.require_marker(self.shelf)  # a folder that vanished must not be made anew, half empty
+        over = self._tags.get(key) if contested else None
         if record is None:
-            self.shelf.remove(key)
+            self.shelf.remove(key, over=over)
             self._tags[key] = ABSENT
             return
         data = canonical_json(record.model_dump(mode="json", by_alias=True)) + b"\n"
-        self._tags[key] = self.shelf.write(key, data, over=self._tags.get(key) if contested else None)
+        self._tags[key] = self.shelf.write(key, data, over=over)
 
     def _ones(self, keys: list[str], kind: type[RecordT]) -> list[RecordT | None]:
         if not isinstance(self.shelf, S3Shelf):

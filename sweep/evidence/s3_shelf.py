@@ -9,13 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.errors import EvidenceError
+from sweep.errors import EvidenceChanged, EvidenceError
 from sweep.evidence.s3_address import S3Address
 from sweep.evidence.s3_client import NotThere, Precondition, asking
 from sweep.evidence.shelf import ABSENT, Held, changed
 
 PART_BYTES = 64 << 20
 """A larger file goes up in parts of this size, and after a cut only with those that are missing."""
+
+REMOVED = b"null\n"
+"""What a key holds that was taken away under a condition. S3 has conditional deletes, but not every server: MinIO
+deletes whatever `If-Match` says. All have conditional writes, and no record reads as this."""
 
 
 @dataclass
@@ -69,6 +73,10 @@ class S3Shelf:
         return {"Bucket": self.address.bucket, "Key": f"{self.address.prefix}/{key}"}
 
     def read(self, key: str) -> Held | None:
+        held = self._object(key)
+        return None if held is None or held.data == REMOVED else held
+
+    def _object(self, key: str) -> Held | None:
         try:
             with asking(self.shown(key)) as s3:
                 answer = s3.get_object(**self.where(key), ChecksumMode="ENABLED")
@@ -86,7 +94,9 @@ class S3Shelf:
             with asking(self.shown(key)) as s3:
                 answer = s3.put_object(**self.where(key), Body=data, ChecksumSHA256=sha256_b64(data), **only)
         except (NotThere, Precondition):
-            held = self.read(key)
+            held = self._object(key)
+            if over == ABSENT and held is not None and held.data == REMOVED:
+                return self.write(key, data, over=held.tag)
             if held is not None and held.data == data:  # our own write, whose answer was lost
                 return held.tag
             raise changed(self.shown(key)) from None
@@ -94,9 +104,19 @@ class S3Shelf:
         tag: str = answer["ETag"]
         return tag
 
-    def remove(self, key: str) -> None:
-        with asking(self.shown(key)) as s3:
-            s3.delete_object(**self.where(key))
+    def remove(self, key: str, *, over: str | None = None) -> None:
+        if over is None:
+            with asking(self.shown(key)) as s3:
+                s3.delete_object(**self.where(key))
+            return
+        try:
+            if over == ABSENT and self.read(key) is not None:
+                raise changed(self.shown(key))
+            if over != ABSENT:
+                self.write(key, REMOVED, over=over)
+        except EvidenceChanged:
+            if self.read(key) is not None:  # somebody else took it away: as was wanted
+                raise
 
     def names(self, folder: str) -> list[str]:
         base = f"{self.address.prefix}/{folder}/"

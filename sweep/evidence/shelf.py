@@ -56,8 +56,11 @@ class Shelf(Protocol):
         """
         ...
 
-    def remove(self, key: str) -> None:
-        """Takes a key away; none there is fine."""
+    def remove(self, key: str, *, over: str | None = None) -> None:
+        """Takes a key away; none there is fine.
+
+        `over`: only while its tag is this. Raises EvidenceChanged when it holds something else, as `write` does.
+        """
         ...
 
     def names(self, folder: str) -> list[str]:
@@ -112,12 +115,16 @@ class FolderShelf:
             raise EvidenceError(f"{path} can't be written: {error.strerror}") from error
         return sha256_hex(data)
 
-    def remove(self, key: str) -> None:
+    def remove(self, key: str, *, over: str | None = None) -> None:
         path = self.root / key
         try:
-            if path.exists():
-                path.unlink()
-                fsync_directory(path.parent)
+            with self._alone() if over is not None else contextlib.nullcontext():
+                held = self.read(key) if over is not None else None
+                if held is not None and held.tag != over:
+                    raise changed(str(path))
+                if path.exists():
+                    path.unlink()
+                    fsync_directory(path.parent)
         except OSError as error:
             raise EvidenceError(f"{path} can't be removed: {error.strerror}") from error
 

@@ -16,14 +16,15 @@ from sweep.money.ledger import HOUR
 
 
 class Outlook(Record):
-    """What the program knows of the work to come: boxes that are wanted, USD per hour and slots of each, cells in all.
+    """What the program knows of the work to come: boxes wanted running, USD per hour of each, cells in all.
 
-    `dry_run`: this is a preview, which tells nobody anything.
+    `slots`: cells at once on all of these boxes, which may differ. `dry_run`: this is a preview, which tells nobody
+    anything.
     """
 
     boxes: int = Field(ge=0)
     price_per_hour: float | None = None
-    slots: int = Field(default=1, ge=1)
+    slots: int = Field(ge=0)
     cells: int = Field(ge=0)
     dry_run: bool = True
 
@@ -79,12 +80,12 @@ def hours_left(journals: Sequence[Journal], outlook: Outlook, now: datetime) -> 
     left = max(outlook.cells - len(done), 0)
     if not left:
         return 0.0
-    if not measured or not outlook.boxes:
+    if not measured or not outlook.slots:
         return None
     median = statistics.median(measured)
     at_work = [max(median - seconds, 0.0) for name, seconds in running.items() if name not in done]
     seconds = sum(at_work) + median * max(left - len(at_work), 0)
-    return seconds / (outlook.boxes * outlook.slots) / HOUR
+    return seconds / outlook.slots / HOUR
 
 
 def lasts(budget: Budget, use: Use, *, boxes: int, per_hour: float | None) -> float | None:

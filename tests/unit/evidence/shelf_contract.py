@@ -65,6 +65,49 @@ def test_nobody_writes_over_what_he_did_not_read(shelf: Shelf) -> None:
     assert shelf.read(KEY) is None
 
 
+def test_nobody_takes_away_what_he_did_not_read(shelf: Shelf) -> None:
+    first = shelf.write(KEY, b"one")
+    second = shelf.write(KEY, b"two", over=first)
+    for stale in (first, ABSENT, "0" * 32):
+        with pytest.raises(EvidenceChanged, match="somebody else"):
+            shelf.remove(KEY, over=stale)
+    held = shelf.read(KEY)
+    assert held is not None
+    assert (held.data, held.tag) == (b"two", second)
+    shelf.remove(KEY, over=second)
+    assert shelf.read(KEY) is None
+    for known in (second, ABSENT):
+        shelf.remove(KEY, over=known)  # it is gone, whoever did it
+    with pytest.raises(EvidenceChanged):
+        shelf.write(KEY, b"three", over=second)
+    third = shelf.write(KEY, b"three", over=ABSENT)
+    held = shelf.read(KEY)
+    assert held is not None
+    assert (held.data, held.tag) == (b"three", third)
+    shelf.remove(KEY)
+    assert shelf.read(KEY) is None
+
+
+def test_of_many_who_read_one_takes_away_or_writes(shelf: Shelf) -> None:
+    """A removal that came second must not take a newer record with it."""
+    tag = shelf.write(KEY, b"start")
+
+    def act(number: int) -> str | None:
+        try:
+            if number % 2:
+                shelf.remove(KEY, over=tag)
+                return "removed"
+            shelf.write(KEY, b"%d" % number, over=tag)
+        except EvidenceChanged:
+            return None
+        return "written"
+
+    with ThreadPoolExecutor(8) as pool:
+        done = {what for what in pool.map(act, range(8)) if what}
+    held = shelf.read(KEY)
+    assert done == ({"removed"} if held is None else {"written"})
+
+
 def test_of_many_who_read_one_writes(shelf: Shelf) -> None:
     tag = shelf.write(KEY, b"start")
 

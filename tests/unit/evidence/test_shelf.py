@@ -50,6 +50,20 @@ def test_the_second_of_two_people_is_told(world: World) -> None:
     assert held.backend == "a"
 
 
+def test_a_teardown_that_somebody_else_made_longer_is_not_closed(world: World) -> None:
+    ann, bob = EvidenceStore.open(world.uri), EvidenceStore.open(world.uri)
+    begun = Teardown(receipt=None, native_ids=("pod-1",), ended=("pod-1",), begun_at=BEGIN)
+    ann.write_teardown(begun)
+    assert bob.teardown() == begun
+    longer = begun.model_copy(update={"native_ids": ("pod-1", "pod-2")})
+    bob.write_teardown(longer)
+    with pytest.raises(EvidenceChanged):
+        ann.write_teardown(None)
+    assert ann.teardown() == longer
+    ann.write_teardown(None)
+    assert bob.teardown() is None
+
+
 def test_a_box_that_somebody_else_wrote_down_is_not_forgotten(world: World) -> None:
     ann, bob, cid = (EvidenceStore.open(world.uri) for _ in range(3))
     known = world.store.births()[0]

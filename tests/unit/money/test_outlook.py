@@ -30,7 +30,7 @@ def journal(*cells: CellProgress) -> Journal:
 
 
 def outlook(**known: object) -> Outlook:
-    return Outlook.model_validate({"boxes": 1, "price_per_hour": 2.0, "cells": 4} | known)
+    return Outlook.model_validate({"boxes": 1, "slots": 1, "price_per_hour": 2.0, "cells": 4} | known)
 
 
 def use(usd: float = 10.0, hours: float = 5.0, **limits: float) -> Use:
@@ -40,8 +40,8 @@ def use(usd: float = 10.0, hours: float = 5.0, **limits: float) -> Use:
 def test_the_rest_by_the_median_of_what_is_sealed() -> None:
     known = journal(cell("a", "sealed", 9, 1), cell("b", "sealed", 9, 3), cell("c", "sealed", 9, 2))
     assert hours_left([known], outlook(), NOW) == 2.0
-    assert hours_left([known], outlook(boxes=2), NOW) == 1.0
-    assert hours_left([known], outlook(cells=9, boxes=2, slots=3), NOW) == 2.0
+    assert hours_left([known], outlook(boxes=2, slots=2), NOW) == 1.0
+    assert hours_left([known], outlook(cells=9, boxes=2, slots=6), NOW) == 2.0
 
 
 def test_a_running_cell_counts_for_what_it_still_has_to_do() -> None:
@@ -65,7 +65,7 @@ def test_dropped_and_failed_cells_are_over() -> None:
 def test_nothing_measured_is_not_zero() -> None:
     assert hours_left([], outlook(), NOW) is None
     assert hours_left([journal(cell("a", "running", 1))], outlook(), NOW) is None
-    assert hours_left([journal(cell("a", "sealed", 9, 2))], outlook(boxes=0), NOW) is None
+    assert hours_left([journal(cell("a", "sealed", 9, 2))], outlook(boxes=0, slots=0), NOW) is None
     assert hours_left([journal(cell("a", "sealed", 9, 2))], outlook(cells=1), NOW) == 0.0
 
 

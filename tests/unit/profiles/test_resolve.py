@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.config import StackConfig
+from components.sweep import outlook_of
 from profiles.load import load_profile
 from profiles.model import Clock, Profile
 from profiles.plan import Plan
@@ -272,3 +274,13 @@ def test_a_box_may_have_resources_of_its_own(tmp_path: Path) -> None:
     no_gpu = other(gpus=load_profile("local").gpus.model_copy(update={"offered": False}))
     text = boxes(FREE, a="{want: running, resources: {gpu: {count: 2}}}").replace("[local]", "[other]")
     assert "has no GPUs, and boxes.a.resources.gpu asks for 2" in refusal(tmp_path, text, other=no_gpu)
+
+
+def test_the_outlook_is_that_of_boxes_that_run(tmp_path: Path) -> None:
+    """Each with its own slots; a stopped one brings no cell nearer its end, and bills as what it is."""
+    boxes = "boxes: {a: {want: running}, b: {want: stopped}, c: {want: running}}"
+    made = plan(tmp_path, re.sub(r"boxes: .*", boxes, FREE))
+    slots = {"a": 1, "b": 8, "c": 4}
+    made = replace(made, boxes=tuple(replace(box, slots=slots[box.name]) for box in made.boxes))
+    outlook = outlook_of(made)
+    assert (outlook["boxes"], outlook["slots"]) == (2, 5)

@@ -8,7 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 from sweep.money.ledger import Bill, spent
-from tests.unit.provider.support import BOX, Sweep, still_creating
+from tests.unit.provider.support import BOX, FACTS, Sweep, still_creating
+
+STOPPABLE = {
+    **FACTS,
+    "paths": {"scratch": "scratch", "data": "data", "durable": "mnt/durable"},
+    "stop": {"kills": ["scratch"], "keeps": ["data", "durable"], "price_per_hour": 0.01},
+}
 
 
 def bills(sweep: Sweep) -> tuple[Bill, ...]:
@@ -59,3 +65,32 @@ def test_a_new_price_is_a_new_span(sweep: Sweep) -> None:
     BOX.update(sweep.op(), box.native_id, box, sweep.box_inputs(price_per_hour=0.75))
     (bill,) = bills(sweep)
     assert [span.price_per_hour for span in bill.spans] == [0.5, 0.75]
+
+
+def test_a_price_of_nothing_is_a_price(sweep: Sweep) -> None:
+    box = sweep.box()
+    state = BOX.update(sweep.op(), box.native_id, box, sweep.box_inputs(price_per_hour=0.0))
+    assert state.price_per_hour == 0.0
+    (bill,) = bills(sweep)
+    assert [span.price_per_hour for span in bill.spans] == [0.5, 0.0]
+    state = BOX.update(sweep.op(), box.native_id, state, sweep.box_inputs(price_per_hour=None))
+    assert state.price_per_hour == 0.0
+
+
+@pytest.mark.parametrize("by_queue", [False, True], ids=["wanted running", "woken by its queue"])
+def test_a_new_price_survives_a_stop_and_a_start(sweep: Sweep, by_queue: bool) -> None:
+    box = sweep.box(teardown=STOPPABLE)
+    dearer = sweep.box_inputs(price_per_hour=0.75, teardown=STOPPABLE)
+    state = BOX.update(sweep.op(), box.native_id, box, dearer)
+    state = BOX.update(sweep.op(), box.native_id, state, dearer.model_copy(update={"want": "stopped"}))
+    assert state.phase == "stopped"
+    if by_queue:
+        sweep.queue(state, want="running", teardown=STOPPABLE)
+    else:
+        BOX.update(sweep.op(), box.native_id, state, dearer)
+    (bill,) = bills(sweep)
+    assert [(span.phase, span.price_per_hour) for span in bill.spans if span.phase == "running"] == [
+        ("running", 0.5),
+        ("running", 0.75),
+        ("running", 0.75),
+    ]

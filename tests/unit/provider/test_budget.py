@@ -91,7 +91,7 @@ def test_unknown_spending_refuses_only_where_no_price_can_be_taken(sweep: Sweep)
 def checked(sweep: Sweep, **outlook: object) -> tuple[str, str]:
     """(warnings, infos) of a preview."""
     sweep.said.lines.clear()
-    known = {"boxes": 1, "price_per_hour": 0.5, "cells": 2} | outlook
+    known = {"boxes": 1, "slots": 1, "price_per_hour": 0.5, "cells": 2} | outlook
     IDENTITY.check(sweep.op("Identity", "identity"), None, sweep.identity_inputs(budget=USED, outlook=known))
     return sweep.said.warnings, sweep.said.text(Severity.INFO)
 
@@ -99,7 +99,7 @@ def checked(sweep: Sweep, **outlook: object) -> tuple[str, str]:
 def test_the_first_preview_says_how_long_it_lasts(sweep: Sweep) -> None:
     sweep.said.lines.clear()
     new = sweep.identity_inputs(
-        budget=USED, pull_to="elsewhere", outlook={"boxes": 2, "price_per_hour": 0.5, "cells": 2}
+        budget=USED, pull_to="elsewhere", outlook={"boxes": 2, "slots": 2, "price_per_hour": 0.5, "cells": 2}
     )
     IDENTITY.check(sweep.op("Identity", "identity"), None, new)
     said = sweep.said.text(Severity.INFO)
