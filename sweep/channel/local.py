@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from sweep.canonical import fsync_directory, write_atomically
-from sweep.channel import processes, visiting
+from sweep.channel import processes, running, visiting
 from sweep.channel.base import BOX_ID_VARIABLE, BoxProcess, Completed, DirEntry, Listing, safe_parts
 from sweep.channel.walking import Walk
 from sweep.errors import PlatformError, Unreachable
@@ -33,7 +33,10 @@ class LocalChannel:
     """See `sweep.channel.base.Channel`. `mounts`: box-relative path → where a volume's content lies.
 
     `closed` says why nothing is started on the box now; empty while it is open. A volume without its box: not `runs`,
-    and either the volume is the `root`, or `root` is None and there is nothing but its mount.
+    and either the volume is the `root`, or `root` is None and there is nothing but its mount. `cancelled` is asked
+    while something is waited for: once it says so, the wait ends, and what ran for it.
+
+    Python 3.8 and the standard library, with all that it imports: a rented box runs this very code (`agent`).
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class LocalChannel:
         *,
         closed: Callable[[], str] | None = None,
         runs: bool = True,
+        cancelled: Callable[[], bool] | None = None,
     ) -> None:
         self.native_id = native_id
         self.python = sys.executable
@@ -51,6 +55,7 @@ class LocalChannel:
         self._mounts = {safe_parts(mount): content for mount, content in mounts.items()}
         self._closed = closed
         self._runs = runs
+        self._cancelled = cancelled
 
     def absolute(self, path: str) -> str:
         if self._root is None:
@@ -59,7 +64,7 @@ class LocalChannel:
         return str(self._root.joinpath(*safe_parts(path)))
 
     def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        with self._open(path) as handle, self._answering(path):
+        with self.open_file(path) as handle, self._answering(path):
             handle.seek(offset)
             return handle.read(-1 if limit is None else limit)
 
@@ -97,7 +102,7 @@ class LocalChannel:
 
     def fetch(self, path: str, target: Path, progress: Callable[[int], None] | None = None) -> None:
         say = progress or _silent
-        with self._open(path) as source, _open_target(target) as copy:
+        with self.open_file(path) as source, open_target(target) as copy:
             expected = os.fstat(source.fileno()).st_size
             done = os.fstat(copy.fileno()).st_size
             if done > expected:
@@ -203,33 +208,16 @@ class LocalChannel:
             "LANG": os.environ.get("LANG", "C.UTF-8"),
             BOX_ID_VARIABLE: self.native_id,
         }
+        what = f"`{' '.join(argv)}` on {self.native_id}"
         with self._answering("."):
-            process = subprocess.Popen(
-                list(argv),
-                cwd=root,
-                env=env,
-                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
+            return running.run(
+                what, argv, cwd=str(root), env=env, timeout=timeout, stdin=stdin, cancelled=self._cancelled
             )
-        try:
-            stdout, stderr = process.communicate(stdin, timeout)
-        except subprocess.TimeoutExpired as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=1)  # a grandchild in another session may hold the pipes
-            for pipe in (process.stdin, process.stdout, process.stderr):
-                if pipe:
-                    pipe.close()
-            process.wait()
-            raise Unreachable(f"`{' '.join(argv)}` on {self.native_id} did not end within {timeout:g} s") from error
-        return Completed(process.returncode, stdout, stderr)
 
     def attach(self, argv: Sequence[str], *, cwd: str = "", terminal: bool = False) -> int:
         root = self._must_run()
-        return visiting.run(self.native_id, root, self._locate(cwd) if cwd else root, argv)
+        command = list(argv) or [os.environ.get("SHELL") or "/bin/sh"]
+        return visiting.run(command, self._locate(cwd) if cwd else root, visiting.environment(self.native_id, root))
 
     def reach(self, port: int, local: int) -> str:
         self._must_run()
@@ -264,7 +252,7 @@ class LocalChannel:
             found = base.joinpath(*parts).resolve()
         except RuntimeError as error:
             raise PlatformError(f"{path} on {self.native_id} is a link that leads to itself") from error
-        if not found.is_relative_to(base):
+        if base != found and base not in found.parents:
             raise PlatformError(f"{path} on {self.native_id} leads out of the box, to {found}: it is not followed")
         return found
 
@@ -292,7 +280,8 @@ class LocalChannel:
         except OSError as error:
             raise Unreachable(f"{path} on {self.native_id}: {error}") from error
 
-    def _open(self, path: str) -> IO[bytes]:
+    def open_file(self, path: str) -> IO[bytes]:
+        """A regular file of the box for reading, as `read` would find it."""
         with self._answering(path):
             try:
                 # Not blocking: a pipe that somebody put there must not hang us.
@@ -311,6 +300,8 @@ class LocalChannel:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
+                if self._cancelled is not None and self._cancelled():
+                    raise Unreachable(f"{lock} on {self.native_id}: whoever waited for it is gone") from None
                 if time.monotonic() - begin > APPEND_LOCK_SECONDS:
                     message = f"{lock} on {self.native_id} has been held by another process for 60 s"
                     raise Unreachable(message) from None
@@ -329,7 +320,7 @@ def _kind(mode: int) -> Literal["file", "dir", "link", "other"]:
     return "link" if stat.S_ISLNK(mode) else "other"
 
 
-def _open_target(target: Path) -> IO[bytes]:
+def open_target(target: Path) -> IO[bytes]:
     """Opens a partial copy for going on with it. A file that is a link of any sort is put aside first: never write
     through to what it shares its bytes with."""
     target.parent.mkdir(parents=True, exist_ok=True)

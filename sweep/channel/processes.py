@@ -160,7 +160,7 @@ def _start(pid: int) -> int | None:
 def _send(process: Seen, number: signal.Signals) -> None:
     """Signals exactly this process: a pid handle is taken first, then checked not to be a successor's."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # what survives is found by the next look
-        if sys.platform == "linux":
+        if sys.platform == "linux" and hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal"):
             try:
                 handle = os.pidfd_open(process.pid)
             except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""A person on a box of this machine: a shell or a command in its folder, on the person's own terminal.
+"""A person on a box, seen from the box: a shell or a command in its folder, on the person's own terminal.
 
 Such a process is not the box's. It does not carry the box's id, so a stop or a delete neither waits for it nor ends it;
 all it loses then is the folder under its feet. What it starts is the person's, too.
@@ -6,11 +6,13 @@ all it loses then is the folder under its feet. What it starts is the person's, 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweep.channel.base import BOX_ID_VARIABLE
@@ -20,28 +22,33 @@ VISITED = "SWEEPSTACK_VISITING"
 """The box that a shell is on, for prompts; nothing is found or ended by it."""
 KEPT = ("TERM", "LANG", "LC_ALL", "COLORTERM", "USER", "LOGNAME", "SHELL", "TZ", "NO_COLOR", "SSH_AUTH_SOCK")
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+HANGUP_SECONDS = 5.0
 
 
 def environment(native_id: str, root: Path) -> dict[str, str]:
     """What a process of the box sees, without the mark that makes it one; and the terminal's own."""
     env = {name: value for name in KEPT if (value := os.environ.get(name)) is not None}
-    env |= {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root), VISITED: native_id}
+    env.update({"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root), VISITED: native_id})
     env.pop(BOX_ID_VARIABLE, None)
     return env
 
 
-def run(native_id: str, root: Path, cwd: Path, argv: Sequence[str]) -> int:
-    """See `Channel.attach`. An interrupt at the terminal reaches the command; it alone decides what that means."""
-    command = list(argv) or [os.environ.get("SHELL") or "/bin/sh"]
+def run(command: Sequence[str], cwd: Path, env: Mapping[str, str], *, leash: int | None = None) -> int:
+    """See `Channel.attach`. An interrupt at the terminal reaches the command; it alone decides what that means.
+
+    `leash`: a descriptor at whose other end the person is. Once that end is closed, the command's group gets SIGHUP,
+    and SIGKILL after a grace: without a terminal nothing else would tell it that the connection was cut.
+    """
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
-        code = subprocess.run(
-            command,
+        process = subprocess.Popen(
+            list(command),
             cwd=cwd,
-            env=environment(native_id, root),
-            check=False,
+            env=dict(env),
+            start_new_session=leash is not None,
             preexec_fn=_interruptible,  # what is ignored here would be ignored there, too
-        ).returncode
+        )
+        code = process.wait() if leash is None else _until_cut(process, leash)
     except FileNotFoundError:
         return _complain(f"{command[0]}: there is no such command on the box", NOT_FOUND)
     except OSError as error:
@@ -50,6 +57,23 @@ def run(native_id: str, root: Path, cwd: Path, argv: Sequence[str]) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     return 128 - code if code < 0 else code
+
+
+def _until_cut(process: subprocess.Popen[bytes], leash: int) -> int:
+    poller = select.poll()
+    poller.register(leash, 0)  # errors and hang-ups are always reported
+    while True:
+        try:
+            return process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            if poller.poll(0):
+                break
+    for number in (signal.SIGHUP, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(HANGUP_SECONDS)
+    return process.wait()
 
 
 def _interruptible() -> None:

@@ -151,29 +151,45 @@ class Gateway:
         self._pump(far, near, True)
 
     def _pump(self, source: socket.socket, sink: socket.socket, outward: bool) -> None:
+        """Moves bytes inside the kernel: what passes here must not cost the test that runs in this process."""
+        held, fill = os.pipe()
         try:
-            while chunk := source.recv(CHUNK):
+            fcntl.fcntl(fill, fcntl.F_SETPIPE_SZ, CHUNK)
+            while count := os.splice(source.fileno(), fill, CHUNK):
                 self._flowing.wait()
                 if outward and self._rate:
-                    time.sleep(len(chunk) / self._rate)
-                sink.sendall(chunk)
-                if outward:
-                    self.from_machine += len(chunk)
-                    if self._budget is not None and self.from_machine >= self._budget:
-                        self._budget = None
-                        self.cut()
-                else:
-                    self.to_machine += len(chunk)
+                    time.sleep(count / self._rate)
+                self._pass_on(held, sink, count, outward)
             sink.shutdown(socket.SHUT_WR)
-        except OSError:
+        except (OSError, ValueError):  # torn, also between two looks: a closed socket has no descriptor
             for one in (source, sink):
                 _tear(one)
+        finally:
+            os.close(held)
+            os.close(fill)
         with self._lock:
             done = source not in self._open or sink not in self._open
             self._open.discard(source)
         if done:  # the other way has ended, too
             for one in (source, sink):
                 one.close()
+
+    def _pass_on(self, held: int, sink: socket.socket, count: int, outward: bool) -> None:
+        while count:
+            if outward and self._budget is not None:
+                allowed = self._budget - self.from_machine
+                if allowed <= 0:
+                    self._budget = None
+                    self.cut()
+                    raise ConnectionResetError
+                moved = os.splice(held, sink.fileno(), min(count, allowed))
+            else:
+                moved = os.splice(held, sink.fileno(), count)
+            count -= moved
+            if outward:
+                self.from_machine += moved
+            else:
+                self.to_machine += moved
 
 
 def _tear(one: socket.socket) -> None:

@@ -1,0 +1,152 @@
+"""The connections to one box: who is asked next, first contact, and what may be asked twice."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sweep.channel.ssh_link import Link
+from sweep.channel.ssh_options import Way
+from sweep.errors import PlatformError, Unreachable
+
+MOST_LINKS = 8
+"""At once, over all threads: sshd takes ten sessions a connection."""
+MOST_IDLE = 3
+FRESH_SECONDS = 1.0
+"""A link used less long ago is asked without looking whether it still answers."""
+IDLE_SECONDS = 60.0
+"""One that nobody used for longer is not asked any more: the box may have given it up."""
+CONTACT_SECONDS = 45.0
+PAUSES = (0.5, 2.0)
+"""Between tries to connect, where an sshd turns callers away for the moment."""
+_BUSY = ("Connection reset by", "Connection closed by", "kex_exchange_identification", "Broken pipe", "mux_client")
+
+T = TypeVar("T")
+
+
+class Links:
+    """Connections to one box. Threads share it; a process that was forked makes its own."""
+
+    def __init__(self, way: Way, native_id: str, settings: Mapping[str, Any], python: str) -> None:
+        self.way = way
+        self._id, self._settings, self._python = native_id, settings, python
+        self._idle: list[Link] = []
+        self._lock = threading.Lock()
+        self._room = threading.BoundedSemaphore(MOST_LINKS)
+        self._owner = os.getpid()
+        self.python = ""
+        """The interpreter of the box, once it was reached."""
+
+    def ask(self, do: Callable[[Link], T], *, again: bool) -> T:
+        """Runs `do` on a connection of its own. `again`: it may be done twice; then a connection that breaks under it
+        is replaced, once. Else it is only begun on one that was just seen to answer.
+
+        Raises what `do` raises; Unreachable.
+        """
+        with self._room:
+            if not again:
+                with self._borrowed(proved=True) as link:
+                    return do(link)
+            with self._borrowed(proved=False) as link:
+                try:
+                    return do(link)
+                except Unreachable:
+                    if link.healthy or not link.reused:  # the box itself says so, or was just connected to
+                        raise
+            with self._borrowed(proved=True, fresh=True) as link:
+                return do(link)
+
+    def close(self) -> None:
+        """Ends all that is idle, and the shared connection. The next question connects anew."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for link in idle:
+            link.close()
+        self.way.close()
+
+    def first_contact(self) -> None:
+        """Pins the host key where none is. Raises Unreachable; HostKeyChanged when another command pinned another."""
+        pin, endpoint = self.way.pin, self.way.endpoint
+        if pin.pinned:
+            return
+        pin.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(pin.path.with_name(".lock"), "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if pin.pinned:
+                return
+            offered = pin.path.with_name(f".offered-{os.getpid()}-{os.urandom(4).hex()}")
+            try:
+                code, said = self._knock(offered)
+                # Offered before anyone is let in: a box that does not know our key yet shows its own all the same.
+                if not offered.exists() or not offered.stat().st_size:
+                    last = (said.splitlines() or [f"exit code {code}"])[-1]
+                    raise Unreachable(f"{self._id} at {endpoint.host}:{endpoint.port} can't be reached: {last}")
+                pin.keep(offered, endpoint)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    offered.unlink()
+
+    def _knock(self, offered: Path) -> tuple[int, str]:
+        argv = [*self.way.command("-T", known=offered), "exit"]
+        try:
+            done = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=CONTACT_SECONDS, start_new_session=True
+            )
+        except subprocess.TimeoutExpired:
+            return 255, f"no answer within {CONTACT_SECONDS:g} s"
+        return done.returncode, done.stderr[-4000:].decode("utf-8", "replace").strip()
+
+    @contextlib.contextmanager
+    def _borrowed(self, *, proved: bool, fresh: bool = False) -> Iterator[Link]:
+        link = None if fresh else self._take()
+        if link is not None and proved and time.monotonic() - link.used > FRESH_SECONDS:
+            try:
+                link.ask("ping", deadline=15)
+            except PlatformError:
+                link.close()
+                link = None
+        if link is None:
+            link = self._connect()
+        try:
+            yield link
+        finally:
+            self._give_back(link)
+
+    def _take(self) -> Link | None:
+        with self._lock:
+            if self._owner != os.getpid():  # after a fork they are the parent's
+                self._idle, self._owner = [], os.getpid()
+            while self._idle:
+                link = self._idle.pop()
+                if link.alive and time.monotonic() - link.used < IDLE_SECONDS:
+                    link.reused = True
+                    return link
+                link.close()
+        return None
+
+    def _give_back(self, link: Link) -> None:
+        with self._lock:
+            if link.alive and len(self._idle) < MOST_IDLE:
+                self._idle.append(link)
+                return
+        link.close()
+
+    def _connect(self) -> Link:
+        self.first_contact()
+        for pause in (*PAUSES, None):
+            try:
+                link = Link(self.way, self._id, self._settings, self._python)
+                self.python = link.python
+                return link
+            except Unreachable as error:
+                if pause is None or not any(word in str(error) for word in _BUSY):
+                    raise
+                time.sleep(pause)
+        raise AssertionError("unreachable")
