@@ -52,9 +52,13 @@ def sealed_dir(identity: str, cell: str) -> str:
     return f"{identity}/cells/{cell}"
 
 
+TAGS = "sweepstack-"
+"""What the tag of everything of ours begins with, on every platform."""
+
+
 def tag_prefix(identity: str) -> str:
     """What the tag of everything rented for a sweep begins with."""
-    return f"sweepstack-{identity}-"
+    return f"{TAGS}{identity}-"
 
 
 def box_tag(identity: str, box: str, generation: int) -> str:

@@ -296,30 +296,46 @@ def find_engine() -> str:
     return found
 
 
+def list_stacks(project_root: Path) -> list[str]:
+    """The names of this project's stacks in the backend, sorted. Blocks like `read_state`. Raises SweepstackError."""
+    said = _ask(["stack", "ls", "--json"], project_root)
+    try:
+        return sorted(str(stack["name"]) for stack in json.loads(said))
+    except (ValueError, TypeError, KeyError) as error:
+        raise SweepstackError(f"`pulumi stack ls` printed something unforeseen: {error}") from error
+
+
 def read_state(stack: str, project_root: Path) -> StackState:
     """Asks the engine for the stack's state. Blocks for a fraction of a second, `EXPORT_SECONDS` at most.
 
     Raises StackMissing when the backend has no such stack, SweepstackError with the engine's own words otherwise.
     """
-    command = [find_engine(), "stack", "export", "--stack", stack, "--non-interactive"]
+    said = _ask(["stack", "export", "--stack", stack], project_root, stack)
+    try:
+        export = json.loads(said)
+    except ValueError as error:
+        raise SweepstackError(f"`pulumi stack export` printed something that is not JSON: {error}") from error
+    return parse_export(stack, export)
+
+
+def _ask(words: list[str], project_root: Path, stack: str = "") -> bytes:
+    """What the engine prints. Raises StackMissing, SweepstackError with the engine's own words."""
+    command, shown = [find_engine(), *words, "--non-interactive"], f"pulumi {' '.join(words[:2])}"
     try:
         done = subprocess.run(
             command, cwd=project_root, stdin=subprocess.DEVNULL, capture_output=True, timeout=EXPORT_SECONDS
         )
     except subprocess.TimeoutExpired as error:
-        raise SweepstackError(f"`pulumi stack export` did not answer within {EXPORT_SECONDS:.0f} s") from error
+        raise SweepstackError(f"`{shown}` did not answer within {EXPORT_SECONDS:.0f} s") from error
     except OSError as error:
         raise SweepstackError(f"{command[0]} could not be run: {error}. Next: make up") from error
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().removeprefix("error: ")
         if any(words in said for words in _NO_STACK):
             raise StackMissing(f"there is no stack {stack} in this backend. Next: pulumi up --stack {stack}")
-        raise SweepstackError(f"the state of {stack} could not be read; pulumi said: {said or 'nothing'}")
-    try:
-        export = json.loads(done.stdout)
-    except ValueError as error:
-        raise SweepstackError(f"`pulumi stack export` printed something that is not JSON: {error}") from error
-    return parse_export(stack, export)
+        what = f"the state of {stack}" if stack else "what stacks there are"
+        raise SweepstackError(f"{what} could not be read; pulumi said: {said or 'nothing'}")
+    return done.stdout
 
 
 def _first(error: ValidationError) -> str:

@@ -11,10 +11,7 @@ from provider.platforms.registry import load_platform
 from provider.resources.base import Checked, Decision, Gone, Handler, Seen
 from provider.session import Operation
 from sweep.errors import PlatformError, SweepstackError, Unsupported
-from sweep.onbox import volume_tag
-
-TAGS = "sweepstack-"
-"""What the tag of every volume of ours begins with (`sweep.onbox.tag_prefix`)."""
+from sweep.onbox import TAGS, volume_tag
 
 
 class VolumeHandler(Handler[VolumeInputs, VolumeState]):

@@ -44,6 +44,35 @@ def place(
 
 
 @app.command()
+def audit(
+    end: Annotated[
+        str | None,
+        typer.Option("--end", metavar="PLATFORM:ID", help="End one thing that no state and no record knows. Asks."),
+    ] = None,
+    yes: Annotated[str | None, typer.Option("--yes", metavar="ID", help="With --end: the id once more.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Compare what your accounts hold with what any state knows. Deletes nothing. Exit 1: something bills unknown."""
+
+    def ask() -> int:
+        from pathlib import Path
+
+        from sweep.cli.output import Out
+        from sweep.stackfile import find_project_root
+
+        root, out = find_project_root(Path.cwd().resolve()), Out(as_json=json)
+        if end is not None:
+            from sweep.cli.audit_end import end as run_end
+
+            return run_end(root, end, out, typed=yes)
+        from sweep.cli.audit import audit as run
+
+        return run(root, out)
+
+    answer(ask)
+
+
+@app.command()
 def smoke(
     force: Annotated[bool, typer.Option("--force", help="Also when it has passed with this code and config.")] = False,
     stack: Stack = None,
