@@ -28,6 +28,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field, ValidationError
 
+from sweep.cache import cache_folder
 from sweep.canonical import digest_of, write_json_atomically
 from sweep.errors import ConfigError, SweepstackError
 from sweep.model import Cell, CellName, Digest, Record
@@ -115,16 +116,15 @@ def standing(smoke: Smoke) -> str:
     )
 
 
-def cache_folder() -> Path:
-    """Where passes are remembered: `$XDG_CACHE_HOME/sweepstack/smoke`."""
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "sweepstack" / "smoke"
+def memory() -> Path:
+    """Where passes are remembered."""
+    return cache_folder() / "smoke"
 
 
 def passed(smoke: Smoke) -> Passed | None:
     """The pass on record for exactly this, or None. Reads one small file."""
     try:
-        return Passed.model_validate_json((cache_folder() / f"{smoke.key}.json").read_bytes())
+        return Passed.model_validate_json((memory() / f"{smoke.key}.json").read_bytes())
     except (OSError, ValidationError):
         return None  # a damaged memory is none: it runs again
 
@@ -156,7 +156,7 @@ def ensure(
         except SmokeFailed as error:
             _remember(smoke, "failed", {"at": time.time(), "why": str(error)})
             raise
-        write_json_atomically(cache_folder() / f"{smoke.key}.json", found.model_dump(mode="json"))
+        write_json_atomically(memory() / f"{smoke.key}.json", found.model_dump(mode="json"))
         return Outcome(found, ran=True)
 
 
@@ -318,7 +318,7 @@ def _tail(log: Path, secrets: tuple[str, ...]) -> list[str]:
 
 @contextlib.contextmanager
 def _one_at_a_time(smoke: Smoke, progress: Callable[[str], None], stop: threading.Event) -> Iterator[None]:
-    folder = cache_folder()
+    folder = memory()
     folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 2 * smoke.seconds + 60
     with (folder / f"{smoke.key}.lock").open("ab") as handle:
@@ -336,7 +336,7 @@ def _one_at_a_time(smoke: Smoke, progress: Callable[[str], None], stop: threadin
 def _failed_since(smoke: Smoke, asked: float) -> str:
     """Why it failed while this caller waited for it: it need not fail twice for two boxes."""
     try:
-        found = json.loads((cache_folder() / f"{smoke.key}.failed").read_bytes())
+        found = json.loads((memory() / f"{smoke.key}.failed").read_bytes())
         return str(found["why"]) if float(found["at"]) >= asked else ""
     except (OSError, ValueError, KeyError, TypeError):
         return ""
@@ -344,4 +344,4 @@ def _failed_since(smoke: Smoke, asked: float) -> str:
 
 def _remember(smoke: Smoke, suffix: str, value: Mapping[str, Any]) -> None:
     with contextlib.suppress(OSError):
-        write_json_atomically(cache_folder() / f"{smoke.key}.{suffix}", dict(value))
+        write_json_atomically(memory() / f"{smoke.key}.{suffix}", dict(value))

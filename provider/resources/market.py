@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 import time
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from provider.platforms.base import Platform
 from provider.platforms.offers import Capability, Constraints, Offer
 from provider.platforms.registry import load_platform
 from provider.session import Operation
+from sweep.cache import cache_folder
 from sweep.canonical import write_atomically
 from sweep.errors import NoCapacity, PlatformError
 
@@ -140,8 +140,7 @@ def _words(offers: list[Offer]) -> str:
 def _file(op: Operation, box: str, constraints: Constraints) -> Path:
     asked = repr((str(op.session.project_root), op.stack, box, constraints))
     digest = hashlib.sha256(asked.encode()).hexdigest()[:24]
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "sweepstack" / "shown" / f"{digest}.json"
+    return cache_folder() / "shown" / f"{digest}.json"
 
 
 def _remember(op: Operation, box: str, constraints: Constraints, offer: Offer) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+from sweep.cache import cache_folder
 from sweep.canonical import write_atomically
 
 MOST = 500
@@ -85,8 +86,7 @@ def _names(ctx: typer.Context) -> dict[str, list[str]]:
 
 
 def _cache(path: Path) -> Path:
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "sweepstack" / "completion" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:16]}.json"
+    return cache_folder() / "completion" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:16]}.json"
 
 
 def _expanded(path: Path) -> dict[str, list[str]]:

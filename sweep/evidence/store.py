@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from sweep.cache import cache_folder
 from sweep.canonical import DIGEST_PREFIX, canonical_json, digest_of, sha256_hex
 from sweep.errors import EvidenceChanged, EvidenceDamaged, EvidenceError, EvidenceMissing, JournalDamaged
 from sweep.evidence import files, place
@@ -336,12 +336,6 @@ class EvidenceStore(RecordShelf):
 
     def _record(self, kind: str, box: str, generation: int) -> str:
         return f"{place.RECORDS}/{kind}/{box}-g{generation}.json"
-
-
-def cache_folder() -> Path:
-    """This user's cache: what is in it can be had again."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "sweepstack"
 
 
 def _folder(shelf: Shelf) -> Path:

@@ -15,7 +15,7 @@ import pytest
 from sweep import smoke as module
 from sweep.errors import ConfigError
 from sweep.model import Cell
-from sweep.smoke import Outcome, Smoke, SmokeFailed, cache_folder, ensure, passed, smoke_of, standing
+from sweep.smoke import Outcome, Smoke, SmokeFailed, ensure, memory, passed, smoke_of, standing
 from sweep.workdir import collect
 
 CELL = Cell(name="lr0.1-seed0", params={"lr": 0.1, "seed": 0, "name of it": "a'b", "flag": True})
@@ -238,7 +238,7 @@ def test_a_work_dir_that_changed_meanwhile_is_refused(project: Path) -> None:
 def test_a_damaged_memory_is_none(project: Path, garbage: bytes) -> None:
     what = spec(project, counted(project))
     run(project, what)
-    for path in cache_folder().glob(f"{what.key}.*"):
+    for path in memory().glob(f"{what.key}.*"):
         path.write_bytes(garbage)
     assert run(project, what).ran
     assert times(project) == 2

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from sweep.cache import cache_folder
 from sweep.cli.doctor.finding import Check, Finding, ask, fail, ok, warn
 from sweep.cli.output import size
 
@@ -105,7 +106,7 @@ def _home(variable: str, default: str) -> Path:
 
 
 def _cached(what: str) -> Path:
-    return _home("XDG_CACHE_HOME", ".cache") / "sweepstack" / what
+    return cache_folder() / what
 
 
 def _temporary() -> str:
