@@ -1,33 +1,83 @@
-"""The suite runs against every installed adapter; each brings a `harness_<adapter>.py`, and none may skip it."""
+"""The suite runs against every installed adapter; each brings a `harness_<adapter>.py`, and none may skip it.
+
+Marks: `machines` gives the test real boxes, `host_boxes` asks only adapters whose boxes are processes of this host,
+`wire` only those with an API between them and their platform.
+"""
 
 from __future__ import annotations
 
-import importlib.util
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from provider.platforms.base import Phase
+from provider.platforms.base import Phase, Platform
 from provider.platforms.registry import adapters
+from sweep.errors import NotYetGone
+from tests.conformance.harness import harness_class
+from tests.conformance.suite import Renter
+
+GONE_SECONDS = 30.0
 
 
-@pytest.fixture(params=adapters())
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test an adapter that it is about; with `fault` and `verb` also one a fault that its platform can have."""
+    if "harness" not in metafunc.fixturenames:
+        return
+    marks = {mark.name for mark in metafunc.definition.iter_markers()}
+    worlds = {name: harness_class(name) for name in adapters()}
+    asked = [
+        name
+        for name, world in worlds.items()
+        if (world.host or "host_boxes" not in marks) and (world.wire or "wire" not in marks)
+    ]
+    if "fault" not in metafunc.fixturenames:
+        metafunc.parametrize("harness", asked, indirect=True)
+        return
+    (verbs,) = (mark.args for mark in metafunc.definition.iter_markers("verbs"))
+    cases = [(name, *pair) for name in asked for pair in sorted(worlds[name].plays) if pair[1] in verbs]
+    metafunc.parametrize(
+        ("harness", "fault", "verb"), cases, indirect=["harness"], ids=["-".join(case) for case in cases]
+    )
+
+
+@pytest.fixture
 def harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The adapter with a world of its own to break; afterwards nothing may be left rented or running."""
-    path = Path(__file__).with_name(f"harness_{request.param}.py")
-    assert path.exists(), f"the adapter {request.param!r} has no {path.name}: the suite is not optional"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    world = module.Harness(tmp_path, monkeypatch)
-    yield world
-    world.repair()
-    platform = world.connect()
-    for record in platform.list_tagged(""):
-        platform.destroy(record.native_id, record.account)
-        assert platform.get(record.native_id, record.account).phase is Phase.GONE
-    assert platform.list_tagged("") == []
+    machines = request.node.get_closest_marker("machines") is not None
+    world = harness_class(request.param)(tmp_path, monkeypatch, machines)
+    try:
+        yield world
+        world.repair()
+        platform = world.connect()
+        left = {record.native_id: record.account for record in platform.list_tagged("")}
+        assert world.rentals() <= set(left), "something bills that the adapter does not know"
+        end = time.monotonic() + GONE_SECONDS
+        for native_id, account in left.items():
+            while True:
+                with suppress(NotYetGone):
+                    platform.destroy(native_id, account)
+                if platform.get(native_id, account).phase is Phase.GONE:
+                    break
+                assert time.monotonic() < end, f"{native_id} does not go away"
+                time.sleep(0.05)
+        assert platform.list_tagged("") == []
+        assert world.rentals() == set(), "something bills that the adapter calls gone"
+    finally:
+        world.close()
+
+
+@pytest.fixture
+def platform(harness: Any) -> Platform:
+    """The adapter, in its harness's world."""
+    platform: Platform = harness.connect()
+    return platform
+
+
+@pytest.fixture
+def rent(harness: Any, platform: Platform) -> Renter:
+    """Rents through that adapter."""
+    return Renter(harness, platform)

@@ -8,14 +8,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from provider.platforms._local_drills import BOOT_DRILL, CREATE_DRILL
-from provider.platforms.base import BoxRequest
+from provider.platforms.base import BoxRequest, Platform, VolumeRecord
 from provider.platforms.local import LocalPlatform
 from provider.platforms.registry import load_platform
 from sweep.channel import processes
+from tests.conformance.harness import FAULTS
 
 CUT_DESTROY = """
 import os, shutil, signal, sys
@@ -44,6 +46,7 @@ import sys
 from provider.platforms.base import Wait
 from provider.platforms.registry import load_platform
 from sweep.channel import processes
+from tests.conformance.harness import FAULTS
 platform = load_platform("local")
 platform._grace = 0.1
 for _ in range(int(sys.argv[4])):
@@ -58,11 +61,19 @@ print(load_platform("local").create(BoxRequest(**json.loads(sys.argv[1])), wait=
 
 
 class Harness:
-    """See `conftest.harness`; every adapter's harness has these methods."""
+    """See `harness.Harness`. Its boxes are always real."""
 
     adapter = "local"
+    host = True
+    wire = False
+    price = 0.25
+    killed_by_stop = ("scratch",)
+    kept_by_stop = ("data", "mnt/durable")
+    secrets: tuple[str, ...] = ()
+    plays: frozenset[tuple[str, str]] = frozenset()
+    impossible = frozenset(FAULTS)  # nothing is between us and it
 
-    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
         self._patch = monkeypatch
         self._root = tmp_path / "sweepstack" / "local"
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
@@ -76,6 +87,19 @@ class Harness:
         assert isinstance(platform, LocalPlatform)
         platform._grace = 0.3
         return platform
+
+    def request(self, tag: str, **changes: Any) -> BoxRequest:
+        return BoxRequest(**{"tag": tag, "name": "box-0", "price_per_hour": self.price, **changes})
+
+    def volume(self, platform: Platform, tag: str) -> VolumeRecord:
+        return platform.ensure_volume(tag, "durable")
+
+    def rentals(self) -> set[str]:
+        boxes = self._root / "boxes"
+        return set(os.listdir(boxes)) if boxes.is_dir() else set()
+
+    def doubled(self) -> dict[str, list[str]]:
+        return {}
 
     def slow_boot(self, seconds: float) -> None:
         """New boxes take so long to be ready."""
@@ -128,10 +152,6 @@ class Harness:
         command = [sys.executable, "-c", CUT_DESTROY, native_id, account]
         assert subprocess.run(command, env=os.environ, timeout=60).returncode == -9
 
-    killed_by_stop = ("scratch",)
-    """Tiers whose content a stop ends; what else there is must be kept."""
-    kept_by_stop = ("data", "mnt/durable")
-
     def cut_stop(self, native_id: str, account: str) -> None:
         """A stop whose process is killed when the box's processes have ended and its tiers are not wiped yet."""
         command = [sys.executable, "-c", CUT_STOP, native_id, account]
@@ -146,3 +166,6 @@ class Harness:
         file = self._root / "registry.json"
         shutil.copy(file, self._root / "registry.saved")
         file.write_text(json.dumps({**json.loads(file.read_text()), "id": identifier}))
+
+    def close(self) -> None:
+        """Its world is the test's folder."""

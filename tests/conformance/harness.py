@@ -1,0 +1,157 @@
+"""What the suite needs to know of an adapter's world: one `harness_<adapter>.py` for each, found by its name.
+
+The adapter says what it believes; the harness says what is true (`rentals`), from the platform's own books.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from provider.platforms.base import BoxRequest, Platform, VolumeRecord
+
+VERBS = ("create", "read", "delete", "start")
+FAULTS = {
+    "too_many": "429 without a time",
+    "too_many_retry_after": "429 with Retry-After",
+    "error_before": "5xx, nothing was done",
+    "error_after": "5xx, it was done",
+    "lost_request": "the connection ends before anything was done",
+    "lost_answer": "it was done, the connection ends",
+    "hang_before": "no answer, nothing was done",
+    "hang_after": "no answer, it was done",
+    "truncated": "it was done, half of the answer comes",
+    "html": "a proxy's page with an error status",
+    "html_ok": "a proxy's page with status 200",
+    "stale_list": "a list from before the last write",
+    "out_of_capacity": "nothing of the kind is left",
+    "low_balance": "the money does not suffice",
+    "no_key": "the key is not accepted",
+    "never_ready": "it runs, bills, and nothing answers on it",
+    "dies_while_starting": "it stops by itself before it is ready",
+    "preempted": "it is stopped by the platform without notice",
+    "vanished": "it is ended behind our back",
+    "delete_lingers": "the delete is accepted, and the box stays for a while",
+    "delete_stays": "the delete is accepted, and nothing happens",
+    "foreign_account": "the key is another account's",
+    "odd_status": "a status that nobody has heard of",
+    "zero_gpus": "it starts without the cards that it had",
+    "no_room": "it can't start: its cards are taken",
+}
+
+
+class Harness(Protocol):
+    """One adapter in a world of its own. `Harness(tmp_path, monkeypatch, machines)`: with `machines` its boxes are real
+    (the test is marked so), else only the API answers, which is fast."""
+
+    adapter: str
+    host: bool
+    """Boxes are processes of this host, and a verb can be cut in its middle by killing ours: `cut_*`, `turn` work."""
+    wire: bool
+    """There is an HTTP API between the adapter and its platform: `inject` works."""
+    price: float | None
+    """USD an hour of the box of `request`, None where the platform says."""
+    killed_by_stop: tuple[str, ...]
+    """Tiers whose content a stop ends."""
+    kept_by_stop: tuple[str, ...]
+    """Tiers whose content a stop must keep, on a box with a volume at mnt/durable."""
+    plays: frozenset[tuple[str, str]]
+    """(fault, verb) pairs that `inject` can do; on a `wire` all of them that make sense."""
+
+    secrets: tuple[str, ...]
+    """Texts that may stand in no error."""
+    impossible: frozenset[str]
+    """Faults that this platform can't have at all, each for a reason that stands beside it."""
+
+    def connect(self) -> Platform:
+        """The adapter as the provider gets it, but less patient."""
+        ...
+
+    def request(self, tag: str, **changes: Any) -> BoxRequest:
+        """A small box. `changes`: fields of BoxRequest."""
+        ...
+
+    def volume(self, platform: Platform, tag: str) -> VolumeRecord:
+        """`ensure_volume` with what this platform wants to know."""
+        ...
+
+    def rentals(self) -> set[str]:
+        """Native ids of the boxes that bill now, by the platform's own books, of all accounts."""
+        ...
+
+    def doubled(self) -> dict[str, list[str]]:
+        """Tags that two boxes carried at the same time, with their ids."""
+        ...
+
+    def inject(self, fault: str, verb: str, *, times: int | None = 1) -> None:
+        """From now on this goes wrong, so many times (None: until `repair`) when the platform is asked for `verb`."""
+        ...
+
+    def slow_boot(self, seconds: float) -> None:
+        """New boxes take so long to be ready."""
+        ...
+
+    def lose_answers(self) -> None:
+        """Creates are carried out and their answers are lost."""
+        ...
+
+    def fail_late(self) -> None:
+        """Creates are carried out and then reported as failed."""
+        ...
+
+    def make_unreadable(self, native_id: str) -> None:
+        """The platform still has the box, and answers nonsense about it."""
+        ...
+
+    def make_foreign(self) -> None:
+        """Another account is at hand now."""
+        ...
+
+    def cut_off(self) -> None:
+        """The platform does not answer."""
+        ...
+
+    def remove_by_hand(self, native_id: str) -> None:
+        """Somebody ends the box behind our back."""
+        ...
+
+    def repair(self) -> None:
+        """Everything answers again, to its real account."""
+        ...
+
+    def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
+        """The ids that so many processes get for the same request at the same time."""
+        ...
+
+    def cut_destroy(self, native_id: str, account: str) -> None:
+        """`host`: a destroy whose process is killed when a part of the box is gone."""
+        ...
+
+    def cut_stop(self, native_id: str, account: str) -> None:
+        """`host`: a stop whose process is killed when the processes have ended and the tiers are not wiped yet."""
+        ...
+
+    def turn(self, native_id: str, account: str, what: str, times: int) -> subprocess.Popen[bytes]:
+        """`host`: another process that stops, or starts, the box again and again."""
+        ...
+
+    def close(self) -> None:
+        """Ends its world. Raises when the adapter spoke to the platform in words that it does not know."""
+        ...
+
+
+def harness_class(adapter: str) -> Any:
+    """The class of an adapter's harness. Fails when there is none: the suite is not optional."""
+    path = Path(__file__).with_name(f"harness_{adapter}.py")
+    if not path.exists():
+        pytest.fail(f"the adapter {adapter!r} has no {path.name}: the suite is not optional", pytrace=False)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Harness

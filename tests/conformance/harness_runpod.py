@@ -1,0 +1,182 @@
+"""How to break RunPod: its simulator on loopback, whose ledger says what is true."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provider.platforms.base import BoxRequest, Platform, VolumeRecord
+from provider.platforms.registry import load_platform
+from tests.conformance.harness import FAULTS
+from tests.simulators.core import SimServer, VirtualClock
+from tests.simulators.runpod import CREATE, DELETE, KEY, LIST, OTHER_KEY, Boot, RunPodSim
+
+REGION = "EU-RO-1"
+READ, ONE, ACTION = "GET /v2/pods*", "GET /v2/pods/{id}", "POST /v2/pods/{id}/action"
+WHERE = {"create": (CREATE,), "read": (READ,), "delete": (DELETE, ACTION), "start": (ACTION,)}
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "too_many": ("too_many", {}),
+    "too_many_retry_after": ("too_many", {"retry_after": 1}),
+    "error_before": ("error_before", {"status": 503}),
+    "error_after": ("error_after", {"status": 500}),
+    "lost_request": ("lost_request", {"reset": True}),
+    "lost_answer": ("lost_answer", {}),
+    "hang_before": ("hang_before", {}),
+    "hang_after": ("hang_after", {}),
+    "truncated": ("truncated", {}),
+    "html": ("html_before", {"status": 502}),
+    "html_ok": ("html_ok", {}),
+    "no_key": ("no_key", {}),
+    "foreign_account": ("foreign_account", {}),
+    "stale_list": ("stale_list", {}),
+    "out_of_capacity": ("out_of_capacity", {}),
+    "low_balance": ("low_balance", {}),
+    "never_ready": ("never_ready", {}),
+    "dies_while_starting": ("dies_while_starting", {"reads": 0}),
+    "preempted": ("preempted", {}),
+    "vanished": ("vanished", {}),
+    "odd_status": ("odd_status", {"status": "MIGRATING", "reads": 3}),
+    "delete_lingers": ("delete_lingers", {"reads": 3}),
+    "delete_stays": ("delete_lingers", {"reads": None}),
+    "zero_gpus": ("zero_gpus", {}),
+    "no_room": ("start_no_gpus", {}),
+}
+ONLY = {
+    "stale_list": ("read",),
+    "out_of_capacity": ("create",),
+    "low_balance": ("create",),
+    "never_ready": ("create",),
+    "dies_while_starting": ("create",),
+    "preempted": ("read",),
+    "vanished": ("read", "delete"),
+    "odd_status": ("read", "delete"),
+    "delete_lingers": ("delete",),
+    "delete_stays": ("delete",),
+    "zero_gpus": ("start",),
+    "no_room": ("start",),
+}
+CREATE_PROGRAM = """
+import json, sys
+from provider.platforms.base import BoxRequest, Wait
+from provider.platforms.registry import load_platform
+platform = load_platform("runpod")
+type(platform)._answers = lambda *args, **kwargs: ""
+print(platform.create(BoxRequest(**json.loads(sys.argv[1])), wait=Wait(60)).native_id)
+"""
+
+
+class Harness:
+    """See `harness.Harness`."""
+
+    adapter = "runpod"
+    host = False
+    wire = True
+    price = None
+    killed_by_stop = ("scratch", "data")
+    kept_by_stop = ("mnt/durable",)
+    secrets = (KEY, OTHER_KEY)
+    plays = frozenset((fault, verb) for fault in KINDS for verb in ONLY.get(fault, ("create", "read", "delete")))
+    impossible: frozenset[str] = frozenset()
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
+        self._patch, self._machines = monkeypatch, machines
+        key = tmp_path / "id_ed25519"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        self._public_key = key.with_suffix(".pub").read_text().strip()
+        state = tmp_path / "runpod"
+        self.sim = RunPodSim(clock=VirtualClock(scale=1.0), boot=Boot(reads=0), machines=machines, state=state)
+        self._server = SimServer(self.sim)
+        for name, value in {
+            "HOME": str(tmp_path),
+            "XDG_DATA_HOME": str(tmp_path / "share"),
+            "RUNPOD_API_BASE_URL": self._server.url,
+            "RUNPOD_API_KEY": KEY,
+            "SWEEPSTACK_SSH_KEY": str(key),
+            "SWEEPSTACK_API_PACE": "0.01",
+            "SWEEPSTACK_API_TIMEOUT": "2",
+        }.items():
+            monkeypatch.setenv(name, value)
+
+    def connect(self) -> Platform:
+        platform = load_platform(self.adapter)
+        if not self._machines:  # nothing would answer: the API's word is enough
+            self._patch.setattr(type(platform), "_answers", lambda *args, **kwargs: "")
+        return platform
+
+    def request(self, tag: str, **changes: Any) -> BoxRequest:
+        return BoxRequest(**{"tag": tag, "name": "box-0", "public_key": self._public_key, **changes})
+
+    def volume(self, platform: Platform, tag: str) -> VolumeRecord:
+        return platform.ensure_volume(tag, "durable", size_gb=10, region=REGION)
+
+    def rentals(self) -> set[str]:
+        with self.sim.lock:
+            return {rental.id for rental in self.sim.ledger.live("pod")}
+
+    def doubled(self) -> dict[str, list[str]]:
+        with self.sim.lock:
+            return self.sim.ledger.doubled("pod")
+
+    def inject(self, fault: str, verb: str, *, times: int | None = 1) -> None:
+        assert fault in FAULTS
+        kind, params = KINDS[fault]
+        places = (LIST,) if fault == "stale_list" else ("GET /v2/*",) if fault == "no_key" else WHERE[verb]
+        if fault == "foreign_account":
+            places = ("*",)
+            times = None
+        for place in places if fault not in ("preempted", "vanished") else (ONE, *places[1:]):
+            self.sim.faults.add(kind, place, times=times, **params)
+
+    def slow_boot(self, seconds: float) -> None:
+        self.sim.pods.boot = Boot(reads=0, seconds=seconds)
+
+    def lose_answers(self) -> None:
+        self.sim.faults.add("lost_answer", CREATE, times=None)
+
+    def fail_late(self) -> None:
+        self.sim.faults.add("error_after", CREATE, times=None)
+
+    def make_unreadable(self, native_id: str) -> None:
+        self.sim.act("set", {"id": native_id, "odd_status": ("TRANSCENDED", 10**9)})
+
+    def make_foreign(self) -> None:
+        self._patch.setenv("RUNPOD_API_KEY", OTHER_KEY)
+
+    def cut_off(self) -> None:
+        self.sim.faults.add("lost_request", times=None)
+
+    def remove_by_hand(self, native_id: str) -> None:
+        self.sim.act("vanish", {"id": native_id})
+
+    def repair(self) -> None:
+        self.sim.faults.clear()
+        self._patch.setenv("RUNPOD_API_KEY", KEY)
+        self.sim.pods.boot = Boot(reads=0)
+        with self.sim.lock:
+            for pod in self.sim.pods.all.values():
+                pod.odd_status = None
+                if pod.lingers and pod.lingering is None:
+                    pod.lingers, pod.lingering_as = False, ""
+
+    def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
+        asked = json.dumps({"tag": request.tag, "name": request.name, "public_key": self._public_key})
+        command = [sys.executable, "-c", CREATE_PROGRAM, asked]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
+        answers = [process.communicate(timeout=120)[0].decode().strip() for process in running]
+        assert all(process.returncode == 0 for process in running)
+        return set(answers)
+
+    def close(self) -> None:
+        self._server.close()
+        with suppress(ImportError):  # what the process knows of accounts is of this world only
+            from provider.platforms import _runpod_keys
+
+            _runpod_keys.forget()
+        self.sim.check()

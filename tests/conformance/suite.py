@@ -1,0 +1,67 @@
+"""Words that the suite's files share."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from provider.platforms.base import BoxRecord, BoxRequest, Platform, Wait
+from sweep.channel.base import Channel
+from sweep.errors import Unreachable
+
+TAG = "sweepstack-a1b2c3-box-0-g1"
+VOLUME = "sweepstack-a1b2c3-volume-durable"
+SLEEP = ("-c", "import time; time.sleep(300)")
+STUBBORN_FAMILY = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # inherited by forks, and ignored signals by exec too
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        program = "import time; print('up', flush=True); time.sleep(300)"
+        os.execve(sys.executable, [sys.executable, "-c", program], dict(os.environ))
+    time.sleep(300)
+time.sleep(300)
+"""
+
+
+class Renter:
+    """Rents what the harness asks for, with what a test changes in it; blocks until it is ready."""
+
+    def __init__(self, harness: Any, platform: Platform) -> None:
+        self._harness, self._platform = harness, platform
+
+    def __call__(self, platform: Platform | None = None, *, deadline: float = 60, **changes: Any) -> BoxRecord:
+        asked: BoxRequest = self._harness.request(changes.pop("tag", TAG), **changes)
+        return (platform or self._platform).create(asked, wait=Wait(deadline))
+
+
+def same_box(one: BoxRecord, other: BoxRecord) -> bool:
+    """Two readings of one box in one phase; where it answers may have changed in between."""
+    keys = ("native_id", "tag", "account", "phase", "created_at", "price_per_hour")
+    return all(getattr(one, key) == getattr(other, key) for key in keys)
+
+
+def start_stubborn_family(channel: Channel) -> None:
+    """Three processes that ignore SIGTERM, two of them in sessions of their own."""
+    channel.write("data/here", b"")
+    channel.spawn([channel.python, "-c", STUBBORN_FAMILY], cwd="data", env={}, log="data/log.txt")
+    begin = time.monotonic()
+    while b"up" not in channel.read("data/log.txt") or len(channel.processes()) < 3:
+        assert time.monotonic() - begin < 20, "the family did not start"
+        time.sleep(0.02)
+
+
+def spawn_sleeper(channel: Channel) -> None:
+    """One process that stays."""
+    channel.write("data/here", b"")
+    channel.spawn([channel.python, *SLEEP], cwd="data", env={}, log="data/log.txt")
+
+
+def all_ended(channel: Channel) -> bool:
+    """Nothing runs there any more, or there is no such place any more."""
+    try:
+        return channel.processes() == []
+    except Unreachable:
+        return True
