@@ -3,7 +3,8 @@ PYTHON ?= python3
 STACK ?= $(or $(PULUMI_STACK),sweep-a)
 SETUP := $(PYTHON) scripts/setup
 BIN := .venv/bin
-PYTEST_WORKERS ?= 2
+# One more than there are cores: a command of the engine waits for its own processes again and again.
+PYTEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # The tests of a file share prepared sweeps, and so a worker; tests/conftest.py says which files begin.
 PYTEST_SHARING := --dist loadfile --no-loadscope-reorder
 

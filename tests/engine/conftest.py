@@ -1,7 +1,8 @@
-"""Prepared sweeps. A moment is made once a module and gone back to in place, since making it costs half a minute."""
+"""Prepared sweeps. A moment is made once a worker and gone back to in place, since making it costs half a minute."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -46,15 +47,45 @@ def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
         stack.close()
 
 
-@pytest.fixture(scope="module")
-def finished_once(make_stack: Callable[..., Stack]) -> Stack:
+@pytest.fixture(scope="session")
+def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Up, and every cell sealed on its box; nothing pulled. With the moment `finished` saved."""
-    stack = make_stack()
+    with ended(Stack(tmp_path_factory.mktemp("sweep"))) as stack:
+        yield finish(stack)
+
+
+@pytest.fixture(scope="session")
+def small_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The same with one box and two cells."""
+    with ended(Stack(tmp_path_factory.mktemp("sweep"), cells=("seed0", "seed1"), boxes=("box-0",))) as stack:
+        yield finish(stack)
+
+
+@contextlib.contextmanager
+def ended(stack: Stack) -> Iterator[Stack]:
+    """Nothing of it is left running."""
+    try:
+        yield stack
+    finally:
+        stack.close()
+
+
+def finish(stack: Stack) -> Stack:
+    """From nothing to the moment `finished`."""
+    stack.write_config()
+    stack.init()
     ok(stack.up())
     stack.wait_done()
     stack.wait_idle()
     stack.save("finished")
     return stack
+
+
+@pytest.fixture
+def small_finished(small_once: Stack) -> Stack:
+    """One box; both cells are sealed there, nothing is pulled."""
+    small_once.restore("finished")
+    return small_once
 
 
 @pytest.fixture
@@ -64,7 +95,7 @@ def finished(finished_once: Stack) -> Stack:
     return finished_once
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def verified_once(finished_once: Stack) -> Stack:
     """The moment after `verify` said yes, saved as `verified`."""
     finished_once.restore("finished")
@@ -81,7 +112,7 @@ def verified(verified_once: Stack) -> Stack:
     return verified_once
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cleared_once(verified_once: Stack) -> Stack:
     """The moment after approval and `up`, saved as `cleared`."""
     verified_once.restore("verified")

@@ -43,6 +43,7 @@ class Stack:
     env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._said: dict[str, dict[str, Any]] = {}
         self.checkout = self.project = self.base / "checkout"
         self.evidence = self.base / "evidence"
         self.control = self.base / "control"
@@ -358,19 +359,23 @@ class Stack:
 
     # going back to an earlier moment
 
-    _KEPT = ("backend", "data", "evidence", "checkout/stacks", "control", "pulumi-home")
+    _KEPT = ("backend", "data", "evidence", "checkout/stacks", "control", "pulumi-home", "job", "home", "cache")
 
     def save(self, moment: str) -> None:
-        """Keeps backend, boxes, evidence and stack configs as they are. Nothing may run on a box then."""
+        """Keeps all that commands write, and what this object says, as they are. Nothing may run on a box then."""
         assert not any(self.processes().values()), f"something runs: {self.picture()}"
         for name in self._KEPT:
             copy_over(self.base / name, self.base / "saved" / moment / name)
+        self._said[moment] = {**vars(self), "env": dict(self.env)}
 
     def restore(self, moment: str) -> None:
         """Puts them back in place (paths and times stay the same), and ends what ran meanwhile."""
         self.close()
         for name in self._KEPT:
             copy_over(self.base / "saved" / moment / name, self.base / name)
+        said = self._said[moment]
+        vars(self).clear()  # what a test replaced or added, too
+        vars(self).update(said, env=dict(said["env"]))
 
     def keep_state(self) -> None:
         """Keeps the engine's state alone; boxes may run on."""

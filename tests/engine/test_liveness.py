@@ -34,12 +34,16 @@ class WayOut:
         self.typed.append(f"{tool} {' '.join(words)}")
         return ok(self.stack.sweepctl(*words) if tool == "sweepctl" else self.stack.pulumi(*words))
 
-    def abandons(self, *boxes: str) -> None:
-        """The last way out: a person's word that what is on the boxes may be lost, `up`, `destroy`."""
+    def abandons(self, *boxes: str, preview: bool = False) -> None:
+        """The last way out: a person's word that what is on the boxes may be lost, `up`, `destroy`.
+
+        The engine's preview before each doubles the time. Where a test does not ask for it, it is left out.
+        """
         flags = [word for box in boxes for word in ("--abandon", box)]
         self.types("sweepctl", "approve", *flags, "--reason", "a drill")
-        self.types("pulumi", "up")
-        self.types("pulumi", "destroy")
+        how = () if preview else ("--skip-preview",)
+        self.types("pulumi", "up", *how)
+        self.types("pulumi", "destroy", *how)
 
     def is_over(self) -> None:
         """Nothing is left that bills; at most three commands; nothing was rented on the way; the records are closed."""
@@ -107,7 +111,7 @@ def test_box_killed_before_anything_was_sealed(training: Stack) -> None:
     refused = training.destroy()
     assert refused.rc != 0, str(refused)
     out = WayOut(training)
-    out.abandons("box-0")
+    out.abandons("box-0", preview=True)
     out.is_over()
 
 
@@ -144,11 +148,9 @@ def test_box_deleted_by_hand(training: Stack) -> None:
     out.is_over()
 
 
-def test_box_deleted_by_hand_after_cells_were_sealed(small: Stack) -> None:
+def test_box_deleted_by_hand_after_cells_were_sealed(small_finished: Stack) -> None:
     """What was sealed on the durable tier is not lost with the box, and not reported so."""
-    ok(small.up())
-    small.wait_done()
-    small.wait_idle()
+    small = small_finished
     small.vanish("box-0")
     out = WayOut(small)
     result = out.types("pulumi", "destroy")
@@ -157,11 +159,9 @@ def test_box_deleted_by_hand_after_cells_were_sealed(small: Stack) -> None:
     assert small.sealed() == set(small.cells)
 
 
-def test_journal_unreadable(small: Stack) -> None:
+def test_journal_unreadable(small_finished: Stack) -> None:
     """A journal with a broken chain proves nothing: refused, and abandoned in three commands."""
-    ok(small.up())
-    small.wait_done()
-    small.wait_idle()
+    small = small_finished
     path = small.box_dir("box-0") / "data" / "sweep" / "journal.jsonl"
     path.write_bytes(path.read_bytes().replace(b"cell-sealed", b"cell-sailed", 1))
     refused = small.destroy()
@@ -172,11 +172,9 @@ def test_journal_unreadable(small: Stack) -> None:
     out.is_over()
 
 
-def test_journal_replaced_by_nothing(small: Stack) -> None:
+def test_journal_replaced_by_nothing(small_finished: Stack) -> None:
     """An empty journal on a box whose queue was given cells does not pass for "nothing ever ran"."""
-    ok(small.up())
-    small.wait_done()
-    small.wait_idle()
+    small = small_finished
     (small.box_dir("box-0") / "data" / "sweep" / "journal.jsonl").unlink()
     small.sweepctl("approve", "--box", "box-0", "--reason", "a drill")
     before = small.native_ids()

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Callable
 
 from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.harness import Stack
 from tests.engine.test_liveness import WayOut
-
-
-@pytest.fixture
-def small(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
-    """One box; both cells are sealed there, nothing is pulled."""
-    stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))
-    ok(stack.up())
-    stack.wait_done()
-    stack.wait_idle()
-    yield stack
-    stack.close()
 
 
 def refuses(stack: Stack, result: Result, *words: str) -> None:
@@ -32,17 +19,17 @@ def refuses(stack: Stack, result: Result, *words: str) -> None:
     assert len(stack.native_ids()) == 1, str(result)
 
 
-def test_evidence_deleted(small: Stack) -> None:
+def test_evidence_deleted(small_finished: Stack) -> None:
     """Without its evidence nothing clears a box; given up by name, it still ends in three commands."""
-    shutil.rmtree(small.evidence)
-    refuses(small, small.destroy(), str(small.evidence))
-    births = small.births
-    small.births = list  # type: ignore[method-assign]  # they were in the evidence
-    out = WayOut(small)
-    out.abandons("box-0")
+    shutil.rmtree(small_finished.evidence)
+    refuses(small_finished, small_finished.destroy(), str(small_finished.evidence))
+    births = small_finished.births
+    small_finished.births = list  # type: ignore[method-assign]  # they were in the evidence
+    out = WayOut(small_finished)
+    out.abandons("box-0", preview=True)
     out.is_over()
-    small.births = births  # type: ignore[method-assign]
-    assert len(small.births()) <= 1
+    small_finished.births = births  # type: ignore[method-assign]
+    assert len(small_finished.births()) <= 1
 
 
 def test_evidence_deleted_of_a_cleared_sweep(cleared: Stack) -> None:
@@ -70,27 +57,27 @@ def test_another_data_home(cleared: Stack) -> None:
     assert len(cleared.resources("Box")) == 2
 
 
-def test_registry_lost(small: Stack) -> None:
+def test_registry_lost(small_finished: Stack) -> None:
     """Whose boxes these are is not known any more: refused, with the one command that says so; then as always."""
-    (small.platform_root / "registry.json").unlink()
-    refused = small.destroy()
-    refuses(small, refused, "--also")
-    account = small.births()[0]["account"]
+    (small_finished.platform_root / "registry.json").unlink()
+    refused = small_finished.destroy()
+    refuses(small_finished, refused, "--also")
+    account = small_finished.births()[0]["account"]
     assert account in refused.text, str(refused)
-    ok(small.run("python", "-m", "provider.platforms.local", "--also", account, cwd=small.checkout))
-    small.run_loop()
-    ok(small.destroy())
-    assert small.native_ids() == []
-    assert len(small.births()) == 1
+    ok(small_finished.run("python", "-m", "provider.platforms.local", "--also", account, cwd=small_finished.checkout))
+    small_finished.run_loop()
+    ok(small_finished.destroy())
+    assert small_finished.native_ids() == []
+    assert len(small_finished.births()) == 1
 
 
-def test_box_that_does_not_say_what_it_is(small: Stack) -> None:
+def test_box_that_does_not_say_what_it_is(small_finished: Stack) -> None:
     """A box whose own record is damaged is unknown, not gone: no second one is rented, and given up it ends."""
-    (small.box_dir("box-0") / "box.json").write_text("{")
-    refuses(small, small.destroy(), "box-0")
-    small.up()
-    assert len(small.native_ids()) == 1
-    out = WayOut(small)
+    (small_finished.box_dir("box-0") / "box.json").write_text("{")
+    refuses(small_finished, small_finished.destroy(), "box-0")
+    small_finished.up()
+    assert len(small_finished.native_ids()) == 1
+    out = WayOut(small_finished)
     out.abandons("box-0")
     out.is_over()
 
@@ -119,35 +106,35 @@ def test_volume_deleted_by_hand(cleared: Stack) -> None:
     assert cleared.native_ids() == []
 
 
-def test_volume_deleted_before_anything_was_pulled(small: Stack) -> None:
+def test_volume_deleted_before_anything_was_pulled(small_finished: Stack) -> None:
     """The durable tier is gone with the only sealed copies: the boxes stay locked, and the cells are not verified."""
-    shutil.rmtree(small.platform_root / "volumes")
-    (small.platform_root / "volumes").mkdir()
-    refuses(small, small.destroy(), "seed0")
-    small.sweepctl("pull")
-    assert small.verify()["verified"] == 0
-    out = WayOut(small)
+    shutil.rmtree(small_finished.platform_root / "volumes")
+    (small_finished.platform_root / "volumes").mkdir()
+    refuses(small_finished, small_finished.destroy(), "seed0")
+    small_finished.sweepctl("pull")
+    assert small_finished.verify()["verified"] == 0
+    out = WayOut(small_finished)
     out.abandons("box-0")
     out.is_over()
 
 
-def test_launch_record_lost(small: Stack) -> None:
+def test_launch_record_lost(small_finished: Stack) -> None:
     """A box that ran cells does not pass for one on which nothing was launched because a record is gone."""
-    for record in (small.evidence / "records" / "launches").iterdir():
+    for record in (small_finished.evidence / "records" / "launches").iterdir():
         record.unlink()
-    small.sweepctl("approve", "--box", "box-0", "--reason", "a drill")
-    small.up()
-    refuses(small, small.destroy())
-    out = WayOut(small)
+    small_finished.sweepctl("approve", "--box", "box-0", "--reason", "a drill")
+    small_finished.up()
+    refuses(small_finished, small_finished.destroy())
+    out = WayOut(small_finished)
     out.abandons("box-0")
     out.is_over()
 
 
-def test_records_damaged(small: Stack) -> None:
+def test_records_damaged(small_finished: Stack) -> None:
     """Damaged records are a reason to refuse, with the file's name, and no obstacle to giving up."""
-    record = next((small.evidence / "records" / "launches").iterdir())
+    record = next((small_finished.evidence / "records" / "launches").iterdir())
     record.write_text(json.dumps({"box": "box-0"}))
-    refuses(small, small.destroy(), record.name)
-    out = WayOut(small)
+    refuses(small_finished, small_finished.destroy(), record.name)
+    out = WayOut(small_finished)
     out.abandons("box-0")
     out.is_over()

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import botocore.session
 import pytest
 
 from sweep.evidence import s3_client
@@ -23,6 +24,15 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models() -> Iterator[None]:
+    """botocore's own descriptions of services are read once a process: a client of one's own then takes no time."""
+    once = botocore.session.create_loader()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.session, "create_loader", lambda *_: once)
+        yield
 
 
 @pytest.fixture(autouse=True)
