@@ -1,0 +1,168 @@
+"""Stopping, starting and ending a box of vast.ai, each proved by what is read afterwards.
+
+A stop keeps the machine and lets the GPU go: a start may find it rented to somebody else. vast.ai then answers 200 with
+`success: false` and *queues* the start, so the box would run, and bill, hours later with nobody at it (2026-11).
+"""
+
+from __future__ import annotations
+
+from provider.pace import scaled
+from provider.platforms._vastai_client import PATIENCE_SECONDS, Row
+from provider.platforms._vastai_errors import NoSuchThing, StartQueued
+from provider.platforms._vastai_session import Session, Watch, still_creating
+from provider.platforms._vastai_states import MAY_START, settled, status_message
+from provider.platforms.base import BoxRecord, Phase, Wait
+from sweep.errors import NoCapacity, NotYetGone, NotYetStopped, OutcomeUnknown, PlatformError
+
+STOP_SECONDS = 60.0
+GONE_SECONDS = 20.0
+STOPS = 4
+RESTART_GRACE_SECONDS = 600.0
+"""So long after a start a box may still be shown as ended."""
+
+
+def destroy(session: Session, identifier: int) -> None:
+    """See `Platform.destroy`. Sends the verb also where nothing is shown: a list may lag, and it costs nothing."""
+    try:
+        session.client.destroy(identifier, session.patience)
+    except NoSuchThing:
+        pass  # the proof below decides
+    except OutcomeUnknown as error:
+        raise NotYetGone(f"{error}. Next: the same command again; until then instance {identifier} may bill") from error
+    short = session.with_patience(scaled(GONE_SECONDS))
+    why = Watch(short, Wait(), f"instance {identifier} to be gone").until(
+        lambda: session.with_patience(PATIENCE_SECONDS).row(identifier) is None
+    )
+    session.client.meeting.instances.forget()
+    if why:
+        raise NotYetGone(f"vast.ai was told to destroy instance {identifier} and still shows it ({why}): it may bill")
+
+
+def stop(session: Session, identifier: int) -> None:
+    """See `Platform.stop`. The container disk is kept, and bills until the box is destroyed."""
+    row = _present(session, identifier)
+    if settled(row):
+        return
+    try:
+        session.client.stop(identifier, session.patience)
+    except OutcomeUnknown as error:
+        raise NotYetStopped(
+            f"{error}. Next: the same command again; until then instance {identifier} may bill"
+        ) from error
+    why = prove_stopped(session, identifier)
+    if why:
+        raise NotYetStopped(f"vast.ai was told to stop instance {identifier}: {why}; until it stands still it bills")
+
+
+def prove_stopped(session: Session, identifier: int) -> str:
+    """Looks until the box stands still and nothing is scheduled; else why that is not proved."""
+    seen = ""
+
+    def still() -> bool:
+        nonlocal seen
+        row = session.with_patience(PATIENCE_SECONDS).row(identifier)
+        if row is None:
+            return True
+        record = session.record(row)
+        seen = f"it is {record.phase}{f' ({record.note})' if record.note else ''}"
+        return settled(row)
+
+    short = session.with_patience(scaled(STOP_SECONDS))
+    why = Watch(short, Wait(), f"instance {identifier} to stand still").until(still)
+    session.client.meeting.instances.forget()
+    return f"{why}; {seen}" if why else ""
+
+
+def start(session: Session, identifier: int, wait: Wait) -> BoxRecord:
+    """See `Platform.start`. NoCapacity when its GPU is somebody else's now; no start is left queued then."""
+    row = _present(session, identifier)
+    record = session.record(row)
+    if record.phase is Phase.STOPPING:
+        Watch(session, wait, f"instance {identifier} to stand still, before it is started").until(
+            lambda: session.record(_present(session, identifier)).phase is not Phase.STOPPING
+        )
+        record = session.record(_present(session, identifier))
+    if record.phase is not Phase.RUNNING:
+        _ask_to_run(session, identifier, record, wait)
+    return _until_running(session, identifier, record, wait)
+
+
+def _ask_to_run(session: Session, identifier: int, record: BoxRecord, wait: Wait) -> None:
+    try:
+        session.client.start(identifier, session.patience)
+    except StartQueued as error:
+        _take_back(session, identifier, record, error)
+    except OutcomeUnknown as error:
+        wait.progress(f"{error}; looking at what it does")
+    wait.progress(f"instance {identifier} was told to run")
+
+
+def _take_back(session: Session, identifier: int, record: BoxRecord, queued: StartQueued) -> None:
+    """Ends a queued start. Always raises: NoCapacity when it is proved that nothing will start, else StillCreating."""
+    own = session.with_patience(PATIENCE_SECONDS)
+    why = ""
+    for _ in range(STOPS):  # the one write that is sent again: a second stop does no harm, a queue may be invisible
+        try:
+            own.client.stop(identifier, own.patience)
+            why = prove_stopped(own, identifier)
+            break
+        except PlatformError as error:
+            why = str(error)
+    if why:
+        raise still_creating(
+            record,
+            f"{queued}",
+            f"the start is queued, and that it was taken back is not proved: {why}. Instance {identifier} may start, "
+            "and bill, at any time: stop it or destroy it",
+        ) from queued
+    raise NoCapacity(
+        f"{queued}. The start was taken back: instance {identifier} stands still, only its disk bills. Its disk can't "
+        "move: try again later, or destroy it and rent another"
+    ) from queued
+
+
+def _until_running(session: Session, identifier: int, record: BoxRecord, wait: Wait) -> BoxRecord:
+    seen, told = record, ""
+    since: float | None = None  # seconds that were left when it came into a state which leads nowhere
+    patience = session.patience
+
+    def ready() -> bool:
+        nonlocal seen, told, since
+        row = session.row(identifier)
+        if row is None:
+            raise _Gone(f"instance {identifier} was removed by someone while it was being started: nothing bills")
+        seen, told = session.record(row), status_message(row)
+        if seen.phase is Phase.ENDING:
+            raise _Gone(f"instance {identifier} is being destroyed: nothing is started")
+        if seen.phase is Phase.RUNNING:
+            return seen.endpoint is not None
+        if seen.phase is Phase.CREATING:
+            since = None
+            return False
+        since = patience.left() if since is None else since
+        return since - patience.left() >= scaled(RESTART_GRACE_SECONDS)
+
+    try:
+        why = Watch(session, wait, f"instance {identifier} to run").until(ready)
+    except _Gone:
+        raise
+    except PlatformError as error:  # it may run and bill: the id travels along
+        raise still_creating(seen, str(error)) from error
+    if why or seen.phase is not Phase.RUNNING:
+        why = why or f"instance {identifier} is {seen.phase} and does not come up"
+        raise still_creating(seen, f"{why}{told}", seen.note or MAY_START)
+    return seen
+
+
+class _Gone(PlatformError):
+    """There is nothing to start any more."""
+
+
+def _present(session: Session, identifier: int) -> Row:
+    """The instance as it is shown. PlatformError when it is gone or on its way out: nothing to stop or start."""
+    row = session.row(identifier)
+    if row is None:
+        raise PlatformError(f"instance {identifier} is gone: there is nothing to stop or start")
+    if session.record(row).phase is Phase.ENDING:
+        raise PlatformError(f"instance {identifier} is being destroyed: there is nothing to stop or start")
+    return row

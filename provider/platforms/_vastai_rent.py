@@ -1,0 +1,377 @@
+"""Renting one box: find it by its tag or rent the cheapest offer, never twice, and wait until it can be used.
+
+vast.ai has no idempotency key. What stands in for it: a lock among this user's processes, the tag as label, a complete
+list before a create, one PUT for each offer, and after a lost answer the list again, several times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from provider.pace import OutOfPatience, scaled
+from provider.platforms import _vastai_volumes as volumes
+from provider.platforms._vastai_channel import ROOT, answers
+from provider.platforms._vastai_client import PATIENCE_SECONDS
+from provider.platforms._vastai_errors import NoSuchThing, RentedAnyway, StartQueued
+from provider.platforms._vastai_offers import Ask, disk_for, market_at, up_to_step
+from provider.platforms._vastai_session import Session, Watch, still_creating
+from provider.platforms._vastai_states import is_fatal, status_message
+from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
+from provider.platforms.offers import no_offer_left
+from sweep.errors import (
+    NoCapacity,
+    NotYetGone,
+    OutcomeUnknown,
+    PlatformError,
+    RateLimited,
+    RequestRefused,
+    Unreachable,
+)
+
+DEFAULT_IMAGE = "ubuntu:22.04"
+"""Small, so quickly pulled; the driver's libraries come from the host."""
+ON_START = (
+    f"mkdir -p {ROOT}/data {ROOT}/scratch {ROOT}/mnt; touch ~/.no_auto_tmux; "
+    "command -v rsync >/dev/null && command -v python3 >/dev/null || "
+    "{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq rsync python3; }"
+)
+"""Runs at every start of the container; vast.ai itself starts sshd. Kept in the clear by vast.ai: nothing secret."""
+LOOK_AGAIN = (0.0, 2.0, 4.0, 8.0, 16.0)
+"""Seconds between the looks for a box whose answer was lost."""
+PROBE = True
+"""Whether a new box counts as ready only when its sshd has let us in. False for tests of the API alone."""
+GRACE_SECONDS = 30.0
+"""A state that never leads to a running box is believed when it has lasted so long: lists lag behind."""
+_GONE_SECONDS = 60.0
+_LOCKS = 256
+
+
+class _Removed(PlatformError):
+    """Somebody ended the box that was waited for."""
+
+
+class Renting:
+    """One create. See `Platform.create`."""
+
+    def __init__(self, session: Session, request: BoxRequest, wait: Wait) -> None:
+        self._session = session
+        self._client = session.client
+        self._request = request
+        self._wait = wait
+        self._paid = 0.0
+
+    def run(self) -> BoxRecord:
+        """Raises what `Platform.create` raises."""
+        request = self._request
+        if not request.tag or len(request.tag) > 256:
+            raise PlatformError(f"the tag {request.tag[:80]!r} can't be a label of vast.ai: 1 to 256 characters")
+        if request.public_key and len(request.public_key.split()) < 2:
+            raise PlatformError("the public key is none: `ssh-ed25519 AAAA…` is what one looks like")
+        try:
+            with locked(f"{self._session.account}/{request.tag}", self._wait):
+                present = self._session.found(request.tag)
+                self._must_be_wanted()
+                identifier = int(present.native_id) if present else self._rent()
+        except OutOfPatience as error:
+            raise PlatformError(f"{error}: {request.name} was not made, nothing of it exists or bills") from error
+        if present is None:
+            self._wait.progress(f"{request.name}: rented instance {identifier} of vast.ai")
+            return self._until_ready(identifier, adopted=False)
+        self._wait.progress(f"{request.name}: adopted instance {identifier} of vast.ai{_told(present.note)}")
+        if present.phase is Phase.ENDING:
+            raise NotYetGone(f"instance {identifier} carries the tag {request.tag} and is being destroyed: finish that")
+        if present.phase in (Phase.STOPPING, Phase.STOPPED):
+            return present
+        return self._until_ready(identifier, adopted=True)
+
+    def _must_be_wanted(self) -> None:
+        if self._wait.cancelled.is_set():
+            raise PlatformError(f"cancelled before {self._request.name} was made: nothing exists, nothing bills")
+
+    # ---------------------------------------------------------------- renting
+
+    def _rent(self) -> int:
+        """The id of a new instance. Raises NoCapacity with every refusal when no offer could be had."""
+        refusals: list[str] = []
+        volume, machine = self._volume()
+        market = market_at(self._client.source)
+        for ask in self._asks(machine, refusals):
+            name = (
+                f"offer {ask.offer.key} ({ask.offer.gpu_count} x {ask.offer.gpu}, {ask.offer.price_per_hour:.4f} USD/h)"
+            )
+            if not market.take(ask.ask_id):
+                refusals.append(f"{name}: another box of this run takes it")
+                continue
+            try:
+                self._must_be_wanted()
+                return self._attempt(ask, volume)
+            except (NoCapacity, RentedAnyway) as error:
+                refusals.append(f"{name}: {error}")
+                self._wait.progress(f"{self._request.name}: {refusals[-1]}")
+            except (RateLimited, OutOfPatience):
+                market.give_back(ask.ask_id)
+                raise
+        if not refusals:
+            raise NoCapacity(f"{self._request.name}: {self._nothing_fits(machine)}; nothing was rented")
+        raise no_offer_left(refusals, self._request.name)
+
+    def _asks(self, machine: int | None, refusals: list[str]) -> Iterator[Ask]:
+        """The chosen offer, then all others by price, then those of a new search: the first may be some seconds old."""
+        market, request, patience = market_at(self._client.source), self._request, self._session.patience
+        constraints, tried = request.constraints, set()
+        if request.offer:
+            ask = market.chosen(self._client, request.offer, constraints, patience, bid=request.bid)
+            if ask is not None and machine in (None, ask.machine_id):
+                tried.add(ask.ask_id)
+                yield ask
+            else:
+                refusals.append(f"offer {request.offer}: it is not to be had any more as it was chosen")
+                self._wait.progress(f"{request.name}: {refusals[-1]}")
+        for fresh in (False, True):
+            for ask in market.asks(self._client, constraints, patience, bid=request.bid, machine=machine, fresh=fresh):
+                if ask.ask_id not in tried:
+                    tried.add(ask.ask_id)
+                    yield ask
+
+    def _attempt(self, ask: Ask, volume: int | None) -> int:
+        """One PUT for one offer; the id of what it made."""
+        bid = None
+        if self._request.constraints.spot:
+            bid = self._request.bid if self._request.bid is not None else up_to_step(ask.min_bid or 0.0)
+        self._paid = ask.offer.price_per_hour
+        linked = {}
+        if volume is not None:
+            linked = {"link_volume": volume, "mount_path": f"{ROOT}/{next(iter(self._request.mounts))}"}
+        try:
+            return self._client.create(
+                ask.ask_id,
+                self._session.patience,
+                image=self._request.image or DEFAULT_IMAGE,
+                disk=float(disk_for(self._request.constraints)),
+                env=dict(self._request.env),
+                label=self._request.tag,
+                onstart_cmd=ON_START,
+                cancel_unavail=True,
+                runtype="ssh_direct",
+                price=bid,
+                **linked,
+            )
+        except RentedAnyway as error:
+            self._undo(error)
+            if not isinstance(error.why, RequestRefused | NoCapacity | OutcomeUnknown):
+                raise error.why from error  # no money, no right: no other offer will do
+            raise
+        except (OutcomeUnknown, StartQueued) as error:
+            made = self._look_for_it()
+            if made is None:
+                raise OutcomeUnknown(
+                    f"{error}. No box {self._request.tag} shows up so far; it may yet, and bill"
+                ) from error
+            return made
+        except NoCapacity:
+            raise
+        except RequestRefused:
+            if (made := self._look_for_it(looks=1)) is not None:
+                return made
+            raise
+
+    def _undo(self, error: RentedAnyway) -> None:
+        """Ends the instance that a refused request made. It runs nothing, and no other call can have made it."""
+        identifier = error.contract
+        self._wait.progress(f"{self._request.name}: {error}; it is destroyed again")
+        session = self._session.with_patience(PATIENCE_SECONDS)
+        try:
+            with contextlib.suppress(NoSuchThing, OutcomeUnknown):
+                session.client.destroy(identifier, session.patience)
+            short = self._session.with_patience(scaled(_GONE_SECONDS))
+            why = Watch(short, Wait(), f"instance {identifier} to be gone").until(
+                lambda: session.row(identifier) is None
+            )
+        except PlatformError as problem:
+            why = str(problem)
+        if why:
+            raise still_creating(
+                self._guess(identifier),
+                f"{error.why}",
+                f"instance {identifier} was made all the same, and that it is gone is not proved: {why}",
+            ) from error
+
+    def _look_for_it(self, looks: int = len(LOOK_AGAIN)) -> int | None:
+        """The box that the lost request may have made. Not to be cancelled: its id is worth more than the time."""
+        session = self._session.with_patience(PATIENCE_SECONDS)
+        for pause in LOOK_AGAIN[:looks]:
+            try:
+                session.patience.pause(scaled(pause))
+                found = session.found(self._request.tag)
+            except PlatformError:
+                continue  # the next look may be answered; no answer at all is an outcome that nobody knows
+            if found is not None:
+                return int(found.native_id)
+        return None
+
+    def _volume(self) -> tuple[int | None, int | None]:
+        """Contract and machine of the volume to mount; box and volume must be on one machine."""
+        if not self._request.mounts:
+            return None, None
+        if len(self._request.mounts) > 1:
+            raise RequestRefused(
+                f"{self._request.name}: a box of vast.ai mounts one volume, and not {len(self._request.mounts)}"
+            )
+        native_id = next(iter(self._request.mounts.values()))
+        contract = volumes.contract_of(native_id, self._session.account)
+        present = volumes.listed(self._client, self._session.account, self._session.patience).get(contract)
+        if present is None:
+            raise PlatformError(f"{self._request.name} was not made: its volume {native_id} is not there any more")
+        machine = present[0].get("machine_id")
+        if not isinstance(machine, int):
+            raise Unreachable(
+                f"vast.ai does not say on which machine the volume {native_id} is: no box can be put there"
+            )
+        return int(contract), machine
+
+    def _nothing_fits(self, machine: int | None) -> str:
+        ceiling = self._request.max_price
+        where = f" on machine {machine}, where its volume is" if machine is not None else ""
+        below = f" for {ceiling:g} USD/h or less, disk included" if ceiling is not None else ""
+        return f"vast.ai has no offer{where} that has all that is asked for{below}"
+
+    # ---------------------------------------------------------------- waiting
+
+    def _until_ready(self, identifier: int, *, adopted: bool) -> BoxRecord:
+        seen = self._guess(identifier)
+        reason = told = ""
+        keyed = not self._request.public_key
+        shown = adopted
+        since: float | None = None  # seconds that were left when it came into a state which leads nowhere
+        patience = self._session.patience
+
+        def ready() -> bool:
+            nonlocal seen, reason, keyed, shown, since, told
+            row = self._session.row(identifier)
+            if row is None:
+                if shown:
+                    raise _Removed(f"{identifier} was removed by someone while it was being made: nothing bills")
+                return False  # made a moment ago: not every answer knows it yet
+            shown, seen, told = True, self._session.record(row), status_message(row)
+            keyed = keyed or self._let_in(identifier, adopted=adopted)
+            if seen.phase is Phase.RUNNING:
+                since = None
+                return keyed and self._answers(seen)
+            if is_fatal(row):
+                reason = seen.note
+                return True
+            if seen.phase is Phase.CREATING:
+                since = None
+                reason = ""
+                return False
+            since = patience.left() if since is None else since
+            if seen.phase is Phase.STOPPED and adopted:
+                return True
+            if since - patience.left() >= scaled(GRACE_SECONDS):
+                reason = self._stands(seen) + told
+                return True
+            return False
+
+        try:
+            why = Watch(self._session, self._wait, f"{self._request.name} ({identifier}) to be ready").until(ready)
+            if why:
+                seen = self._last_look(identifier, seen)
+        except _Removed:
+            raise
+        except PlatformError as error:  # the id must not be lost over this
+            raise still_creating(seen, str(error)) from error
+        if why or reason:
+            raise still_creating(seen, why + told if why else "", reason or seen.note)
+        ceiling = self._request.max_price
+        if not adopted and ceiling is not None and (seen.price_per_hour or 0.0) > ceiling * 1.001:
+            raise still_creating(
+                seen,
+                f"instance {identifier} costs {seen.price_per_hour:.4f} USD/h, and at most {ceiling:g} is allowed: "
+                f"vast.ai offered it for {self._paid:.4f}. It runs and bills",
+            )
+        return seen
+
+    def _let_in(self, identifier: int, *, adopted: bool) -> bool:
+        """Whether the user's public key is let in; one more try each time."""
+        patience = self._session.patience
+        try:
+            if adopted and self._client.holds_key(identifier, self._request.public_key, patience):
+                return True
+            self._client.attach_key(identifier, self._request.public_key, patience)
+        except OutOfPatience:
+            raise
+        except (Unreachable, OutcomeUnknown, NoSuchThing):
+            return False
+        return True
+
+    def _answers(self, seen: BoxRecord) -> bool:
+        if seen.endpoint is None:
+            return False
+        mounts = {mount: f"{ROOT}/{mount}" for mount in self._request.mounts}
+        return not PROBE or answers(seen.native_id, seen.endpoint, mounts)
+
+    def _last_look(self, identifier: int, seen: BoxRecord) -> BoxRecord:
+        """How it stands when waiting was cut off: the state of this moment goes into the engine's record."""
+        session = self._session.with_patience(scaled(10.0) + 5.0)
+        with contextlib.suppress(PlatformError):
+            row = session.client.instances(session.patience).get(identifier)
+            return session.record(row) if row is not None else seen
+        return seen
+
+    def _stands(self, seen: BoxRecord) -> str:
+        if seen.phase is Phase.STOPPED and self._request.constraints.spot:
+            return (
+                f"the bid was too low from the start: instance {seen.native_id} stands still, and its disk bills. "
+                "Raise the bid, or destroy it"
+            )
+        return f"instance {seen.native_id} is {seen.phase}, not running{_told(seen.note)}"
+
+    def _guess(self, identifier: int) -> BoxRecord:
+        """What is known of a box of which no answer tells yet."""
+        return BoxRecord(
+            str(identifier),
+            self._request.tag,
+            self._session.account,
+            Phase.CREATING,
+            self._paid or None,
+            None,
+            "vast.ai",
+        )
+
+
+@contextlib.contextmanager
+def locked(what: str, wait: Wait) -> Iterator[None]:
+    """Keeps this user's other processes from making the same thing at the same time. Raises OutOfPatience.
+
+    It guards one home folder, no more: two computers are told apart by the tag alone, and a double is reported.
+    """
+    number = int(hashlib.sha256(what.encode()).hexdigest(), 16) % _LOCKS
+    data = os.environ.get("XDG_DATA_HOME", "")
+    folder = (Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share") / "sweepstack" / "vastai"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        holder = open(folder / f"lock-{number:02x}", "ab")  # noqa: SIM115 - closed below, after the caller's work
+    except OSError as error:
+        raise Unreachable(f"{folder} can't be used ({error.strerror}): nothing was made") from error
+    with holder:
+        why = wait.until(lambda: _taken(holder.fileno()), f"the lock {holder.name}, which another command holds")
+        if why:
+            raise OutOfPatience(why)
+        yield
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _told(note: str) -> str:
+    return f" ({note})" if note else ""

@@ -1,0 +1,125 @@
+"""One verb of one account: the key, whose it is, how long it may take; and what can be proved with these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from provider.pace import OutOfPatience, Patience, scaled
+from provider.platforms._vastai_client import PATIENCE_SECONDS, Client, Row
+from provider.platforms._vastai_states import record_of
+from provider.platforms.base import PROGRESS_SECONDS, BoxRecord, Phase, Wait
+from sweep.errors import PlatformError, StillCreating, WrongAccount
+
+READ_AGE_SECONDS = 2.0
+"""Readings of so many seconds ago serve the verbs that only read, so that a preview of 100 boxes is one list."""
+POLL_SECONDS = 2.0
+_ID = re.compile(r"[1-9]\d{0,17}")
+
+
+@dataclass(frozen=True)
+class Session:
+    """The account is checked when there is one of these."""
+
+    client: Client
+    account: str
+    patience: Patience
+
+    @classmethod
+    def open(cls, patience: Patience | None = None, *, account: str = "", age: float = 0.0) -> Session:
+        """Asks whose key is at hand. Raises WrongAccount when it is not `account`'s; NotAuthorized, Unreachable."""
+        patience = patience or Patience(PATIENCE_SECONDS)
+        client = Client()
+        at_hand = str(client.user(patience, age=age)["id"])
+        if account and account != at_hand:
+            raise WrongAccount(
+                f"this was rented with the vast.ai account {account}, and the key at hand is that of account "
+                f"{at_hand}: nothing was done. Next: set VAST_API_KEY to a key of {account}"
+            )
+        return cls(client, at_hand, patience)
+
+    def with_patience(self, seconds: float) -> Session:
+        """The same with time of its own, which nobody can cut: for what must be known or undone whatever happens."""
+        return replace(self, patience=Patience(seconds))
+
+    def record(self, row: Row) -> BoxRecord:
+        """The record of a row."""
+        return record_of(row, self.account, self.client.meeting.ended)
+
+    def row(self, identifier: int, *, age: float = 0.0) -> Row | None:
+        """What vast.ai says of an instance; None only when three answers agree that there is none: the account's, the
+        complete list's, and the instance's own `null`."""
+        row = self.client.instances(self.patience, age=age).get(identifier)
+        if row is not None:
+            return row
+        if age and (row := self.client.instances(self.patience).get(identifier)) is not None:
+            return row
+        row = self.client.instance(identifier, self.patience)
+        if row is None:
+            Session.open(self.patience, account=self.account, age=age)
+        return row
+
+    def tagged(self, tag: str, *, age: float = 0.0) -> list[Row]:
+        """The instances with this whole label, those that live first, each kind by age; of a complete list.
+
+        What this process rented is asked for by its number where the list lacks it: a list may be older than that.
+        """
+        listed = dict(self.client.instances(self.patience, age=age))
+        made = self.client.meeting.made.get(tag)
+        if made is not None and made not in listed and (row := self.client.instance(made, self.patience)) is not None:
+            listed[made] = row
+        rows = [row for row in listed.values() if row.get("label") == tag]
+        return sorted(rows, key=lambda row: (self.record(row).phase is Phase.ENDING, row["id"]))
+
+    def found(self, tag: str, *, age: float = 0.0) -> BoxRecord | None:
+        """The box with this tag; with several, the oldest that is not ending, and a note that names the others."""
+        rows = self.tagged(tag, age=age)
+        if not rows:
+            return None
+        record = self.record(rows[0])
+        if others := ", ".join(str(row["id"]) for row in rows[1:]):
+            loud = f"ALSO RENTED with the tag {tag}, and billing: {others}. Look at them, then end what you don't need"
+            record = replace(record, note="; ".join(part for part in (record.note, loud) if part))
+        return record
+
+
+def box_number(native_id: str) -> int:
+    """The contract number in a box's native id. Raises PlatformError for what can't be one."""
+    if not _ID.fullmatch(native_id):
+        raise PlatformError(f"{native_id[:80]!r} is no box of vast.ai: a number is what one is called")
+    return int(native_id)
+
+
+def still_creating(record: BoxRecord, *reasons: str) -> StillCreating:
+    """It exists and bills: its id and what is known of it travel along."""
+    return StillCreating(record.native_id, record.outputs(), [reason for reason in reasons if reason])
+
+
+class Watch:
+    """Looks again and again, at the pace that the API allows, until something is so. Tells of it every five seconds."""
+
+    def __init__(self, session: Session, wait: Wait, what: str) -> None:
+        self._patience = session.patience
+        self._wait = wait
+        self._what = what
+        self._said = session.patience.left()
+
+    def until(self, ready: Callable[[], bool]) -> str:
+        """Returns "" when `ready()`, else why waiting ended. OutOfPatience of `ready` counts as that; others pass."""
+        while True:
+            try:
+                if ready():
+                    return ""
+                self._tell()
+                self._patience.pause(scaled(POLL_SECONDS), self._what)
+            except OutOfPatience:
+                why = self._patience.why_over() or f"not within {self._patience.seconds:g} s"
+                return f"{why}: still waiting for {self._what}"
+
+    def _tell(self) -> None:
+        left = self._patience.left()
+        if self._said - left >= PROGRESS_SECONDS:
+            self._said = left
+            spent = self._patience.seconds - left
+            self._wait.progress(f"waiting for {self._what}: {spent:.0f} s of at most {self._patience.seconds:g} s")

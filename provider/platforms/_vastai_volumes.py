@@ -1,0 +1,192 @@
+"""Volumes of vast.ai: disks on one machine, made there, kept there, mountable by boxes of that machine alone (2026-11).
+
+A volume's native id is `<account>.<contract>`, since a bare number of another account could not be told from one that
+is gone. Network volumes were withdrawn by the vendor and are not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+from typing import Any
+
+from provider.pace import OutOfPatience, Patience, scaled
+from provider.platforms._vastai_client import PATIENCE_SECONDS, Client, Row
+from provider.platforms._vastai_errors import NoSuchThing
+from provider.platforms._vastai_offers import HOURS_PER_MONTH
+from provider.platforms._vastai_states import number
+from provider.platforms.base import VolumeRecord
+from sweep.errors import (
+    NoCapacity,
+    NotYetGone,
+    OutcomeUnknown,
+    PlatformError,
+    RequestRefused,
+    Unreachable,
+    WrongAccount,
+)
+
+REGION = re.compile(r"machine:([1-9]\d{0,17})")
+_ID = re.compile(r"([1-9]\d{0,17})\.([0-9a-z]{1,20})")
+_TAG = re.compile(r"[A-Za-z0-9-]+")
+_LONGEST = 64
+_HASH = 12
+_LOOKS = (0.0, 2.0, 4.0, 8.0)
+_GONE_SECONDS = 45.0
+"""A volume is let go of about 30 s after the last box that used it."""
+
+
+def name_of(tag: str) -> str:
+    """The volume name that stands for `tag`: letters, digits and `_`, 64 at most.
+
+    `-` becomes `_`, and is read back so. A tag that is too long, or has other characters, ends in a digest of the whole
+    instead; it is found by making the name from the tag again.
+    """
+    name = re.sub(r"[^A-Za-z0-9]", "_", tag)
+    if _TAG.fullmatch(tag) and len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST - _HASH - 2]}_h{hashlib.sha256(tag.encode()).hexdigest()[:_HASH]}"
+
+
+def tag_of(name: str) -> str:
+    """The tag of a volume name; of one that ends in a digest, its beginning and the digest."""
+    return name.replace("_", "-")
+
+
+def contract_of(native_id: str, account: str) -> str:
+    """The contract part of a native id. Raises PlatformError for what can't be one, WrongAccount for another's."""
+    match = _ID.fullmatch(native_id)
+    if not match:
+        raise PlatformError(f"{native_id[:80]!r} is no volume of vast.ai: <account>.<number> is what one is called")
+    if match[1] != account:
+        raise WrongAccount(
+            f"the volume {native_id} belongs to the vast.ai account {match[1]}, and the key at hand is that of account "
+            f"{account}. Next: set VAST_API_KEY to a key of {match[1]}"
+        )
+    return match[2]
+
+
+def listed(client: Client, account: str, patience: Patience) -> dict[str, tuple[Row, VolumeRecord]]:
+    """Every local volume of the account by contract number. A row that does not read is Unreachable, never skipped."""
+    found = {}
+    for row in client.volumes(patience):
+        identifier = row.get("id")
+        if not isinstance(identifier, int):
+            raise Unreachable("vast.ai lists a volume without an id: what volumes there are is not known")
+        found[str(identifier)] = (row, _record(row, account))
+    return found
+
+
+def find(client: Client, account: str, tag: str, patience: Patience) -> VolumeRecord | None:
+    """The volume with this tag, the oldest where there are several; none is ever deleted for that."""
+    name = name_of(tag)
+    named = [
+        (int(key), record) for key, (row, record) in listed(client, account, patience).items() if _name(row) == name
+    ]
+    return replace(min(named)[1], tag=tag) if named else None
+
+
+def ensure(
+    client: Client, account: str, tag: str, size_gb: int | None, region: str, patience: Patience
+) -> VolumeRecord:
+    """The volume with this tag, made on the machine of `region` where it is proved absent. See `Platform`."""
+    if not tag:
+        raise PlatformError("a volume needs a tag, by which it is found again")
+    present = find(client, account, tag, patience)
+    if present is not None:
+        return present
+    match = REGION.fullmatch(region)
+    if not match:
+        raise RequestRefused(
+            f"a volume of vast.ai lies on one machine, which has to be named: region machine:<number>, and not "
+            f"{region!r}. Numbers stand in the offers table (`machine 12345`). Nothing was made"
+        )
+    if not size_gb:
+        raise RequestRefused("a volume of vast.ai has a fixed size, which has to be given (GB). Nothing was made")
+    machine = int(match[1])
+    asks = [
+        row
+        for row in client.search_volumes({"machine_id": {"eq": machine}}, patience, storage=float(size_gb))
+        if row.get("machine_id") == machine
+        and (number(row.get("disk_space")) or 0) >= size_gb
+        and isinstance(row.get("id"), int)
+    ]
+    if not asks:
+        raise NoCapacity(f"machine {machine} of vast.ai offers no volume of {size_gb} GB now; nothing was made")
+    asks.sort(key=lambda row: (number(row.get("storage_cost")) or 0.0, row["id"]))
+    name = name_of(tag)
+    try:
+        client.create_volume(asks[0]["id"], size_gb, name, patience)
+    except OutcomeUnknown as error:
+        made = _appears(client, account, tag)
+        if made is None:
+            raise OutcomeUnknown(
+                f"{error}. No volume {name} shows up so far: look again before another is made"
+            ) from error
+    else:
+        made = _appears(client, account, tag)
+        if made is None:
+            raise OutcomeUnknown(
+                f"vast.ai made the volume {name} and does not list it: look again before another is made"
+            )
+    month = number(asks[0].get("storage_cost"))
+    price = made.price_per_month if made.price_per_month is not None or month is None else month * size_gb
+    return replace(made, created=True, price_per_month=price)
+
+
+def delete(client: Client, account: str, native_id: str, patience: Patience) -> None:
+    """See `Platform.delete_volume`."""
+    contract = contract_of(native_id, account)
+    if contract not in listed(client, account, patience):
+        return
+    try:
+        client.delete_volume(int(contract), patience)
+    except NoSuchThing:
+        pass  # the list below decides
+    except RequestRefused as error:
+        raise NotYetGone(
+            f"the volume {native_id} was not deleted, and goes on billing: {error}. A box that mounts it must be "
+            "destroyed first; it is let go of about half a minute later. Then: the same command again"
+        ) from error
+    except OutcomeUnknown as error:
+        raise NotYetGone(f"{error}. Next: the same command again; until then the volume may bill") from error
+    end = Patience(scaled(_GONE_SECONDS))
+    try:
+        while contract in listed(client, account, patience):
+            end.pause(scaled(2.0))
+    except OutOfPatience:
+        raise NotYetGone(
+            f"vast.ai accepted the deletion of volume {native_id} and still lists it. Next: the same command again"
+        ) from None
+
+
+def _appears(client: Client, account: str, tag: str) -> VolumeRecord | None:
+    """Several looks: what was made a moment ago may not be listed yet. Not to be cancelled, or the id is lost."""
+    patience = Patience(PATIENCE_SECONDS)
+    for pause in _LOOKS:
+        patience.pause(scaled(pause))
+        if (found := find(client, account, tag, patience)) is not None:
+            return found
+    return None
+
+
+def _name(row: Row) -> str:
+    return str(row.get("label") or row.get("name") or "")
+
+
+def _record(row: Row, account: str) -> VolumeRecord:
+    size, machine = number(row.get("disk_space")), row.get("machine_id")
+    hourly = number(row.get("storage_total_cost"))
+    place = f"vast.ai machine {machine}" if isinstance(machine, int) else "vast.ai, machine unknown"
+    where: Any = row.get("geolocation")
+    return VolumeRecord(
+        native_id=f"{account}.{row['id']}",
+        tag=tag_of(_name(row)),
+        name=_name(row),
+        location=f"{place}, {where}" if where else place,
+        region=f"machine:{machine}" if isinstance(machine, int) else "",
+        size_gb=None if size is None else round(size),
+        price_per_month=None if hourly is None else hourly * HOURS_PER_MONTH,
+        account=account,
+    )
