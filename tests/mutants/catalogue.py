@@ -39,10 +39,9 @@ MUTANTS = (
         (
             Patch(
                 "provider/resources/ending.py",
-                "    if not judgement.verdict.allowed:\n        raise TeardownRefused",
+                "    if not judgement.verdict.allowed:\n        facts = ",
                 '    flag = getattr(state, "clearance", "cleared")\n'
-                '    if not judgement.verdict.allowed and not flag.startswith("cleared"):\n'
-                "        raise TeardownRefused",
+                '    if not judgement.verdict.allowed and not flag.startswith("cleared"):\n        facts = ',
             ),
         ),
         ("tests/engine/test_by_state.py::test_state_edited_to_cleared",),
