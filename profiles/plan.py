@@ -83,7 +83,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """What a cell runs. `workdir` as written; `slots`: cells at once on one box; `gpus`: of one box; `secrets`: names.
+    """What a cell runs. `workdir` as written; `slots`: cells at once on one box; `secrets`: names.
 
     `min_free_bytes` and `min_free_inodes` (None: the runner's own): below, no cell starts. `stall_seconds` likewise.
     """
@@ -95,7 +95,6 @@ class JobPlan:
     slots: int
     setup: str = ""
     secrets: tuple[str, ...] = ()
-    gpus: int = 0
     mixing: str = "refuse"
     min_free_bytes: int | None = None
     min_free_inodes: int | None = None
@@ -134,7 +133,6 @@ class Plan:
     job: JobPlan
     artifacts: tuple[ArtifactSpec, ...]
     metrics: Metrics | None
-    resources: Mapping[str, Any]
     ending: Ending
     durable: Durable | None
     price_per_hour: float | None

@@ -170,7 +170,6 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         job=_job(config),
         artifacts=config.artifact_specs(),
         metrics=config.metrics,
-        resources=config.job.resources.as_inputs(),
         ending=Ending(
             verb=VERB,
             native=verb.native,
@@ -222,7 +221,6 @@ def _job(config: StackConfig) -> JobPlan:
         slots=job.slots or gpus or 1,
         setup=job.setup or "",
         secrets=job.secrets,
-        gpus=gpus,
         mixing=job.mixing,
         min_free_bytes=parse_size(room.disk).bytes if room and room.disk else None,
         min_free_inodes=room.inodes if room else None,

@@ -8,10 +8,11 @@ last line without a newline is what a power cut leaves behind; it is not part of
 from __future__ import annotations
 
 import json
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Literal
 
 from sweep.canonical import canonical_json, sha256_hex
@@ -99,12 +100,47 @@ class Journal:
         return count == 0 or (len(self.entries) >= count and self.entries[count - 1]["hash"] == earlier.head)
 
 
-@lru_cache(maxsize=8)
+class _Proved:
+    """The journals that were proved last, by their very bytes. Bounded in number and in bytes: a look that goes on for
+    hours reads a new one of each box every few seconds. The newest is always kept."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes, self._bytes = most, most_bytes, 0
+        self._held: OrderedDict[bytes, Journal] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, data: bytes) -> Journal | None:
+        with self._lock:
+            found = self._held.get(data)
+            if found is not None:
+                self._held.move_to_end(data)
+            return found
+
+    def keep(self, data: bytes, journal: Journal) -> None:
+        with self._lock:
+            if data not in self._held:
+                self._bytes += len(data)
+            self._held[data] = journal
+            while len(self._held) > 1 and (len(self._held) > self._most or self._bytes > self._most_bytes):
+                self._bytes -= len(self._held.popitem(last=False)[0])
+
+
+_proved = _Proved(64, 32 << 20)
+
+
 def parse_journal(data: bytes) -> Journal:
     """The journal in `data`. Raises JournalDamaged, with the line's number, for whatever breaks the chain.
 
     What did not change since the last call is not proved again: one command asks six times a box.
     """
+    journal = _proved.get(data)
+    if journal is None:
+        journal = _parse(data)
+        _proved.keep(data, journal)
+    return journal
+
+
+def _parse(data: bytes) -> Journal:
     entries: list[Entry] = []
     cells: dict[str, CellProgress] = {}
     setups: dict[str, SetupProgress] = {}

@@ -38,8 +38,10 @@ def git_facts(workdir: Path) -> dict[str, Any] | None:
 def record(channel: Channel, code: str, workdir: Path) -> None:
     """Writes the facts of the work dir that `code` was just shipped from, unless they are there. Raises Unreachable."""
     path = onbox.provenance_file(code)
+    if channel.size(path) is not None:
+        return
     facts = git_facts(workdir)
-    if facts is not None and channel.size(path) is None:
+    if facts is not None:
         channel.write(path, canonical_json({"git": facts}) + b"\n")
 
 

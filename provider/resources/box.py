@@ -187,7 +187,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 inputs, state, (f"box {state.name} ({state.native_id}): UNKNOWN, {problem}; it may bill {cost}",)
             )
         now = state.model_copy(update={"phase": judgement.record.phase.value, **seen_of(judgement.record)})
-        problem = pausing.standing(state, judgement.record, judgement.seen).problem
+        problem = pausing.deviation(state, judgement.record, judgement.seen)
         return Seen(inputs, now, (problem,) if problem else ())
 
     def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:

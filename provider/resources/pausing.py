@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, Phase, Wait
 from provider.platforms.observe import observe
@@ -67,27 +65,23 @@ def _with(rented: BoxState, new: BoxInputs) -> BoxState:
     return BoxState.model_validate(known | new.model_dump() | {"price_per_hour": rented.price_per_hour})
 
 
-@dataclass(frozen=True)
-class Standing:
-    """Whether a box is as it is wanted. `problem` is "" when it is, and else a reason to ask for an update."""
+def deviation(state: BoxState, record: BoxRecord, seen: Observation) -> str:
+    """Why a box is not as it is wanted, a reason to ask for an update; "" when it is.
 
-    problem: str = ""
-
-
-def standing(state: BoxState, record: BoxRecord, seen: Observation) -> Standing:
-    """Compares the phase with what is wanted. A box that rests since its queue is drained is as it is wanted."""
+    A box that rests since its queue is drained is as it is wanted.
+    """
     name, phase = state.name, record.phase
     if state.want == "stopped":
         if phase is Phase.STOPPED:
-            return Standing()
-        return Standing(f"box {name} is {phase.value} and wanted stopped: it bills as if it ran")
+            return ""
+        return f"box {name} is {phase.value} and wanted stopped: it bills as if it ran"
     if phase is Phase.RUNNING:
-        return Standing()
+        return ""
     if phase in AT_REST and rests_drained(state, seen):
-        return Standing()
+        return ""
     if phase in AT_REST:
-        return Standing(f"box {name} is {phase.value} and wanted running; `pulumi up` starts it")
-    return Standing(f"box {name} is {phase.value}, not ready")
+        return f"box {name} is {phase.value} and wanted running; `pulumi up` starts it"
+    return f"box {name} is {phase.value}, not ready"
 
 
 def rests_drained(state: BoxState, seen: Observation) -> bool:

@@ -30,8 +30,8 @@ def look(op: Operation, evidence: str, budget: Budget, outlook: Outlook) -> None
     try:
         known = EvidenceStore.read_marker(evidence) is not None
         store = EvidenceStore.open(evidence) if known else None
-        found = spent(store, now) if store else total((), (), now)
         births = store.births() if store else []
+        found = spent(store, now, births) if store else total((), (), now)
     except EvidenceError as error:
         op.warn(f"budget: what was spent is not known: {error}")
         return

@@ -185,6 +185,8 @@ def _described(
 
 
 _lock = threading.Lock()
+_asking: dict[str, threading.Lock] = {}
+"""By box: one that does not answer holds up who asks for it, and nobody else."""
 _seen: dict[str, tuple[float, Journal | None]] = {}
 
 
@@ -211,6 +213,8 @@ def _others(new: QueueInputs) -> Iterable[Journal]:
 def _live(birth: Birth) -> Journal | None:
     assert birth.native_id is not None
     with _lock:
+        alone = _asking.setdefault(birth.native_id, threading.Lock())
+    with alone:
         when, journal = _seen.get(birth.native_id, (0.0, None))
         if time.monotonic() - when > LOOK_AGAIN_SECONDS:
             journal = observe(birth.platform, birth.native_id, birth.account, files=False)[0].journal

@@ -94,9 +94,9 @@ def look(sources: Sources) -> Scene:
     state, store, target = sources.state, sources.store, sources.target
     now = datetime.now(UTC)
     notes: list[str] = []
-    nothing: tuple[Birth, ...] = ()
-    births = _safely(lambda: tuple(store.births()) if store else nothing, nothing, notes)
-    costs = _safely(lambda: spent(store, now) if store else None, None, notes)
+    read = _safely(lambda: tuple(store.births()) if store else None, None, notes)
+    births = read or ()
+    costs = _safely(lambda: spent(store, now, read) if store and read is not None else None, None, notes)
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
     digest, receipt, broken = _receipt(store, notes)  # before the boxes, which all ask for it

@@ -99,7 +99,7 @@ def _seals(sights: Iterable[Sight]) -> Seals:
 
 def rest(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round, verified: Seals) -> None:
     """Stops boxes whose queue is drained, or that run past the budget, where that kills nothing unsaved."""
-    broke = set(to_stop(scene.budget, spent(store, scene.now)))
+    broke = set(to_stop(scene.budget, spent(store, scene.now) if scene.spent is None else scene.spent))
     for sight in scene.sights:
         if sight.phase != Phase.RUNNING or not sight.reachable:
             continue

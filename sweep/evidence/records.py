@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from sweep.canonical import canonical_json
+from sweep.errors import EvidenceChanged
 from sweep.evidence import place
 from sweep.evidence.place import RecordT, parse_record
 from sweep.evidence.s3_client import PARALLEL
 from sweep.evidence.s3_shelf import S3Shelf
 from sweep.evidence.shelf import ABSENT, Held, Shelf
 from sweep.model import Record
+
+AnswerT = TypeVar("AnswerT")
+_TRIES = 10
 
 
 class RecordShelf:
@@ -34,6 +40,21 @@ class RecordShelf:
     def write_record(self, name: str, record: Record | None) -> None:
         """Writes `records/<name>`; None takes it away. EvidenceChanged when it is not what this object read last."""
         self._write(f"{place.RECORDS}/{name}", record, contested=True)
+
+    def update_record(self, name: str, kind: type[RecordT], change: Callable[[RecordT | None], RecordT | None]) -> None:
+        """Writes what `change` makes of `records/<name>`; asks it again when somebody else was faster, EvidenceChanged
+        when always. Writes nothing where it changes nothing."""
+        for left in reversed(range(_TRIES)):
+            before = self.record(name, kind)
+            after = change(before)
+            if after == before:
+                return
+            try:
+                self.write_record(name, after)
+                return
+            except EvidenceChanged:
+                if not left:
+                    raise
 
     def _held(self, key: str) -> Held | None:
         """None only when the key is proved not to be there while the evidence is."""
@@ -74,7 +95,11 @@ class RecordShelf:
         self._tags[key] = self.shelf.write(key, data, over=over)
 
     def _ones(self, keys: list[str], kind: type[RecordT]) -> list[RecordT | None]:
+        return self._each(lambda key: self._one(key, kind), keys)
+
+    def _each(self, ask: Callable[[str], AnswerT], names: Iterable[str]) -> list[AnswerT]:
+        """`ask` of each, in order; side by side where the shelf is far away."""
         if not isinstance(self.shelf, S3Shelf):
-            return [self._one(key, kind) for key in keys]
+            return [ask(name) for name in names]
         with ThreadPoolExecutor(PARALLEL) as pool:
-            return list(pool.map(lambda key: self._one(key, kind), keys))
+            return list(pool.map(ask, names))

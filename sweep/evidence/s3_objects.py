@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep.canonical import file_sha256
 from sweep.errors import EvidenceChanged, EvidenceError
 from sweep.evidence.s3_client import NotThere, Precondition, asking
 from sweep.evidence.s3_shelf import S3Shelf, sha256_b64
@@ -48,7 +47,7 @@ class Head:
         """Is it the content with this SHA-256 (hex)? None where the server's checksum can't tell."""
         if not self.checksum or "-" in self.checksum:
             return None
-        return self.checksum == base64.b64encode(bytes.fromhex(sha256)).decode()
+        return self.checksum == _base64(sha256)
 
 
 def head(shelf: S3Shelf, key: str) -> Head | None:
@@ -72,7 +71,7 @@ def fits(shelf: S3Shelf, path: Path, found: Head, sha256: str) -> bool:
     step = part_size(shelf, found.size)
     if not count.isdecimal() or int(count) != math.ceil(found.size / step):
         return False
-    return found.checksum == _composite(_part_digests(path, step))
+    return found.checksum == _composite(_digests(path, step)[1])
 
 
 def part_size(shelf: S3Shelf, size: int) -> int:
@@ -83,27 +82,39 @@ def part_size(shelf: S3Shelf, size: int) -> int:
 def upload(shelf: S3Shelf, key: str, path: Path, sha256: str, say: Say | None = None) -> Head:
     """Puts a local file of that SHA-256 under a free key, and looks at it after. Resumable; blocks.
 
+    The file is hashed once, before; that these very bytes came is the server's to check, by the checksums sent along.
     Raises EvidenceChanged when something else is under the key, EvidenceError when the file is not what it was.
     """
     size = path.stat().st_size
+    parts: list[bytes] = []
     try:
         if size > shelf.part_bytes:
-            _in_parts(shelf, key, path, size, sha256, say)
+            whole, parts = _digests(path, part_size(shelf, size))
+            _require(path, whole, sha256, shelf.shown(key))
+            _in_parts(shelf, key, path, size, parts, say)
         else:
             data = path.read_bytes()
-            if hashlib.sha256(data).hexdigest() != sha256:
-                raise EvidenceError(f"{path} changed while it was copied to {shelf.shown(key)}: run it again")
+            _require(path, hashlib.sha256(data).hexdigest(), sha256, shelf.shown(key))
             with asking(shelf.shown(key)) as s3:
-                s3.put_object(**shelf.where(key), Body=data, ChecksumSHA256=sha256_b64(data), IfNoneMatch="*")
+                s3.put_object(**shelf.where(key), Body=data, ChecksumSHA256=_base64(sha256), IfNoneMatch="*")
             shelf.traffic.add(up=size)
             if say:
                 say(size)
     except Precondition:
         pass  # something is there by now; whether it is this is seen below
     found = head(shelf, key)
-    if found is None or found.size != size or not fits(shelf, path, found, sha256):
+    if (
+        found is None
+        or found.size != size
+        or not (found.checksum == _composite(parts) or fits(shelf, path, found, sha256))
+    ):
         raise changed(shelf.shown(key))
     return found
+
+
+def _require(path: Path, found: str, wanted: str, shown: str) -> None:
+    if found != wanted:
+        raise EvidenceError(f"{path} changed while it was copied to {shown}: run it again")
 
 
 def download(shelf: S3Shelf, key: str, found: Head, target: Path, say: Say | None = None) -> None:
@@ -151,11 +162,9 @@ def digest(shelf: S3Shelf, key: str, found: Head) -> str:
     return hasher.hexdigest()
 
 
-def _in_parts(shelf: S3Shelf, key: str, path: Path, size: int, sha256: str, say: Say | None) -> None:
-    if file_sha256(path) != sha256:
-        raise EvidenceError(f"{path} changed while it was copied to {shelf.shown(key)}: run it again")
+def _in_parts(shelf: S3Shelf, key: str, path: Path, size: int, digests: list[bytes], say: Say | None) -> None:
+    """`digests`: SHA-256 of the parts, as `part_size` cuts the file."""
     step = part_size(shelf, size)
-    digests = _part_digests(path, step)
     upload_id, there = _begun(shelf, key, digests)
     where = shelf.where(key)
     parts: list[dict[str, Any]] = []
@@ -216,12 +225,19 @@ def _chunks(body: Any) -> Iterator[bytes]:
         yield chunk
 
 
-def _part_digests(path: Path, step: int) -> list[bytes]:
-    digests = []
+def _digests(path: Path, step: int) -> tuple[str, list[bytes]]:
+    """The SHA-256 of a file (hex) and those of its parts, from one reading."""
+    whole, parts = hashlib.sha256(), []
     with path.open("rb") as handle:
         while data := handle.read(step):
-            digests.append(hashlib.sha256(data).digest())
-    return digests
+            whole.update(data)
+            parts.append(hashlib.sha256(data).digest())
+    return whole.hexdigest(), parts
+
+
+def _base64(sha256: str) -> str:
+    """A SHA-256 in hex as S3 writes it."""
+    return base64.b64encode(bytes.fromhex(sha256)).decode()
 
 
 def _composite(digests: list[bytes]) -> str:

@@ -24,7 +24,7 @@ from sweep.model import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Recei
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LATEST = f"{place.RECORDS}/latest-receipt"
 _LEASE = f"{place.RECORDS}/lease.json"
-_TEARDOWN = f"{place.RECORDS}/teardown.json"
+_TEARDOWN = "teardown.json"
 _TRIES = 10
 
 
@@ -139,19 +139,21 @@ class EvidenceStore(RecordShelf):
         """Writes what was lost with one box."""
         self._write(f"{place.RECORDS}/losses/{loss.box}-{quote(loss.native_id, safe='')}.json", loss)
 
-    def ledger(self) -> tuple[list[LedgerEntry], list[tuple[str, str]]]:
-        """All entries of the ledger, and (native id, why) of those that don't read; `sweep.money` adds them up."""
-        entries: list[LedgerEntry] = []
-        damaged: list[tuple[str, str]] = []
-        for name in self._listed("ledger"):
-            try:
-                entry = self._one(f"{place.RECORDS}/ledger/{name}", LedgerEntry)
-            except EvidenceDamaged as error:
-                damaged.append((unquote(name.rpartition("--")[0]), str(error)))
-                continue
-            if entry is not None:
-                entries.append(entry)
+    def ledger(self, native_id: str | None = None) -> tuple[list[LedgerEntry], list[tuple[str, str]]]:
+        """The entries of the ledger, or of one native id, and (native id, why) of those that don't read; `sweep.money`
+        adds them up."""
+        names = [name for name in self._listed("ledger") if native_id in (None, _whose(name))]
+        found = self._each(self._ledger_entry, names)
+        entries = [entry for entry in found if isinstance(entry, LedgerEntry)]
+        damaged = [(_whose(name), entry) for name, entry in zip(names, found, strict=True) if isinstance(entry, str)]
         return entries, damaged
+
+    def _ledger_entry(self, name: str) -> LedgerEntry | str | None:
+        """One entry, or why it doesn't read; None where it is not there any more."""
+        try:
+            return self._one(f"{place.RECORDS}/ledger/{name}", LedgerEntry)
+        except EvidenceDamaged as error:
+            return str(error)
 
     def write_ledger(self, entry: LedgerEntry) -> None:
         """Adds one entry, under a name made of its content: the same twice is one file, and none replaces another."""
@@ -170,25 +172,15 @@ class EvidenceStore(RecordShelf):
 
     def teardown(self) -> Teardown | None:
         """The open teardown, or None."""
-        return self._one(_TEARDOWN, Teardown)
+        return self.record(_TEARDOWN, Teardown)
 
     def write_teardown(self, teardown: Teardown | None) -> None:
         """Writes the open teardown; None closes it."""
-        self._write(_TEARDOWN, teardown, contested=True)
+        self.write_record(_TEARDOWN, teardown)
 
     def update_teardown(self, change: Callable[[Teardown | None], Teardown | None]) -> None:
         """Writes what `change` makes of the open teardown; asks it again when somebody else was faster."""
-        for left in reversed(range(_TRIES)):
-            before = self.teardown()
-            after = change(before)
-            if after == before:
-                return
-            try:
-                self.write_teardown(after)
-                return
-            except EvidenceChanged:
-                if not left:
-                    raise
+        self.update_record(_TEARDOWN, Teardown, change)
 
     def lease(self) -> Lease | None:
         """Which backend's state holds the sweep, or None."""
@@ -346,6 +338,11 @@ def _folder(shelf: Shelf) -> Path:
 
 def _same_box(one: Birth, other: Birth) -> bool:
     return one.tag == other.tag and (None in (one.native_id, other.native_id) or one.native_id == other.native_id)
+
+
+def _whose(name: str) -> str:
+    """The native id that the name of a ledger entry begins with."""
+    return unquote(name.rpartition("--")[0])
 
 
 def _clearance(native_id: str) -> str:

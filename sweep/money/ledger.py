@@ -141,8 +141,7 @@ def record_phase(
         at=at,
         how=how,
     )
-    entries, _ = store.ledger()
-    known = sorted((one for one in entries if one.native_id == native_id), key=_order)
+    known = sorted(store.ledger(native_id)[0], key=_order)
     if any(_same(one, entry) and one.at == at for one in known):
         return
     before = [one for one in known if one.at <= at]
@@ -155,14 +154,16 @@ def _same(one: LedgerEntry, other: LedgerEntry) -> bool:
     return _rate(one) == _rate(other)
 
 
-def spent(store: EvidenceStore, now: datetime) -> Spent:
+def spent(store: EvidenceStore, now: datetime, births: Iterable[Birth] | None = None) -> Spent:
     """Every bill, by box and beginning. Reads only. Raises EvidenceError when the evidence can't be read at all.
+
+    `births`: all of them, where the caller has just read them.
 
     A box without an entry (rented by an older version), or with a damaged one, is counted by its birth record: from
     birth to end at the price that it was rented for, which is never too little where it stood still in between.
     """
     entries, damaged = store.ledger()
-    return total(entries, store.births(), now, damaged)
+    return total(entries, store.births() if births is None else births, now, damaged)
 
 
 def total(

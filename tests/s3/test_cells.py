@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from sweep.errors import EvidenceError, Unreachable
 from sweep.evidence import s3_client
 from sweep.evidence.s3_address import S3Address
 from sweep.evidence.s3_copies import S3Copies, seal_of
+from sweep.evidence.s3_objects import head, upload
 from sweep.evidence.s3_shelf import S3Shelf
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Receipt
@@ -200,6 +202,37 @@ def test_large_files_go_up_in_parts_and_on_after_a_cut(
     assert receipt.verified == 1
     assert fresh(world).store.check_files(receipt, [NAME], full=True) == []
     assert moved(world) < 40_000
+
+
+@pytest.mark.parametrize("megabytes", [1, 12])
+def test_a_file_that_changes_on_its_way_is_refused(
+    world: World, minio: Minio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, megabytes: int
+) -> None:
+    """It was hashed before it went; the server compares what came with that."""
+    shrink_parts(world)
+    assert isinstance(world.store.shelf, S3Shelf)
+    path, data = tmp_path / "big.bin", os.urandom(megabytes << 20)
+    path.write_bytes(data)
+    sha256 = hashlib.sha256(data).hexdigest()
+    s3 = s3_client.client()
+    verb = "upload_part" if megabytes > 5 else "put_object"
+    real = getattr(s3, verb)
+
+    def late(**words: Any) -> Any:
+        if words.get("PartNumber", 2) == 2:
+            words["Body"] = words["Body"][:-1] + bytes([words["Body"][-1] ^ 1])
+        return real(**words)
+
+    monkeypatch.setattr(s3, verb, late)
+    with pytest.raises(EvidenceError):
+        upload(world.store.shelf, "cells/x/big.bin", path, sha256)
+    monkeypatch.setattr(s3, verb, real)
+    assert head(world.store.shelf, "cells/x/big.bin") is None
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(EvidenceError, match="changed while it was copied"):
+        upload(world.store.shelf, "cells/x/big.bin", path, sha256)
+    path.write_bytes(data)
+    assert upload(world.store.shelf, "cells/x/big.bin", path, sha256).size == len(data)
 
 
 def world_pull(world: World, channel: Flaky) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from sweep.canonical import canonical_json, digest_of, sha256_hex
 from sweep.errors import JournalDamaged
-from sweep.journal import SetupProgress, parse_journal, whole_lines
+from sweep.journal import SetupProgress, _Proved, parse_journal, whole_lines
 from sweep.model import GENESIS
 
 DIGEST = digest_of("x")
@@ -141,6 +141,27 @@ def test_an_event_that_lacks_what_it_must_say_is_refused() -> None:
     del event["manifest"]
     with pytest.raises(JournalDamaged, match=r"line 1 \(cell-sealed\) lacks"):
         parse_journal(journal(event))
+
+
+def test_what_was_proved_is_kept_within_bounds() -> None:
+    proved = _Proved(3, 100)
+    journals = {bytes([letter]) * 40: parse_journal(journal(started(chr(letter)))) for letter in b"abcd"}
+    for data, parsed in journals.items():
+        proved.keep(data, parsed)
+    assert [proved.get(data) is parsed for data, parsed in journals.items()] == [False, False, True, True]
+    proved.keep(b"x" * 1000, journals[b"a" * 40])
+    assert proved.get(b"x" * 1000) is journals[b"a" * 40], "the newest, whatever its size"
+    assert proved.get(b"d" * 40) is None
+    for data, parsed in journals.items():
+        proved.keep(data[:10], parsed)
+    assert [proved.get(data[:10]) is parsed for data, parsed in journals.items()] == [False, True, True, True]
+
+
+def test_a_journal_that_was_proved_vouches_for_no_other() -> None:
+    good = journal(started(), sealed())
+    assert parse_journal(good) is parse_journal(bytes(bytearray(good)))
+    with pytest.raises(JournalDamaged):
+        parse_journal(good.replace(b'"attempt":1', b'"attempt":2', 1))
 
 
 def test_a_rewritten_journal_does_not_continue() -> None:

@@ -58,7 +58,7 @@ def test_outside_of_git_nothing_is_said(tmp_path: Path, work: Path, monkeypatch:
     assert provenance.git_facts(work) is None  # no git
 
 
-def test_it_is_written_once_for_a_version(tmp_path: Path, work: Path) -> None:
+def test_it_is_written_once_for_a_version(tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "box").mkdir()
     channel = LocalChannel("local-1", tmp_path / "box", {})
     provenance.record(channel, CODE, work)
@@ -66,6 +66,7 @@ def test_it_is_written_once_for_a_version(tmp_path: Path, work: Path) -> None:
     assert json.loads(first)["git"]["dirty"] is False
     assert b"hunter2" not in first
     git(work, "commit", "-q", "--allow-empty", "-m", "two")
+    monkeypatch.setattr(provenance, "git_facts", pytest.fail)  # nor is git asked again
     provenance.record(channel, CODE, work)
     assert channel.read(onbox.provenance_file(CODE)) == first
 

@@ -167,6 +167,29 @@ def test_a_damaged_entry_of_a_box_that_nothing_else_knows(store: EvidenceStore) 
     assert bill.problem
 
 
+def test_what_is_asked_of_one_id_is_of_that_id_alone(store: EvidenceStore) -> None:
+    ids = (ID, f"{ID}--x", f"{ID}/x", f"{ID}--0123456789abcdef")
+    for native_id in ids:
+        record(store, "running", 0, native_id=native_id)
+        record(store, "stopped", 1, 0.0, native_id=native_id)
+    for native_id in ids:
+        found, damaged = store.ledger(native_id)
+        assert [entry.native_id for entry in found] == [native_id] * 2
+        assert not damaged
+    assert len(store.ledger()[0]) == 2 * len(ids)
+    for native_id in ids:
+        record(store, "stopped", 2, 0.0, native_id=native_id)
+    assert len(files(store)) == 2 * len(ids), "said already, and not written again"
+
+
+def test_births_that_were_read_are_not_read_again(store: EvidenceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write_birth(birth())
+    births = store.births()
+    assert spent(store, at(2), births) == spent(store, at(2))
+    monkeypatch.setattr(store, "births", pytest.fail)
+    assert spent(store, at(2), births).usd == 4.0
+
+
 def test_writers_at_once(store: EvidenceStore) -> None:
     def write(number: int) -> None:
         record(store, "running", 0, native_id=f"box/{number % 5}")
