@@ -167,7 +167,7 @@ def whole_lines(data: bytes) -> bytes:
 
 def _parse_line(line: bytes, number: int, head: str) -> Entry:
     try:
-        entry = json.loads(line)
+        entry = json.loads(line.decode())  # as text: of bytes it would guess the encoding first
         canonical = canonical_json(entry)
     except (ValueError, RecursionError) as error:
         raise JournalDamaged(f"journal line {number} is not JSON: {line[:60]!r}") from error
@@ -186,7 +186,8 @@ def _parse_line(line: bytes, number: int, head: str) -> Entry:
 
 def _without_hash(entry: Entry, line: bytes) -> bytes:
     """The canonical form of the entry without its `hash`: cut out of `line`, which is that of all of it."""
-    field_of_hash = b'"hash":' + json.dumps(entry.get("hash")).encode()
+    # A hash that would be spelled otherwise is not found in the line, which then goes the long way below.
+    field_of_hash = f'"hash":"{entry.get("hash")}"'.encode("ascii", "replace")
     if line.count(field_of_hash) == 1:
         for cut in (field_of_hash + b",", b"," + field_of_hash):
             if cut in line:

@@ -231,7 +231,7 @@ def read_folder(root: Path) -> Folder:
         folder.problems.append("its folder is a link" if stat.S_ISLNK(status.st_mode) else "its folder is a file")
         return folder
     try:
-        for path, entry in _walk(root, ""):
+        for path, entry in _walk(os.fspath(root), ""):
             _note(folder, path, entry.stat(follow_symlinks=False))
     except OSError as error:
         folder.problems.append(f"its folder can't be read: {error.strerror}")
@@ -250,12 +250,12 @@ def read_manifest_bytes(root: Path) -> bytes | None:
         return handle.read(MAX_MANIFEST + 1)
 
 
-def _walk(root: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def _walk(root: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
     with os.scandir(root) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             path = prefix + entry.name
             if entry.is_dir(follow_symlinks=False):
-                yield from _walk(Path(entry.path), path + "/")
+                yield from _walk(entry.path, path + "/")
             else:
                 yield path, entry
 
