@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.simulators.core import Refusal, RentalLedger, VirtualClock
+from tests.simulators.vastai.boxes import NoBoxes
+from tests.simulators.vastai.instance import Instance
 from tests.simulators.vastai.market import Machine
 from tests.simulators.vastai.meter import HOUR, Meter
 from tests.simulators.vastai.paging import page_of
@@ -21,6 +23,20 @@ from tests.simulators.vastai.world import World
 START = 1_790_000_000.0
 
 
+class Told(NoBoxes):
+    """Keeps what happened to containers, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[tuple[str, int]] = []
+
+    def start(self, instance: Instance, *, new_port: bool) -> None:
+        self.log.append(("start", instance.id))
+
+    def stop(self, instance: Instance) -> None:
+        self.log.append(("stop", instance.id))
+
+
 class Land:
     """A world of one customer that can be moved."""
 
@@ -28,7 +44,7 @@ class Land:
         self.clock = VirtualClock(START)
         self.ledger = RentalLedger(self.clock)
         self.ann = VastAccount("1", "key", credit=credit)
-        self.world = World(self.clock, self.ledger, {"1": self.ann})
+        self.world = World(self.clock, self.ledger, {"1": self.ann}, Told())
         self.world.settings.boot_reads = self.world.settings.stop_reads = self.world.settings.start_reads = 0
         for machine in machines:
             self.world.market.add(machine)
@@ -38,6 +54,13 @@ class Land:
         body = Create(image="x", price=price, runtype="ssh_direct", disk=10.0, **more)
         number: int = self.world.create(self.ann, offer.id, body).body["new_contract"]
         return number
+
+    def happened(self) -> list[tuple[str, int]]:
+        """To containers, since it was last asked."""
+        self.world.settle()
+        assert isinstance(self.world.boxes, Told)
+        log, self.world.boxes.log = self.world.boxes.log, []
+        return log
 
     def states(self, *numbers: int) -> list[str | None]:
         self.world.settle()
@@ -116,15 +139,16 @@ def test_a_row_that_goes_away_between_pages_hides_no_other() -> None:
 def test_the_lowest_bid_gives_way_first_and_the_highest_comes_back_first() -> None:
     land = Land(Machine(1, 1, gpus=4))
     low, middle, high = land.rent(1, 0.25), land.rent(1, 0.30), land.rent(2, 0.90)
-    assert land.states(low, middle, high) == ["running"] * 3
+    assert land.happened() == [("start", low), ("start", middle), ("start", high)]
     firm = land.rent(1)
-    assert land.states(low, middle, high, firm) == ["exited", "running", "running", "running"]
+    assert land.happened() == [("stop", low), ("start", firm)]
     land.world.market.machines[1].taken = 1
-    assert land.states(low, middle, high, firm) == ["exited", "exited", "running", "running"]
+    assert land.happened() == [("stop", middle)]
     land.world.market.machines[1].taken = 0
-    assert land.states(low, middle) == ["exited", "running"]
+    assert land.happened() == [("start", middle)]
     land.world.destroy(land.world.instances[firm])
-    assert land.states(low, middle) == ["running", "running"]
+    assert land.happened() == [("stop", firm), ("start", low)]
+    assert land.states(low, middle, high) == ["running"] * 3
 
 
 def test_gpus_are_never_given_twice() -> None:
