@@ -251,6 +251,40 @@ def test_an_instance_that_vanishes(sim: VastSimulator, ann: Any) -> None:
     assert living(sim) == []
 
 
+def test_what_happens_at_the_very_moment_of_a_look(sim: VastSimulator, ann: Any) -> None:
+    number = rent(ann)
+    until(ann, number, "running")
+    sim.faults.add("odd_status", SHOW, word="migrating")
+    assert ann.show_instance(number)["actual_status"] == "migrating"
+    assert ann.show_instance(number)["actual_status"] == "running"
+    sim.faults.add("preempted", LIST)
+    (row,) = ann.show_instances()
+    assert (row["actual_status"], row["cur_state"], row["next_state"]) == ("exited", "stopped", "stopped")
+    assert ann.show_instance(number)["actual_status"] == "exited", "no bid: it does not come back by itself"
+    sim.faults.add("vanished", DELETE)
+    with refused(404, "not_found"):
+        ann.destroy_instance(number)
+    assert living(sim) == []
+    sim.faults.add("vanished", SHOW)
+    assert ann.show_instance(rent(ann)) is None
+
+
+def test_a_create_without_the_money(sim: VastSimulator, ann: Any) -> None:
+    sim.faults.add("lacks_credit", CREATE)
+    with refused(400, None, "lacks credit"):
+        rent(ann)
+    assert living(sim) == []
+
+
+def test_a_key_that_is_another_accounts_all_of_a_sudden(sim: VastSimulator, ann: Any) -> None:
+    number = rent(ann)
+    other = sim.add_account("bob").id
+    sim.faults.add("foreign_account", "*", times=2)
+    assert ann.show_user()["id"] == int(other)
+    assert ann.show_instance(number) is None
+    assert ann.show_instance(number)["id"] == number
+
+
 # Too many requests
 
 

@@ -107,7 +107,7 @@ class Acts(Gate):
         instance = self._instance(id)
         instance.stages.clear()
         instance.actual, instance.status_msg = word, message or instance.status_msg
-        if word not in ("frozen", "unknown"):
+        if word not in ("running", "frozen", "unknown"):
             self.world.boxes.stop(instance)
         self.world.bill(instance)
 

@@ -88,6 +88,11 @@ class Contracts:
         instance.outbid = True
         self.bill(instance)
 
+    def halt(self, instance: Instance) -> None:
+        """Stopped by its host, without notice; it does not come back by itself."""
+        self._stand_still(instance)
+        self.bill(instance)
+
     def _stand_still(self, instance: Instance) -> None:
         instance.stages.clear()
         instance.actual = None if instance.actual is None else self.settings.stopped_word

@@ -32,6 +32,11 @@ FAULTS = {
     "stale_list": "GET /api/v1/instances/: as it was `seconds` (60) ago: newer ones missing, ended ones still there",
     "search_quota": "POST /bundles/: the day's quota is spent",
     "auth": "the key is not recognised; `status` (401), 404 as seen live",
+    "foreign_account": "the key counts as another account's, the next in their order",
+    "lacks_credit": "PUT /asks/{id}/: the money does not suffice",
+    "preempted": "GET: what was running has just been stopped, without notice",
+    "vanished": "GET, DELETE: it has just been ended behind the client's back",
+    "odd_status": "GET: actual_status is `word` (migrating)",
     "forbidden": "403: the key has not the scope",
 }
 LIMITS = {  # seconds between two calls of one key, per route: facts §1.3
@@ -121,6 +126,11 @@ class Gate(Simulator):
         for account in self.customers.values():
             if key == account.key or key in account.keys:
                 request.account = account
+        if "foreign_account" in request.faults and request.account is not None:
+            numbers = list(self.customers)
+            assert len(numbers) > 1, "there is no other account"
+            place = (numbers.index(request.account.id) + 1) % len(numbers)
+            request.account = self.customers[numbers[place]]
         told = request.faults.get("auth")
         if request.account is None or told is not None:
             request.account = None
@@ -128,9 +138,8 @@ class Gate(Simulator):
             raise refusal(404 if call in (SEARCH, CHARGES) else status, "auth_error", "Invalid user key")
 
     def _allowed(self, request: Request, call: str) -> bool:
-        account = who(request)
         key = request.headers["authorization"].removeprefix("Bearer ")
-        scopes = SCOPES if key == account.key else account.keys[key]
+        scopes = next((one.keys[key] for one in self.customers.values() if key in one.keys), SCOPES)
         return self.scopes.get(call, "") in (*scopes, "")
 
     def _hold_back(self, request: Request, call: str) -> None:

@@ -82,6 +82,8 @@ class VastSimulator(Acts, CustomerRoutes):
         if "spend_limit" in request.faults:
             status = request.faults["spend_limit"].get("status", 400)
             raise refusal(status, "spend_rate_limit", "New accounts may only spend so much an hour.")
+        if "lacks_credit" in request.faults:
+            raise replies.lacks_credit()
         offer = self.world.market.offers.get(ask)
         if offer is not None and "snatched" in request.faults:
             offer.machine.taken += min(offer.gpus, self.world.free(offer.machine, None))
@@ -95,10 +97,24 @@ class VastSimulator(Acts, CustomerRoutes):
     def show(self, request: Request) -> Reply:
         self._only(request, "owner")
         found = self.world.find(who(request), number_of(request, "id"))
+        self._strike(request, [found] if found else [])
+        found = self.world.find(who(request), number_of(request, "id"))
         forgets = self.world.settings.get_forgets_first
         if found is None or "null_read" in request.faults or (forgets and found.destroyed_at is not None):
             return Reply(body={"instances": None})
-        return Reply(body={"instances": self._row(found)})
+        return Reply(body={"instances": self._said(request, self._row(found))})
+
+    def _strike(self, request: Request, instances: list[Instance]) -> None:
+        """What a fault says has just happened to these."""
+        for instance in instances:
+            if "preempted" in request.faults and instance.holds:
+                self.world.halt(instance)
+            if "vanished" in request.faults:
+                self.world.destroy(instance, 0)
+
+    def _said(self, request: Request, row: Row) -> Row:
+        odd = request.faults.get("odd_status")
+        return row if odd is None else {**row, "actual_status": odd.get("word", "migrating")}
 
     def _row(self, instance: Instance, *, listed: bool = False) -> Row:
         row = instance.row(newline=self.world.settings.newline)
@@ -117,6 +133,7 @@ class VastSimulator(Acts, CustomerRoutes):
         filters = self._told(request, "select_filters", {})
         if computed := sorted(set(filters) - STORED):
             raise refusal(400, "invalid_args", f"Can't filter on computed column {computed[0]}")
+        self._strike(request, self.world.own(who(request)))
         mine = self._listed(request)
         by_id = {instance.id: instance for instance in mine}
         rows = [instance.row(newline=self.world.settings.newline) for instance in mine]
@@ -131,7 +148,7 @@ class VastSimulator(Acts, CustomerRoutes):
         labels: dict[str, int] = {}
         for row in rows:
             labels[row["label"] or ""] = labels.get(row["label"] or "", 0) + 1
-        shown = [self._row(by_id[row["id"]], listed=True) for row in page]
+        shown = [self._said(request, self._row(by_id[row["id"]], listed=True)) for row in page]
         columns = self._told(request, "select_cols", ["*"])
         if columns != ["*"]:
             shown = [{name: row.get(name) for name in columns} for row in shown]
@@ -183,6 +200,8 @@ class VastSimulator(Acts, CustomerRoutes):
         read(Nothing, request)
         error = self.world.settings.delete_missing
         number = number_of(request, "id")
+        found = self.world.find(who(request), number)
+        self._strike(request, [found] if found else [])
         found = self.world.find(who(request), number)
         if found is None:
             raise refusal(404, error, "Instance not found" if error == "not_found" else f"Instance {number} not found.")

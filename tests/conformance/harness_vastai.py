@@ -1,0 +1,179 @@
+"""How to break vast.ai: its simulator on loopback, whose ledger says what is true."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provider.platforms.base import BoxRequest, Platform, VolumeRecord
+from provider.platforms.registry import load_platform
+from tests.conformance.harness import FAULTS
+from tests.simulators.core import SimServer, VirtualClock
+from tests.simulators.vastai import Machine, VastSimulator
+
+CREATE, DELETE = "PUT /api/v0/asks/{id}/", "DELETE /api/v0/instances/{id}/"
+LIST, ONE, READS = "GET /api/v1/instances/", "GET /api/v0/instances/{id}/", "GET /api/v[01]/instances/*"
+WHERE = {"create": (CREATE,), "read": (READS,), "delete": (DELETE,)}
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "too_many": ("too_many", {}),
+    "too_many_retry_after": ("too_many", {"retry_after": 1}),
+    "error_before": ("error_before", {"status": 503}),
+    "error_after": ("error_after", {"status": 502}),
+    "lost_request": ("lost_request", {"reset": True}),
+    "lost_answer": ("lost_answer", {}),
+    "hang_before": ("hang_before", {}),
+    "hang_after": ("hang_after", {}),
+    "truncated": ("truncated", {}),
+    "html": ("html_before", {"status": 502}),
+    "html_ok": ("html_ok", {}),
+    "no_key": ("auth", {"status": 404}),  # as seen live, where a 404 also says "no such instance"
+    "foreign_account": ("foreign_account", {}),
+    "stale_list": ("stale_list", {"seconds": 60}),
+    "out_of_capacity": ("snatched", {}),
+    "low_balance": ("lacks_credit", {}),
+    "never_ready": ("stuck", {}),
+    "dies_while_starting": ("dies", {}),
+    "preempted": ("preempted", {}),
+    "vanished": ("vanished", {}),
+    "odd_status": ("odd_status", {"word": "migrating"}),
+    "delete_lingers": ("destroy_slow", {"reads": 3}),
+    "delete_stays": ("destroy_ignored", {}),
+}
+ONLY = {
+    "stale_list": ("read",),
+    "out_of_capacity": ("create",),
+    "low_balance": ("create",),
+    "never_ready": ("create",),
+    "dies_while_starting": ("create",),
+    "preempted": ("read",),
+    "vanished": ("read", "delete"),
+    "odd_status": ("read", "delete"),
+    "delete_lingers": ("delete",),
+    "delete_stays": ("delete",),
+}
+ELSEWHERE = {"stale_list": (LIST,), "odd_status": (READS,), "foreign_account": ("*",), "no_key": ("*",)}
+FOR_EVER = ("foreign_account",)
+VOLUME_GB = 10
+CREATE_PROGRAM = """
+import json, sys
+from provider.platforms import _vastai_rent
+from provider.platforms.base import BoxRequest, Wait
+from provider.platforms.registry import load_platform
+_vastai_rent.PROBE = False
+print(load_platform("vastai").create(BoxRequest(**json.loads(sys.argv[1])), wait=Wait(60)).native_id)
+"""
+
+
+class Harness:
+    """See `harness.Harness`. Hosts of one and two GPUs; the clock runs, limits are off."""
+
+    adapter = "vastai"
+    host = False
+    wire = True
+    price = None
+    killed_by_stop: tuple[str, ...] = ()
+    kept_by_stop = ("scratch", "data", "mnt/durable")
+    plays = frozenset((fault, verb) for fault in KINDS for verb in ONLY.get(fault, tuple(WHERE)))
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
+        self._patch = monkeypatch
+        key = tmp_path / "id_ed25519"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        self._public_key = key.with_suffix(".pub").read_text().strip()
+        self.sim = VastSimulator(clock=VirtualClock(scale=1.0), state=tmp_path / "vastai", machines=machines)
+        self._key, self._other = (self.sim.add_account(name).key for name in ("ann", "bob"))
+        for number in range(1, 7):
+            self.sim.world.market.add(Machine(number, 10 + number, gpus=1 + number % 2, dph=0.30 + number / 100))
+        self._brisk()
+        self._odd: set[int] = set()
+        self._server = SimServer(self.sim)
+        for name, value in {
+            "HOME": str(tmp_path),
+            "XDG_CONFIG_HOME": str(tmp_path / "config"),
+            "XDG_DATA_HOME": str(tmp_path / "share"),
+            "VAST_URL": self._server.url,
+            "VAST_API_KEY": self._key,
+            "SWEEPSTACK_SSH_KEY": str(key),
+            "SWEEPSTACK_API_PACE": "0.01",
+            "SWEEPSTACK_API_TIMEOUT": "2",
+        }.items():
+            monkeypatch.setenv(name, value)
+        if not machines:  # nothing would answer: the API's word is enough
+            monkeypatch.setattr("provider.platforms._vastai_rent.PROBE", False)
+
+    def _brisk(self) -> None:
+        """Every stage is seen once, and nothing that takes time takes long."""
+        self.sim.act("set", {"boot_seconds": 0.0, "volume_release": 0.3, "by_itself": 5.0})
+
+    def connect(self) -> Platform:
+        return load_platform(self.adapter)
+
+    def request(self, tag: str, **changes: Any) -> BoxRequest:
+        return BoxRequest(**{"tag": tag, "name": "box-0", "public_key": self._public_key, **changes})
+
+    def volume(self, platform: Platform, tag: str) -> VolumeRecord:
+        return platform.ensure_volume(tag, "durable", size_gb=VOLUME_GB, region="machine:1")
+
+    def rentals(self) -> set[str]:
+        with self.sim.lock:
+            return {rental.id for rental in self.sim.ledger.live("instance")}
+
+    def doubled(self) -> dict[str, list[str]]:
+        with self.sim.lock:
+            return self.sim.ledger.doubled("instance")
+
+    def inject(self, fault: str, verb: str, *, times: int | None = 1) -> None:
+        assert fault in FAULTS
+        kind, params = KINDS[fault]
+        for place in ELSEWHERE.get(fault, WHERE[verb]):
+            self.sim.faults.add(kind, place, times=None if fault in FOR_EVER else times, **params)
+
+    def slow_boot(self, seconds: float) -> None:
+        self.sim.act("set", {"boot_seconds": seconds})
+
+    def lose_answers(self) -> None:
+        self.sim.faults.add("lost_answer", CREATE, times=None)
+
+    def fail_late(self) -> None:
+        self.sim.faults.add("error_after", CREATE, times=None, status=502)
+
+    def make_unreadable(self, native_id: str) -> None:
+        self._odd.add(int(native_id))
+        self.sim.act("die", {"id": native_id, "word": "transcended"})
+
+    def make_foreign(self) -> None:
+        self._patch.setenv("VAST_API_KEY", self._other)
+
+    def cut_off(self) -> None:
+        self.sim.faults.add("lost_request", times=None)
+
+    def remove_by_hand(self, native_id: str) -> None:
+        self.sim.act("vanish", {"id": native_id})
+
+    def repair(self) -> None:
+        self.sim.faults.clear()
+        self._patch.setenv("VAST_API_KEY", self._key)
+        self._brisk()
+        for machine in list(self.sim.world.market.machines):
+            self.sim.act("free", {"machine": machine})
+        for number in self._odd:
+            self.sim.act("die", {"id": number, "word": "running"})
+        self._odd.clear()
+
+    def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
+        asked = json.dumps({"tag": request.tag, "name": request.name, "public_key": self._public_key})
+        command = [sys.executable, "-c", CREATE_PROGRAM, asked]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
+        answers = [process.communicate(timeout=120)[0].decode().strip() for process in running]
+        assert all(process.returncode == 0 for process in running)
+        return set(answers)
+
+    def close(self) -> None:
+        self._server.close()
+        self.sim.check()
