@@ -127,6 +127,8 @@ def test_a_read_that_goes_wrong_never_says_gone_of_what_bills(
             continue
         if fault in ENDS_IT or fault == "stale_list":  # a list that lies can't be told from one that is true
             continue
+        if fault == "foreign_account" and isinstance(seen, list):  # the other account's list, and true
+            continue
         states = seen if isinstance(seen, list) else [seen]
         assert [one.native_id for one in states if one] == [record.native_id]
         assert all(one.phase is not Phase.GONE for one in states if one)
