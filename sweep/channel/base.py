@@ -86,7 +86,7 @@ def safe_parts(path: str) -> tuple[str, ...]:
 
 
 class Channel(Protocol):
-    """A way to one box. Calls block; none keeps a connection open between calls; threads may share one.
+    """A way to one box. Calls block; threads may share one. What it keeps open between calls closes by itself.
 
     `native_id` is the box's. `python` is the absolute path of an interpreter on the box, for the runner.
     """
@@ -178,9 +178,10 @@ class Channel(Protocol):
         """
         ...
 
-    def reach(self, port: int, local: int) -> str:
+    def reach(self, port: int, local: int, say: Callable[[str], None] | None = None) -> str:
         """Makes `port` of the box reachable as `local` on this machine and blocks until it is interrupted; returns at
-        once, with how to reach it, where it is reachable already. Raises PlatformError, Unreachable."""
+        once, with how to reach it, where it is reachable already. `say` hears when it can be reached, while this
+        blocks. Raises PlatformError, Unreachable."""
         ...
 
     def processes(self) -> list[BoxProcess]:

@@ -219,7 +219,7 @@ class LocalChannel:
         command = list(argv) or [os.environ.get("SHELL") or "/bin/sh"]
         return visiting.run(command, self._locate(cwd) if cwd else root, visiting.environment(self.native_id, root))
 
-    def reach(self, port: int, local: int) -> str:
+    def reach(self, port: int, local: int, say: Callable[[str], None] | None = None) -> str:
         self._must_run()
         return visiting.reachable(port, local)
 

@@ -19,8 +19,6 @@ from sweep.errors import PlatformError, Unreachable
 MOST_LINKS = 8
 """At once, over all threads: sshd takes ten sessions a connection."""
 MOST_IDLE = 3
-FRESH_SECONDS = 1.0
-"""A link used less long ago is asked without looking whether it still answers."""
 IDLE_SECONDS = 60.0
 """One that nobody used for longer is not asked any more: the box may have given it up."""
 CONTACT_SECONDS = 45.0
@@ -106,7 +104,7 @@ class Links:
     @contextlib.contextmanager
     def _borrowed(self, *, proved: bool, fresh: bool = False) -> Iterator[Link]:
         link = None if fresh else self._take()
-        if link is not None and proved and time.monotonic() - link.used > FRESH_SECONDS:
+        if link is not None and proved:
             try:
                 link.ask("ping", deadline=15)
             except PlatformError:

@@ -79,7 +79,7 @@ def forward(target: Target, name: str, ports: str, out: Out) -> int:
     here, there = parse_ports(ports)
     box = find_box(target, name)
     channel = way_to(target, box)
-    text = channel.reach(there, here)
+    text = channel.reach(there, here, lambda words: print(words, file=sys.stderr, flush=True))
     following = [f"sweepctl exec --stack {target.stack} {name} -- CMD    (to start what shall listen)"]
     out.document({"stack": target.stack, "box": name, "port": there, "local": here, "message": text})
     out.line(text)
