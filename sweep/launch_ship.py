@@ -71,12 +71,10 @@ def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
     # A folder a version: a runner that lives keeps the files that it was started from.
     channel.put_tree(((source.name, source, 0o644) for source in sources), f"{onbox.HOME}/runner-{version}")
     for source in sorted(ONBOX_SOURCES.glob("sweepstack_*.py")):
-        path, helper = f"{onbox.HOME}/checkpoint/{source.name}", source.read_bytes()
-        if channel.size(path) is None or channel.read(path) != helper:
-            channel.write(path, helper)
+        _write_changed(channel, f"{onbox.HOME}/checkpoint/{source.name}", source.read_bytes())
     if spec.secrets is not None and (spec.secrets or channel.size(onbox.SECRETS) is not None):
-        _write_changed(channel, onbox.SECRETS, dict(spec.secrets), mode=SECRET_MODE)
-    _write_changed(channel, onbox.SPEC, settings(spec, channel.python))
+        _write_changed(channel, onbox.SECRETS, canonical_json(dict(spec.secrets)) + b"\n", mode=SECRET_MODE)
+    _write_changed(channel, onbox.SPEC, canonical_json(settings(spec, channel.python)) + b"\n")
     return f"runner-{version}/runner.py"
 
 
@@ -105,8 +103,7 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
     }
 
 
-def _write_changed(channel: Channel, path: str, value: Any, *, mode: int = 0o644) -> None:
-    data = canonical_json(value) + b"\n"
+def _write_changed(channel: Channel, path: str, data: bytes, *, mode: int = 0o644) -> None:
     try:
         same = channel.read(path) == data
     except FileNotFoundError:

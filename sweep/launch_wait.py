@@ -8,7 +8,7 @@ from typing import Any
 
 from sweep import onbox
 from sweep.channel.base import Channel
-from sweep.journal import Entry, Journal, parse_journal
+from sweep.journal import Entry, Journal, parse_journal, whole_lines
 from sweep.launch_spec import FirstCellFailed, LaunchSpec, SetupFailed
 
 FIRST_STEP_SECONDS = 60.0
@@ -32,6 +32,24 @@ def read_journal(channel: Channel) -> Journal:
         return parse_journal(b"")
 
 
+class GrowingJournal:
+    """The box's journal, of which only what is new is fetched at each look: it may be long, and the box far away."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._whole = b""
+
+    def look(self) -> Journal:
+        """The journal as it is now. Raises JournalDamaged, Unreachable."""
+        try:
+            data = self._whole + self._channel.read(onbox.JOURNAL, offset=len(self._whole))
+        except FileNotFoundError:
+            data = b""
+        journal = parse_journal(data)
+        self._whole = whole_lines(data)  # a torn end may be cut off by the next runner
+        return journal
+
+
 def await_first_step(
     spec: LaunchSpec,
     channel: Channel,
@@ -52,12 +70,13 @@ def await_first_step(
     preparing: float | None = None
     first: float | None = None
     quiet = False
+    growing = GrowingJournal(channel)
     while True:
         now = time.monotonic()
         if cancelled():
             raise FirstCellFailed("the wait was cut short; the box goes on with what it was given")
         alive = channel.lock_held(onbox.RUNNER_LOCK)  # asked first: what a runner that has ended wrote is all there
-        journal = read_journal(channel)
+        journal = growing.look()
         entries = journal.entries[len(before.entries) :]
         _refuse_failed_setup(entries, channel)
         ended = next((entry for entry in entries if entry["event"] in _ENDS), None)

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -45,31 +46,27 @@ class Pin:
         return self.path.is_file()
 
     def fingerprints(self) -> list[str]:
-        """`ED25519 SHA256:…` of each pinned key; empty while nothing is."""
-        return fingerprints(self.path)
+        """Of each pinned key, as people compare them: `ED25519 SHA256:…`. Empty while nothing is pinned."""
+        return [fingerprint(key) for key in keys_of(self.path)]
 
-    def keep(self, offered: Path, endpoint: SshEndpoint) -> None:
-        """Pins what a first contact wrote to `offered` (a known_hosts file). Where another command was faster, its
-        keys must be the same. Raises HostKeyChanged where they are not, PlatformError where nothing was offered."""
-        lines = _keys(offered)
-        if not lines:
-            raise PlatformError(f"the sshd of {self.native_id} offered no host key")
+    def keep(self, keys: Sequence[str], endpoint: SshEndpoint, *, compared: bool = False) -> None:
+        """Pins what the box showed (type and base64 of each). `compared`: a person did so, with what the box itself
+        says. Where another command was faster, its keys must be the same: else HostKeyChanged."""
         receipt = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "host": endpoint.host,
             "port": endpoint.port,
-            "keys": fingerprints(offered),
-            "protected": False,
+            "keys": [fingerprint(key) for key in keys],
+            "protected": compared,
         }
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         staged = self.path.with_name(f".{self.path.name}.{os.getpid()}.{os.urandom(4).hex()}")
         try:
-            staged.write_text(
-                f"# first contact: {json.dumps(receipt)}\n" + "".join(f"{self.alias} {k}\n" for k in lines)
-            )
+            pinned = "".join(f"{self.alias} {key}\n" for key in keys)
+            staged.write_text(f"# first contact: {json.dumps(receipt)}\n{pinned}", encoding="utf-8")
             os.link(staged, self.path)  # never over a pin that is there
         except FileExistsError:
-            if not set(lines) & set(_keys(self.path)):
+            if not set(keys) & set(keys_of(self.path)):
                 raise changed(self, endpoint) from None
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -98,11 +95,6 @@ def default_folder() -> Path:
     return base / "sweepstack" / "host-keys"
 
 
-def fingerprints(path: Path) -> list[str]:
-    """The keys of a known_hosts file, as people compare them: `ED25519 SHA256:…`."""
-    return [fingerprint(line) for line in _keys(path)]
-
-
 def fingerprint(key: str) -> str:
     """Of a public key (type, base64), as `ssh-keygen -lf` shows it."""
     kind, data = key.split()[:2]
@@ -114,7 +106,7 @@ def fingerprint(key: str) -> str:
     return f"{word} SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
-def _keys(path: Path) -> list[str]:
+def keys_of(path: Path) -> list[str]:
     """Type and base64 of each line of a known_hosts file."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -68,6 +68,11 @@ class SshChannel:
         return self._links.python
 
     @property
+    def way(self) -> Way:
+        """How the box is reached."""
+        return self._links.way
+
+    @property
     def pin(self) -> Pin:
         """The host key that the box has to show."""
         return self._links.way.pin

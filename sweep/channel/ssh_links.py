@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
+from sweep.channel import ssh_contact
 from sweep.channel.ssh_link import Link
 from sweep.channel.ssh_options import Way
 from sweep.errors import PlatformError, Unreachable
@@ -21,7 +19,6 @@ MOST_LINKS = 8
 MOST_IDLE = 3
 IDLE_SECONDS = 60.0
 """One that nobody used for longer is not asked any more: the box may have given it up."""
-CONTACT_SECONDS = 45.0
 PAUSES = (0.5, 2.0)
 """Between tries to connect, where an sshd turns callers away for the moment."""
 _BUSY = ("Connection reset by", "Connection closed by", "kex_exchange_identification", "Broken pipe", "mux_client")
@@ -71,35 +68,7 @@ class Links:
 
     def first_contact(self) -> None:
         """Pins the host key where none is. Raises Unreachable; HostKeyChanged when another command pinned another."""
-        pin, endpoint = self.way.pin, self.way.endpoint
-        if pin.pinned:
-            return
-        pin.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(pin.path.with_name(".lock"), "ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if pin.pinned:
-                return
-            offered = pin.path.with_name(f".offered-{os.getpid()}-{os.urandom(4).hex()}")
-            try:
-                code, said = self._knock(offered)
-                # Offered before anyone is let in: a box that does not know our key yet shows its own all the same.
-                if not offered.exists() or not offered.stat().st_size:
-                    last = (said.splitlines() or [f"exit code {code}"])[-1]
-                    raise Unreachable(f"{self._id} at {endpoint.host}:{endpoint.port} can't be reached: {last}")
-                pin.keep(offered, endpoint)
-            finally:
-                with contextlib.suppress(FileNotFoundError):
-                    offered.unlink()
-
-    def _knock(self, offered: Path) -> tuple[int, str]:
-        argv = [*self.way.command("-T", known=offered), "exit"]
-        try:
-            done = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=CONTACT_SECONDS, start_new_session=True
-            )
-        except subprocess.TimeoutExpired:
-            return 255, f"no answer within {CONTACT_SECONDS:g} s"
-        return done.returncode, done.stderr[-4000:].decode("utf-8", "replace").strip()
+        ssh_contact.first(self.way)
 
     @contextlib.contextmanager
     def _borrowed(self, *, proved: bool, fresh: bool = False) -> Iterator[Link]:

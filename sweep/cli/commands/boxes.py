@@ -44,6 +44,27 @@ def execute(
     answer(ask)
 
 
+@app.command("trust-host")
+def trust_host(
+    box: Box,
+    fingerprint: Annotated[
+        str, typer.Option("--fingerprint", metavar="SHA256:…", help="What you read on the box itself: pins that key.")
+    ] = "",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """Compare the SSH host key of a box with the pinned one, and pin another on your word."""
+
+    def ask() -> int:
+        from sweep.cli.output import Out
+        from sweep.cli.target import Target
+        from sweep.cli.trust import trust_host as run
+
+        return run(Target.find(stack), box, fingerprint, Out(as_json=json))
+
+    answer(ask)
+
+
 @app.command()
 def tend(
     interval: Annotated[str, typer.Option(metavar="60s", help="From the beginning of one round to the next.")] = "60s",

@@ -13,7 +13,7 @@ import pytest
 from sweep.channel import host_keys, ssh_keys
 from sweep.channel.base import SshEndpoint
 from sweep.channel.host_keys import HostKeyChanged, Pin
-from sweep.errors import NotAuthorized, PlatformError
+from sweep.errors import NotAuthorized
 
 ENDPOINT = SshEndpoint("203.0.113.5", 22017, start="s1")
 
@@ -96,18 +96,11 @@ def test_the_public_half_is_derived_where_it_is_missing(env: dict[str, str], tmp
         ssh_keys.choose({**env, "SWEEPSTACK_SSH_KEY": str(tmp_path / "odd.pub")})
 
 
-def offer(path: Path, *keys: str) -> Path:
-    path.write_text("".join(f"sweepstack-x {key}\n" for key in keys))
-    return path
-
-
 def test_the_first_key_is_kept_and_no_other_taken(tmp_path: Path) -> None:
     first, other = make(tmp_path / "a"), make(tmp_path / "b", kind="rsa")
     pin = Pin("pod/../evil", "2026-11-21 16:00", tmp_path / "pins")
     assert not pin.pinned
-    with pytest.raises(PlatformError, match="offered no host key"):
-        pin.keep(offer(tmp_path / "offered"), ENDPOINT)
-    pin.keep(offer(tmp_path / "offered", first), ENDPOINT)
+    pin.keep([first], ENDPOINT)
     assert pin.pinned
     assert tmp_path / "pins" in pin.path.parents
     assert len(pin.path.relative_to(tmp_path / "pins").parts) == 2
@@ -115,15 +108,15 @@ def test_the_first_key_is_kept_and_no_other_taken(tmp_path: Path) -> None:
     assert pin.fingerprints() == [f"ED25519 {shown.split()[1]}"]
     found = subprocess.run(["ssh-keygen", "-F", pin.alias, "-f", pin.path], capture_output=True, text=True)
     assert first in found.stdout
-    pin.keep(offer(tmp_path / "offered", first), ENDPOINT)  # another command was faster, with the same one
+    pin.keep([first], ENDPOINT)  # another command was faster, with the same one
     with pytest.raises(HostKeyChanged, match=r"sweepctl trust-host") as caught:
-        pin.keep(offer(tmp_path / "offered", other), ENDPOINT)
+        pin.keep([other], ENDPOINT)
     assert pin.fingerprints()[0] in str(caught.value)
     assert not Pin("pod/../evil", "2026-11-22 09:00", tmp_path / "pins").pinned
     assert os.listdir(pin.path.parent) == [pin.path.name]
     pin.forget()
     pin.forget()
-    pin.keep(offer(tmp_path / "offered", other), ENDPOINT)
+    pin.keep([other], ENDPOINT)
     assert pin.fingerprints()[0].startswith("RSA SHA256:")
 
 

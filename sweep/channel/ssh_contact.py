@@ -1,0 +1,74 @@
+"""Asking a box for its host key before anything is said to it: at first contact, and when a person compares it."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import tempfile
+from pathlib import Path
+
+from sweep.channel.host_keys import fingerprint, keys_of
+from sweep.channel.ssh_options import Way
+from sweep.errors import Unreachable
+
+SECONDS = 45.0
+
+
+def first(way: Way) -> None:
+    """Pins the host key that the box shows, where none is pinned. Commands that do so at once wait for each other.
+
+    Raises Unreachable; HostKeyChanged when another command pinned another one meanwhile.
+    """
+    pin = way.pin
+    if pin.pinned:
+        return
+    pin.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(pin.path.with_name(".lock"), "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not pin.pinned:
+            pin.keep(offered(way), way.endpoint)
+
+
+def shown(way: Way) -> list[str]:
+    """The fingerprints of what the box shows now, pinned or not. Trusts nothing. Raises Unreachable."""
+    return [fingerprint(key) for key in offered(way)]
+
+
+def offered(way: Way) -> list[str]:
+    """The host keys (type, base64) that the box shows now. Raises Unreachable.
+
+    A box shows its own before anyone is let in: our key need not be known there yet.
+    """
+    with tempfile.TemporaryDirectory(prefix="sweepstack-") as folder:
+        known = Path(folder) / "known"
+        said = "it shows no host key"
+        try:
+            done = subprocess.run(
+                [*way.command("-T", known=known), "exit"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=SECONDS,
+                start_new_session=True,
+            )
+            said = done.stderr[-4000:].decode("utf-8", "replace").strip() or said
+        except subprocess.TimeoutExpired:
+            said = f"no answer within {SECONDS:g} s"
+        found = keys_of(known)
+    if not found:
+        where = f"{way.pin.native_id} at {way.endpoint.host}:{way.endpoint.port}"
+        raise Unreachable(f"{where} can't be reached: {said.splitlines()[-1]}")
+    return found
+
+
+def trust(way: Way, wanted: str) -> bool:
+    """Pins the key with the fingerprint `wanted` (`SHA256:…`) instead of what is pinned, if the box shows it now. Only
+    on a person's word, who compared it. Raises Unreachable."""
+    matching = [key for key in offered(way) if fingerprint(key).endswith(f" {wanted}")]
+    if not matching:
+        return False
+    way.pin.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(way.pin.path.with_name(".lock"), "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        way.pin.forget()
+        way.pin.keep(matching, way.endpoint, compared=True)
+    return True

@@ -1,0 +1,61 @@
+"""`sweepctl trust-host BOX`: for when another host key answers at a box's address. A person compares, then types."""
+
+from __future__ import annotations
+
+from provider.platforms.registry import load_platform
+from sweep.channel import ssh_contact, ssh_keys
+from sweep.channel.host_keys import Pin
+from sweep.channel.ssh_options import Way
+from sweep.cli.output import NO, YES, No, Out, Unsure
+from sweep.cli.target import Target
+from sweep.cli.visit import find_box
+from sweep.errors import SweepstackError
+
+ON_THE_BOX = "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done"
+
+
+def trust_host(target: Target, name: str, fingerprint: str, out: Out) -> int:
+    """Exit 0: the pinned key is the one that answers, now; 1: it is not, and nothing was changed."""
+    way = _way_to(target, name)
+    known = way.pin.fingerprints()
+    try:
+        if fingerprint:
+            if not ssh_contact.trust(way, fingerprint.strip()):
+                seen = ", ".join(ssh_contact.shown(way))
+                raise No(
+                    f"box {name} does not show {fingerprint}, but {seen}: nothing was pinned",
+                    [f"sweepctl trust-host --stack {target.stack} {name}"],
+                )
+            known = way.pin.fingerprints()
+        shown = ssh_contact.shown(way)
+    except No:
+        raise
+    except SweepstackError as error:
+        raise Unsure(f"box {name}: {error}", [f"sweepctl status --stack {target.stack}"]) from error
+    same = bool(set(known) & set(shown))
+    out.document({"stack": target.stack, "box": name, "pinned": known, "shown": shown, "same": same})
+    if same:
+        out.line(f"box {name} shows the pinned host key: {', '.join(known)}")
+        out.next([f"sweepctl status --stack {target.stack}"])
+        return YES
+    out.line(f"pinned   {', '.join(known) or 'nothing yet: the first command that reaches the box pins what it shows'}")
+    out.line(f"shown    {', '.join(shown)}")
+    out.line("Open the box in its platform's own console, not over SSH, and compare what it says of itself:")
+    out.line(f"  {ON_THE_BOX}")
+    wanted = shown[0].split()[-1]
+    out.next([f"sweepctl trust-host --stack {target.stack} {name} --fingerprint {wanted}    (only if it is the same)"])
+    return NO
+
+
+def _way_to(target: Target, name: str) -> Way:
+    box = find_box(target, name)
+    again = [f"sweepctl status --stack {target.stack}"]
+    try:
+        record = load_platform(box.adapter).get(box.native_id, box.account)
+        if record.endpoint is None:
+            raise No(f"box {name} is {record.phase} and has no SSH address now: there is no host key to compare", again)
+        return Way(record.endpoint, ssh_keys.choose(), Pin(box.native_id, record.endpoint.start))
+    except No:
+        raise
+    except SweepstackError as error:
+        raise Unsure(f"box {name}: {error}", again) from error
