@@ -81,7 +81,7 @@ def test_a_large_file_that_is_cut_goes_on_where_it_was(
         in ssh_world.sh("sha256sum", "/sweepstack/data/big").stdout
     )
     sent = gateway.from_machine - before
-    assert size < sent < size * 1.01
+    assert size < sent < size * 1.02  # two cuts: each throws away what was under way, and no more
     assert sum(said) > size  # what was there already is said first, each time
 
 
