@@ -1,7 +1,7 @@
 """The suite runs against every installed adapter; each brings a `harness_<adapter>.py`, and none may skip it.
 
 Marks: `machines` gives the test real boxes, `host_boxes` asks only adapters whose boxes are processes of this host,
-`wire` only those with an API between them and their platform.
+`wire` only those with an API between them and their platform, `spot` only those that say they rent by bids.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from provider.platforms.base import Phase, Platform
-from provider.platforms.registry import adapters
+from provider.platforms.offers import Capability
+from provider.platforms.registry import adapters, load_platform
 from sweep.errors import NotYetGone
 from tests.conformance.harness import harness_class
 from tests.conformance.suite import Renter
@@ -32,7 +33,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     asked = [
         name
         for name, world in worlds.items()
-        if (world.host or "host_boxes" not in marks) and (world.wire or "wire" not in marks)
+        if (world.host or "host_boxes" not in marks)
+        and (world.wire or "wire" not in marks)
+        and ("spot" not in marks or load_platform(name).capabilities >= {Capability.SPOT, Capability.BID})
     ]
     if "fault" not in metafunc.fixturenames:
         metafunc.parametrize("harness", asked, indirect=True)

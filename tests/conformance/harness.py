@@ -41,6 +41,8 @@ FAULTS = {
     "odd_status": "a status that nobody has heard of",
     "zero_gpus": "it starts without the cards that it had",
     "no_room": "it can't start: its cards are taken",
+    "says_no": "a 200 whose body says that it was not done",
+    "refused_yet_made": "a bid is refused with an error, and yet there is a contract that bills",
 }
 
 
@@ -89,6 +91,10 @@ class Harness(Protocol):
 
     def inject(self, fault: str, verb: str, *, times: int | None = 1) -> None:
         """From now on this goes wrong, so many times (None: until `repair`) when the platform is asked for `verb`."""
+        ...
+
+    def outbid(self, native_id: str) -> None:
+        """Where spot boxes are: somebody bids more than this one until `repair`."""
         ...
 
     def slow_boot(self, seconds: float) -> None:

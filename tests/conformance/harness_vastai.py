@@ -21,7 +21,7 @@ from tests.simulators.vastai import Machine, VastSimulator
 CREATE, DELETE = "PUT /api/v0/asks/{id}/", "DELETE /api/v0/instances/{id}/"
 LIST, ONE, READS = "GET /api/v1/instances/", "GET /api/v0/instances/{id}/", "GET /api/v[01]/instances/*"
 START = "PUT /api/v0/instances/{id}/"
-WHERE = {"create": (CREATE,), "read": (READS,), "delete": (DELETE,), "start": (START,)}
+WHERE = {"create": (CREATE,), "read": (READS,), "delete": (DELETE,), "start": (START,), "spot": (CREATE,)}
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "too_many": ("too_many", {}),
     "too_many_retry_after": ("too_many", {"retry_after": 1}),
@@ -46,6 +46,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "delete_lingers": ("destroy_slow", {"reads": 3}),
     "delete_stays": ("destroy_ignored", {}),
     "no_room": ("start_queued", {"seconds": 10**6}),
+    "says_no": ("success_false", {}),
+    "refused_yet_made": ("bid_refused", {}),
 }
 ONLY = {
     "stale_list": ("read",),
@@ -59,11 +61,14 @@ ONLY = {
     "delete_lingers": ("delete",),
     "delete_stays": ("delete",),
     "no_room": ("start",),
+    "says_no": ("create", "delete"),
+    "refused_yet_made": ("spot",),
 }
 ELSEWHERE = {"stale_list": (LIST,), "odd_status": (READS,), "no_key": ("*",)}
 CACHE_SECONDS = 0.05
 """What the adapter has read serves it for 2 s, at the pace of tests 0.02."""
 VOLUME_GB = 10
+MIN_BID = 0.20  # USD an hour and GPU
 CREATE_PROGRAM = """
 import json, sys
 from provider.platforms import _vastai_rent
@@ -97,7 +102,9 @@ class Harness:
         self.sim = VastSimulator(clock=VirtualClock(scale=1.0), state=tmp_path / "vastai", machines=machines)
         self._key, self._other = (self.sim.add_account(name).key for name in ("ann", "bob"))
         for number in range(1, 7):
-            self.sim.world.market.add(Machine(number, 10 + number, gpus=1 + number % 2, dph=0.30 + number / 100))
+            self.sim.world.market.add(
+                Machine(number, 10 + number, gpus=1 + number % 2, dph=0.30 + number / 100, min_bid=MIN_BID)
+            )
         self.secrets = (self._key, self._other)
         self._brisk()
         self._odd: set[int] = set()
@@ -146,6 +153,9 @@ class Harness:
         for place in ELSEWHERE.get(fault, WHERE[verb]):
             self.sim.faults.add(kind, place, times=times, **params)
 
+    def outbid(self, native_id: str) -> None:
+        self.sim.act("outbid", {"id": native_id})
+
     def slow_boot(self, seconds: float) -> None:
         self.sim.act("set", {"boot_seconds": seconds})
 
@@ -174,6 +184,7 @@ class Harness:
         self._brisk()
         for machine in list(self.sim.world.market.machines):
             self.sim.act("free", {"machine": machine})
+            self.sim.act("price", {"machine": machine, "min_bid": MIN_BID})
         for number in self._odd:
             self.sim.act("die", {"id": number, "word": "running"})
         self._odd.clear()

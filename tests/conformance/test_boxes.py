@@ -66,9 +66,10 @@ def test_a_start_of_a_box_that_runs_wipes_nothing(platform: Platform, harness: A
     record = rent()
     assert platform.start(record.native_id, record.account, wait=Wait(60)) == record
     channel = platform.channel(record.native_id, record.account)
-    channel.write(f"{harness.killed_by_stop[0]}/kept", b"a start of a box that runs wipes nothing")
+    tier = (*harness.killed_by_stop, *harness.kept_by_stop)[0]
+    channel.write(f"{tier}/kept", b"a start of a box that runs wipes nothing")
     platform.start(record.native_id, record.account, wait=Wait(60))
-    assert channel.size(f"{harness.killed_by_stop[0]}/kept")
+    assert channel.size(f"{tier}/kept")
 
 
 def test_a_volume_outlives_its_box(platform: Platform, harness: Any, rent: Renter, tmp_path: Path) -> None:
