@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from provider.platforms.base import BoxRecord, Phase, Platform, Wait
-from provider.platforms.offers import Constraints
 from sweep.errors import PlatformError, StillCreating, SweepstackError
 from tests.conformance.suite import TAG, Renter
 
@@ -26,8 +25,7 @@ def spot(platform: Platform, rent: Renter) -> Spot:
     """Rents a spot box of one card."""
 
     def ask(**changes: Any) -> BoxRecord:
-        asked = {"spot": True, "constraints": Constraints(spot=True, gpu_count=1), **changes}
-        return rent(**asked)
+        return rent(**{"resources": {"spot": True, "gpu": {"count": 1}}, **changes})
 
     return ask
 
