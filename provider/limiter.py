@@ -6,6 +6,8 @@ in its replies (the headers RateLimit and RateLimit-Policy), those replace the o
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import threading
 import time
@@ -13,12 +15,23 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sweep.errors import RateLimited, Unreachable
+from sweep.errors import RateLimited, RequestRefused, Unreachable
 
+PACE_VARIABLE = "SWEEPSTACK_API_PACE"
+"""Our own waiting is multiplied by this: 0.01 in tests against a simulator. What a platform allows stays as it is."""
 ALL = "*"
 """The quota that every request counts against, whatever its endpoint."""
 _POLICY = re.compile(r'"(?P<name>[^"]*)"\s*;\s*q=(?P<count>\d+)\s*;\s*w=(?P<seconds>\d+)')
 _LEFT = re.compile(r'"(?P<name>[^"]*)"\s*;\s*r=(?P<left>\d+)\s*;\s*t=(?P<seconds>\d+)')
+
+
+def paced(seconds: float) -> float:
+    """`seconds` of waiting as long as they are to last in this process. Raises RequestRefused for a bad factor."""
+    text = os.environ.get(PACE_VARIABLE, "").strip() or "1"
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) <= 100:
+            return seconds * float(text)
+    raise RequestRefused(f"{PACE_VARIABLE} is {text!r}, and it is a factor above 0, such as 0.01: `unset` it")
 
 
 @dataclass(frozen=True)
@@ -83,7 +96,7 @@ class Limiter:
                 self._windows[ALL] = [_Window(quota, past) for quota in quotas if quota.count > 0]
             for match in _LEFT.finditer(left):
                 if int(match["left"]) == 0:
-                    until = time.monotonic() + min(float(match["seconds"]), 60.0)
+                    until = time.monotonic() + paced(min(float(match["seconds"]), 60.0))
                     self._not_before = max(self._not_before, until)
 
 
@@ -97,8 +110,8 @@ class _Window:
     def delay(self, now: float) -> float:
         if len(self.grants) < self.quota.count:
             return 0.0
-        return self.grants[0] + self.quota.seconds - now
+        return self.grants[0] + paced(self.quota.seconds) - now
 
     def spare(self, now: float) -> float:
-        used = sum(1 for grant in self.grants if now - grant < self.quota.seconds)
+        used = sum(1 for grant in self.grants if now - grant < paced(self.quota.seconds))
         return 1.0 - used / self.quota.count

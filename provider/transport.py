@@ -12,6 +12,7 @@ import contextlib
 import functools
 import ipaddress
 import json
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -22,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from provider import redact
-from provider.limiter import Limiter
+from provider.limiter import Limiter, paced
 from sweep.errors import (
-    ConfigError,
     InsufficientFunds,
     NotAuthorized,
     OutcomeUnknown,
@@ -49,6 +49,8 @@ REQUEST_SECONDS = 30.0
 """For one request, from its first byte to the last of its answer."""
 PATIENCE_SECONDS = 90.0
 """For one call with all its retries and its waiting for quotas."""
+TIMEOUT_VARIABLE = "SWEEPSTACK_API_TIMEOUT"
+"""Caps `REQUEST_SECONDS`."""
 ATTEMPTS = 4
 BACKOFF_SECONDS = 1.0
 BACKOFF_MAX_SECONDS = 30.0
@@ -81,7 +83,7 @@ class Transport:
     """One API with one key. Threads may share it; it holds no connection open between calls.
 
     `service`: its name in messages. `key_hint`: where a person puts the key ("RUN_KEY, or ~/.run/key"), for messages.
-    Raises ConfigError when `base_url` would send the key in the clear.
+    Raises RequestRefused when `base_url` would send the key in the clear.
     """
 
     def __init__(
@@ -96,9 +98,9 @@ class Transport:
     ) -> None:
         parts = urlsplit(base_url)
         if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname or "")):
-            raise ConfigError(f"the address of {service} must begin with https:// (http:// only on this machine)")
+            raise RequestRefused(f"the address of {service} must begin with https:// (http:// only on this machine)")
         if parts.username or parts.password or parts.query:
-            raise ConfigError(f"the address of {service} must hold no user, password or query")
+            raise RequestRefused(f"the address of {service} must hold no user, password or query")
         if key:
             redact.learn({key_hint.split()[0].rstrip(","): key})
         self.service = service
@@ -156,7 +158,7 @@ class Transport:
 
         def once() -> Answer:
             self.limiter.take(endpoint, patience=max(0.0, end - time.monotonic()), cancelled=cancelled)
-            seconds = min(REQUEST_SECONDS, max(0.001, end - time.monotonic()))
+            seconds = min(_request_seconds(), max(0.001, end - time.monotonic()))
             return self._once(method, path, params, body, seconds)
 
         def stop(state: RetryCallState) -> bool:
@@ -210,7 +212,7 @@ class Transport:
         if status == 429:
             after = _seconds(response.headers.get("retry-after", ""))
             if after is not None:
-                self.limiter.hold(after)
+                self.limiter.hold(paced(after))
             raise RateLimited(f"{self.service}: too many requests ({asked}); nothing was done. {text}".strip(), after)
         if 200 <= status < 300 and (is_json or raw == b""):
             if is_json:
@@ -257,8 +259,15 @@ def _pause(state: RetryCallState) -> float:
 
     error = state.outcome.exception() if state.outcome else None
     if isinstance(error, RateLimited) and error.retry_after is not None:
-        return min(error.retry_after, RETRY_AFTER_MAX_SECONDS)
-    return float(wait_random_exponential(multiplier=BACKOFF_SECONDS, max=BACKOFF_MAX_SECONDS)(state))
+        return paced(min(error.retry_after, RETRY_AFTER_MAX_SECONDS))
+    return float(wait_random_exponential(multiplier=paced(BACKOFF_SECONDS), max=paced(BACKOFF_MAX_SECONDS))(state))
+
+
+def _request_seconds() -> float:
+    with contextlib.suppress(ValueError):
+        if (cap := float(os.environ.get(TIMEOUT_VARIABLE, ""))) > 0:
+            return min(cap, REQUEST_SECONDS)
+    return REQUEST_SECONDS
 
 
 def _bounded(response: httpx.Response, end: float) -> bytes | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +16,6 @@ from provider import transport as transport_module
 from provider.limiter import ALL, Limiter, Quota
 from provider.transport import Transport
 from sweep.errors import (
-    ConfigError,
     InsufficientFunds,
     NotAuthorized,
     OutcomeUnknown,
@@ -28,93 +25,9 @@ from sweep.errors import (
     Unreachable,
     Unsupported,
 )
+from tests.unit.loopback import HTML, PROBLEM, Server, cut, reply, truncated
 
 KEY = "sk-live-0123456789abcdef"
-Reply = Callable[[BaseHTTPRequestHandler], None]
-
-
-def reply(status: int, body: Any = None, *, kind: str = "application/json", **headers: str) -> Reply:
-    raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-
-    def send(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        if raw:
-            handler.send_header("Content-Type", kind)
-        handler.send_header("Content-Length", str(len(raw)))
-        handler.end_headers()
-        handler.wfile.write(raw)
-
-    return send
-
-
-def cut(handler: BaseHTTPRequestHandler) -> None:
-    """The request was read; the connection ends without a word."""
-    handler.close_connection = True
-    handler.connection.shutdown(socket.SHUT_RDWR)
-
-
-def truncated(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.send_header("Content-Length", "100")
-    handler.end_headers()
-    handler.wfile.write(b'{"pods": [')
-    handler.wfile.flush()
-    cut(handler)
-
-
-HTML = reply(200, b"<html>welcome to the hotel</html>", kind="text/html")
-PROBLEM = "application/problem+json"
-
-
-class Server(ThreadingHTTPServer):
-    """Answers with `script`, one entry a request, the last one for ever."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.script: list[Reply] = [reply(200, {})]
-        self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.release = threading.Event()
-
-    def hang(self, handler: BaseHTTPRequestHandler) -> None:
-        self.release.wait(60)
-
-    def drip(self, handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", "application/json")
-        handler.end_headers()
-        while not self.release.wait(0.02):
-            try:
-                handler.wfile.write(b" ")
-            except OSError:
-                return
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    @property
-    def methods(self) -> list[str]:
-        return [method for method, *_ in self.seen]
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def _any(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        number = len(self.server.seen)
-        self.server.seen.append((self.command, self.path, dict(self.headers.items()), body))
-        self.server.script[min(number, len(self.server.script) - 1)](self)
-
-    do_GET = do_POST = do_DELETE = do_PATCH = _any
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
 
 @pytest.fixture
@@ -122,11 +35,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(transport_module, "BACKOFF_SECONDS", 0.001)
     monkeypatch.setattr(transport_module, "BACKOFF_MAX_SECONDS", 0.01)
     server = Server()
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    server.start()
     yield server
-    server.release.set()
-    server.shutdown()
-    server.server_close()
+    server.stop()
 
 
 def client(server: Server, **changes: Any) -> Transport:
@@ -294,7 +205,7 @@ def test_no_error_log_or_chained_exception_shows_the_key(server: Server, caplog:
 
 @pytest.mark.parametrize("url", ["http://api.acme.test", "ftp://127.0.0.1", "https://me:pw@api.acme.test", "", "//x"])
 def test_the_key_is_not_sent_in_the_clear(url: str) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(RequestRefused):
         Transport("Acme", url, KEY, key_hint="ACME_API_KEY")
 
 

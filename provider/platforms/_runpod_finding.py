@@ -1,0 +1,78 @@
+"""Finding a box by its tag on a platform where names are anybody's and nothing is unique."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from provider.limiter import paced
+from provider.platforms._runpod_api import Pods, Session
+from provider.platforms._runpod_states import carries, created_at, identifier, record_of
+from provider.platforms.base import BoxRecord, Phase
+from sweep.errors import PlatformError, Unreachable
+
+LOOKS = (0.5, 1.0, 2.0, 3.0, 4.0)
+"""Seconds between looks for a pod whose create may have been carried out: lists lag behind."""
+
+
+def by_tag(session: Session, tag: str, *, max_age: float | None = None) -> BoxRecord | None:
+    """The oldest box with this tag that is not ending, else one that is; None only when it is proved that there is
+    none. Others with the same tag are named in its note. Raises Unreachable."""
+    if max_age is None and any(carries(pod, tag) for pod in session.pods().by_id.values()):
+        pods = session.pods()
+    else:  # that there is none, a list from a moment ago does not prove
+        pods = session.pods(max_age=max_age or 0)
+    found = sorted((pod for pod in pods.by_id.values() if carries(pod, tag)), key=_age)
+    records = [recorded(session, pod) for pod in found]
+    records.sort(key=lambda record: record.phase is Phase.ENDING)  # stable: the oldest stays first
+    if not records:
+        if pods.damaged:
+            raise Unreachable(
+                f"whether there is a box {tag} is not known: {pods.damaged} of RunPod's pods can't be read. Look at "
+                f"the console"
+            )
+        return None
+    first, others = records[0], [other for other in records[1:] if other.phase is not Phase.ENDING]
+    if not others:
+        return first
+    twins = ", ".join(other.native_id for other in others)
+    note = f"{len(others) + 1} pods carry this tag, and {twins} may bill beside it: end what is too many by hand"
+    return _noted(first, note)
+
+
+def looked_for(session: Session, tag: str, cancelled: threading.Event) -> BoxRecord | None:
+    """What a create whose answer was lost has made, if it shows within seconds. One look at least; an outage in between
+    is no answer."""
+    for seconds in (0.0, *LOOKS):
+        if seconds and cancelled.wait(paced(seconds)):
+            return None
+        try:
+            found = by_tag(session, tag, max_age=0)
+        except PlatformError:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def recorded(session: Session, pod: Mapping[str, Any]) -> BoxRecord:
+    """The pod as a record, with what this process knows of its end."""
+    return record_of(pod, session.account(), ending=session.is_ending(identifier(pod)))
+
+
+def listed(pods: Pods, session: Session, prefix: str) -> list[BoxRecord]:
+    """Every pod whose tag begins with `prefix` and every one that has none to be read, by id."""
+    records = [recorded(session, pod) for pod in pods.by_id.values()]
+    found = [record for record in records if record.tag.startswith(prefix) or not record.tag]
+    return sorted(found, key=lambda record: record.native_id)
+
+
+def _age(pod: Mapping[str, Any]) -> tuple[datetime, str]:
+    return created_at(pod) or datetime.max.replace(tzinfo=UTC), identifier(pod)
+
+
+def _noted(record: BoxRecord, note: str) -> BoxRecord:
+    return replace(record, note="; ".join(part for part in (record.note, note) if part))

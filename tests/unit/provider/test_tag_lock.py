@@ -1,0 +1,61 @@
+"""Two creates of one tag on one machine: the second waits, and nothing is rented when it can't."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from provider.platforms.base import Wait
+from provider.tag_lock import one_at_a_time
+from sweep.errors import PlatformError
+
+HOLD = """
+import sys
+from provider.platforms.base import Wait
+from provider.tag_lock import one_at_a_time
+with one_at_a_time("acme", "me", sys.argv[1], Wait(20)):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+def test_another_process_keeps_the_tag_until_it_ends_however_it_ends() -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, "tag-1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with one_at_a_time("acme", "me", "tag-2", Wait(0.1)), one_at_a_time("acme", "you", "tag-1", Wait(0.1)):
+        pass  # other tags and accounts are other locks
+    with pytest.raises(PlatformError, match="nothing was rented"), one_at_a_time("acme", "me", "tag-1", Wait(0.2)):
+        raise AssertionError("two at once")
+    holder.kill()
+    holder.wait(20)
+    with one_at_a_time("acme", "me", "tag-1", Wait(20)):
+        pass
+
+
+def test_a_cancel_ends_the_waiting() -> None:
+    wait = Wait(20)
+    wait.cancelled.set()
+    with (
+        one_at_a_time("acme", "me", "tag", Wait(1)),
+        pytest.raises(PlatformError, match="cancelled"),
+        one_at_a_time("acme", "me", "tag", wait),
+    ):
+        raise AssertionError("two at once")
+
+
+def test_a_folder_that_cannot_be_written_rents_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    with pytest.raises(PlatformError, match="nothing was rented"), one_at_a_time("acme", "me", "tag", Wait(1)):
+        raise AssertionError("without a lock")
