@@ -30,7 +30,7 @@ START = (
     f"mkdir -p {ROOT}/data {ROOT}/scratch {ROOT}/mnt/durable /run/sshd /root/.ssh; chmod 700 /root/.ssh; "
     'printf "%s\\n" "$PUBLIC_KEY" > /root/.ssh/authorized_keys; chmod 600 /root/.ssh/authorized_keys; '
     'need=""; [ -x /usr/sbin/sshd ] || need="$need openssh-server"; '
-    'command -v rsync > /dev/null || need="$need rsync"; command -v python3 > /dev/null || need="$need python3"; '
+    'command -v python3 > /dev/null || need="$need python3"; '
     'tries=0; while [ -n "$need" ] && [ $tries -lt 5 ]; do tries=$((tries + 1)); apt-get update && '
     "DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $need && break; sleep 5; done; "
     "rm -f /etc/ssh/ssh_host_*; ssh-keygen -A; "
