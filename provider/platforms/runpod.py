@@ -36,9 +36,8 @@ from sweep.errors import (
 )
 
 if TYPE_CHECKING:
-    from sweep.channel.ssh import SshChannel
-
     from sweep.channel.base import Channel
+    from sweep.channel.ssh import SshChannel
 
 STOP_SECONDS = 20.0
 PROBE_SECONDS = 10.0
