@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from provider.platforms._runpod_states import MARKER, SSH_PORT
+from provider.platforms._runpod_states import MARKER, PRICE, SSH_PORT
 from provider.platforms.base import BoxRequest
-from provider.platforms.offers import Constraints
+from provider.platforms.offers import Constraints, Offer
 from sweep.errors import RequestRefused
 
 ROOT = "/sweepstack"
@@ -41,7 +41,7 @@ START = (
 single quote: it travels as one word of `sh -c`."""
 
 
-def create_pod(request: BoxRequest, gpu_id: str, data_centers: list[str], volume_id: str = "") -> dict[str, Any]:
+def create_pod(request: BoxRequest, offer: Offer, data_centers: list[str], volume_id: str = "") -> dict[str, Any]:
     """The body of POST /v2/pods. `volume_id`: the network volume behind the request's mount, if it has one.
 
     Without one the box's root is a volume disk, which a stop keeps; with one it is the container disk, which a stop
@@ -64,12 +64,17 @@ def create_pod(request: BoxRequest, gpu_id: str, data_centers: list[str], volume
     body: dict[str, Any] = {
         "name": request.tag,
         "image": request.image or IMAGE,
-        "gpu": _gpu(wanted, gpu_id),
+        "gpu": _gpu(wanted, offer.key),
         "cloud": CLOUD,
         "disk": disk,
         "mounts": mounts,
         "ports": [SSH_PORT],
-        "env": {**request.env, "PUBLIC_KEY": request.public_key, MARKER: request.tag},
+        "env": {
+            **request.env,
+            "PUBLIC_KEY": request.public_key,
+            MARKER: request.tag,
+            PRICE: f"{offer.price_per_hour:.6f}",
+        },
         "args": f"sh -c '{START}'",
     }
     if data_centers:

@@ -65,7 +65,7 @@ def rent(session: Session, request: BoxRequest, volume: Volume | None, wait: Wai
                 "\n".join([f"{request.name}: nothing was rented within {wait.deadline:g} s", *refusals])
             )
         wait.progress(f"{request.name}: asking RunPod for {what} ({offer.region})")
-        body = bodies.create_pod(request, offer.key, list(one.data_centers), volume.id if volume else "")
+        body = bodies.create_pod(request, offer, list(one.data_centers), volume.id if volume else "")
         try:
             answer = session.create_pod(body, patience=left, cancelled=wait.cancelled)
         except OutcomeUnknown as error:

@@ -16,6 +16,8 @@ from sweep.channel.base import SshEndpoint
 
 MARKER = "SWEEPSTACK_TAG"
 """The variable in a pod's environment that holds its tag once more: a name alone is anybody's."""
+PRICE = "SWEEPSTACK_PRICE_PER_HOUR"
+"""The variable that holds what the running pod was offered for, USD: a stopped one says that it costs nothing."""
 SSH_PORT = "22/tcp"
 
 PHASES: Mapping[str, Phase] = {
@@ -160,8 +162,19 @@ def _gpu_count(pod: Mapping[str, Any]) -> int | None:
 
 
 def _price(pod: Mapping[str, Any]) -> float | None:
-    """USD per hour of the whole running pod. 0 is what a stopped one says, and no price."""
-    cost = pod.get("cost")
+    """USD per hour of the whole running pod. A stopped one says 0, as a rule: then what it was offered for."""
+    env = pod.get("env")
+    return _positive(pod.get("cost")) or _positive(_number(env.get(PRICE)) if isinstance(env, dict) else None)
+
+
+def _number(text: Any) -> float | None:
+    try:
+        return float(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _positive(cost: Any) -> float | None:
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost) or cost <= 0:
         return None
     return float(cost)

@@ -109,6 +109,8 @@ class RunpodPlatform:
         try:
             answer = at_hand.delete_pod(native_id)
         except OutcomeUnknown as error:
+            if self.get(native_id, account).phase is Phase.GONE:
+                return
             raise NotYetGone(f"{native_id}: {error}. Destroy it again: a second time does no harm") from error
         if not answer.ok and answer.status != 404:
             lock = ", and is locked in RunPod's console" if self._is_locked(at_hand, native_id) else ""

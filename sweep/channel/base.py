@@ -92,7 +92,9 @@ class Channel(Protocol):
     """
 
     native_id: str
-    python: str
+
+    @property
+    def python(self) -> str: ...
 
     def absolute(self, path: str) -> str:
         """`path` as processes on the box see it. Does not look whether it exists."""

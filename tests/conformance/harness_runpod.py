@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from provider.limiter import paced
+from provider.platforms._runpod_api import FRESH_SECONDS
 from provider.platforms.base import BoxRequest, Platform, VolumeRecord
 from provider.platforms.registry import load_platform
 from tests.conformance.harness import FAULTS
@@ -64,6 +67,8 @@ ONLY = {
 }
 CREATE_PROGRAM = """
 import json, sys
+from provider.limiter import paced
+from provider.platforms._runpod_api import FRESH_SECONDS
 from provider.platforms.base import BoxRequest, Wait
 from provider.platforms.registry import load_platform
 platform = load_platform("runpod")
@@ -145,15 +150,22 @@ class Harness:
 
     def make_unreadable(self, native_id: str) -> None:
         self.sim.act("set", {"id": native_id, "odd_status": ("TRANSCENDED", 10**9)})
+        self._outlive_the_list()
 
     def make_foreign(self) -> None:
         self._patch.setenv("RUNPOD_API_KEY", OTHER_KEY)
 
     def cut_off(self) -> None:
         self.sim.faults.add("lost_request", times=None)
+        self._outlive_the_list()
 
     def remove_by_hand(self, native_id: str) -> None:
         self.sim.act("vanish", {"id": native_id})
+        self._outlive_the_list()
+
+    def _outlive_the_list(self) -> None:
+        """What others do to a box is seen when the list that all reads share has become too old to be shared."""
+        time.sleep(2 * paced(FRESH_SECONDS))
 
     def repair(self) -> None:
         self.sim.faults.clear()

@@ -10,7 +10,7 @@ import pytest
 
 from provider.platforms import _runpod_bodies as bodies
 from provider.platforms.base import BoxRequest
-from provider.platforms.offers import Constraints
+from provider.platforms.offers import Constraints, Offer
 from sweep.errors import RequestRefused
 
 # CreatePodRequest of REST v2; every other field is answered by 422.
@@ -19,6 +19,7 @@ CREATE_FIELDS = {
     "templateId", "startSsh", "startJupyter", "globalNetworking",
 }  # fmt: skip
 GPU_FIELDS = {"id", "count", "allowedCudaVersions", "minCudaVersion", "minRamPerGpu", "minVcpuCountPerGpu"}
+L4 = Offer("NVIDIA L4", "L4", 1, 0.43, "US-TX-3")
 REQUESTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "cards": {"resources": {"gpu": {"name": ["L4"], "count": 4, "cuda": "12.8+"}, "disk": "120GB", "cpu": 16}},
@@ -33,7 +34,7 @@ def request(**changes: Any) -> BoxRequest:
 
 
 def body(name: str, centers: list[str] | None = None) -> dict[str, Any]:
-    return bodies.create_pod(request(**REQUESTS[name]), "NVIDIA L4", centers or [], "vol1" if name == "volume" else "")
+    return bodies.create_pod(request(**REQUESTS[name]), L4, centers or [], "vol1" if name == "volume" else "")
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -76,7 +77,7 @@ def test_cards_cuda_and_cores_are_asked_for() -> None:
 
 def test_two_mounts_are_refused() -> None:
     with pytest.raises(RequestRefused, match="one volume"):
-        bodies.create_pod(request(mounts={"mnt/a": "me.v1", "mnt/b": "me.v2"}), "NVIDIA L4", [], "v1")
+        bodies.create_pod(request(mounts={"mnt/a": "me.v1", "mnt/b": "me.v2"}), L4, [], "v1")
 
 
 def test_stock_is_asked_for_together_with_the_product() -> None:

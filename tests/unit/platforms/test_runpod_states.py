@@ -100,6 +100,15 @@ def test_a_price_that_is_none_is_none(cost: Any) -> None:
     assert record_of(pod(cost=cost), "me").price_per_hour is None
 
 
+def test_a_stopped_pod_keeps_the_price_of_a_running_one() -> None:
+    env = {"SWEEPSTACK_TAG": TAG, "SWEEPSTACK_PRICE_PER_HOUR": "0.430000"}
+    assert record_of(pod(status="EXITED", cost=0.0, env=env), "me").price_per_hour == 0.43
+    assert record_of(pod(status="EXITED", cost=0.72, env=env), "me").price_per_hour == 0.72
+    for odd in ("", "free", "nan", "-1"):
+        seen = record_of(pod(status="EXITED", cost=0.0, env={**env, "SWEEPSTACK_PRICE_PER_HOUR": odd}), "me")
+        assert seen.price_per_hour is None
+
+
 def test_a_start_without_its_cards_is_seen() -> None:
     record = record_of(pod(runtime={"uptime": 3, "gpus": []}), "me")
     assert record.gpu_count == 0
