@@ -52,6 +52,8 @@ PATIENCE_SECONDS = 90.0
 TIMEOUT_VARIABLE = "SWEEPSTACK_API_TIMEOUT"
 """Caps `REQUEST_SECONDS`."""
 ATTEMPTS = 4
+LIMITED_ATTEMPTS = 12
+"""How often somebody asks who is told each time that it was too much."""
 BACKOFF_SECONDS = 1.0
 BACKOFF_MAX_SECONDS = 30.0
 RETRY_AFTER_MAX_SECONDS = 60.0
@@ -164,7 +166,8 @@ class Transport:
         def stop(state: RetryCallState) -> bool:
             limited = isinstance(state.outcome and state.outcome.exception(), RateLimited)
             late = time.monotonic() + state.upcoming_sleep >= end
-            return late or cancelled.is_set() or (not limited and state.attempt_number >= ATTEMPTS)
+            most = LIMITED_ATTEMPTS if limited else ATTEMPTS
+            return late or cancelled.is_set() or state.attempt_number >= most
 
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception_type((_Shaky, RateLimited)),

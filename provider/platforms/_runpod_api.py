@@ -65,19 +65,20 @@ class Session:
         self._base, self._key = base, key
         self.http = Transport("RunPod", base, key, key_hint=keys.KEY_HINT, limiter=Limiter({ALL: QUOTA}, learns=True))
         self._lock = threading.Lock()
+        self._owner = Shared(lambda: keys.account_of(base, key, fresh=True))
         self._pods = Shared(self._list_pods)
         self._volumes = Shared(self._list_volumes)
         self._catalogs: dict[tuple[tuple[str, str], ...], Shared[list[Any]]] = {}
         self._born: dict[str, tuple[float, Mapping[str, Any]]] = {}  # made by us and not seen in a list yet
         self._ended: set[str] = set()
 
-    def account(self, *, fresh: bool = False) -> str:
-        """The id of the key's account."""
-        return keys.account_of(self._base, self._key, fresh=fresh)
+    def account(self, *, now: bool = False) -> str:
+        """The id of the key's account; `now`: asked for seconds ago at most, and not when the process began."""
+        return self._owner.get(paced(FRESH_SECONDS)) if now else keys.account_of(self._base, self._key)
 
-    def require(self, account: str, what: str) -> None:
+    def require(self, account: str, what: str, *, now: bool = False) -> None:
         """Raises WrongAccount unless the key is of this account."""
-        keys.require(account, self.account(), what)
+        keys.require(account, self.account(now=now), what)
 
     def pods(self, *, max_age: float | None = None) -> Pods:
         """All pods of the account, with those that we made and that are not listed yet. Raises Unreachable."""

@@ -36,7 +36,10 @@ def get(session: Session, native_id: str) -> VolumeRecord | None:
     account, volume_id = split(native_id)
     session.require(account, f"the volume {native_id}")
     found = session.volume(volume_id)
-    return None if found is None else _record(found, account)
+    if found is None:
+        session.require(account, f"the volume {native_id}", now=True)
+        return None
+    return _record(found, account)
 
 
 def tagged(session: Session, prefix: str) -> list[VolumeRecord]:
@@ -95,7 +98,7 @@ def delete(session: Session, native_id: str, account: str) -> None:
         raise NotYetGone(f"the volume {native_id}: {error}. Call it again") from error
     if not answer.ok and answer.status != 404:
         raise refused(session.http, answer, f"the end of the volume {native_id}")
-    if session.volume(volume_id) is not None:
+    if get(session, native_id) is not None:
         raise NotYetGone(f"RunPod still has the volume {native_id}, which goes on billing: call it again")
 
 

@@ -60,7 +60,7 @@ class RunpodPlatform:
     )
 
     def account(self) -> str:
-        return session().account(fresh=True)
+        return session().account(now=True)
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
         at_hand = session()
@@ -99,6 +99,9 @@ class RunpodPlatform:
         at_hand.require(account, f"the box {native_id}")
         pod = at_hand.pod(native_id)
         if pod is None:
+            at_hand.require(
+                account, f"the box {native_id}", now=True
+            )  # nothing is gone for having been looked for there
             return BoxRecord(native_id, "", account, Phase.GONE, None, None, f"RunPod, pod {native_id}")
         return recorded(at_hand, pod)
 

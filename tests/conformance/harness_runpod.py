@@ -37,7 +37,6 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "html": ("html_before", {"status": 502}),
     "html_ok": ("html_ok", {}),
     "no_key": ("no_key", {}),
-    "foreign_account": ("foreign_account", {}),
     "stale_list": ("stale_list", {}),
     "out_of_capacity": ("out_of_capacity", {}),
     "low_balance": ("low_balance", {}),
@@ -87,7 +86,10 @@ class Harness:
     killed_by_stop = ("scratch", "data")
     kept_by_stop = ("mnt/durable",)
     secrets = (KEY, OTHER_KEY)
-    plays = frozenset((fault, verb) for fault in KINDS for verb in ONLY.get(fault, ("create", "read", "delete")))
+    plays = frozenset(
+        {(fault, verb) for fault in KINDS for verb in ONLY.get(fault, ("create", "read", "delete"))}
+        | {("foreign_account", "read"), ("foreign_account", "delete")}  # a create belongs to the account at hand
+    )
     impossible = frozenset({"says_no", "refused_yet_made"})  # its errors have a status; it rents us no spot pods
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
@@ -131,13 +133,18 @@ class Harness:
 
     def inject(self, fault: str, verb: str, *, times: int | None = 1) -> None:
         assert fault in FAULTS
+        if fault == "foreign_account":
+            self.make_foreign()
+            return
         kind, params = KINDS[fault]
         places = (LIST,) if fault == "stale_list" else ("GET /v2/*",) if fault == "no_key" else WHERE[verb]
-        if fault == "foreign_account":
-            places = ("*",)
-            times = None
-        for place in places if fault not in ("preempted", "vanished") else (ONE, *places[1:]):
-            self.sim.faults.add(kind, place, times=times, **params)
+        if verb == "read" and fault in ("preempted", "vanished"):  # at once: a list is all that a read may ask for
+            for native_id in self.rentals():
+                self.sim.act({"preempted": "preempt", "vanished": "vanish"}[fault], {"id": native_id})
+        else:
+            for place in places if fault != "vanished" else (ONE, *places[1:]):
+                self.sim.faults.add(kind, place, times=times, **params)
+        self._outlive_the_list()
 
     def slow_boot(self, seconds: float) -> None:
         self.sim.pods.boot = Boot(reads=0, seconds=seconds)
@@ -170,6 +177,7 @@ class Harness:
     def repair(self) -> None:
         self.sim.faults.clear()
         self._patch.setenv("RUNPOD_API_KEY", KEY)
+        self._outlive_the_list()
         self.sim.pods.boot = Boot(reads=0)
         with self.sim.lock:
             for pod in self.sim.pods.all.values():
