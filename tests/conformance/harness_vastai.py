@@ -150,6 +150,8 @@ class Harness:
             self.make_foreign()
             return
         kind, params = KINDS[fault]
+        if fault == "refused_yet_made":  # with an error's status, or with that of a success
+            self.sim.act("set", {"bid_refused_status": 200 if times is None else 400})
         for place in ELSEWHERE.get(fault, WHERE[verb]):
             self.sim.faults.add(kind, place, times=times, **params)
 

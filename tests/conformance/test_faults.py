@@ -199,6 +199,8 @@ def test_a_start_that_goes_wrong_is_told_and_the_box_is_kept(
     else:
         assert fault == "no_room", repr(said)
         assert platform.get(record.native_id, record.account).phase is Phase.STOPPED
+        harness.repair()  # there is room again: a start that was called off must not happen after all
+        assert platform.get(record.native_id, record.account).phase is Phase.STOPPED
     assert harness.rentals() == {record.native_id}
 
 
