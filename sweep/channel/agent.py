@@ -10,7 +10,6 @@ one J, and the data that it announces; an answer is any number of D, and a J at 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import select
@@ -21,8 +20,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweep.channel import visiting
-from sweep.channel.base import BOX_ID_VARIABLE, safe_parts
 from sweep.channel.local import LocalChannel
 from sweep.errors import NotYetGone, PlatformError, SweepstackError, Unreachable
 
@@ -273,17 +270,3 @@ def main(settings: Mapping[str, Any]) -> None:
         wire.answer({"ok": {"python": sys.executable, "version": version}})
         Agent(wire, channel).serve()
     os._exit(0)  # a thread that waits for a process of the box must not hold the connection
-
-
-def visit(settings: Mapping[str, Any]) -> int:
-    """Runs a person's command, or a shell, on this terminal or these pipes. See `Channel.attach`."""
-    root, native_id = Path(settings["root"]), str(settings["native_id"])
-    shell = os.environ.get("SHELL") or "/bin/sh"
-    command = list(settings["argv"]) or [shell, "-l"]
-    env = {name: value for name, value in os.environ.items() if name != BOX_ID_VARIABLE}
-    env[visiting.VISITED] = native_id
-    cwd = root.joinpath(*safe_parts(settings["cwd"])) if settings["cwd"] else root
-    if not cwd.is_dir():
-        os.write(2, f"sweepctl: {cwd} is not there: {os.strerror(errno.ENOENT)}\n".encode())
-        return visiting.NOT_EXECUTABLE
-    return visiting.run(command, cwd, env, leash=None if settings["terminal"] else 1)

@@ -25,6 +25,9 @@ MODULES = (
 )
 """In the order in which they are loaded: each after what it imports."""
 
+VISITING = ("errors", "channel", "channel.base", "channel.visiting")
+"""The few that a person's own command needs: they go as an argument, which `ps` on the box shows."""
+
 OLDEST = (3, 8)
 
 # Sent as an argument to whatever shell the account has: no quotes but these, no $, `, \\, ! or newline in it.
@@ -67,22 +70,23 @@ def given(python: str, program: bytes) -> str:
 
 def agent(settings: Mapping[str, Any]) -> bytes:
     """The program that serves: compressed, for `reading`."""
-    return _program(settings, 'sys.modules["sweep.channel.agent"].main(settings)')
+    return _program(settings, _modules(MODULES), 'sys.modules["sweep.channel.agent"].main(settings)')
 
 
 def visit(settings: Mapping[str, Any]) -> bytes:
     """The program that runs a person's command: compressed, for `given`."""
-    return _program(settings, 'sys.exit(sys.modules["sweep.channel.agent"].visit(settings))')
+    call = 'sys.exit(sys.modules["sweep.channel.visiting"].visit(settings))'
+    return _program(settings, _modules(VISITING), call)
 
 
-def _program(settings: Mapping[str, Any], call: str) -> bytes:
-    text = _LOADER.format(oldest=OLDEST, settings=json.dumps(dict(settings)), modules=_modules(), call=call)
+def _program(settings: Mapping[str, Any], modules: str, call: str) -> bytes:
+    text = _LOADER.format(oldest=OLDEST, settings=json.dumps(dict(settings)), modules=modules, call=call)
     return zlib.compress(text.encode("utf-8"), 9)
 
 
 @functools.cache
-def _modules() -> str:
-    return json.dumps([(name, _source(name)) for name in MODULES])
+def _modules(names: tuple[str, ...]) -> str:
+    return json.dumps([(name, _source(name)) for name in names])
 
 
 def _source(name: str) -> str:

@@ -15,7 +15,7 @@ from sweep.channel.base import BoxProcess, Completed, DirEntry, Listing, SshEndp
 from sweep.channel.host_keys import Pin
 from sweep.channel.local import CHUNK, open_target
 from sweep.channel.ssh_link import MOST_ANSWER, Link
-from sweep.channel.ssh_links import Links
+from sweep.channel.ssh_links import shared
 from sweep.channel.ssh_options import Way
 from sweep.errors import PlatformError, Unreachable, Unsupported
 
@@ -32,8 +32,9 @@ class SshChannel:
     box-relative path → where a volume's content lies on the box. One that lies at its own place below `root` has to be
     mounted there.
 
-    Nothing is connected before the first call. Connections are shared and stay open for a minute, so that a call costs
-    one round trip; `close` ends them. `closed` says why nothing is started on the box now; empty while it is open.
+    Cheap to make, and nothing is connected before the first call. Connections stay open for a minute, and all channels
+    of this process that go the same way share them, so that a call costs one round trip; `close` ends them for all.
+    `closed` says why nothing is started on the box now; empty while it is open.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class SshChannel:
         self._settings = settings
         self._command = python
         way = Way(endpoint, key or ssh_keys.choose(), Pin(native_id, endpoint.start, host_keys), config)
-        self._links = Links(way, native_id, settings, python)
+        self._links = shared(way, native_id, settings, python)
 
     @property
     def python(self) -> str:

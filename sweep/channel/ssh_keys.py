@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ KEY_VARIABLE = "SWEEPSTACK_SSH_KEY"
 """The file of a private key, or of its public half where an agent holds the private one."""
 NAMES = ("id_ed25519", "id_ecdsa", "id_rsa")
 SECONDS = 10.0
+REMEMBERED_SECONDS = 60.0
+_FOUND: dict[tuple[str | None, ...], tuple[float, SshKey]] = {}
 _KINDS = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-")
 
 
@@ -38,9 +41,18 @@ def public_key(env: Mapping[str, str] | None = None) -> str:
 def choose(env: Mapping[str, str] | None = None) -> SshKey:
     """The file that SWEEPSTACK_SSH_KEY names; else the agent's first key; else ~/.ssh/id_ed25519, id_ecdsa, id_rsa.
 
-    Asks no passphrase. Raises NotAuthorized, with the command that makes or loads a key, where there is none.
+    Asks no passphrase. What was found holds for a minute. Raises NotAuthorized, with the command that makes or loads a
+    key, where there is none that can be used without a question.
     """
     env = os.environ if env is None else env
+    shell = tuple(env.get(name) for name in (KEY_VARIABLE, "SSH_AUTH_SOCK", "HOME"))
+    found = _FOUND.get(shell)
+    if found is None or time.monotonic() - found[0] > REMEMBERED_SECONDS:
+        found = _FOUND[shell] = (time.monotonic(), _choose(env))
+    return found[1]
+
+
+def _choose(env: Mapping[str, str]) -> SshKey:
     if shutil.which("ssh") is None or shutil.which("ssh-keygen") is None:
         raise NotAuthorized(
             "there is no OpenSSH client here, and boxes are reached by it: apt-get install openssh-client"
@@ -73,8 +85,11 @@ def _from_file(path: Path, env: Mapping[str, str], source: str) -> SshKey:
         if text not in _agent_keys(env):
             raise NotAuthorized(f"{public} has no private key beside it, and the ssh agent has none for it: `ssh-add`")
         return SshKey(text, None, source)
-    # A passphrase can't be asked for here: where the agent has the key, it signs.
-    return SshKey(text, None if text in _agent_keys(env) else private, source)
+    if text in _agent_keys(env):
+        return SshKey(text, None, source)
+    if public.is_file():
+        _derived(private, env)  # proves that it opens without a passphrase: nobody is there to be asked for one
+    return SshKey(text, private, source)
 
 
 def _public(path: Path) -> str:
@@ -102,9 +117,11 @@ def _derived(private: Path, env: Mapping[str, str]) -> str:
     words = done.stdout.split()
     if done.returncode != 0 or len(words) < 2:
         why = (done.stderr.strip().splitlines() or ["ssh-keygen does not say why"])[-1]
+        beside = private.with_name(f"{private.name}.pub").is_file()
+        write = "" if beside else f"write its public half, `ssh-keygen -y -f {private} > {private}.pub`, and "
         raise NotAuthorized(
-            f"{private} has no {private.name}.pub beside it, and it can't be had without a question ({why}). Write it: "
-            f"`ssh-keygen -y -f {private} > {private}.pub`, and load the key into an agent: `ssh-add {private}`"
+            f"{private} can't be used without a question ({why}), and no agent holds it: {write}load it into one, "
+            f"`eval $(ssh-agent)` and `ssh-add {private}`"
         )
     return " ".join(words[:2])
 

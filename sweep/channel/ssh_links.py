@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 import time
@@ -24,6 +25,19 @@ PAUSES = (0.5, 2.0)
 _BUSY = ("Connection reset by", "Connection closed by", "kex_exchange_identification", "Broken pipe", "mux_client")
 
 T = TypeVar("T")
+
+
+_SHARED: dict[str, Links] = {}
+_SHARING = threading.Lock()
+
+
+def shared(way: Way, native_id: str, settings: Mapping[str, Any], python: str) -> Links:
+    """The connections of this process to this box, this way: every channel to it that is made has the same ones."""
+    name = repr((way.facts, native_id, json.dumps(dict(settings), sort_keys=True), python))
+    with _SHARING:
+        if name not in _SHARED:
+            _SHARED[name] = Links(way, native_id, settings, python)
+        return _SHARED[name]
 
 
 class Links:

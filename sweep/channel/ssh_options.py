@@ -75,8 +75,12 @@ class Way:
     def socket(self) -> str:
         """The shared connection's. Another address, key or pin is another connection: what was accepted for one proves
         nothing for the other."""
-        facts = (self.endpoint, self.key.public, self.key.identity, self.pin.path, self.config)
-        return str(_private_folder() / hashlib.sha256(repr(facts).encode()).hexdigest()[:20])
+        return str(_private_folder() / hashlib.sha256(repr(self.facts).encode()).hexdigest()[:20])
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """All that makes one way differ from another."""
+        return (self.endpoint, self.key.public, self.key.identity, self.pin.path, self.config)
 
     def forget_connection(self) -> None:
         """Makes the next ssh connect anew: the shared connection seems dead. What still runs over it may go on."""

@@ -7,6 +7,7 @@ all it loses then is the folder under its feet. What it starts is the person's, 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -14,8 +15,9 @@ import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from sweep.channel.base import BOX_ID_VARIABLE
+from sweep.channel.base import BOX_ID_VARIABLE, safe_parts
 from sweep.errors import PlatformError
 
 VISITED = "SWEEPSTACK_VISITING"
@@ -57,6 +59,20 @@ def run(command: Sequence[str], cwd: Path, env: Mapping[str, str], *, leash: int
         for number, handler in before.items():
             signal.signal(number, handler)
     return 128 - code if code < 0 else code
+
+
+def visit(settings: Mapping[str, Any]) -> int:
+    """Runs a person's command, or a shell, on this terminal or these pipes. See `Channel.attach`."""
+    root, native_id = Path(settings["root"]), str(settings["native_id"])
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    command = list(settings["argv"]) or [shell, "-l"]
+    env = {name: value for name, value in os.environ.items() if name != BOX_ID_VARIABLE}
+    env[VISITED] = native_id
+    cwd = root.joinpath(*safe_parts(settings["cwd"])) if settings["cwd"] else root
+    if not cwd.is_dir():
+        os.write(2, f"sweepctl: {cwd} is not there: {os.strerror(errno.ENOENT)}\n".encode())
+        return NOT_EXECUTABLE
+    return run(command, cwd, env, leash=None if settings["terminal"] else 1)
 
 
 def _until_cut(process: subprocess.Popen[bytes], leash: int) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -467,6 +468,47 @@ def test_a_port_of_the_box_is_reached(channel: SshChannel, ssh_world: SshWorld) 
     assert child.wait(30) == 0
     child.stdout.close()
     channel.terminate(pid)
+
+
+def test_a_shell_on_a_terminal(ssh_world: SshWorld, tmp_path: Path) -> None:
+    """What `sweepctl ssh` is: a login shell in the box's folder, with a terminal, whose exit code is passed on."""
+    program = textwrap.dedent(f"""
+        import sys
+        from pathlib import Path
+        from sweep.channel.base import SshEndpoint
+        from sweep.channel.ssh import SshChannel
+        from sweep.channel.ssh_keys import SshKey
+        key = SshKey({ssh_world.key.public!r}, Path({str(ssh_world.key.identity)!r}), "the test")
+        channel = SshChannel("test-box", SshEndpoint("127.0.0.1", {ssh_world.machine.port}, start="1"), key=key,
+                             host_keys=Path({str(ssh_world.folder / "host-keys")!r}))
+        sys.exit(channel.attach([], terminal=True))
+    """)
+    ours, theirs = os.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    seen = b""
+
+    def read_until(what: Callable[[], bool]) -> None:
+        nonlocal seen
+        ends = time.monotonic() + 60
+        while not what():
+            assert time.monotonic() < ends, seen
+            if select.select([ours], [], [], 0.1)[0]:
+                seen += os.read(ours, 65536)
+
+    os.write(ours, b"tty; pwd; echo $SWEEPSTACK_VISITING$((40 + 2)); sleep 304\n")
+    read_until(lambda: b"test-box42" in seen and running(ssh_world, "sleep 304"))
+    os.write(ours, b"\x03")
+    read_until(lambda: not running(ssh_world, "sleep 304"))  # Ctrl-C went to it, and not to ssh
+    os.write(ours, b"exit 9\n")
+    with contextlib.suppress(OSError):  # EIO: the other side has closed
+        read_until(lambda: child.poll() is not None)
+    assert child.wait(30) == 9
+    os.close(ours)
+    assert b"/dev/pts/" in seen
+    assert b"/sweepstack\r\n" in seen
 
 
 def test_what_runs_on_the_box_is_python_3_8() -> None:

@@ -26,8 +26,9 @@ def make(path: Path, *, kind: str = "ed25519", passphrase: str = "") -> str:
 
 
 @pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
+def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A person's shell, without any key."""
+    monkeypatch.setattr(ssh_keys, "REMEMBERED_SECONDS", 0.0)
     return {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
 
 
@@ -91,6 +92,9 @@ def test_the_public_half_is_derived_where_it_is_missing(env: dict[str, str], tmp
     with pytest.raises(NotAuthorized, match="ssh-add") as caught:
         ssh_keys.choose({**env, "SWEEPSTACK_SSH_KEY": str(tmp_path / "locked")})
     assert "ssh-keygen -y" in str(caught.value)
+    make(tmp_path / "home" / ".ssh" / "id_ed25519", passphrase="secret words")
+    with pytest.raises(NotAuthorized, match=r"id_ed25519 can't be used without a question .*ssh-add"):
+        ssh_keys.choose(env)
     (tmp_path / "odd.pub").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n")
     with pytest.raises(NotAuthorized, match="no public SSH key"):
         ssh_keys.choose({**env, "SWEEPSTACK_SSH_KEY": str(tmp_path / "odd.pub")})

@@ -75,6 +75,28 @@ def test_a_launch_asks_little(site: SshSite, monkeypatch: pytest.MonkeyPatch) ->
     assert before_the_wait <= 11, first
 
 
+def test_a_wait_reads_only_what_is_new(site: SshSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal grows for weeks, and is read ten times a second while a first step is waited for."""
+    site.launch("a")
+    site.drained()
+    length = site.channel.size(onbox.JOURNAL) or 0
+    looks: list[tuple[int, int]] = []
+    before = site.channel.read
+
+    def read(path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        data = before(path, offset=offset, limit=limit)
+        if path == onbox.JOURNAL:
+            looks.append((offset, len(data)))
+        return data
+
+    monkeypatch.setattr(site.channel, "read", read)
+    site.launch("a", "b")
+    assert length > 0
+    assert [offset for offset, _ in looks[:2]] == [0, 0]
+    assert len(looks) > 2
+    assert all(offset >= length for offset, _ in looks[2:])
+
+
 def test_what_was_launched_outlives_the_connection_and_the_command(site: SshSite) -> None:
     site.hold("a")
     site.launch("a")
