@@ -11,7 +11,10 @@ from profiles.load import FOLDER, load_profile, platforms
 from profiles.model import KEYS, OVERRIDE_NAMES, SECTIONS
 from sweep.errors import ConfigError
 
-GOTCHA_IDS = {"local": ["LOC1", "LOC2", "LOC3", "LOC4", "LOC5", "LOC6"]}
+GOTCHA_IDS = {
+    "local": ["LOC1", "LOC2", "LOC3", "LOC4", "LOC5", "LOC6"],
+    "vastai": ["VAST1", "VAST2", "VAST3", "VAST4", "VAST5", "VAST6", "VAST7", "VAST8"],
+}
 """Ids are cited in issues and notes: append, never renumber."""
 
 

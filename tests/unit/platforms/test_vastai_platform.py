@@ -1,0 +1,674 @@
+"""The adapter of vast.ai against single answers of its API: rented once, undone exactly, gone only when proved."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provider.pace import PACE_VARIABLE
+from provider.platforms import _vastai_rent as rent
+from provider.platforms import _vastai_volumes as volumes
+from provider.platforms import vastai
+from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
+from provider.platforms.offers import Constraints
+from provider.platforms.vastai import VastPlatform
+from sweep.errors import (
+    InsufficientFunds,
+    NoCapacity,
+    NotYetGone,
+    NotYetStopped,
+    OutcomeUnknown,
+    PlatformError,
+    RequestRefused,
+    StillCreating,
+    Unreachable,
+    Unsupported,
+    WrongAccount,
+)
+from tests.unit.platforms.loopback import Reply, Request
+from tests.unit.platforms.vastai_world import AT_REST, LIST, SEARCH, V0, World, offer
+
+TAG = "sweepstack-a1b2c3-box-0-g1"
+PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPoFno me@here"
+keys = iter(range(1_000_000))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
+    world = World()
+    monkeypatch.setenv("VAST_URL", world.url)
+    monkeypatch.setenv("VAST_API_KEY", f"k3y-0123456789abcdef-{next(keys)}")
+    monkeypatch.setenv(PACE_VARIABLE, "0.002")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(rent, "PROBE", False)
+    world.offers = [offer(7, 0.41), offer(8, 0.52)]
+    yield world
+    world.close()
+
+
+def request(**changes: Any) -> BoxRequest:
+    return BoxRequest(**{"tag": TAG, "name": "box-0", "public_key": PUBLIC, **changes})
+
+
+def create(wait: Wait | None = None, **changes: Any) -> BoxRecord:
+    return VastPlatform().create(request(**changes), wait=wait or Wait(30))
+
+
+def rents(world: World, ask: int, contract: int = 4711, **changes: Any) -> None:
+    """A PUT for the offer makes an instance."""
+
+    def answer(asked: Request) -> Reply:
+        world.add(contract, asked.body["label"], **changes)
+        return Reply({"success": True, "new_contract": contract, "instance_api_key": "not for us"})
+
+    world.routes[("PUT", f"{V0}/asks/{ask}/")] = answer
+
+
+def put(world: World, ask: int = 7) -> list[Request]:
+    return world.sent("PUT", f"{V0}/asks/{ask}/")
+
+
+def test_a_box_is_rented_as_it_was_asked_for(world: World) -> None:
+    rents(world, 7)
+    record = create(env={"A": "b"}, image="pytorch/pytorch", resources={"disk": "30GB"})
+    assert (record.native_id, record.phase, record.tag, record.account) == ("4711", Phase.RUNNING, TAG, "77")
+    (sent,) = put(world)
+    body = dict(sent.body)
+    assert "rsync" in body.pop("onstart")
+    assert body == {
+        "client_id": "me",
+        "image": "pytorch/pytorch",
+        "env": {"A": "b"},
+        "price": None,
+        "disk": 30.0,
+        "label": TAG,
+        "extra": None,
+        "image_login": None,
+        "python_utf8": False,
+        "lang_utf8": False,
+        "use_jupyter_lab": False,
+        "jupyter_dir": None,
+        "force": False,
+        "cancel_unavail": True,
+        "template_hash_id": None,
+        "user": None,
+        "runtype": "ssh_direct",
+    }
+    (search,) = world.sent("POST", SEARCH)
+    assert search.body["allocated_storage"] == 30.0
+    assert (search.body["type"], search.body["order"]) == ("on-demand", [["dph_total", "asc"]])
+    (attached,) = world.sent("POST", f"{V0}/instances/4711/ssh/")
+    assert attached.body == {"ssh_key": PUBLIC}
+    assert world.asked()[0] == f"GET {V0}/users/current"
+
+
+def test_a_box_with_the_tag_is_adopted_and_nothing_is_rented(world: World) -> None:
+    world.add(5, f"{TAG}0")
+    world.add(6, TAG)
+    assert create().native_id == "6"
+    assert not put(world)
+    assert len(world.sent("POST", f"{V0}/instances/6/ssh/")) == 1
+    world.routes[("GET", f"{V0}/instances/6/ssh/")] = Reply({"ssh_keys": [{"public_key": PUBLIC}]})
+    assert create().native_id == "6"
+    assert len(world.sent("POST", f"{V0}/instances/6/ssh/")) == 1
+
+
+def test_of_two_boxes_with_the_tag_the_oldest_is_kept_and_the_other_told(world: World) -> None:
+    world.add(9, TAG)
+    world.add(6, TAG)
+    heard: list[str] = []
+    record = create(Wait(30, heard.append))
+    assert record.native_id == "6"
+    assert any("ALSO RENTED" in line and "9" in line for line in heard)
+    found = VastPlatform().find_by_tag(TAG)
+    assert found is not None
+    assert "9" in found.note
+    assert not any(line.startswith("DELETE") for line in world.asked())
+
+
+def test_a_stopped_box_is_adopted_as_it_is(world: World) -> None:
+    world.add(6, TAG, **AT_REST)
+    assert create().phase is Phase.STOPPED
+    assert world.sent("PUT", f"{V0}/instances/6/") == []
+
+
+@pytest.mark.parametrize("lost", [Reply(cut=True), Reply("<html>", 502), Reply({"success": True})])
+def test_a_lost_answer_is_looked_for_and_adopted_and_sent_once(world: World, lost: Reply) -> None:
+    """The box shows up in the list only at the third look."""
+    whole = world.list
+
+    def answer(_: Request) -> Reply:
+        looks = iter([False, False])
+
+        def late(asked: Request) -> Reply:
+            if next(looks, True):
+                world.add(4711, TAG)
+            return whole(asked)
+
+        world.routes[("GET", LIST)] = late
+        return lost
+
+    world.routes[("PUT", f"{V0}/asks/7/")] = answer
+    assert create().native_id == "4711"
+    assert len(put(world)) == 1
+    assert not put(world, 8)
+
+
+def test_a_lost_answer_that_stays_lost_is_an_unknown_outcome(world: World) -> None:
+    world.routes[("PUT", f"{V0}/asks/7/")] = Reply("", 504)
+    with pytest.raises(OutcomeUnknown, match="may yet"):
+        create()
+    assert len(put(world)) == 1
+    assert not put(world, 8)
+    assert len(world.sent("GET", LIST)) >= 1 + len(rent.LOOK_AGAIN)
+
+
+def test_a_lost_answer_is_looked_for_even_when_the_list_is_away_for_a_while(world: World) -> None:
+    whole = world.list
+    world.routes[("PUT", f"{V0}/asks/7/")] = lambda _: (world.add(4711, TAG), Reply("", 502))[1]
+    calls = iter([whole, *[lambda _: Reply("", 503)] * 8])
+    world.routes[("GET", LIST)] = lambda asked: next(calls, whole)(asked)
+    assert create().native_id == "4711"
+    assert len(put(world)) == 1
+
+
+@pytest.mark.parametrize("status", [200, 400, 500])
+def test_a_refusal_that_made_an_instance_is_undone_exactly_and_the_next_offer_tried(world: World, status: int) -> None:
+    world.add(4000, "somebody-else-s")
+
+    def refuse(_: Request) -> Reply:
+        world.add(4711, TAG, **AT_REST)
+        return Reply({"success": False, "error": "bid_too_low", "msg": "low", "new_contract": 4711}, status)
+
+    world.routes[("PUT", f"{V0}/asks/7/")] = refuse
+    world.absent(4711)
+    rents(world, 8, 4712)
+    assert create().native_id == "4712"
+    assert [line for line in world.asked() if line.startswith("DELETE")] == [f"DELETE {V0}/instances/4711/"]
+    assert list(world.instances) == [4000, 4712]
+
+
+def test_a_refusal_that_made_an_instance_which_does_not_go_keeps_its_id(world: World) -> None:
+    def refuse(_: Request) -> Reply:
+        world.add(4711, TAG, **AT_REST)
+        world.routes[("DELETE", f"{V0}/instances/4711/")] = Reply({"success": True})
+        return Reply({"success": False, "msg": "low", "new_contract": 4711}, 400)
+
+    world.routes[("PUT", f"{V0}/asks/7/")] = refuse
+    with pytest.raises(StillCreating) as caught:
+        create()
+    assert caught.value.identifier == "4711"
+    assert caught.value.outputs["tag"] == TAG
+    assert not put(world, 8)
+
+
+def test_a_refusal_for_want_of_money_ends_the_search_also_when_it_made_an_instance(world: World) -> None:
+    def refuse(_: Request) -> Reply:
+        world.add(4711, TAG, **AT_REST)
+        return Reply({"success": False, "msg": "Your account lacks credit", "new_contract": 4711}, 400)
+
+    world.routes[("PUT", f"{V0}/asks/7/")] = refuse
+    with pytest.raises(InsufficientFunds, match="billing"):
+        create()
+    assert world.instances == {}
+    assert not put(world, 8)
+
+
+def test_an_offer_that_was_taken_is_followed_by_the_next(world: World) -> None:
+    world.routes[("PUT", f"{V0}/asks/7/")] = Reply({"error": "no_such_ask", "msg": "error 410/3907: no_such_ask"}, 410)
+    rents(world, 8)
+    assert create().native_id == "4711"
+    assert (len(put(world)), len(put(world, 8))) == (1, 1)
+
+
+def test_every_refusal_is_told_when_no_offer_can_be_had(world: World) -> None:
+    for number in (7, 8):
+        world.routes[("PUT", f"{V0}/asks/{number}/")] = Reply({"error": "no_such_ask", "msg": "gone"}, 410)
+    with pytest.raises(NoCapacity) as caught:
+        create()
+    assert "offer 7" in str(caught.value)
+    assert "offer 8" in str(caught.value)
+    assert (len(put(world)), len(put(world, 8))) == (1, 1)
+
+
+def test_the_chosen_offer_comes_first_and_the_ceiling_holds(world: World) -> None:
+    def search(asked: Request) -> Reply:
+        chosen = asked.body.get("ask_contract_id")
+        return Reply({"offers": [row for row in world.offers if not chosen or row["id"] == chosen["eq"]]})
+
+    world.routes[("POST", SEARCH)] = search
+    rents(world, 8)
+    assert create(offer="8").native_id == "4711"
+    assert not put(world, 7)
+    with pytest.raises(NoCapacity, match=r"0\.3 USD"):
+        create(tag=f"{TAG}0", max_price=0.3)
+    world.offers = [offer(9, 0.2), offer(8, 9.0)]
+    rents(world, 9, 4712, dph_total=0.2)
+    assert create(tag=f"{TAG}1", offer="8", max_price=0.3).native_id == "4712"
+
+
+def test_a_box_that_costs_more_than_it_was_offered_for_is_told(world: World) -> None:
+    rents(world, 7, dph_total=0.9)
+    with pytest.raises(StillCreating, match=r"at most 0\.5") as caught:
+        create(max_price=0.5)
+    assert caught.value.identifier == "4711"
+
+
+def test_two_boxes_of_one_run_take_two_offers(world: World) -> None:
+    rents(world, 7, 4711)
+    rents(world, 8, 4712)
+    made: list[str] = []
+    threads = [
+        threading.Thread(target=lambda tag=tag: made.append(create(tag=tag).native_id))  # type: ignore[misc]
+        for tag in (TAG, f"{TAG}0")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(made) == ["4711", "4712"]
+    assert (len(put(world)), len(put(world, 8))) == (1, 1)
+
+
+def test_a_bid_is_of_the_whole_machine_and_one_that_stands_still_is_told(world: World) -> None:
+    rents(world, 7, **{**AT_REST, "actual_status": None, "is_bid": True})
+    with pytest.raises(StillCreating, match="too low from the start") as caught:
+        create(resources={"spot": True})
+    assert caught.value.identifier == "4711"
+    assert put(world)[0].body["price"] == 0.205
+    assert world.sent("POST", SEARCH)[0].body["type"] == "bid"
+
+
+def test_a_box_that_can_never_start_is_told_at_once(world: World) -> None:
+    rents(world, 7, actual_status="created", status_msg="x: OCI runtime create failed: no bash")
+    with pytest.raises(StillCreating, match="OCI runtime") as caught:
+        create(Wait(600))
+    assert caught.value.identifier == "4711"
+
+
+def test_a_box_that_loads_for_ever_keeps_its_id_at_the_deadline(world: World) -> None:
+    rents(world, 7, actual_status="loading", status_msg="pulling layer 3")
+    with pytest.raises(StillCreating, match="pulling layer 3") as caught:
+        create(Wait(0.4))
+    assert (caught.value.identifier, caught.value.outputs["phase"]) == ("4711", "creating")
+
+
+def test_a_new_box_that_is_not_listed_yet_is_waited_for(world: World) -> None:
+    whole = world.list
+
+    def answer(_: Request) -> Reply:
+        world.absent(4711)
+        looks = iter([False] * 3)
+
+        def late(asked: Request) -> Reply:
+            if next(looks, True):
+                world.add(4711, TAG)
+            return whole(asked)
+
+        world.routes[("GET", LIST)] = late
+        return Reply({"success": True, "new_contract": 4711})
+
+    world.routes[("PUT", f"{V0}/asks/7/")] = answer
+    assert create().native_id == "4711"
+
+
+def test_a_list_from_before_the_rental_does_not_rent_again(world: World) -> None:
+    rents(world, 7)
+    create()
+    world.routes[("GET", LIST)] = Reply({"instances": [], "total_instances": 0, "next_token": None})
+    assert create().native_id == "4711"
+    found = VastPlatform().find_by_tag(TAG)
+    assert found is not None
+    assert found.native_id == "4711"
+    assert len(put(world)) + len(put(world, 8)) == 1
+
+
+def test_cancelled_before_the_put_makes_nothing(world: World) -> None:
+    wait = Wait(30)
+
+    def search(_: Request) -> Reply:
+        wait.cancelled.set()
+        return Reply({"offers": world.offers})
+
+    world.routes[("POST", SEARCH)] = search
+    with pytest.raises(PlatformError, match="cancelled"):
+        create(wait)
+    assert not put(world)
+
+
+def test_cancelled_after_the_put_keeps_the_id(world: World) -> None:
+    wait = Wait(30)
+
+    def answer(_: Request) -> Reply:
+        world.add(4711, TAG, actual_status="loading")
+        wait.cancelled.set()
+        return Reply({"success": True, "new_contract": 4711})
+
+    world.routes[("PUT", f"{V0}/asks/7/")] = answer
+    with pytest.raises(StillCreating, match="cancelled") as caught:
+        create(wait)
+    assert caught.value.identifier == "4711"
+    found = VastPlatform().find_by_tag(TAG)
+    assert found is not None
+    assert caught.value.outputs == found.outputs()
+
+
+def test_another_account_s_box_is_not_touched(world: World) -> None:
+    world.add(4711, TAG)
+    platform = VastPlatform()
+    for ask in (
+        lambda: platform.get("4711", "78"),
+        lambda: platform.destroy("4711", "78"),
+        lambda: platform.stop("4711", "78"),
+        lambda: platform.start("4711", "78", wait=Wait(5)),
+        lambda: platform.change_bid("4711", "78", 0.5),
+        lambda: platform.find_by_tag(TAG, "78"),
+        lambda: platform.delete_volume("78.5", "78"),
+        lambda: platform.channel("4711", "78"),
+        lambda: platform.get_volume("78.5"),
+    ):
+        with pytest.raises(WrongAccount, match="78"):
+            ask()
+    assert set(world.asked()) == {f"GET {V0}/users/current"}
+
+
+def test_gone_is_absent_from_the_list_and_null_and_nothing_less(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vastai, "READ_AGE_SECONDS", 0.0)  # every reading is of now
+    platform = VastPlatform()
+    world.add(4711, TAG)
+    world.routes[("GET", f"{V0}/instances/4711/")] = Reply({"instances": None})
+    assert platform.get("4711", "77").phase is Phase.RUNNING  # the list has it
+    shown = world.instances.pop(4711)
+    world.routes[("GET", f"{V0}/instances/4711/")] = Reply({"instances": shown})
+    assert platform.get("4711", "77").phase is Phase.RUNNING  # it shows itself
+    for reply in (Reply("", 404), Reply("", 500), Reply({"instances": 7}), Reply({"success": False}), Reply("null")):
+        world.routes[("GET", f"{V0}/instances/4711/")] = reply
+        with pytest.raises(PlatformError):
+            platform.get("4711", "77")
+    world.routes[("GET", f"{V0}/instances/4711/")] = Reply({"instances": None})
+    assert platform.get("4711", "77").phase is Phase.GONE
+    world.routes[("GET", LIST)] = Reply("", 503)
+    with pytest.raises(Unreachable):
+        platform.get("4711", "77")
+    world.routes[("GET", LIST)] = Reply({"instances": [], "total_instances": 1, "next_token": None})
+    with pytest.raises(Unreachable):
+        platform.get("4711", "77")
+
+
+def test_a_destroy_is_proved_and_what_is_gone_already_is_a_success(world: World) -> None:
+    world.add(4711, TAG)
+    platform = VastPlatform()
+    world.routes[("GET", f"{V0}/instances/4711/")] = lambda _: Reply({"instances": world.instances.get(4711)})
+    platform.destroy("4711", "77")
+    platform.destroy("4711", "77")
+    assert platform.get("4711", "77").phase is Phase.GONE
+
+
+def test_a_box_that_is_still_shown_after_its_destroy_is_ending(world: World) -> None:
+    world.add(4711, TAG)
+    world.routes[("DELETE", f"{V0}/instances/4711/")] = Reply({"success": True})
+    platform = VastPlatform()
+    with pytest.raises(NotYetGone):
+        platform.destroy("4711", "77")
+    assert platform.get("4711", "77").phase is Phase.ENDING
+    with pytest.raises(NotYetGone):
+        create()
+    for verb in (lambda: platform.stop("4711", "77"), lambda: platform.start("4711", "77", wait=Wait(5))):
+        with pytest.raises(PlatformError, match="being destroyed"):
+            verb()
+
+
+@pytest.mark.parametrize("reply", [Reply("", 502), Reply(cut=True)])
+def test_a_destroy_whose_answer_was_lost_is_not_yet_proved(world: World, reply: Reply) -> None:
+    world.add(4711, TAG)
+    world.routes[("DELETE", f"{V0}/instances/4711/")] = reply
+    with pytest.raises(NotYetGone):
+        VastPlatform().destroy("4711", "77")
+    assert len(world.sent("DELETE", f"{V0}/instances/4711/")) == 1
+
+
+def test_a_stop_is_proved(world: World) -> None:
+    world.add(4711, TAG)
+    platform = VastPlatform()
+    platform.stop("4711", "77")
+    assert platform.get("4711", "77").phase is Phase.STOPPED
+    platform.stop("4711", "77")
+    assert len(world.sent("PUT", f"{V0}/instances/4711/")) == 1
+    assert platform.start("4711", "77", wait=Wait(30)).phase is Phase.RUNNING
+
+
+def test_a_stop_that_does_nothing_is_not_yet_stopped(world: World) -> None:
+    world.add(4711, TAG)
+    world.routes[("PUT", f"{V0}/instances/4711/")] = Reply({"success": True})
+    with pytest.raises(NotYetStopped):
+        VastPlatform().stop("4711", "77")
+
+
+def test_an_outbid_box_is_stopped_in_earnest_since_it_would_come_back(world: World) -> None:
+    outbid = {"actual_status": "stopped", "intended_status": "running", "cur_state": "stopped", "next_state": "stopped"}
+    world.add(4711, TAG, **outbid)
+    platform = VastPlatform()
+    record = platform.get("4711", "77")
+    assert record.phase is Phase.STOPPED
+    assert "preempted" in record.note
+    platform.stop("4711", "77")
+    assert [sent.body for sent in world.sent("PUT", f"{V0}/instances/4711/")] == [{"state": "stopped"}]
+
+
+def queue(world: World, stop: Reply | None = None) -> None:
+    """Starts are queued; a stop takes them back, unless it is answered by `stop`."""
+
+    def turn(asked: Request) -> Reply:
+        if asked.body["state"] == "running":
+            world.instances[4711].update(intended_status="running", next_state="running")
+            return Reply(
+                {"success": False, "msg": "Required resources are currently unavailable, state change queued."}
+            )
+        return stop or world.turn(4711, asked)
+
+    world.routes[("PUT", f"{V0}/instances/4711/")] = turn
+
+
+def test_a_queued_start_is_taken_back(world: World) -> None:
+    world.add(4711, TAG, **AT_REST)
+    queue(world)
+    with pytest.raises(NoCapacity, match="taken back"):
+        VastPlatform().start("4711", "77", wait=Wait(30))
+    assert [sent.body["state"] for sent in world.sent("PUT", f"{V0}/instances/4711/")] == ["running", "stopped"]
+    assert world.instances[4711]["next_state"] == "stopped"
+
+
+def test_a_queued_start_that_cannot_be_taken_back_is_told_with_its_id(world: World) -> None:
+    world.add(4711, TAG, **AT_REST)
+    queue(world, Reply("", 502))
+    with pytest.raises(StillCreating, match="may start") as caught:
+        VastPlatform().start("4711", "77", wait=Wait(30))
+    assert caught.value.identifier == "4711"
+    assert len(world.sent("PUT", f"{V0}/instances/4711/")) > 2
+
+
+def test_a_start_that_leads_nowhere_is_told_before_the_deadline(world: World) -> None:
+    world.add(4711, TAG, **AT_REST)
+    world.routes[("PUT", f"{V0}/instances/4711/")] = Reply({"success": True})
+    with pytest.raises(StillCreating, match="does not come up"):
+        VastPlatform().start("4711", "77", wait=Wait(600))
+
+
+def test_a_start_that_does_not_come_up_keeps_the_id(world: World) -> None:
+    world.add(4711, TAG, **AT_REST)
+    world.routes[("PUT", f"{V0}/instances/4711/")] = Reply({"success": True})
+    with pytest.raises(StillCreating) as caught:
+        VastPlatform().start("4711", "77", wait=Wait(0.3))
+    assert caught.value.identifier == "4711"
+
+
+def test_what_is_gone_is_neither_stopped_nor_started(world: World) -> None:
+    world.absent(4711)
+    platform = VastPlatform()
+    for verb in (lambda: platform.stop("4711", "77"), lambda: platform.start("4711", "77", wait=Wait(5))):
+        with pytest.raises(PlatformError, match="gone"):
+            verb()
+    with pytest.raises(Unreachable):
+        platform.channel("4711", "77")
+
+
+@pytest.mark.parametrize("native_id", ["", ".", "../x", "0", "-1", "4711/ssh", "9" * 19, "x\0y", "٣"])
+def test_an_id_that_cannot_be_ours_is_refused(world: World, native_id: str) -> None:
+    platform = VastPlatform()
+    for ask in (platform.get, platform.destroy, platform.stop, platform.channel):
+        with pytest.raises(PlatformError):
+            ask(native_id, "77")
+    assert not any(line.startswith(("DELETE", "PUT")) for line in world.asked())
+
+
+def test_lists_have_whole_prefixes_and_the_unlabelled_only_when_all_are_asked_for(world: World) -> None:
+    world.add(1, TAG)
+    world.add(2, None)
+    world.add(3, "other")
+    platform = VastPlatform()
+    assert [record.native_id for record in platform.list_tagged("sweepstack-a1b2c3-")] == ["1"]
+    assert [record.native_id for record in platform.list_tagged("")] == ["1", "2", "3"]
+    assert platform.find_by_tag(TAG[:-1]) is None
+
+
+def test_a_hundred_boxes_are_read_in_few_lists(world: World) -> None:
+    for number in range(1, 101):
+        world.add(number, f"tag-{number}")
+    platform = VastPlatform()
+    threads = [threading.Thread(target=platform.get, args=(str(number), "77")) for number in range(1, 101)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not any(line.startswith(f"GET {V0}/instances/") for line in world.asked())
+    assert len(world.sent("GET", LIST)) <= 40  # four pages a list
+
+
+def test_a_bid_is_changed_only_on_what_was_bid_for(world: World) -> None:
+    world.add(4711, TAG, is_bid=True)
+    world.add(4712, f"{TAG}0")
+    path = f"{V0}/instances/bid_price/4711/"
+    world.routes[("PUT", path)] = Reply({"success": True})
+    platform = VastPlatform()
+    platform.change_bid("4711", "77", 0.55)
+    assert [sent.body for sent in world.sent("PUT", path)] == [{"client_id": "me", "price": 0.55}]
+    for native_id, bid in (("4712", 0.5), ("4711", 0.0001), ("4711", 33.0)):
+        with pytest.raises(RequestRefused):
+            platform.change_bid(native_id, "77", bid)
+
+
+def test_the_balance_is_the_account_s_credit(world: World) -> None:
+    balance = VastPlatform().balance()
+    assert balance is not None
+    assert (balance.usd, balance.prepaid) == (12.5, True)
+
+
+def test_offers_are_listed_cheapest_first_inside_the_ceiling(world: World) -> None:
+    world.offers = [offer(1, 0.9), offer(2, 0.3), offer(3, 0.5)]
+    assert [found.key for found in VastPlatform().offers(Constraints(max_price=0.6))] == ["2", "3"]
+
+
+def volume_row(identifier: int, label: str, **changes: Any) -> dict[str, Any]:
+    return {"id": identifier, "label": label, "machine_id": 99, "disk_space": 50.0, "status": "created", **changes}
+
+
+VOLUME = "sweepstack-a1b2c3-volume-durable"
+
+
+def test_a_volume_is_made_on_its_machine_and_found_again(world: World) -> None:
+    rows: list[dict[str, Any]] = []
+    world.routes[("GET", f"{V0}/volumes")] = lambda _: Reply({"volumes": rows})
+    world.routes[("POST", f"{V0}/volumes/search/")] = Reply(
+        {"offers": [{"id": 5, "machine_id": 99, "disk_space": 500, "storage_cost": 0.1}]}
+    )
+
+    def make(asked: Request) -> Reply:
+        rows.append(volume_row(31, asked.body["name"]))
+        return Reply({"success": True, "volume_name": "V.31"})
+
+    world.routes[("PUT", f"{V0}/volumes/")] = make
+    platform = VastPlatform()
+    with pytest.raises(RequestRefused, match="machine:"):
+        platform.ensure_volume(VOLUME, "durable", size_gb=50)
+    with pytest.raises(RequestRefused, match="size"):
+        platform.ensure_volume(VOLUME, "durable", region="machine:99")
+    made = platform.ensure_volume(VOLUME, "durable", size_gb=50, region="machine:99")
+    again = platform.ensure_volume(VOLUME, "durable", size_gb=50, region="machine:99")
+    assert (made.native_id, made.tag, made.region, made.created) == ("77.31", VOLUME, "machine:99", True)
+    assert made.price_per_month == pytest.approx(5.0)
+    assert (again.native_id, again.created, again.account) == ("77.31", False, "77")
+    (sent,) = world.sent("PUT", f"{V0}/volumes/")
+    assert sent.body == {"id": 5, "size": 50, "name": "sweepstack_a1b2c3_volume_durable"}
+    assert [record.native_id for record in platform.list_volumes("sweepstack-a1b2c3-")] == ["77.31"]
+    assert platform.get_volume("77.31") == again
+    assert platform.get_volume("77.32") is None
+    with pytest.raises(Unsupported, match="machine:99"):
+        platform.volume_channel("77.31")
+
+
+def test_a_volume_whose_answer_was_lost_is_looked_for_and_not_made_twice(world: World) -> None:
+    rows: list[dict[str, Any]] = []
+    world.routes[("GET", f"{V0}/volumes")] = lambda _: Reply({"volumes": rows})
+    world.routes[("POST", f"{V0}/volumes/search/")] = Reply(
+        {"offers": [{"id": 5, "machine_id": 99, "disk_space": 500}]}
+    )
+
+    def make(asked: Request) -> Reply:
+        rows.append(volume_row(31, asked.body["name"]))
+        return Reply("", 502)
+
+    world.routes[("PUT", f"{V0}/volumes/")] = make
+    made = VastPlatform().ensure_volume(VOLUME, "durable", size_gb=50, region="machine:99")
+    assert made.native_id == "77.31"
+    assert len(world.sent("PUT", f"{V0}/volumes/")) == 1
+
+
+def test_a_volume_in_use_is_not_yet_gone_and_one_that_is_gone_is_a_success(world: World) -> None:
+    rows = [volume_row(31, "x", status="in-use")]
+    world.routes[("GET", f"{V0}/volumes")] = lambda _: Reply({"volumes": rows})
+    replies = iter([Reply({"success": False, "msg": "Volume is in use"}, 400)])
+
+    def delete(_: Request) -> Reply:
+        reply = next(replies, None)
+        if reply is None:
+            rows.clear()
+        return reply or Reply({"success": True})
+
+    world.routes[("DELETE", f"{V0}/volumes/")] = delete
+    platform = VastPlatform()
+    with pytest.raises(NotYetGone, match="half a minute"):
+        platform.delete_volume("77.31", "77")
+    platform.delete_volume("77.31", "77")
+    platform.delete_volume("77.31", "77")
+    assert len(world.sent("DELETE", f"{V0}/volumes/")) == 2
+    assert world.sent("DELETE", f"{V0}/volumes/")[0].query == {"id": "31"}
+
+
+def test_a_box_with_a_volume_goes_to_its_machine(world: World) -> None:
+    world.routes[("GET", f"{V0}/volumes")] = Reply({"volumes": [volume_row(31, "x", machine_id=80)]})
+    rents(world, 8, machine_id=80)
+    world.offers = [offer(8, 0.52)]
+    create(mounts={"mnt/durable": "77.31"})
+    assert world.sent("POST", SEARCH)[0].body["machine_id"] == {"eq": 80}
+    assert put(world, 8)[0].body["volume_info"] == {
+        "mount_path": "/sweepstack/mnt/durable",
+        "create_new": False,
+        "volume_id": 31,
+    }
+    with pytest.raises(PlatformError, match="not there any more"):
+        create(tag=f"{TAG}0", mounts={"mnt/durable": "77.32"})
+
+
+def test_volume_names_are_the_tags_and_long_ones_end_in_a_digest() -> None:
+    assert volumes.name_of(VOLUME) == "sweepstack_a1b2c3_volume_durable"
+    assert volumes.tag_of(volumes.name_of(VOLUME)) == VOLUME
+    long = [f"sweepstack-a1b2c3-volume-{'x' * 60}{end}" for end in "ab"]
+    odd = ["sweepstack-a1b2c3-volume-a_b", "sweepstack-a1b2c3-volume-a.b", "sweepstack-a1b2c3-volume-a-b"]
+    names = [volumes.name_of(tag) for tag in (*long, *odd)]
+    assert len(set(names)) == 5
+    assert all(len(name) <= 64 and name.replace("_", "").isalnum() for name in names)
+    assert all(name.startswith("sweepstack_a1b2c3_volume_") for name in names)
