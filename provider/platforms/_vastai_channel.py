@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from sweep.channel.base import Channel, SshEndpoint
 
 ROOT = "/sweepstack"
+FOLDERS = ("data", "scratch", "mnt/durable")
+"""Of every box, below its root; with a volume, the last one is where it is mounted."""
+_FOLDER_SECONDS = 30.0
 
 
 def open_channel(
@@ -55,9 +58,13 @@ def mounts_of(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def answers(native_id: str, endpoint: SshEndpoint, mounts: Mapping[str, str]) -> bool:
-    """Whether sshd lets us in and the box has its folders. False while it does not answer; other errors pass."""
+    """Whether sshd lets us in and the box has its folders, which are made where they are missing. False while it does
+    not answer; other errors pass."""
+    channel = open_channel(native_id, endpoint, mounts)
     try:
-        open_channel(native_id, endpoint, mounts).prepare()
+        channel.prepare()
+        return bool(channel.run(["mkdir", "-p", *FOLDERS], timeout=_FOLDER_SECONDS).returncode == 0)
     except Unreachable:
         return False
-    return True
+    finally:
+        channel.close()

@@ -100,17 +100,19 @@ def read_ask(row: Row, constraints: Constraints, bid: float | None = None) -> As
         price_per_hour=price,
         region=str(row.get("geolocation") or ""),
         gpu_memory_gb=None if ram is None else round(ram / 1000, 1),
-        disk_gb=number(row.get("disk_space")),
+        disk_gb=float(disk),
         disk_per_gb_month=month,
         stopped_per_hour=storage,
         network_per_gb=max(network) if network else None,
         spot=constraints.spot,
         reliability=number(row.get("reliability", row.get("reliability2"))),
         cuda="" if cuda is None else f"{cuda:g}",
-        stock=f"machine {machine}",
+        stock="1 of 1",
         single=True,
     )
-    return Ask(offer, ask_id, machine, min_bid, storage) if _fits(offer, constraints) else None
+    if (number(row.get("disk_space")) or 0.0) < disk or not _fits(offer, constraints):
+        return None
+    return Ask(offer, ask_id, machine, min_bid, storage)
 
 
 def _fits(offer: Offer, constraints: Constraints) -> bool:
@@ -125,8 +127,6 @@ def _fits(offer: Offer, constraints: Constraints) -> bool:
     if constraints.min_reliability is not None and (offer.reliability or 0.0) < constraints.min_reliability:
         return False
     if constraints.cuda and (not offer.cuda or float(offer.cuda) < float(constraints.cuda)):
-        return False
-    if (offer.disk_gb or 0.0) < disk_for(constraints):
         return False
     return not constraints.regions or any(in_region(offer.region, region) for region in constraints.regions)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from provider.pace import OutOfPatience, scaled
 from provider.platforms import _vastai_volumes as volumes
-from provider.platforms._vastai_channel import ROOT, answers
+from provider.platforms._vastai_channel import FOLDERS, ROOT, answers
 from provider.platforms._vastai_client import PATIENCE_SECONDS
 from provider.platforms._vastai_errors import NoSuchThing, RentedAnyway, StartQueued
 from provider.platforms._vastai_offers import Ask, disk_for, market_at, up_to_step
@@ -36,9 +36,9 @@ from sweep.errors import (
 DEFAULT_IMAGE = "ubuntu:22.04"
 """Small, so quickly pulled; the driver's libraries come from the host."""
 ON_START = (
-    f"mkdir -p {ROOT}/data {ROOT}/scratch {ROOT}/mnt; touch ~/.no_auto_tmux; "
-    "command -v rsync >/dev/null && command -v python3 >/dev/null || "
-    "{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq rsync python3; }"
+    f"mkdir -p {' '.join(f'{ROOT}/{folder}' for folder in FOLDERS)}; touch ~/.no_auto_tmux; "
+    "command -v python3 >/dev/null || "
+    "{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3; }"
 )
 """Runs at every start of the container; vast.ai itself starts sshd. Kept in the clear by vast.ai: nothing secret."""
 LOOK_AGAIN = (0.0, 2.0, 4.0, 8.0, 16.0)

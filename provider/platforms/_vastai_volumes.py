@@ -100,7 +100,7 @@ def ensure(
     if not match:
         raise RequestRefused(
             f"a volume of vast.ai lies on one machine, which has to be named: region machine:<number>, and not "
-            f"{region!r}. Numbers stand in the offers table (`machine 12345`). Nothing was made"
+            f"{region!r}. A box's number stands in its location, every machine's in the console. Nothing was made"
         )
     if not size_gb:
         raise RequestRefused("a volume of vast.ai has a fixed size, which has to be given (GB). Nothing was made")

@@ -67,9 +67,9 @@ def test_an_offer_reads_with_its_disk_and_its_network() -> None:
     assert (ask.ask_id, ask.machine_id) == (7, 70)
     found = ask.offer
     assert (found.key, found.gpu, found.gpu_count, found.price_per_hour) == ("7", "RTX 4090", 1, 0.41)
-    assert (found.gpu_memory_gb, found.disk_gb, found.disk_per_gb_month) == (24.6, 500.0, 0.2)
+    assert (found.gpu_memory_gb, found.disk_gb, found.disk_per_gb_month) == (24.6, 50.0, 0.2)
     assert (found.stopped_per_hour, found.network_per_gb, found.spot) == (0.005, 0.02, False)
-    assert (found.reliability, found.cuda, found.stock) == (0.99, "12.8", "machine 70")
+    assert (found.reliability, found.cuda, found.stock) == (0.99, "12.8", "1 of 1")
 
 
 def test_a_disk_s_price_is_made_from_the_month_where_the_hour_is_not_told() -> None:

@@ -78,7 +78,7 @@ def test_a_box_is_rented_as_it_was_asked_for(world: World) -> None:
     assert (record.native_id, record.phase, record.tag, record.account) == ("4711", Phase.RUNNING, TAG, "77")
     (sent,) = put(world)
     body = dict(sent.body)
-    assert "rsync" in body.pop("onstart")
+    assert "mkdir -p /sweepstack/data /sweepstack/scratch /sweepstack/mnt/durable;" in body.pop("onstart")
     assert body == {
         "client_id": "me",
         "image": "pytorch/pytorch",
