@@ -81,6 +81,14 @@ def meeting_at(source: Source) -> Meeting:
         return _meetings.setdefault(source, Meeting())
 
 
+def forget() -> None:
+    """Nothing that was read so far is given out any more: for whoever changes the platform behind our back."""
+    with _meetings_lock:
+        for meeting in _meetings.values():
+            meeting.instances.forget()
+            meeting.user.forget()
+
+
 class Client:
     """Calls one at a time; cheap to make, and made anew for every verb, so that a changed key is noticed.
 

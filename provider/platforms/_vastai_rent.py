@@ -224,7 +224,19 @@ class Renting:
             )
         native_id = next(iter(self._request.mounts.values()))
         contract = volumes.contract_of(native_id, self._session.account)
-        present = volumes.listed(self._client, self._session.account, self._session.patience).get(contract)
+        present = None
+
+        def free() -> bool:
+            nonlocal present
+            present = volumes.listed(self._client, self._session.account, self._session.patience).get(contract)
+            return present is None or not volumes.in_use(present[0])
+
+        short = Watch(self._session, self._wait, f"the volume {native_id} to be let go of by its last box")
+        if why := short.until(free, scaled(volumes.RELEASE_SECONDS)):
+            raise PlatformError(
+                f"{self._request.name} was not made: {why}. A volume of vast.ai is mounted by one box at a time: end "
+                "the one that mounts it first"
+            )
         if present is None:
             raise PlatformError(f"{self._request.name} was not made: its volume {native_id} is not there any more")
         machine = present[0].get("machine_id")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -105,13 +106,17 @@ class Watch:
         self._what = what
         self._said = session.patience.left()
 
-    def until(self, ready: Callable[[], bool]) -> str:
-        """Returns "" when `ready()`, else why waiting ended. OutOfPatience of `ready` counts as that; others pass."""
+    def until(self, ready: Callable[[], bool], most: float = math.inf) -> str:
+        """Returns "" when `ready()`, else why waiting ended: after `most` seconds at the latest. OutOfPatience of
+        `ready` counts as that; others pass."""
+        begun = self._patience.left()
         while True:
             try:
                 if ready():
                     return ""
                 self._tell()
+                if begun - self._patience.left() >= most:
+                    return f"not within {most:g} s: still waiting for {self._what}"
                 self._patience.pause(scaled(POLL_SECONDS), self._what)
             except OutOfPatience:
                 why = self._patience.why_over() or f"not within {self._patience.seconds:g} s"

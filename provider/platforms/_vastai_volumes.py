@@ -34,6 +34,7 @@ _LONGEST = 64
 _HASH = 12
 _LOOKS = (0.0, 2.0, 4.0, 8.0)
 _GONE_SECONDS = 45.0
+RELEASE_SECONDS = 90.0
 """A volume is let go of about 30 s after the last box that used it."""
 
 
@@ -159,6 +160,11 @@ def delete(client: Client, account: str, native_id: str, patience: Patience) -> 
         raise NotYetGone(
             f"vast.ai accepted the deletion of volume {native_id} and still lists it. Next: the same command again"
         ) from None
+
+
+def in_use(row: Row) -> bool:
+    """Whether a box has it, or had it a moment ago."""
+    return row.get("status") in ("in-use", "in_use") or bool(row.get("instances"))
 
 
 def _appears(client: Client, account: str, tag: str) -> VolumeRecord | None:
