@@ -6,13 +6,13 @@ A stop keeps the machine and lets the GPU go: a start may find it rented to some
 
 from __future__ import annotations
 
-from provider.pace import scaled
+from provider.pace import OutOfPatience, scaled
 from provider.platforms._vastai_client import PATIENCE_SECONDS, Row
 from provider.platforms._vastai_errors import NoSuchThing, StartQueued
 from provider.platforms._vastai_session import Session, Watch, still_creating
 from provider.platforms._vastai_states import MAY_START, settled, status_message
 from provider.platforms.base import BoxRecord, Phase, Wait
-from sweep.errors import NoCapacity, NotYetGone, NotYetStopped, OutcomeUnknown, PlatformError
+from sweep.errors import NoCapacity, NotYetGone, NotYetStopped, OutcomeUnknown, PlatformError, Unreachable
 
 STOP_SECONDS = 60.0
 GONE_SECONDS = 20.0
@@ -128,7 +128,13 @@ def _until_running(session: Session, identifier: int, record: BoxRecord, wait: W
 
     def ready() -> bool:
         nonlocal seen, told, since
-        row = session.row(identifier)
+        try:
+            row = session.row(identifier)
+        except OutOfPatience:
+            raise
+        except Unreachable as error:  # it boots on while nobody tells of it
+            told = f" ({error})"
+            return False
         if row is None:
             raise _Gone(f"instance {identifier} was removed by someone while it was being started: nothing bills")
         seen, told = session.record(row), status_message(row)

@@ -264,7 +264,13 @@ class Renting:
 
         def ready() -> bool:
             nonlocal seen, reason, keyed, shown, since, told
-            row = self._session.row(identifier)
+            try:
+                row = self._session.row(identifier)
+            except OutOfPatience:
+                raise
+            except Unreachable as error:  # a box boots on while nobody tells of it
+                told = f" ({error})"
+                return False
             if row is None:
                 if shown:
                     raise _Removed(f"{identifier} was removed by someone while it was being made: nothing bills")

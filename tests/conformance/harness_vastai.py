@@ -117,7 +117,7 @@ class Harness:
             "VAST_API_KEY": self._key,
             "SWEEPSTACK_SSH_KEY": str(key),
             "SWEEPSTACK_API_PACE": "0.01",
-            "SWEEPSTACK_API_TIMEOUT": "2",
+            "SWEEPSTACK_API_TIMEOUT": "30" if machines else "2",  # an answer waits for the machine that it starts
         }.items():
             monkeypatch.setenv(name, value)
         if not machines:  # nothing would answer: the API's word is enough

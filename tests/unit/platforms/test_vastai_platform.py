@@ -297,6 +297,19 @@ def test_a_box_that_loads_for_ever_keeps_its_id_at_the_deadline(world: World) ->
     assert (caught.value.identifier, caught.value.outputs["phase"]) == ("4711", "creating")
 
 
+def test_a_box_boots_on_while_the_api_is_away(world: World) -> None:
+    whole = world.list
+
+    def answer(_: Request) -> Reply:
+        world.add(4711, TAG)
+        calls = iter([lambda _: Reply("", 503)] * 10)
+        world.routes[("GET", LIST)] = lambda asked: next(calls, whole)(asked)
+        return Reply({"success": True, "new_contract": 4711})
+
+    world.routes[("PUT", f"{V0}/asks/7/")] = answer
+    assert create().native_id == "4711"
+
+
 def test_a_new_box_that_is_not_listed_yet_is_waited_for(world: World) -> None:
     whole = world.list
 
