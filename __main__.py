@@ -1,17 +1,12 @@
-"""The program: one stack config becomes one sweep. What may stand in the config: docs/stack-config.md."""
+"""The program: one stack config becomes one sweep, or the volumes that outlive them. Config: docs/stack-config.md."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from components.program import load_config, one_message
-from components.sweep import Sweep
-from profiles.load import load_profiles
-from profiles.resolve import resolve
+from components.program import one_message, program
 
 ROOT = Path(__file__).resolve().parent
 
 with one_message():
-    config = load_config(ROOT)
-    plan = resolve(config, load_profiles(config.candidates))
-    Sweep(plan, ROOT).export()
+    program(ROOT).export()

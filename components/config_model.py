@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
@@ -227,13 +228,15 @@ class Override(Shape):
     """the same while the box is stopped"""
 
 
-def _at_least_one(what: str) -> AfterValidator:
+def at_least_one(what: str) -> Callable[[Any], Any]:
+    """A check for keys and values, or a list, of which there has to be one."""
+
     def check(value: Any) -> Any:
         if not value:
             raise wrong(f"at least one {what}")
         return value
 
-    return AfterValidator(check)
+    return check
 
 
 def _one_mount(value: dict[str, Mount]) -> dict[str, Mount]:
@@ -250,11 +253,11 @@ class SweepConfig(Shape):
     """what a cell runs: [job](#job)"""
     cells: CellsConfig
     """which cells there are: [cells](#cells)"""
-    artifacts: Annotated[dict[FilePath, Artifact], _at_least_one("file that proves a cell")]
+    artifacts: Annotated[dict[FilePath, Artifact], AfterValidator(at_least_one("file that proves a cell"))]
     """the files that prove a cell: [artifacts](#artifacts)"""
     metrics: Metrics | None = None
     """which file holds a cell's curve: [metrics](#metrics)"""
-    candidates: Annotated[tuple[PlatformName, ...], _at_least_one("platform")]
+    candidates: Annotated[tuple[PlatformName, ...], AfterValidator(at_least_one("platform"))]
     """platforms in order of preference, each with a profile (`profiles/<name>.md`); the first that fits is taken"""
     max_price: Price | None = None
     """USD per hour and box, such as 2.10, with its disk: nothing that costs more is rented"""
@@ -270,7 +273,7 @@ class SweepConfig(Shape):
     when_done: Literal["stop", "keep"] | None = None
     """`keep` (default) or `stop`: whether [`sweepctl tend`](cli.md#tend) stops a box whose queue is drained.
     Required for platforms that send a bill"""
-    boxes: Annotated[dict[BoxKey, BoxConfig], _at_least_one("box, such as box-0: {want: running}")]
+    boxes: Annotated[dict[BoxKey, BoxConfig], AfterValidator(at_least_one("box, such as box-0: {want: running}"))]
     """the boxes and what is wanted of each: [boxes](#boxes)"""
     pull_to: EvidencePlace
     """where the evidence lies (receipts, records, pulled copies): a folder, relative to the project, or

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -13,6 +13,7 @@ from components.config_types import (
     Cores,
     Count,
     CudaText,
+    Day,
     Flag,
     MountPath,
     Names,
@@ -84,7 +85,7 @@ class Mount(Shape):
     """the name of a volume that a stack of volumes keeps: [volumes](#volumes)"""
     mode: Annotated[Literal["MOUNT", "COPY", "MOUNT_CACHED"], AfterValidator(_only_a_mount)] = "MOUNT"
     """`MOUNT`, the default: sealed cells and checkpoints go there. `COPY` and `MOUNT_CACHED` are not available yet"""
-    keep_until: date | None = None
+    keep_until: Day | None = None
     """a day such as `2027-01-31`: until when it is wanted; `sweepctl status` shows it, and what the volume costs"""
 
 

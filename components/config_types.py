@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import date
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
@@ -175,6 +176,18 @@ def _one_or_more(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+_DAY = re.compile(r"(\d{4}-\d{2}-\d{2})([T ]00:00:00(\.0+)?( ?(Z|UTC|[+]00:?00( UTC)?))?)?")
+
+
+def _day(value: Any) -> date:
+    """A day; also as the engine spells one when it saves the file (`2027-01-31 00:00:00 +0000 UTC`)."""
+    match = _DAY.fullmatch(value.strip()) if isinstance(value, str) else None
+    try:
+        return date.fromisoformat(match[1] if match else "")
+    except ValueError:
+        raise wrong("a day, such as 2027-01-31") from None
+
+
 Text = Annotated[str, _text("text", _nonempty)]
 Price = Annotated[float, _number("USD per hour, such as 2.10")]
 PriceOrZero = Annotated[float, _number("USD per hour, such as 0.12", zero=True)]
@@ -196,6 +209,7 @@ Fraction = Annotated[float, BeforeValidator(_fraction)]
 Share = Annotated[float, BeforeValidator(_share)]
 MountPath = Annotated[str, BeforeValidator(_mount_path)]
 VolumeName = Annotated[str, BeforeValidator(_volume_name)]
+Day = Annotated[date, BeforeValidator(_day)]
 EnvName = Annotated[str, BeforeValidator(_env_name)]
 EnvNames = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
 """Names of environment variables; components/config_checks.py judges them."""

@@ -7,12 +7,18 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pulumi
 
-from components.config import KEY, PROJECT, StackConfig
+from components.config import PROJECT, StackConfig, StoreConfig, load_any
 from components.config_problems import dotted
+from components.store import Store
+from components.sweep import Sweep
+from profiles.keeping import keep
+from profiles.load import load_profile, load_profiles
+from profiles.resolve import resolve
 from sweep.errors import ConfigError, SweepstackError
 
 MESSAGE_SHOWN = 32
@@ -39,10 +45,18 @@ def one_message() -> Iterator[None]:
         sys.exit(MESSAGE_SHOWN)
 
 
-def load_config(project_root: Any) -> StackConfig:
+def program(project_root: Path) -> Sweep | Store:
+    """What the stack's config describes, as resources: a sweep, or the volumes that outlive sweeps."""
+    config = load_config(project_root)
+    if isinstance(config, StoreConfig):
+        return Store(keep(config, load_profile(config.platform)))
+    return Sweep(resolve(config, load_profiles(config.candidates)), project_root)
+
+
+def load_config(project_root: Path) -> StackConfig | StoreConfig:
     """The config of the engine's current stack. Raises ConfigError when the engine read another file."""
-    config = StackConfig.load(project_root, pulumi.get_stack())
-    engines = pulumi.Config(PROJECT).get_object(KEY)
+    config = load_any(project_root, pulumi.get_stack())
+    engines = pulumi.Config(PROJECT).get_object(config.key)
     where = difference(config.raw, engines) if isinstance(engines, dict) else None
     if where is not None:
         raise ConfigError(

@@ -34,7 +34,8 @@ class IdentityArgs(Args):
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeArgs(Args):
-    """A tier that outlives the boxes that mount it. `kept`: a stack of volumes has it; here it is only looked up."""
+    """A tier that outlives the boxes that mount it. `kept`: a stack of volumes has it; here it is only looked up.
+    `guarded`: this stack is the one that keeps it, and ends it by a check; prices in USD."""
 
     identity: pulumi.Input[str]
     evidence: pulumi.Input[str]
@@ -42,6 +43,11 @@ class VolumeArgs(Args):
     name: pulumi.Input[str]
     kept: pulumi.Input[bool] | None = None
     keep_until: pulumi.Input[str] | None = None
+    guarded: pulumi.Input[bool] | None = None
+    size_gb: pulumi.Input[int] | None = None
+    region: pulumi.Input[str] | None = None
+    price_per_gb_month: pulumi.Input[float] | None = None
+    approval: pulumi.Input[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,12 +138,14 @@ class Identity(_Resource):
 
 
 class Volume(_Resource):
-    """A volume: found by its tag, or made; never removed."""
+    """A volume: found by its tag, or made. Removed only by the stack that keeps it, by its own check."""
 
     token = "sweepstack:index:Volume"
-    outputs = ("native_id", "location")
+    outputs = ("native_id", "location", "price_per_month", "clearance")
     native_id: pulumi.Output[str]
     location: pulumi.Output[str]
+    price_per_month: pulumi.Output[float | None]
+    clearance: pulumi.Output[str | None]
 
 
 class Box(_Resource):

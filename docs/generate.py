@@ -148,10 +148,11 @@ def _type(annotation: Any) -> str:
 def stack_config_page() -> str:
     """docs/stack-config.md with its tables made anew from the models; prose, and what sweepctl writes itself, stay."""
     from components.config_model import SweepConfig, anchor_of
+    from components.config_store import StoreShape
     from sweep.model import Approval
 
     page = (DOCS / "stack-config.md").read_text(encoding="utf-8")
-    for shape in sorted(shapes_below(SweepConfig) - {Approval}, key=anchor_of):
+    for shape in sorted((shapes_below(SweepConfig) | shapes_below(StoreShape)) - {Approval}, key=anchor_of):
         said = attribute_docs(shape)
         rows = []
         for name, field in shape.model_fields.items():

@@ -108,8 +108,9 @@ def _old(handler: Handler[Any, Any], old_inputs: dict[str, Any]) -> Any:
 def _refusals(handler: Handler[Any, Any], old: Any, new: Any) -> list[Failure]:
     if old is None:
         return []
+    what = handler.token.rsplit(":", 1)[-1].lower()
     return [
-        Failure(name, f"may not change once {handler.token.rsplit(':', 1)[-1].lower()} exists; see docs/resources.md")
+        Failure(name, handler.refusals.get(name) or f"may not change once {what} exists; see docs/resources.md")
         for name, decision in handler.changes(old, new).items()
         if decision is Decision.REFUSE
     ]

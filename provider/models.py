@@ -51,7 +51,9 @@ class VolumeInputs(Inputs):
     """A tier that outlives the boxes that mount it.
 
     `kept`: a stack of volumes has it, and it is only looked up here, by its name among the account's volumes.
-    `keep_until`: a day, as ISO 8601, until which it is wanted.
+    `guarded`: this stack is the one that keeps it, and ends it by the check in `sweep.volumes.ending`. `keep_until`: a
+    day, as ISO 8601, until which it is wanted; `price_per_gb_month` in USD, where the platform names no price.
+    `clearance` is written by Check, `live` by Read; a program gives neither.
     """
 
     identity: str
@@ -60,16 +62,24 @@ class VolumeInputs(Inputs):
     name: str
     kept: bool | None = None
     keep_until: str | None = None
+    guarded: bool | None = None
+    size_gb: int | None = Field(default=None, ge=1)
+    region: str | None = None
+    price_per_gb_month: float | None = None
+    approval: Approval | None = None
+    clearance: str | None = None
+    live: dict[str, Any] | None = None
 
 
 class VolumeState(VolumeInputs):
-    """`location` is for people; nothing is computed from it. `region`: where a box must be to mount it."""
+    """`location` is for people; nothing is computed from it. `actual_region`: where a box must be to mount it;
+    `actual_size_gb`: what the platform says that it holds; `price_per_month`: USD, for all of it."""
 
     native_id: str
     location: str
     account: str | None = None
-    region: str | None = None
-    size_gb: int | None = None
+    actual_region: str | None = None
+    actual_size_gb: int | None = None
     price_per_month: float | None = None
 
 

@@ -10,7 +10,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from sweep.errors import ConfigError
-from sweep.stackfile import ROOT_KEY, StackFile
+from sweep.stackfile import StackFile
+from sweep.stacktext import ROOT_KEY
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*([.+][A-Za-z0-9_-]+)*")
 """Names that YAML reads as text without quotes; others are quoted."""

@@ -10,7 +10,8 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from sweep.errors import ConfigError
-from sweep.stackfile import StackFile, spliced
+from sweep.stackfile import StackFile
+from sweep.stacktext import spliced
 
 HEADER = "# Written by `sweepctl place`; without it `pulumi up` chooses anew."
 KEY = "placement"

@@ -54,12 +54,21 @@ class IdentityEntry(_Entry):
 
 
 class VolumeEntry(_Entry):
-    """A tier that outlives the boxes."""
+    """A tier that outlives the boxes. `kept`: another stack keeps it; `guarded`: this one does, and may end it."""
 
     adapter: str
     name: str
     native_id: str
     location: str
+    identity: str = ""
+    evidence: str = ""
+    account: str | None = None
+    kept: bool | None = None
+    guarded: bool | None = None
+    keep_until: str | None = None
+    price_per_month: float | None = None
+    actual_size_gb: int | None = None
+    actual_region: str | None = None
 
 
 class StopEntry(BaseModel):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from sweep.channel.base import host_identity
 from sweep.channel.local import LocalChannel
 from sweep.errors import Unreachable, WrongAccount
 
+BOX_ID = re.compile(r"local-[a-z2-7]{10}")
 VOLUME_ID = re.compile(r"volume-([a-z2-7]{10})-[a-z2-7]{10}")
 _FACTS = "volume.json"
 _LOCK_SECONDS = 60.0
@@ -78,7 +81,19 @@ class LocalVolumes:
             if not self._store.volumes.is_dir():
                 raise Unreachable(f"{self._store.volumes} is not there, so nothing is known of the volumes in it")
             folder = self._store.volumes / native_id
-            return self._volume(folder) if os.path.lexists(folder) else None
+            if not os.path.lexists(folder):
+                return None
+            return replace(self._volume(folder), mounted_by=self._mounted_by(native_id))
+
+    def _mounted_by(self, native_id: str) -> tuple[str, ...]:
+        """Every box whose folder is there and that has a link to the volume."""
+        content, found = Path(os.path.normpath(self._content(native_id))), []
+        for box in named(self._store.boxes, BOX_ID):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                links = [link for link in (box / "mnt").iterdir() if link.is_symlink()]
+                if any(Path(os.path.normpath(link.parent / os.readlink(link))) == content for link in links):
+                    found.append(box.name)
+        return tuple(found)
 
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
         registry = self._store.registry()

@@ -110,6 +110,7 @@ class VolumeRecord:
     """A durable volume. `created`: made by this very call. `location` is for people: host and path, or region.
 
     `region`: where a box must be to mount it; "" where anywhere will do. `price_per_month`: USD, None unknown.
+    `mounted_by`: native ids of the boxes that mount it now; None where the platform does not say.
     """
 
     native_id: str
@@ -121,6 +122,7 @@ class VolumeRecord:
     size_gb: int | None = None
     price_per_month: float | None = None
     account: str = ""
+    mounted_by: tuple[str, ...] | None = None
 
 
 def _silent(_line: str) -> None:

@@ -35,7 +35,7 @@ from provider.platforms._local_store import (
     read_facts,
     unsafe,
 )
-from provider.platforms._local_volumes import VOLUME_ID, LocalVolumes
+from provider.platforms._local_volumes import BOX_ID, VOLUME_ID, LocalVolumes
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.offers import Capability, WithoutMarket
 from sweep import onbox
@@ -44,7 +44,6 @@ from sweep.channel import processes
 from sweep.channel.local import LocalChannel
 from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, StillCreating, Unreachable
 
-_BOX_ID = re.compile(r"local-[a-z2-7]{10}")
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
 _FACTS, _ENDING, _TAG_FILE = "box.json", "ending.json", "tag"
 _LOCK_SECONDS = 60.0
@@ -163,7 +162,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             return LocalChannel(native_id, box, dict(self._mounts(box)), closed=lambda: closed(box, _ENDING))
 
     def _box(self, native_id: str) -> Path:
-        if not _BOX_ID.fullmatch(native_id):
+        if not BOX_ID.fullmatch(native_id):
             raise unsafe(f"the box id {native_id!r}")
         return self._store.boxes / native_id
 
@@ -171,7 +170,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
         with answering(self._store.boxes):
             if not self._store.boxes.is_dir():
                 raise Unreachable(f"{self._store.boxes} is not there, so nothing is known of the boxes in it")
-            records = [self._look(folder.name, account) for folder in named(self._store.boxes, _BOX_ID)]
+            records = [self._look(folder.name, account) for folder in named(self._store.boxes, BOX_ID)]
         return [record for record in records if record.phase is not Phase.GONE]
 
     def _look(self, native_id: str, account: str) -> BoxRecord:

@@ -11,7 +11,7 @@ import provider.platforms
 from provider.platforms.base import Platform
 from sweep.errors import ConfigError
 
-_NOT_ADAPTERS = frozenset({"base", "observe", "offers", "power", "registry"})
+_NOT_ADAPTERS = frozenset({"base", "observe", "observe_volume", "offers", "power", "registry"})
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 

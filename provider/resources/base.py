@@ -67,6 +67,8 @@ class Handler(ABC, Generic[InputsT, StateT]):
     state_type: type[StateT]
     decisions: ClassVar[dict[str, Decision]]
     replaces_before_delete: ClassVar[bool] = False
+    refusals: ClassVar[dict[str, str]] = {}
+    """Input → why it may not change, where there is more to say than that it may not."""
     not_in_outputs: ClassVar[frozenset[str]] = frozenset()
     """Inputs that outputs don't repeat: the engine would carry every one of 10,000 cells twice through each step."""
 

@@ -11,7 +11,7 @@ from provider.backend import backend_name
 from provider.models import IdentityInputs, IdentityState
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
-from provider.resources import leaving, spending
+from provider.resources import keeping, leaving, spending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.session import Operation
 from sweep.errors import EvidenceChanged, EvidenceError, PlatformError, SweepstackError, TeardownRefused
@@ -53,6 +53,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             return Checked(new)
         judged = leaving.judge_leaving(evidence_of(op, new.pull_to), new.leaving, new.roster_digest, full=False)
         words = {judgement.facts.name: judgement.verdict.headline for judgement in judged}
+        words |= keeping.leaving_words(new.leaving)
         return Checked(new.model_copy(update={"clearances": words}))
 
     def create(self, op: Operation, inputs: IdentityInputs) -> tuple[str, IdentityState]:
@@ -94,6 +95,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             leaving.take_back(evidence, old.leaving, new.leaving)
         if new.leaving is not None:
             leaving.clear(op, evidence, new.leaving, new.roster_digest)
+            keeping.clear_leaving(evidence, new.leaving)
         if new.budget != old.budget:
             spending.keep_budget(evidence, new.budget)
         return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence)

@@ -1,4 +1,4 @@
-"""Boxes that leave the program in the same change that approves their end (`want: gone`).
+"""Boxes, and kept volumes, that leave the program in the same change that approves their end (`want: gone`).
 
 Such a box has no inputs any more that could carry its approval. The engine updates before it deletes, so the identity
 takes the approval, checks it in full, and writes it down as the box's clearance; the deletes find it there and check
@@ -67,7 +67,7 @@ def clear(op: Operation, evidence: str, approval: Approval, roster_digest: str |
                 f"Next: sweepctl verify --stack {op.stack}"
             )
     for judgement in judged:
-        EvidenceStore.open(evidence).write_clearance(judgement.facts.native_id, _for_this_change(approval))
+        EvidenceStore.open(evidence).write_clearance(judgement.facts.native_id, for_this_change(approval))
 
 
 def take_back(evidence: str, withdrawn: Approval, kept: Approval | None) -> None:
@@ -79,7 +79,7 @@ def take_back(evidence: str, withdrawn: Approval, kept: Approval | None) -> None
             store.write_clearance(action.native_id, None)
 
 
-def _for_this_change(approval: Approval) -> Approval:
+def for_this_change(approval: Approval) -> Approval:
     """The deletes come within minutes. A clearance that outlives a change cut off half-way must not count for days."""
     soon = datetime.now(UTC) + LASTS
     return approval.model_copy(update={"expires": min(approval.expires, soon)})

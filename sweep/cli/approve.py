@@ -40,6 +40,10 @@ def approve(target: Target, words: Words, out: Out) -> int:
         raise No(
             f"an approval is written into {target.file.shown}, which is not here: run this where the stack file is"
         )
+    if target.is_store:
+        from sweep.cli.approve_store import approve_store
+
+        return approve_store(target, words, out)
     sources = open_sources(target)
     # Abandoning needs no evidence: that it can't be read may be the very reason.
     store = sources.store if words.abandon and not words.receipt else usable(sources)

@@ -12,7 +12,7 @@ def revoke(target: Target, out: Out) -> int:
     """Takes the approval back: out of the stack file, and the teardown and clearances on record with it."""
     removed = target.file.write_approval(None) if target.file.path.exists() else False
     problem, closed = _close_records(open_sources(target))
-    following = [f"pulumi up --stack {target.stack}    (locks the boxes again)"]
+    following = [f"pulumi up --stack {target.stack}    (locks again)"]
     out.document(
         {
             "stack": target.stack,
@@ -43,6 +43,9 @@ def _close_records(sources: Sources) -> tuple[str, bool]:
         for birth in store.births():
             if birth.native_id is not None and birth.ended_at is None:
                 store.write_clearance(birth.native_id, None)
+        for volume in sources.state.volumes:
+            if volume.guarded:
+                store.write_clearance(volume.native_id, None)
     except EvidenceError as error:
         return str(error), False
     return "", was_open

@@ -9,6 +9,7 @@ from pathlib import Path
 from sweep.cli.output import Unsure
 from sweep.evidence.s3_address import evidence_uri
 from sweep.stackfile import StackFile, find_project_root
+from sweep.stacktext import STORE_KEY
 from sweep.suggest import did_you_mean
 from sweep.units import parse_duration as seconds_of
 
@@ -29,7 +30,13 @@ class Target:
             here = StackFile.stacks(root)
             named = f" Here are: {', '.join(here)}." if here else ""
             raise Unsure(f"which stack? Name it with --stack, or in PULUMI_STACK.{named}")
-        return cls(root, stack, StackFile.locate(root, stack))
+        file = StackFile.locate(root, stack)
+        return cls(root, stack, file.of_store() if file.is_store else file)
+
+    @property
+    def is_store(self) -> bool:
+        """Whether it is a stack of volumes, and no sweep."""
+        return self.file.key == STORE_KEY
 
     def likely_evidence(self) -> str | None:
         """Where this host would keep the evidence, by the stack file alone: for a sweep that the state forgot."""

@@ -13,9 +13,9 @@ from sweep.cli.output import No, Out
 from sweep.cli.place import Choice, Market, as_placement, choose, place
 from sweep.cli.target import Target
 from sweep.errors import ConfigError
-from sweep.stackfile import HEADER as APPROVED
 from sweep.stackfile import StackFile
 from sweep.stackplace import HEADER, write_placement
+from sweep.stacktext import HEADER as APPROVED
 from tests.unit.config.helpers import GOOD, write
 
 TEXT = GOOD.replace("    max_price: 2.10\n", "").replace(

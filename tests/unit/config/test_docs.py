@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from components.config_model import SweepConfig, anchor_of, keys_of
 from components.config_rent import LATER
+from components.config_store import StoreShape
 from sweep.model import Approval
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "stack-config.md"
@@ -45,7 +46,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def test_documented_keys_are_the_model_s() -> None:
-    assert documented() == {anchor_of(shape): keys_of(shape) for shape in shapes(SweepConfig)}
+    assert documented() == {anchor_of(shape): keys_of(shape) for shape in shapes(SweepConfig) | shapes(StoreShape)}
 
 
 def test_keys_of_an_approval_s_parts_are_named_in_its_rows() -> None:
@@ -58,7 +59,7 @@ def test_keys_of_an_approval_s_parts_are_named_in_its_rows() -> None:
 
 def test_required_keys_are_marked() -> None:
     text = DOCS.read_text()
-    for shape in shapes(SweepConfig):
+    for shape in shapes(SweepConfig) | shapes(StoreShape):
         for name, field in shape.model_fields.items():
             key = field.alias or name
             section = text.partition(f"\n## {anchor_of(shape)}\n")[2].partition("\n## ")[0]

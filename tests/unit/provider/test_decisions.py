@@ -49,6 +49,7 @@ def test_only_what_nobody_types_is_ignored() -> None:
         "Queue.elsewhere",
         "Queue.roster_digest",
         "Queue.versions",
+        "Volume.live",
     }
 
 

@@ -1,0 +1,70 @@
+"""Store: volumes that outlive sweeps, as resources: `Identity → Volume …`. No box is rented here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+
+from components.resources import Identity, IdentityArgs, Volume, VolumeArgs
+from profiles.keeping import KeptVolume, StorePlan
+
+
+class Store(pulumi.ComponentResource):
+    """One stack of volumes. Each costs money by the month from its create until its delete is proved."""
+
+    identity: Identity
+    volumes: dict[str, Volume]
+
+    def __init__(self, plan: StorePlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("sweepstack:components:Store", pulumi.get_stack(), None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        args = IdentityArgs(
+            project=pulumi.get_project(),
+            stack=pulumi.get_stack(),
+            pull_to=plan.pull_to,
+            leaving=approval_to_leave(plan),
+        )
+        self.identity = Identity("identity", args, child)
+        self.volumes = {volume.name: self._volume(plan, volume, child) for volume in plan.volumes}
+        self.register_outputs({})
+
+    def _volume(self, plan: StorePlan, volume: KeptVolume, opts: pulumi.ResourceOptions) -> Volume:
+        args = VolumeArgs(
+            identity=self.identity.identity,
+            evidence=self.identity.evidence,
+            adapter=plan.adapter,
+            name=volume.name,
+            guarded=True,
+            size_gb=volume.size_gb,
+            region=volume.region or None,
+            keep_until=volume.keep_until or None,
+            price_per_gb_month=volume.price_per_gb_month,
+            approval=approval_for(plan, volume.name),
+        )
+        return Volume(volume.name, args, opts)
+
+    def export(self) -> None:
+        """The stack's outputs: which volumes there are, where, and what they cost a month."""
+        pulumi.export("identity", self.identity.identity)
+        pulumi.export("evidence", self.identity.evidence)
+        pulumi.export("volumes", {name: volume.native_id for name, volume in self.volumes.items()})
+        pulumi.export("where", {name: volume.location for name, volume in self.volumes.items()})
+        pulumi.export("usd_per_month", {name: volume.price_per_month for name, volume in self.volumes.items()})
+        pulumi.export("next", "name a volume in mounts.<path>.source of a sweep (docs/stack-config.md#mounts)")
+
+
+def approval_for(plan: StorePlan, volume: str) -> dict[str, Any] | None:
+    """The approval, where it names this volume."""
+    approval = plan.approval
+    if approval is None or not any(action.box == volume for action in approval.actions):
+        return None
+    return approval.model_dump(mode="json")
+
+
+def approval_to_leave(plan: StorePlan) -> dict[str, Any] | None:
+    """The approval, where it names a volume that this program no longer has (`want: gone`)."""
+    staying = {volume.name for volume in plan.volumes}
+    if plan.approval is None or all(action.box in staying for action in plan.approval.actions):
+        return None
+    return plan.approval.model_dump(mode="json")
