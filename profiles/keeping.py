@@ -52,7 +52,7 @@ def keep(config: StoreConfig, profile: Profile) -> StorePlan:
     return StorePlan(
         platform=profile.platform,
         adapter=profile.adapter,
-        volumes=tuple(_kept(name, volume, tier) for name, volume in wanted.items()),
+        volumes=tuple(_kept(name, volume, profile, tier) for name, volume in wanted.items()),
         gone=tuple(name for name in config.volumes if name not in wanted),
         pull_to=config.pull_to,
         approval=config.approval,
@@ -76,13 +76,13 @@ def _problems(name: str, volume: StoreVolume, profile: Profile, tier: Tier) -> l
     return problems
 
 
-def _kept(name: str, volume: StoreVolume, tier: Tier) -> KeptVolume:
+def _kept(name: str, volume: StoreVolume, profile: Profile, tier: Tier) -> KeptVolume:
     return KeptVolume(
         name=name,
         size_gb=-(-parse_size(volume.size).bytes // GB) if volume.size is not None else None,
         region=volume.region or "",
         keep_until=volume.keep_until.isoformat() if volume.keep_until is not None else "",
-        price_per_gb_month=tier.price_per_gb_month,
+        price_per_gb_month=tier.price_per_gb_month if profile.meter.rents else 0.0,
     )
 
 

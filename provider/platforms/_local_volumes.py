@@ -62,7 +62,13 @@ class LocalVolumes:
             write_json_atomically(staged / _FACTS, facts)
             self._store.admit(staged, self._store.volumes / native_id)
             return VolumeRecord(
-                native_id, tag, name, place(self._content(native_id)), created=True, account=registry.account
+                native_id,
+                tag,
+                name,
+                place(self._content(native_id)),
+                created=True,
+                account=registry.account,
+                price_per_month=0.0,
             )
 
     def get_volume(self, native_id: str) -> VolumeRecord | None:
@@ -136,6 +142,7 @@ class LocalVolumes:
                 str(facts["name"]),
                 place(folder / "content"),
                 account=registry.account if registry else "",
+                price_per_month=0.0,
             )
         except (OSError, ValueError, KeyError) as error:
             raise Unreachable(f"the volume at {folder} can't be read ({error}): it is not known whose it is") from error

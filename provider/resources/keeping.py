@@ -42,6 +42,8 @@ def month(told: float | None, per_gb: float | None, size_gb: int | None) -> floa
     """USD a month: as the platform told, else by its price a GB; None where nobody knows."""
     if told is not None:
         return told
+    if per_gb == 0:
+        return 0.0
     return per_gb * size_gb if per_gb is not None and size_gb is not None else None
 
 

@@ -12,6 +12,7 @@ from sweep.money.ledger import HOUR
 from sweep.money.outlook import Forecast, forecast
 from sweep.scene import Scene
 from sweep.view.shapes import BudgetView
+from sweep.volumes.words import cost_words
 
 
 def projected(scene: Scene, costs: Meter, eta_seconds: float | None) -> Meter:
@@ -59,6 +60,9 @@ def running_clocks(scene: Scene) -> Iterator[Countdown]:
 
 def money_lines(scene: Scene, costs: Meter, budget: BudgetView | None) -> Iterator[str]:
     """What somebody should know of money, a line each."""
+    for volume in scene.state.volumes:
+        if volume.kept or volume.guarded:
+            yield f"volume {volume.name}: {cost_words(volume.price_per_month, volume.keep_until, today=scene.now.date())}"
     if scene.spent is not None:
         yield from scene.spent.problems
     if budget is None or scene.budget is None:

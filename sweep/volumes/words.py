@@ -16,7 +16,8 @@ def cost_words(per_month: float | None, keep_until: str | None, *, today: date |
     if not keep_until:
         return text
     if overdue(keep_until, today or date.today()):
-        return f"{text}, was to be kept until {keep_until}, which is over: it goes on billing until it is ended"
+        bills = "it goes on billing until it is ended" if per_month != 0 else "nobody has ended it"
+        return f"{text}, was to be kept until {keep_until}, which is over: {bills}"
     return f"{text}, kept until {keep_until}"
 
 
@@ -44,6 +45,6 @@ def refusal(facts: VolumeFacts, verdict: VolumeVerdict, *, stack: str) -> str:
     rows.append(("give up", f'sweepctl approve --stack {stack} --abandon {facts.name} --reason "…" && {up}'))
     width = max(len(label) for label, _ in rows)
     body = [f"{label:<{width}}  {text}" for label, text in rows]
-    return "\n".join(
-        [f"REFUSED. Nothing was deleted. Volume {facts.name}: {len(verdict.users)} sweeps used it.", "", *body]
-    )
+    count = len(verdict.users)
+    used = f"{count} sweep{'' if count == 1 else 's'} used it"
+    return "\n".join([f"REFUSED. Nothing was deleted. Volume {facts.name}: {used}.", "", *body])

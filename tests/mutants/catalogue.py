@@ -25,6 +25,25 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "end a volume without asking the sweeps that used it",
+        (
+            Patch(
+                "sweep/volumes/ending.py",
+                'problems += [f"{use.stack}: {problem}" for problem in use_problems(use, facts.native_id, full=full)]',
+                "pass",
+            ),
+        ),
+        (
+            "tests/unit/volumes/test_ending.py::test_what_keeps_it[a-copy-is-gone]",
+            "tests/unit/provider/test_volume.py::test_a_sweep_without_a_verified_copy_keeps_it",
+        ),
+    ),
+    Mutant(
+        "end a volume under a box",
+        (Patch("sweep/volumes/ending.py", "    verdict.reasons += seen.alive\n", ""),),
+        ("tests/unit/volumes/test_ending.py::test_what_keeps_it[a-box-that-may-still-mount-it]",),
+    ),
+    Mutant(
         "skip the receipt's digest",
         (Patch("sweep/evidence/store.py", "if DIGEST_PREFIX + sha256_hex(data) != digest:", "if False:"),),
         ("tests/engine/test_approvals.py::test_receipt_edited",),

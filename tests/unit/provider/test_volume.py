@@ -1,0 +1,335 @@
+"""Volumes that a stack keeps, handler by handler on the real local platform: made, mounted, refused, ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provider import dispatch
+from provider.models import IdentityInputs, VolumeInputs, VolumeState
+from provider.platforms.local import LocalPlatform
+from provider.resources.base import Seen
+from provider.session import Operation, Session
+from sweep import onbox
+from sweep.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused
+from sweep.evidence.store import EvidenceStore
+from sweep.model import Abandonment, Action, Approval
+from sweep.state import IdentityEntry, StackState
+from sweep.volumes.inventory import take_inventory
+from sweep.volumes.records import VERB, mountings, write_inventory
+from sweep.volumes.survey import Survey, survey
+from tests.unit.provider.support import IDENTITY, VOLUME, Sweep, approval_for
+
+URN = "urn:pulumi:keep::project::sweepstack:index:Volume::abl"
+STORE_FILE = """\
+config:
+  sweepstack:store:
+    platform: local
+    volumes: {abl: {size: 2GB}}
+    pull_to: keeper
+"""
+
+
+class Keeper:
+    """A stack that keeps the volume `abl`; the engine's answers about stacks are those of `states`."""
+
+    def __init__(self, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sweep = sweep
+        self.states: dict[str, StackState] = {}
+        monkeypatch.setattr("sweep.volumes.survey.list_stacks", lambda root: sorted(self.states))
+        for place in ("sweep.volumes.survey.read_state", "provider.resources.keeping.read_state"):
+            monkeypatch.setattr(place, lambda name, root: self.states[name])
+        (sweep.project / "Pulumi.yaml").write_text("name: project\nstackConfigDir: stacks\n")
+        (sweep.project / "stacks").mkdir()
+        (sweep.project / "stacks" / "Pulumi.keep.yaml").write_text(STORE_FILE)
+        inputs = IdentityInputs(project="project", stack="keep", pull_to="keeper")
+        self.identity = IDENTITY.create(self.op(), inputs)[1]
+        entry = IdentityEntry(
+            urn="u", identity=self.identity.identity, evidence=self.identity.evidence, project="project", stack="keep"
+        )
+        self.states["keep"] = StackState("keep", identity=entry)
+        self.volume = VOLUME.create(self.op(), self.inputs(clearance="locked"))[1]
+
+    def op(self, *, timeout: float = 0) -> Operation:
+        return Operation(Session(self.sweep.project, self.sweep.said.emit, self.sweep.cancelled), URN, timeout)
+
+    def inputs(self, **changes: Any) -> VolumeInputs:
+        known = {
+            "identity": self.identity.identity,
+            "evidence": self.identity.evidence,
+            "adapter": "local",
+            "name": "abl",
+            "guarded": True,
+            "size_gb": 2,
+            "keep_until": "2031-01-31",
+        }
+        return VolumeInputs.model_validate(known | changes)
+
+    @property
+    def store(self) -> EvidenceStore:
+        return EvidenceStore.open(self.identity.evidence)
+
+    @property
+    def there(self) -> bool:
+        return self.sweep.platform.get_volume(self.volume.native_id) is not None
+
+    def mount(self) -> None:
+        """The sweep mounts it: its boxes from now on have it at the durable tier."""
+        inputs = VolumeInputs(
+            identity=self.sweep.identity.identity,
+            evidence=self.sweep.identity.evidence,
+            adapter="local",
+            name="abl",
+            kept=True,
+        )
+        self.sweep.volume = VOLUME.create(self.sweep.op("Volume", "abl"), inputs)[1]
+
+    def approve(self, **changes: Any) -> VolumeState:
+        """The state after an approve and an `up`."""
+        from provider.resources.keeping import facts_of
+
+        facts = facts_of(self.volume)
+        found = survey(self.sweep.project, self.store, [facts.native_id], but="keep")
+        digest = write_inventory(self.store, take_inventory(self.identity.identity, [facts], found, {}))
+        abandon: tuple[Abandonment, ...] = changes.pop("abandon", ())
+        actions = (Action(verb=VERB, box="abl", native_id=facts.native_id),)
+        approval = approval_for(receipt=digest, actions=actions, abandon=abandon, **changes)
+        return self.volume.model_copy(update={"approval": approval})
+
+    def delete(self, state: VolumeState | None = None, **how: Any) -> None:
+        state = state or self.volume
+        VOLUME.delete(self.op(**how), state.native_id, state)
+
+
+@pytest.fixture
+def keeper(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Keeper:
+    monkeypatch.setattr("provider.resources.keeping.POLL_SECONDS", 0.02)
+    return Keeper(sweep, monkeypatch)
+
+
+def test_it_is_made_once_and_found_again(keeper: Keeper) -> None:
+    again = VOLUME.create(keeper.op(), keeper.inputs())[1]
+    assert again.native_id == keeper.volume.native_id
+    assert "adopted with what is on it" in keeper.sweep.said.text()
+
+
+def test_a_sweep_finds_it_and_tells_its_keeper(keeper: Keeper) -> None:
+    keeper.mount()
+    assert keeper.sweep.volume.native_id == keeper.volume.native_id
+    (said,) = mountings(keeper.store, keeper.volume.native_id)
+    assert (said.identity, said.evidence) == (keeper.sweep.identity.identity, keeper.sweep.identity.evidence)
+
+
+def test_a_sweep_whose_keeper_is_elsewhere_is_told_what_that_means(keeper: Keeper) -> None:
+    (keeper.sweep.project / "stacks" / "Pulumi.keep.yaml").unlink()
+    keeper.mount()
+    assert "could not be told that sweep-t mounts it" in keeper.sweep.said.warnings
+
+
+def test_the_whole_way(keeper: Keeper) -> None:
+    """Refused while a box mounts it, refused while nothing is verified, ended by the word for what was shown."""
+    sweep = keeper.sweep
+    keeper.mount()
+    box = sweep.trained()
+    with pytest.raises(TeardownRefused, match="not approved"):
+        keeper.delete()
+    with pytest.raises(TeardownRefused, match="mounts it, and is running"):
+        keeper.delete(keeper.approve())
+    sweep.verified(box)
+    with pytest.raises(TeardownRefused, match=f"the box {box.native_id} mounts it"):
+        keeper.delete(keeper.approve())
+    sweep.platform.destroy(box.native_id, box.account)
+    approved = keeper.approve()
+    keeper.delete(approved)
+    assert not keeper.there
+    keeper.delete(approved)  # once more: already gone is success
+
+
+def test_a_sweep_without_a_verified_copy_keeps_it(keeper: Keeper) -> None:
+    keeper.mount()
+    box = keeper.sweep.trained()
+    keeper.sweep.platform.destroy(box.native_id, box.account)
+    with pytest.raises(TeardownRefused) as caught:
+        keeper.delete(keeper.approve())
+    for words in ("no receipt says that they are safe", "used by         sweep-t", "sweepctl approve --stack keep"):
+        assert words in str(caught.value)
+    assert keeper.there
+    given_up = Abandonment(box="abl", native_id=keeper.volume.native_id, reason="old", verb=VERB)
+    keeper.delete(keeper.approve(abandon=(given_up,)))
+    assert not keeper.there
+
+
+def test_what_nobody_on_record_left_there_keeps_it(keeper: Keeper) -> None:
+    (keeper.sweep.platform_root / "volumes" / keeper.volume.native_id / "content" / "imagenet").mkdir()
+    with pytest.raises(TeardownRefused, match="imagenet is on it, and no sweep on record left it there"):
+        keeper.delete(keeper.approve())
+
+
+def test_a_state_edited_to_another_volume_ends_nothing(keeper: Keeper) -> None:
+    """The id of another stack's volume, and a word for it: its tag is not this stack's."""
+    other = keeper.sweep.platform.ensure_volume("sweepstack-otheridxxx-volume-abl", "abl")
+    edited = keeper.approve().model_copy(update={"native_id": other.native_id})
+    assert edited.approval is not None
+    actions = (Action(verb=VERB, box="abl", native_id=other.native_id),)
+    word = edited.approval.model_copy(update={"actions": actions})
+    with pytest.raises(TeardownRefused, match="carries the tag"):
+        keeper.delete(edited.model_copy(update={"approval": word}))
+    assert keeper.sweep.platform.get_volume(other.native_id) is not None
+
+
+def test_a_state_edited_to_cleared_ends_nothing(keeper: Keeper) -> None:
+    with pytest.raises(TeardownRefused):
+        keeper.delete(keeper.volume.model_copy(update={"clearance": "cleared: whatever"}))
+    assert keeper.there
+
+
+def test_a_state_whose_guard_was_edited_out_leaves_it(keeper: Keeper) -> None:
+    keeper.delete(keeper.volume.model_copy(update={"guarded": None}))
+    assert keeper.there
+    assert "survives with all that is on it" in keeper.sweep.said.warnings
+
+
+def test_another_account_s_volume_is_not_called_gone(keeper: Keeper) -> None:
+    foreign = keeper.volume.model_copy(update={"native_id": "volume-zzzzzzzzzz-aaaaaaaaaa"})
+    with pytest.raises(TeardownRefused, match="belongs to the registry"):
+        keeper.delete(foreign)
+
+
+def test_a_stack_that_can_t_be_asked_keeps_it_and_is_named(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    approved = keeper.approve()
+
+    def fail(name: str, root: Path) -> StackState:
+        raise SweepstackError("pulumi said: no")
+
+    keeper.states["b"] = StackState("b")
+    monkeypatch.setattr("sweep.volumes.survey.read_state", fail)
+    with pytest.raises(TeardownRefused, match="whether b uses it is not known: pulumi said: no"):
+        keeper.delete(approved)
+    assert keeper.there
+
+
+def test_a_stack_whose_evidence_is_unreadable_keeps_it(keeper: Keeper) -> None:
+    keeper.mount()
+    approved = keeper.approve()
+    marker = keeper.sweep.project / "results" / "sweep.json"
+    marker.write_text("{")
+    with pytest.raises(TeardownRefused, match="sweep-t"):
+        keeper.delete(approved)
+
+
+def test_not_proved_gone_stays_and_says_what_it_may_bill(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    approved = keeper.approve()
+    monkeypatch.setattr(LocalPlatform, "delete_volume", lambda *_: None)
+    with pytest.raises(NotYetGone, match=r"still lists it\. May still bill .*Next: pulumi destroy --stack keep"):
+        keeper.delete(approved, timeout=0.2)
+
+    def refuse(*_: object) -> None:
+        raise PlatformError("out of order")
+
+    monkeypatch.setattr(LocalPlatform, "delete_volume", refuse)
+    with pytest.raises(NotYetGone, match="out of order"):
+        keeper.delete(approved)
+
+
+def test_a_word_for_a_volume_that_leaves_is_found_by_its_delete(keeper: Keeper) -> None:
+    approval = keeper.approve().approval
+    inputs = IdentityInputs(project="project", stack="keep", pull_to="keeper", leaving=approval)
+    IDENTITY.update(keeper.op(), "identity", keeper.identity, inputs)
+    keeper.delete()
+    assert not keeper.there
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"size_gb": 1}, "it holds 2 GB, and no volume can be made smaller"),
+        ({"region": "elsewhere"}, "a volume stays where it was made"),
+        ({"adapter": "other"}, "a volume stays on its platform"),
+        ({"name": "abl2"}, "another name is another volume"),
+        ({"guarded": None}, "is ended by its check"),
+        ({"kept": True}, "it would be another volume"),
+    ],
+)
+def test_changes_that_are_refused_say_why(keeper: Keeper, changes: dict[str, Any], said: str) -> None:
+    old = dispatch.to_properties(keeper.inputs(clearance="locked"))
+    news = {k: v for k, v in ({**dispatch.to_properties(keeper.inputs()), **changes}).items() if v is not None}
+    _, failures = dispatch.check(keeper.op(), old, news)
+    (failure,) = failures
+    assert failure.property == next(iter(changes))
+    assert said in failure.reason
+
+
+def test_more_is_an_update_in_place(keeper: Keeper) -> None:
+    old = dispatch.to_properties(keeper.inputs(clearance="locked"))
+    news, failures = dispatch.check(keeper.op(), old, dispatch.to_properties(keeper.inputs(size_gb=3)))
+    assert not failures
+    assert dispatch.diff(keeper.op(), old, {}, news).changed == ("size_gb",)
+    grown = VOLUME.update(keeper.op(), keeper.volume.native_id, keeper.volume, keeper.inputs(size_gb=3))
+    assert (grown.native_id, grown.size_gb) == (keeper.volume.native_id, 3)
+
+
+def test_a_preview_says_what_it_costs_and_warns_once_its_day_is_over(keeper: Keeper) -> None:
+    VOLUME.check(keeper.op(), None, keeper.inputs(size_gb=100, region="US-KS-2", price_per_gb_month=0.07))
+    assert "volume abl: 100 GB in US-KS-2, $7.00/month, kept until 2031-01-31" in keeper.sweep.said.text()
+    VOLUME.check_early(
+        keeper.op(), {}, {"name": "abl", "adapter": "local", "guarded": True, "keep_until": "2020-01-01"}
+    )
+    assert "was to be kept until 2020-01-01, which is over" in keeper.sweep.said.warnings
+
+
+def test_a_new_mount_of_nothing_is_refused_in_the_preview(keeper: Keeper) -> None:
+    news = {"name": "nothing", "adapter": "local", "kept": True}
+    (failure,) = VOLUME.check_early(keeper.op(), {}, news)
+    assert "there is no volume nothing on local" in failure.reason
+    assert VOLUME.check_early(keeper.op(), {"name": "nothing"}, news) == []
+
+
+def test_what_read_saw_is_no_reason_for_an_update(keeper: Keeper) -> None:
+    keeper.mount()
+    seen = VOLUME.read(keeper.op(), keeper.volume.native_id, keeper.volume)
+    assert isinstance(seen, Seen)
+    assert seen.inputs.live is not None
+    assert seen.inputs.live["used_by"] == ["sweep-t"]
+    old = dispatch.to_properties(seen.inputs)
+    news, _ = dispatch.check(keeper.op(), old, dispatch.to_properties(keeper.inputs()))
+    assert dispatch.diff(keeper.op(), old, {}, news).changed == ()
+
+
+def test_a_box_on_the_volume_is_seen_by_the_platform(keeper: Keeper) -> None:
+    keeper.mount()
+    box = keeper.sweep.box(mounts={onbox.DURABLE: keeper.volume.native_id})
+    record = keeper.sweep.platform.get_volume(keeper.volume.native_id)
+    assert record is not None
+    assert record.mounted_by == (box.native_id,)
+    keeper.sweep.vanish(box)
+    record = keeper.sweep.platform.get_volume(keeper.volume.native_id)
+    assert record is not None
+    assert record.mounted_by == ()
+
+
+def test_a_survey_finds_a_sweep_by_its_stack_file_alone(keeper: Keeper) -> None:
+    """Destroyed, and its note in the keeper's evidence lost: the file still says where the records are."""
+    keeper.mount()
+    keeper.sweep.box()
+    for note in (keeper.sweep.project / "keeper" / "records" / "uses").iterdir():
+        note.unlink()
+    native_id = keeper.volume.native_id
+    assert survey(keeper.sweep.project, keeper.store, [native_id], but="keep").of(native_id) == ()
+    file = keeper.sweep.project / "stacks" / "Pulumi.sweep-t.yaml"
+    file.write_text("config:\n  sweepstack:sweep: {pull_to: results}\n")
+    (user,) = survey(keeper.sweep.project, keeper.store, [native_id], but="keep").of(native_id)
+    assert user.identity == keeper.sweep.identity.identity
+
+
+def test_an_empty_survey_knows_nobody() -> None:
+    assert Survey().of("x") == ()
+
+
+def test_words_of_an_expired_approval(keeper: Keeper) -> None:
+    approved = keeper.approve()
+    assert isinstance(approved.approval, Approval)
+    late = approved.approval.model_copy(update={"expires": approved.approval.at})
+    with pytest.raises(TeardownRefused, match="the approval expired"):
+        keeper.delete(approved.model_copy(update={"approval": late}))
