@@ -62,7 +62,8 @@ def money_lines(scene: Scene, costs: Meter, budget: BudgetView | None) -> Iterat
     """What somebody should know of money, a line each."""
     for volume in scene.state.volumes:
         if volume.kept or volume.guarded:
-            yield f"volume {volume.name}: {cost_words(volume.price_per_month, volume.keep_until, today=scene.now.date())}"
+            monthly = cost_words(volume.price_per_month, volume.keep_until, today=scene.now.date())
+            yield f"volume {volume.name}: {monthly}"
     if scene.spent is not None:
         yield from scene.spent.problems
     if budget is None or scene.budget is None:
