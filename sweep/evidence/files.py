@@ -69,7 +69,24 @@ class FileCheck:
         cell = self.cells.get(name)
         if cell is None:
             return [f"{name} is {self._states.get(name, 'not')} in the receipt"]
-        return list(self._problems(cell))
+        return [] if self._untouched(cell) else list(self._problems(cell))
+
+    def _untouched(self, cell: ReceiptCell) -> bool:
+        """Whether all of the copy is as the index has it, and the index is what the receipt says."""
+        if self._full or cell.manifest is None:
+            return False
+        expected = {}
+        digests: list[tuple[str, str, int | None]] = [(MANIFEST, cell.manifest.removeprefix(DIGEST_PREFIX), None)]
+        digests += [(file.path, file.sha256, file.size) for file in cell.files]
+        for path, sha256, size in digests:
+            known = self._index.get(f"{cell.name}/{path}")
+            if known is None or known[2] != sha256 or len(sha256) != 64 or size not in (None, known[0]):
+                return False
+            expected[path] = (known[0], known[1])
+        try:
+            return self._copies.untouched(cell.name, expected)
+        except EvidenceError:
+            return False
 
     def _problems(self, cell: ReceiptCell) -> Iterator[str]:
         copies = self._copies
