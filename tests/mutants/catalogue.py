@@ -158,4 +158,53 @@ MUTANTS = (
         ),
         ("tests/unit/teardown/test_unclaimed.py::test_a_word_for_one_box_is_none_for_another",),
     ),
+    Mutant(
+        "send a create again after a lost answer",
+        (
+            Patch(
+                "provider/platforms/_vastai_client.py",
+                "except Unreachable:\n                lost += 1\n                if writes or lost >= _READS:",
+                "except PlatformError:\n                lost += 1\n                if lost >= _READS:",
+            ),
+        ),
+        ("tests/unit/platforms/test_vastai_platform.py::test_a_lost_answer_that_stays_lost_is_an_unknown_outcome",),
+    ),
+    Mutant(
+        "a rented box is gone when one list lacks it",
+        (
+            Patch(
+                "provider/platforms/_vastai_session.py",
+                "        row = self.client.instance(identifier, self.patience)\n        if row is None:\n",
+                "        row = None\n        if row is None:\n",
+            ),
+        ),
+        ("tests/unit/platforms/test_vastai_platform.py::test_gone_is_absent_from_the_list_and_null_and_nothing_less",),
+    ),
+    Mutant(
+        "leave out whose key it is",
+        (Patch("provider/platforms/_vastai_session.py", "if account and account != at_hand:", "if False:"),),
+        ("tests/unit/platforms/test_vastai_platform.py::test_another_account_s_box_is_not_touched",),
+    ),
+    Mutant(
+        "adopt a box by a part of its tag",
+        (
+            Patch(
+                "provider/platforms/_vastai_session.py",
+                'if row.get("label") == tag]',
+                'if str(row.get("label")).startswith(tag)]',
+            ),
+        ),
+        ("tests/unit/platforms/test_vastai_platform.py::test_a_box_with_the_tag_is_adopted_and_nothing_is_rented",),
+    ),
+    Mutant(
+        "leave a start queued that would bill later",
+        (
+            Patch(
+                "provider/platforms/_vastai_power.py",
+                "            own.client.stop(identifier, own.patience)\n            why = prove_stopped",
+                "            why = prove_stopped",
+            ),
+        ),
+        ("tests/unit/platforms/test_vastai_platform.py::test_a_queued_start_is_taken_back",),
+    ),
 )
