@@ -19,9 +19,10 @@ from sweep.errors import PlatformError
 
 
 @contextlib.contextmanager
-def one_at_a_time(platform: str, account: str, tag: str, wait: Wait) -> Iterator[None]:
-    """Holds the lock of this tag. Raises PlatformError on deadline or cancel, and when the folder can't be written:
-    nothing was rented then."""
+def one_at_a_time(platform: str, account: str, tag: str, wait: Wait) -> Iterator[bool]:
+    """Holds the lock of this tag, and gives whether nobody on this machine ever held it before.
+
+    Raises PlatformError on deadline or cancel, and when the folder can't be written: nothing was rented then."""
     name = hashlib.sha256("\0".join((platform, account, tag)).encode()).hexdigest()[:32]
     path = _folder() / name
     try:
@@ -35,7 +36,9 @@ def one_at_a_time(platform: str, account: str, tag: str, wait: Wait) -> Iterator
     try:
         if why := wait.until(lambda: _taken(handle), f"another create of {tag} on this machine to end"):
             raise PlatformError(f"nothing was rented: {why}")
-        yield
+        first = os.fstat(handle).st_size == 0
+        os.write(handle, b"held\n")
+        yield first
     finally:
         os.close(handle)
 

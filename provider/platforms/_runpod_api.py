@@ -26,8 +26,9 @@ FRESH_SECONDS = 2.0
 """So old may a list be that somebody reads a box from."""
 LAG_SECONDS = 60.0
 """So long may a pod that we made be neither listed nor found, and still be there."""
-LIST_PATIENCE = 60.0
-CATALOG_SECONDS = 15.0
+LIST_PATIENCE = 180.0
+"""A quota that is used up comes back within a minute; whoever asks for a list has others waiting for it."""
+CATALOG_SECONDS = 30.0
 MAX_PAGES = 100
 _POD_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _sessions: dict[tuple[str, str], Session] = {}
@@ -88,10 +89,10 @@ class Session:
         return Pods({**listed.by_id, **missing}, listed.damaged) if missing else listed
 
     def pod(self, native_id: str) -> Mapping[str, Any] | None:
-        """The pod; None only when it is proved that there is none: not found by its id, and in no complete list that
-        was asked for after that. Raises Unreachable when it can't be said."""
+        """The pod; None only when it is proved that there is none: not found by its id, and in no complete list of that
+        moment. Raises Unreachable when it can't be said."""
         checked_id(native_id)
-        if native_id not in self._ended and (pod := self.pods().by_id.get(native_id)) is not None:
+        if (pod := self.pods().by_id.get(native_id)) is not None:
             return pod
         answer = self.http.read(f"/v2/pods/{native_id}")
         if answer.ok:
@@ -101,7 +102,8 @@ class Session:
             return dict(answer.data)
         if answer.status != 404:
             raise refused(self.http, answer, f"a look at the pod {native_id}")
-        listed = self.pods(max_age=0)
+        # After a delete of ours the list above is younger than that. Of a pod that we never saw it may be too old.
+        listed = self.pods(max_age=None if self.is_ending(native_id) else 0)
         if native_id in listed.by_id:
             return listed.by_id[native_id]
         if listed.damaged:
@@ -186,7 +188,7 @@ class Session:
     def poll_seconds(self) -> float:
         """How often to look for a change: seldom when the quota runs short, so that the writes get through."""
         spare = self.http.limiter.spare()
-        return paced(1.5 if spare > 0.6 else 5.0 if spare > 0.3 else 10.0)
+        return paced(3.0 if spare > 0.6 else 6.0 if spare > 0.3 else 10.0)
 
     def _entries(self, path: str, name: str, params: Mapping[str, str]) -> list[Any]:
         """A list in its envelope, all pages of it. Raises Unreachable for one that has no end or no sense."""

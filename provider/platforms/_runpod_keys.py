@@ -8,6 +8,7 @@ raised by: only the message is taken.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import threading
 from types import ModuleType
@@ -130,6 +131,8 @@ def _sdk(name: str = "api.ctl_commands") -> ModuleType:
     """A module of the SDK. Its import takes seconds, and fails over a key file that holds no key."""
     import importlib
 
+    root = logging.getLogger()
+    kept = root.level, list(root.handlers)
     try:
         return importlib.import_module(f"runpod.{name}")
     except ImportError as missing:
@@ -139,3 +142,6 @@ def _sdk(name: str = "api.ctl_commands") -> ModuleType:
             f"RunPod's SDK can't be loaded ({type(broken).__name__}), as a rule over its key file {KEY_FILE}: "
             f"it must be TOML with api_key under [default], or not be there"
         ) from None
+    finally:  # it makes itself at home in the program's logging, on stdout, where the engine listens
+        root.setLevel(kept[0])
+        root.handlers[:] = kept[1]

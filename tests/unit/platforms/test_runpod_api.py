@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -594,3 +596,17 @@ def test_sessions_are_per_key_and_address(server: Server, monkeypatch: pytest.Mo
     assert api.session() is first
     monkeypatch.setenv(keys.KEY_VARIABLE, "rpa_another")
     assert api.session() is not first
+
+
+def test_the_sdk_leaves_the_programs_logging_alone() -> None:
+    """On the provider's stdout the engine listens."""
+    program = """
+import logging, sys
+from provider.platforms import _runpod_keys
+_runpod_keys._sdk()
+assert "runpod" in sys.modules
+logging.getLogger("httpx").info("GET somewhere")
+print(logging.getLogger().handlers, logging.getLogger().level)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
+    assert ended.stdout == "[] 30\n"
