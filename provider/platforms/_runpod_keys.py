@@ -45,21 +45,20 @@ def api_key() -> str:
     return key
 
 
-def account_of(base: str, key: str, *, fresh: bool = False) -> str:
-    """The id of the account that the key is of; asked once per process and key, or again with `fresh`.
-
-    Raises NotAuthorized, Unreachable.
-    """
-    known = (base, hashlib.sha256(key.encode()).hexdigest())
+def known_account(base: str, key: str) -> str:
+    """The id of the account that the key is of, as this process learnt it; "" when it has not asked yet."""
     with _lock:
-        if not fresh and known in _accounts:
-            return _accounts[known]
+        return _accounts.get((base, _digest(key)), "")
+
+
+def ask_account(base: str, key: str) -> str:
+    """The same, asked for now. Raises NotAuthorized, Unreachable."""
     user = ask("account", lambda sdk: sdk.get_user(api_key=key))
     identifier = user.get("id") if isinstance(user, dict) else None
     if not isinstance(identifier, str) or not identifier:
         raise Unreachable("RunPod does not say whose key this is, so nothing is known. Try again")
     with _lock:
-        _accounts[known] = identifier
+        _accounts[base, _digest(key)] = identifier
     return identifier
 
 
@@ -100,6 +99,10 @@ def ask(what: str, question: Any) -> Any:
             if failure:
                 raise failure
     return answer
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
 
 
 def _answer(what: str, question: Any, sdk: ModuleType, error: ModuleType) -> tuple[Any, PlatformError | None]:

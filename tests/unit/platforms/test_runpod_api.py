@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -182,15 +183,11 @@ def test_another_accounts_box_is_left_alone(server: Server) -> None:
 
 
 def test_a_key_of_another_account_is_asked_for_anew(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert RunpodPlatform().account() == "me"
-    server.routes |= {
-        "GET /v2/network-volumes": [reply(200, {"networkVolumes": []})],
-        "GET /v2/network-volumes/v1": [NOT_FOUND],
-    }
-    server.routes["POST /graphql"] = [reply(200, {"data": {"myself": {"id": "other"}}})]
-    with pytest.raises(PlatformError, match="not there"):  # this key's account is known, and is not asked for again
-        RunpodPlatform().volume_channel("me.v1")
+    server.routes["GET /v2/pods"] = [reply(200, {"pods": [pod()]})]
+    for _ in range(3):
+        assert RunpodPlatform().get(POD, "me").phase is Phase.RUNNING
     assert count(server, "POST /graphql") == 1
+    server.routes["POST /graphql"] = [reply(200, {"data": {"myself": {"id": "other"}}})]
     monkeypatch.setenv(keys.KEY_VARIABLE, "rpa_another")
     with pytest.raises(WrongAccount, match="other"):
         RunpodPlatform().get(POD, "me")
@@ -212,6 +209,17 @@ def test_whose_key_it_is_must_be_known(server: Server, answer: Any) -> None:
     with pytest.raises(Unreachable):
         RunpodPlatform().get(POD, "me")
     assert count(server, "GET /v2/pods") == 0
+
+
+def test_nothing_is_gone_for_an_account_that_the_key_is_not_of_any_more(server: Server) -> None:
+    server.routes |= {
+        f"GET /v2/pods/{POD}": [NOT_FOUND],
+        "POST /graphql": [reply(200, {"data": {"myself": {"id": name}}}) for name in ("me", "other")],
+    }
+    RunpodPlatform().account()
+    time.sleep(0.05)  # what is known of the account serves others for 20 ms here
+    with pytest.raises(WrongAccount, match="other"):
+        RunpodPlatform().get(POD, "me")
 
 
 def test_no_key_and_a_wrong_one_say_where_it_goes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
