@@ -24,6 +24,9 @@ QUOTA = Quota(60, 60.0)
 """What the specification names as its example; the replies say what holds."""
 FRESH_SECONDS = 2.0
 """So old may a list be that somebody reads a box from."""
+NEW_TAG_SECONDS = 5.0
+"""The same for a tag that nobody on this machine ever asked for: only another machine could have been faster, and
+against that the lease stands."""
 LAG_SECONDS = 60.0
 """So long may a pod that we made be neither listed nor found, and still be there."""
 LIST_PATIENCE = 180.0
@@ -189,7 +192,7 @@ class Session:
     def poll_seconds(self) -> float:
         """How often to look for a change: seldom when the quota runs short, so that the writes get through."""
         spare = self.http.limiter.spare()
-        return paced(3.0 if spare > 0.6 else 6.0 if spare > 0.3 else 10.0)
+        return paced(4.0 if spare > 0.8 else 12.0)
 
     def _entries(self, path: str, name: str, params: Mapping[str, str]) -> list[Any]:
         """A list in its envelope, all pages of it. Raises Unreachable for one that has no end or no sense."""

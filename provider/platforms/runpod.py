@@ -19,7 +19,7 @@ from provider.platforms import _runpod_money as money
 from provider.platforms import _runpod_offers as market
 from provider.platforms import _runpod_renting as renting
 from provider.platforms import _runpod_volumes as volumes
-from provider.platforms._runpod_api import FRESH_SECONDS, Session, checked_id, session
+from provider.platforms._runpod_api import NEW_TAG_SECONDS, Session, checked_id, session
 from provider.platforms._runpod_bodies import ROOT, catalog_params
 from provider.platforms._runpod_errors import refused
 from provider.platforms._runpod_finding import by_tag, listed, recorded
@@ -78,7 +78,7 @@ class RunpodPlatform:
         volume = self._volume(at_hand, request)
         with self._locked(account, request.tag, wait) as first:
             # Nobody here ever asked for this tag: a list that others have just read will do.
-            record = by_tag(at_hand, request.tag, max_age=paced(FRESH_SECONDS) if first else 0)
+            record = by_tag(at_hand, request.tag, max_age=paced(NEW_TAG_SECONDS) if first else 0)
             made = record is None
             if record is None:
                 if wait.cancelled.is_set():
