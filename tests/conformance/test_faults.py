@@ -141,18 +141,6 @@ def test_a_read_that_goes_wrong_never_says_gone_of_what_bills(
         assert now.phase is Phase.RUNNING
 
 
-@pytest.mark.verbs("read")
-def test_gone_is_not_said_on_the_word_of_one_list(
-    platform: Platform, harness: Any, rent: Renter, fault: str, verb: str, tried: Tried
-) -> None:
-    record = rent()
-    harness.inject(fault, verb, times=None)
-    for _ in range(3):
-        seen = tried(lambda: platform.get(record.native_id, record.account))
-        if isinstance(seen, BoxRecord) and seen.phase is Phase.GONE:
-            assert record.native_id not in harness.rentals()
-
-
 @pytest.mark.verbs("delete")
 @pytest.mark.parametrize("times", [1, None])
 def test_a_delete_that_goes_wrong_is_proved_or_not_said(

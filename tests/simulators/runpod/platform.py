@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -119,7 +121,7 @@ class RunPodSim(Simulator):
         self.paging = True
         self.refuse_attached = False
         self.quota = WindowQuota(per_minute) if per_minute else None
-        self._before: dict[str, list[list[dict[str, Any]]]] = {}
+        self._before: dict[str, deque[list[Pod]]] = {}
         self.add_account("ann", KEY)
         self.add_account("bob", OTHER_KEY)
         PodRoutes(self)
@@ -239,13 +241,13 @@ class RunPodSim(Simulator):
 
     def remember(self, account: str) -> None:
         """Keeps the list as it is, for stale answers: call it before a write."""
-        shown = [self.pods.outline(pod) for pod in self.pods.of(account) if not pod.cluster]
-        self._before.setdefault(account, []).append(shown)
+        pods = [copy(pod) for pod in self.pods.of(account) if not pod.cluster]
+        self._before.setdefault(account, deque(maxlen=8)).append(pods)
 
     def before(self, account: str, writes: int) -> list[dict[str, Any]]:
         """The list as it was before the last so many writes."""
-        kept = self._before.get(account, [])
-        return kept[-min(writes, len(kept))] if kept else []
+        kept = self._before.get(account, deque())
+        return [self.pods.outline(pod) for pod in kept[-min(writes, len(kept))]] if kept else []
 
     # Behind the client's back
 

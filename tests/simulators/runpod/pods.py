@@ -79,6 +79,7 @@ class Pod:
     booting: bool = True
     reads: int = 0
     restarts: int = 0
+    port: int = 0
     gpus_now: int = 0
     note: str = ""
     cluster: bool = False
@@ -201,7 +202,7 @@ class Pods:
         if pod.dies is not None and pod.reads > pod.dies[0]:
             self.stop(pod, pod.dies[1], "Exited by Runpod")
         elif pod.booting and not pod.never_ready and self._due(pod) and self._host.ready(pod):
-            pod.booting = False
+            pod.booting, pod.port = False, self._host.port(pod)
             self._ledger.turn(pod.id, RUNNING, self.rate(pod))
 
     def _due(self, pod: Pod) -> bool:
@@ -238,7 +239,7 @@ class Pods:
         """The pod as REST v2 shows it."""
         wanted, status = pod.wanted, self.status(pod)
         up = status == RUNNING and pod.status == RUNNING and not pod.booting
-        address = f"127.0.0.1:{self._host.port(pod)}" if up else ""
+        address = f"127.0.0.1:{pod.port}" if up else ""
         shown: dict[str, Any] = {
             "id": pod.id,
             "name": wanted.name,
@@ -285,7 +286,7 @@ class Pods:
         ports = []
         for text in pod.wanted.ports:
             private, kind = text.split("/")
-            public = self._host.port(pod) if text == "22/tcp" else 20000 + pod.restarts * 100 + int(private) % 100
+            public = pod.port if text == "22/tcp" else 20000 + pod.restarts * 100 + int(private) % 100
             ip = "127.0.0.1" if kind == "tcp" else "100.65.0.7"
             ports.append({"private": int(private), "public": public, "type": kind, "ip": ip})
         gpus = [{"id": f"GPU-{pod.id}-{n}", "utilization": 0, "memoryUtilization": 0} for n in range(pod.gpus_now)]

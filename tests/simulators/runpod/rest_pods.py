@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulators.runpod import catalog
-from tests.simulators.runpod.pods import ACTIONS, EXITED, RUNNING, TERMINATED, Pod
+from tests.simulators.runpod.pods import ACTIONS, EXITED, RUNNING, Pod
 from tests.simulators.runpod.shapes import Action, CreatePod, PatchPod
 from tests.simulators.runpod.volumes import Volume
 from tests.simulators.simulator import Refusal, Reply, Request
@@ -254,7 +254,7 @@ class PodRoutes:
         pod = self._pod(request)
         verb = sim.body(request, Action).action
         status = sim.pods.status(pod) if not pod.odd_status else pod.status
-        allowed = ACTIONS.get(TERMINATED if pod.lingering_as == TERMINATED else status, [])
+        allowed = ["terminate"] if pod.lingers and pod.lingering_as else ACTIONS.get(status, [])
         if pod.cluster or "conflict" in request.faults or verb not in allowed:
             raise Refusal(sim.problem(409, f"action {verb} is not allowed while the pod is {status}"))
         if pod.wanted.locked and verb in ("stop", "restart"):
