@@ -55,6 +55,7 @@ class BoxComponent(pulumi.ComponentResource):
                 smoke=smoke.model_dump(mode="json", exclude_defaults=True) if smoke is not None else None,
                 mounts=mounts_input(mounts),
                 links=_links(plan),
+                volume=plan.durable.volume if plan.durable is not None and plan.durable.kept else None,
                 secrets=list(plan.job.secrets) or None,
                 roster_digest=plan.roster.digest,
                 teardown=teardown,

@@ -71,6 +71,7 @@ class BoxArgs(Args):
     dry_run: pulumi.Input[bool] | None = None
     mounts: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None
     links: pulumi.Input[Mapping[str, str]] | None = None
+    volume: pulumi.Input[str] | None = None
     secrets: pulumi.Input[Sequence[str]] | None = None
     want: pulumi.Input[str] | None = None
     when_done: pulumi.Input[str] | None = None

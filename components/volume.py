@@ -22,6 +22,7 @@ def durable_mount(plan: Plan, identity: Identity, opts: pulumi.ResourceOptions) 
             name=plan.durable.volume,
             kept=plan.durable.kept or None,
             keep_until=plan.durable.keep_until or None,
+            price_per_gb_month=plan.durable.price_per_gb_month,
         ),
         opts,
     )

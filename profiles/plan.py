@@ -19,7 +19,7 @@ class Durable:
     """The tier that outlives the boxes: the volume's name, and where a box sees it.
 
     `kept`: it belongs to a stack of volumes and is only looked up here. `path`: where the job expects it, "" for
-    nowhere in particular. `keep_until`: a day, as ISO 8601.
+    nowhere in particular. `keep_until`: a day, as ISO 8601; `price_per_gb_month`: USD, None unknown.
     """
 
     volume: str
@@ -28,6 +28,7 @@ class Durable:
     kept: bool = False
     path: str = ""
     keep_until: str = ""
+    price_per_gb_month: float | None = None
 
 
 @dataclass(frozen=True)

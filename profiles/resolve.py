@@ -67,6 +67,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     layout = layout_of(config, profile)
     if config.mounts and layout.durable_tier(VERB) is None:
         refusals.append(f"no volume can be mounted there that survives {verb.native}: leave mounts out")
+    refusals += _one_box_each(config, layout)
     refusals += _spot(config, profile)
     if profile.meter.rents and config.budget is None:
         refusals.append("it sends a bill, so the sweep needs a budget, such as budget: {usd: 60}")
@@ -84,6 +85,18 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     for where, resources in _asked(config):
         refusals += _too_big(where, resources.disk, disk_cap)
     return refusals
+
+
+def _one_box_each(config: StackConfig, layout: Layout) -> list[str]:
+    """Several boxes on a volume that one box at a time can mount."""
+    found = layout.durable_tier(VERB)
+    wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
+    if not config.mounts or found is None or found[1].shared_between_boxes or len(wanted) < 2:
+        return []
+    return [
+        f"a volume there is mounted by one box at a time, and {len(wanted)} are wanted ({', '.join(wanted)}): keep one "
+        "of them (boxes.<name>.want: gone), or leave mounts out"
+    ]
 
 
 def _spot(config: StackConfig, profile: Profile) -> list[str]:
@@ -205,7 +218,8 @@ def _durable(config: StackConfig, layout: Layout) -> Durable | None:
     assert tier.mount is not None
     for path, mount in config.mounts.items():
         until = mount.keep_until.isoformat() if mount.keep_until is not None else ""
-        return Durable(mount.source, tier.mount, name, kept=True, path=path, keep_until=until)
+        price = tier.price_per_gb_month
+        return Durable(mount.source, tier.mount, name, kept=True, path=path, keep_until=until, price_per_gb_month=price)
     return Durable(DURABLE_VOLUME, tier.mount, name)
 
 
@@ -259,6 +273,12 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
     """What the config says and this platform does not do, so that nothing is dropped in silence."""
     notes = []
     layout = layout_of(config, profile)
+    spot = next((where for where, resources in _asked(config) if resources.spot), None)
+    if spot is not None and layout.durable_tier(VERB) is None:
+        notes.append(
+            f"{spot}.spot: {profile.platform} may take a spot box away at any moment, with every cell on it that was "
+            f"not pulled{_or_mount(profile)}"
+        )
     if layout.durable_tier(VERB) is None:
         notes.append(
             f"{profile.platform}: nothing on a box outlives it here. What was not pulled is lost when the platform "

@@ -126,6 +126,7 @@ class BoxInputs(Inputs):
 
     `secrets`: names that must be set where a box is rented, so that its cells don't find out later. `placed`: the offer
     that was chosen; `bid`: USD per hour of the whole spot box; `links`: where the job expects a mount → the mount.
+    `volume`: the name of the kept volume that it mounts, so that a preview asks for offers within reach of it.
     `dry_run`: whether a preview asks; Check takes it out.
     """
 
@@ -144,6 +145,7 @@ class BoxInputs(Inputs):
     dry_run: bool | None = None
     mounts: dict[str, str] = Field(default_factory=dict)
     links: dict[str, str] | None = None
+    volume: str | None = None
     secrets: tuple[str, ...] | None = None
     roster_digest: Digest
     teardown: TeardownFacts

@@ -5,13 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from provider.platforms.base import Phase, Platform, VolumeRecord
+from provider.platforms.offers import Capability
 from provider.platforms.registry import load_platform
 from sweep import onbox
-from sweep.errors import EvidenceError, PlatformError, WrongAccount
+from sweep.errors import EvidenceError, PlatformError, SweepstackError, Unsupported, WrongAccount
 from sweep.model import Birth
 from sweep.teardown import Existence
 from sweep.volumes.ending import VolumeFacts, VolumeSeen
 from sweep.volumes.survey import User, births_on
+
+
+def find_kept(platform: Platform, name: str) -> VolumeRecord:
+    """The volume of this name that a stack of volumes keeps in the account. Raises SweepstackError when there is none,
+    or several."""
+    if Capability.VOLUMES not in platform.capabilities:
+        raise Unsupported(f"{platform.name} has no volumes: leave mounts out of the stack file")
+    found = [
+        record
+        for record in platform.list_volumes(onbox.TAGS)
+        if record.tag.endswith(onbox.volume_tag("", name)[len(onbox.TAGS) :])
+    ]
+    if not found:
+        raise SweepstackError(
+            f"there is no volume {name} on {platform.name}. Next: make it with the stack that keeps it "
+            f"(docs/stack-config.md#volumes), or correct mounts"
+        )
+    if len(found) > 1:
+        listed = ", ".join(f"{record.native_id} ({record.tag})" for record in found)
+        raise SweepstackError(f"several volumes of {platform.name} are called {name}: {listed}. Give one another name")
+    return found[0]
 
 
 def observe_volume(adapter: str, facts: VolumeFacts, users: Iterable[User]) -> tuple[VolumeSeen, VolumeRecord | None]:

@@ -60,6 +60,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "smoke": Decision.IGNORE,
         "mounts": Decision.REPLACE,
         "links": Decision.REPLACE,
+        "volume": Decision.IGNORE,  # what is mounted is in mounts
         "secrets": Decision.IGNORE,  # what they mean is the queue's
         "roster_digest": Decision.UPDATE,
         "teardown": Decision.UPDATE,
@@ -74,10 +75,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         """Writes `clearance`. Refuses a change that would replace a locked box: a replace is a destroy."""
         dry_run, new = new.dry_run, new.model_copy(update={"dry_run": None})
         rented = self._rented(old or new)
+        refused = []
         if rented is None and new.want == "running":
-            market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run})
+            refused = market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run})
         if old is None or rented is None:
-            failures = [*self._over_price(new), *pausing.check(op, rented, old, new)]
+            failures = [*refused, *self._over_price(new), *pausing.check(op, rented, old, new)]
             failures += secrets.failures("secrets", new.secrets)
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
         judgement = ending.judge(rented, new.approval, full=False, roster_digest=new.roster_digest)
@@ -166,7 +168,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
 
     def check_early(self, op: Operation, old: dict[str, Any], new: dict[str, Any]) -> list[Failure]:
         if not old and new.get("want", "running") == "running":
-            market.preview(op, new)
+            return market.preview(op, new)
         return []
 
     def read(self, op: Operation, identifier: str, state: BoxState) -> Seen[BoxInputs, BoxState] | Gone:

@@ -9,7 +9,7 @@ from typing import Any
 
 from provider.models import VolumeInputs, VolumeState
 from provider.platforms.base import Platform, VolumeRecord
-from provider.platforms.observe_volume import observe_volume
+from provider.platforms.observe_volume import find_kept, observe_volume
 from provider.platforms.offers import Capability
 from provider.platforms.registry import load_platform
 from provider.resources.base import Failure
@@ -100,15 +100,14 @@ def say(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> list[Failure]
         per_month = month(None, inputs.get("price_per_gb_month"), size if isinstance(size, int) else None)
     elif inputs.get("kept"):
         try:
-            from provider.resources.volume import find_kept
-
             record = find_kept(load_platform(adapter), name)
         except SweepstackError as error:
             if new and (isinstance(error, Unsupported) or not isinstance(error, PlatformError)):
                 return [Failure("name", str(error))]
             op.warn(f"volume {name}: {error}")
             return []
-        size, region, per_month = record.size_gb, record.region, record.price_per_month
+        size, region = record.size_gb, record.region
+        per_month = month(record.price_per_month, inputs.get("price_per_gb_month"), size)
     else:
         return []
     what = " in ".join(str(part) for part in (f"{size:g} GB" if size else "", region) if part)

@@ -11,17 +11,20 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from provider.models import BoxInputs, Placed
-from provider.platforms.base import Platform
+from provider.platforms.base import Platform, VolumeRecord
+from provider.platforms.observe_volume import find_kept
 from provider.platforms.offers import Capability, Constraints, Offer
 from provider.platforms.registry import load_platform
+from provider.resources.base import Failure
 from provider.session import Operation
 from sweep.cache import cache_folder
 from sweep.canonical import write_atomically
-from sweep.errors import NoCapacity, PlatformError
+from sweep.errors import NoCapacity, PlatformError, SweepstackError
 
 ASKED_FOR_SECONDS = 20.0
 """How long an answer of the market is taken for the boxes of one preview, which all ask the same."""
@@ -47,45 +50,67 @@ def offers_for(adapter: str, constraints: Constraints) -> list[Offer] | None:
     return known[1]
 
 
-def preview(op: Operation, inputs: Mapping[str, Any]) -> None:
+def preview(op: Operation, inputs: Mapping[str, Any]) -> list[Failure]:
     """Says what a box that is not there yet would be and cost, and remembers what was shown. Never raises.
+
+    Refuses what can't work: a volume that lies where no offer fits, while there are some elsewhere.
 
     `inputs`: as the program gave them; some may not be known yet.
     """
     name, adapter = inputs.get("name"), inputs.get("adapter")
     resources = inputs.get("resources") or {}
     if not isinstance(name, str) or not isinstance(adapter, str) or not isinstance(resources, dict):
-        return
+        return []
     raw = inputs.get("placed")
     placed = Placed.model_validate(raw) if isinstance(raw, dict) else None
     constraints = Constraints.of(resources, max_price=inputs.get("max_price"))
+    volume = _mounted(adapter, inputs)
     try:
-        found = offers_for(adapter, constraints)
+        found = offers_for(adapter, replace(constraints, volume=volume.native_id) if volume else constraints)
+        elsewhere = offers_for(adapter, constraints) if volume and found == [] else None
     except PlatformError as error:
         op.warn(f"box {name}: what {adapter} has now is not known ({error})")
-        return
+        return []
     if found is None:
-        return
+        return []
+    if volume and elsewhere:
+        where = volume.region or volume.location
+        words = (
+            f"volume {inputs['volume']} is in {where}, and nothing fits there now; elsewhere: {_words(elsewhere[:3])}"
+        )
+        return [Failure("mounts", f"{words}. A box must be where its volume is. {NEXT}, or another volume")]
     if not found:
         op.warn(f"box {name}: {adapter} has nothing now that fits; `pulumi up` would stop before it rents. {NEXT}")
-        return
+        return []
     chosen = next((offer for offer in found if placed is not None and offer.key == placed.offer), None)
     if placed is not None and chosen is None:
         op.warn(
             f"box {name}: the offer {placed.offer} that was placed is not to be had now; what is: "
             f"{_words(found[:3])}. Next: sweepctl place --next --stack {op.stack}"
         )
-        return
+        return []
     offer = chosen or found[0]
     if placed is not None and offer.price_per_hour > placed.price_per_hour:
         op.warn(
             f"box {name}: {describe(offer)}; it was placed at ${placed.price_per_hour:.3f}/h, and nothing dearer is "
             f"rented. Next: sweepctl place --stack {op.stack}"
         )
-        return
+        return []
     op.info(f"box {name}: {describe(offer)}{_ends(offer)}")
     if placed is None and inputs.get("dry_run"):
         _remember(op, name, constraints, offer)
+    return []
+
+
+def _mounted(adapter: str, inputs: Mapping[str, Any]) -> VolumeRecord | None:
+    """The volume that the box is to mount, where it is there already. The volume's own check says what is wrong."""
+    name = inputs.get("volume")
+    if not isinstance(name, str):
+        return None
+    try:
+        return find_kept(load_platform(adapter), name)
+    except SweepstackError:
+        return None
 
 
 NEXT = "Next: other constraints (docs/stack-config.md#resources), or sweepctl place, which asks the other candidates"

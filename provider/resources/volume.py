@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 from provider.models import VolumeInputs, VolumeState
 from provider.platforms.base import Platform, VolumeRecord
-from provider.platforms.offers import Capability
+from provider.platforms.observe_volume import find_kept
 from provider.platforms.registry import load_platform
 from provider.resources import keeping
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.session import Operation
-from sweep.errors import PlatformError, SweepstackError, Unsupported
-from sweep.onbox import TAGS, volume_tag
+from sweep.errors import PlatformError, SweepstackError
+from sweep.onbox import volume_tag
 
 
 class VolumeHandler(Handler[VolumeInputs, VolumeState]):
@@ -111,23 +111,6 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
             return
         whose = "the stack that keeps it ends it" if state.kept else "It is yours to remove"
         op.warn(f"volume {state.name} survives with all that is on it: {state.location}. {whose}")
-
-
-def find_kept(platform: Platform, name: str) -> VolumeRecord:
-    """The volume of this name that a stack of volumes keeps in the account. Raises SweepstackError when there is none,
-    or several."""
-    if Capability.VOLUMES not in platform.capabilities:
-        raise Unsupported(f"{platform.name} has no volumes: leave mounts out of the stack file")
-    found = [record for record in platform.list_volumes(TAGS) if record.tag.endswith(volume_tag("", name)[len(TAGS) :])]
-    if not found:
-        raise SweepstackError(
-            f"there is no volume {name} on {platform.name}. Next: make it with the stack that keeps it "
-            f"(docs/stack-config.md#volumes), or correct mounts"
-        )
-    if len(found) > 1:
-        listed = ", ".join(f"{record.native_id} ({record.tag})" for record in found)
-        raise SweepstackError(f"several volumes of {platform.name} are called {name}: {listed}. Give one another name")
-    return found[0]
 
 
 def seen_of(record: VolumeRecord, inputs: VolumeInputs) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from components.config import StackConfig
 from components.config_rent import Resources
 from profiles.load import load_profile
 from profiles.resolve import unfit
+from provider.platforms.observe_volume import find_kept
 from provider.platforms.offers import Capability, Constraints, Offer
 from provider.platforms.registry import load_platform
 from sweep.cli.look import open_sources
 from sweep.cli.output import YES, No, Out, Unsure, money
 from sweep.cli.progress import Progress
 from sweep.cli.target import Target
-from sweep.errors import ConfigError, PlatformError
+from sweep.errors import SweepstackError
 from sweep.model import Birth
 from sweep.stackplace import write_placement
 
@@ -116,13 +117,15 @@ def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> M
             return market
         if market.refusals:
             return market
+        volume = next((find_kept(platform, mount.source).native_id for mount in config.mounts.values()), "")
         known: dict[Constraints, list[Offer]] = {}
         for box in _to_place(config, rented):
-            wanted = Constraints.of(_resources(config, box).as_inputs(), max_price=config.max_price)
+            resources = _resources(config, box).as_inputs()
+            wanted = Constraints.of(resources, max_price=config.max_price, volume=volume)
             if wanted not in known:
                 known[wanted] = platform.offers(wanted)
             market.offers[box] = known[wanted]
-    except (ConfigError, PlatformError) as error:
+    except SweepstackError as error:
         market.refusals.append(str(error))
     return market
 

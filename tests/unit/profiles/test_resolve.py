@@ -146,6 +146,29 @@ def test_spot_is_refused_with_the_profile_s_reason(tmp_path: Path) -> None:
     assert "bid is for spot boxes" in refusal(tmp_path, only("    bid: 0.4\n"), other=rented())
 
 
+def test_a_volume_that_one_box_can_mount_is_refused_to_two(tmp_path: Path) -> None:
+    mounts = "    mounts: {/ckpt: {source: abl-store}}\n"
+    two = only(mounts).replace("{box-0: {want: running}}", "{box-0: {want: running}, box-1: {want: stopped}}")
+    alone = rented()
+    assert alone.with_volume is not None
+    durable = alone.with_volume.tiers["durable"].model_copy(update={"shared_between_boxes": False})
+    tiers = {**alone.with_volume.tiers, "durable": durable}
+    alone = alone.model_copy(update={"with_volume": alone.with_volume.model_copy(update={"tiers": tiers})})
+    said = "a volume there is mounted by one box at a time, and 2 are wanted (box-0, box-1)"
+    assert said in refusal(tmp_path, two, other=alone)
+    assert "by one box" not in refusal(tmp_path, two, other=rented())  # refused for its stopped box alone
+    gone = two.replace("want: stopped", "want: gone")
+    assert plan(tmp_path, gone, other=alone).durable is not None
+
+
+def test_spot_without_a_tier_that_outlives_the_box_is_warned_of(tmp_path: Path) -> None:
+    text = only().replace("cpu: 1", "cpu: 1\n        spot: true")
+    lone = plan(tmp_path, text, other=rented(spot_available=True))
+    assert any("may take a spot box away at any moment" in note for note in lone.notes)
+    text = only("    mounts: {/ckpt: {source: abl-store}}\n").replace("cpu: 1", "cpu: 1\n        spot: true")
+    assert not plan(tmp_path, text, other=rented(spot_available=True)).notes
+
+
 def test_a_placement_is_the_only_candidate(tmp_path: Path) -> None:
     chosen = (
         "    placement: {platform: other, at: 2026-11-21T12:00:00Z, "

@@ -1,0 +1,57 @@
+"""A mount whose volume lies where nothing fits is refused in the preview: asked of a market with data centers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provider.limiter import paced
+from provider.platforms._runpod_api import CATALOG_SECONDS
+from provider.resources import keeping, market
+from provider.session import Operation, Session
+from sweep.onbox import volume_tag
+from tests.conformance.harness_runpod import REGION, Harness
+from tests.unit.provider.support import Said
+
+
+@pytest.fixture
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    market._asked.clear()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = Harness(tmp_path, monkeypatch, machines=False)
+    yield made
+    made.close()
+    market._asked.clear()
+
+
+def test_a_volume_where_nothing_fits(harness: Harness, tmp_path: Path) -> None:
+    said = Said()
+    op = Operation(Session(tmp_path, said.emit, threading.Event()), "urn:pulumi:t::p::sweepstack:index:Box::box-0")
+    platform = harness.connect()
+    volume = platform.ensure_volume(volume_tag("keeperxxxx", "abl"), "abl", size_gb=100, region=REGION)
+    asked: dict[str, Any] = {"name": "box-0", "adapter": "runpod", "resources": {"gpu": {"name": ["A100"], "count": 1}}}
+    assert market.preview(op, asked | {"volume": "abl"}) == []
+    assert f"in {REGION}" in said.text()
+    with harness.sim.lock:
+        harness.sim.stock.empty(where=REGION)
+    market._asked.clear()
+    time.sleep(2 * paced(CATALOG_SECONDS))  # what all of one moment share has become too old to be shared
+    (failure,) = market.preview(op, asked | {"volume": "abl"})
+    assert failure.property == "mounts"
+    assert f"volume abl is in {volume.region}, and nothing fits there now; elsewhere: " in failure.reason
+    assert market.preview(op, asked) == []
+    assert market.preview(op, asked | {"volume": "of-nobody"}) == []
+
+
+def test_its_price_is_the_profile_s_where_the_platform_names_none(harness: Harness, tmp_path: Path) -> None:
+    said = Said()
+    op = Operation(Session(tmp_path, said.emit, threading.Event()), "urn:pulumi:t::p::sweepstack:index:Volume::abl")
+    harness.connect().ensure_volume(volume_tag("keeperxxxx", "abl"), "abl", size_gb=100, region=REGION)
+    mounted = {"name": "abl", "adapter": "runpod", "kept": True, "price_per_gb_month": 0.07, "keep_until": "2031-01-31"}
+    assert keeping.say(op, mounted, new=True) == []
+    assert f"100 GB in {REGION}, $7.00/month, kept until 2031-01-31" in said.text()
