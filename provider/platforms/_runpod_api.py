@@ -27,6 +27,8 @@ FRESH_SECONDS = 2.0
 NEW_TAG_SECONDS = 5.0
 """The same for a tag that nobody on this machine ever asked for: only another machine could have been faster, and
 against that the lease stands."""
+PROVED_SECONDS = 30.0
+"""So long does a proved end serve whoever asks again: a destroy proves it, and its caller wants to know."""
 LAG_SECONDS = 60.0
 """So long may a pod that we made be neither listed nor found, and still be there."""
 LIST_PATIENCE = 180.0
@@ -75,6 +77,7 @@ class Session:
         self._catalogs: dict[tuple[tuple[str, str], ...], Shared[list[Any]]] = {}
         self._born: dict[str, tuple[float, Mapping[str, Any]]] = {}  # made by us and not seen in a list yet
         self._ended: set[str] = set()
+        self._gone: dict[str, float] = {}  # proved, and when
 
     def account(self, *, now: bool = False) -> str:
         """The id of the key's account; `now`: asked for seconds ago at most, and not when the process began."""
@@ -96,6 +99,8 @@ class Session:
         """The pod; None only when it is proved that there is none: not found by its id, and in no complete list of that
         moment. Raises Unreachable when it can't be said."""
         checked_id(native_id)
+        if time.monotonic() - self._gone.get(native_id, float("-inf")) < paced(PROVED_SECONDS):
+            return None
         if (pod := self.pods().by_id.get(native_id)) is not None:
             return pod
         answer = self.http.read(f"/v2/pods/{native_id}")
@@ -114,6 +119,8 @@ class Session:
             raise Unreachable(
                 f"whether the pod {native_id} is gone is not known: {listed.damaged} of RunPod's pods can't be read"
             )
+        if self.is_ending(native_id):
+            self._gone[native_id] = time.monotonic()
         return None
 
     def is_ending(self, native_id: str) -> bool:

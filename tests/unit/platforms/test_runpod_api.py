@@ -418,7 +418,8 @@ def test_one_machine_rents_one_box_a_tag(server: Server) -> None:
     assert count(server, "POST /v2/pods") == 1
 
 
-def test_a_destroy_is_proved_or_not_yet(server: Server) -> None:
+def test_a_destroy_is_proved_or_not_yet(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "PROVED_SECONDS", 1e6)
     server.routes |= {
         f"DELETE /v2/pods/{POD}": [reply(204)],
         f"GET /v2/pods/{POD}": [reply(200, pod()), NOT_FOUND],
@@ -428,6 +429,9 @@ def test_a_destroy_is_proved_or_not_yet(server: Server) -> None:
     with pytest.raises(NotYetGone):
         platform.destroy(POD, "me")
     assert platform.get(POD, "me").phase is Phase.GONE
+    asked = count(server, f"GET /v2/pods/{POD}")
+    assert platform.get(POD, "me").phase is Phase.GONE
+    assert count(server, f"GET /v2/pods/{POD}") == asked  # proved once, a moment ago, of what we ended ourselves
     server.routes[f"DELETE /v2/pods/{POD}"] = [NOT_FOUND]
     platform.destroy(POD, "me")
 
