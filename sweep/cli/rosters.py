@@ -51,7 +51,7 @@ def rosters(target: Target, state: StackState) -> Rosters:
     given = Roster(tuple(cells[name] for name in sorted(cells)), dropped)
     wanted = {box.roster_digest for box in state.boxes if not box.to_delete}
     notes = []
-    written, problem = file_roster(target.file)
+    written, problem = file_roster(target.file) if not target.is_store else (None, "")
     if problem:
         notes.append(problem)
     if len(wanted) > 1:

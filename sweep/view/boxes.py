@@ -140,6 +140,9 @@ def _idle(sight: Sight) -> bool | None:
 
 
 def bills(scene: Scene) -> Bills:
+    """Whether anything bills. A volume that this stack keeps does by the month; one that it mounts is another's."""
+    if any(volume.guarded and volume.price_per_month != 0 for volume in scene.state.volumes):
+        return "yes"
     if any(not sight.gone for sight in scene.sights) or any(stranger.proved for stranger in scene.strangers):
         unsure = all(sight.phase == "unknown" for sight in scene.sights) and not any(s.proved for s in scene.strangers)
         return "unknown" if unsure else "yes"

@@ -17,6 +17,8 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
         return [f"sweepctl status --stack {stack}    (where the evidence is)"]
     if scene.teardown is not None:
         return [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
+    if any(volume.guarded for volume in scene.state.volumes):
+        return [f"sweepctl approve --stack {stack}    (what is on its volumes, and the word that may end them)"]
     if not scene.sights:
         init = "" if scene.known else f"pulumi stack init {stack} && "
         again = "    (begins anew; what is verified is not trained again)" if scene.births else ""
