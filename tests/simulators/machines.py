@@ -23,7 +23,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, ClassVar
 
 from tests.simulators.gateway import Gateway, network_of, raise_loopback, socket_in
 
@@ -102,6 +102,10 @@ class Machine:
 
     host = "127.0.0.1"
     user = "root"
+    image_binds: ClassVar[dict[str, Path]] = {}
+    """What every machine shows besides, as an image's content: absolute path in the machine → folder of the host."""
+    image_tools: ClassVar[dict[str, str]] = {}
+    """Programs that every machine has besides, as name → script."""
 
     def __init__(
         self,
@@ -160,7 +164,7 @@ class Machine:
         nothing, as through a proxy that can neither copy nor forward.
         """
         require()
-        found = dict(binds or {})
+        found = {**cls.image_binds, **(binds or {})}
         if durable is not None:
             found[DURABLE] = durable
         machine = cls(
@@ -172,7 +176,7 @@ class Machine:
             command=command,
             session_env=session_env,
             gpus=gpus,
-            tools=tools or {},
+            tools={**cls.image_tools, **(tools or {})},
             shell_only=shell_only,
         )
         machine._boot(port=0)

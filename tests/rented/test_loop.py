@@ -1,0 +1,54 @@
+"""The loop of the README on a rented box: the stack files that ship, typed, over a real sshd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.engine.commands import assert_refused, ok
+from tests.rented.world import World, rented, without_internet
+
+
+@pytest.fixture(scope="module", params=[("runpod", "sweep-runpod"), ("vastai", "sweep-vast")], ids=["runpod", "vastai"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    platform, name = request.param
+    with rented(platform, tmp_path_factory.mktemp(platform), name) as found:
+        without_internet(found.stack)
+        yield found
+
+
+def test_the_loop(world: World) -> None:
+    """preview → up → destroy refused → wait → pull → verify → approve → up → destroy → audit."""
+    stack, name = world.stack, world.stack.name
+    ok(stack.run("pulumi", "stack", "init", name, "--non-interactive"))
+    preview = ok(stack.pulumi("preview", timeout=180))
+    assert "$" in preview.text
+    assert world.rentals() == set(), "a preview rents nothing"
+
+    ok(stack.pulumi("up", timeout=400))
+    rentals = world.rentals()
+    assert len(rentals) == 1
+    status = ok(stack.sweepctl("status", "--json")).json()
+    (box,) = status["boxes"]
+    assert box["native_id"] in rentals
+    assert box["price_per_hour"] > 0
+
+    assert_refused(stack.pulumi("destroy", timeout=180))
+    assert world.rentals() == rentals, "a refused destroy ends nothing"
+    ok(stack.run("sweepctl", "audit"))
+
+    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("pull", timeout=180))
+    verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
+    assert (verify["verified"], verify["total"]) == (6, 6)
+    assert_refused(stack.pulumi("destroy", timeout=180))
+    ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
+    ok(stack.pulumi("up", timeout=180))
+    assert world.rentals() == rentals
+    ok(stack.pulumi("destroy", timeout=180))
+    assert world.rentals() == set()
+    ok(stack.run("sweepctl", "audit"))
+    ledger = ok(stack.sweepctl("ledger", "--json")).json()
+    assert ledger["usd"] > 0
+    assert ledger["complete"] is True

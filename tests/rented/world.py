@@ -1,0 +1,100 @@
+"""Sweeps on rented boxes: the real engine against a simulated platform whose boxes are machines.
+
+The commands and the checkout are those of `tests.engine.harness`; what differs is the account, and that a box is
+another machine, which sees nothing of this one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from tests.engine.harness import Stack
+from tests.simulators import machines
+from tests.simulators.core import SimServer, Simulator, VirtualClock
+from tests.simulators.machines import Machine
+
+PACKAGES = "/usr/local/lib/python3.11/dist-packages"
+BOXES = ("pod", "instance", "box")
+PACE = "0.02"
+"""Waits between calls of an API, as a part of what the platform asks for: the simulated clock asks for none."""
+
+
+@dataclass
+class World:
+    """One platform with one customer, and the stack that rents there."""
+
+    platform: str
+    sim: Any
+    server: SimServer
+    key: str
+    stack: Stack
+
+    def rentals(self) -> set[str]:
+        """Native ids of the boxes that bill now, by the platform's own books."""
+        return {rental.id for rental in self.sim.ledger.rentals() if rental.kind in BOXES and rental.ended is None}
+
+
+def image() -> None:
+    """What the container image of the tests holds: Debian's Python, and this environment's packages."""
+    site = Path(sys.prefix) / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    Machine.image_binds = {PACKAGES: site}
+    Machine.image_tools = {"python": '#!/bin/sh\nexec /usr/bin/python3 "$@"\n'}
+
+
+@contextmanager
+def rented(platform: str, base: Path, name: str) -> Iterator[World]:
+    """A world whose stack file is the one that ships, without the set-up that would ask the internet."""
+    machines.require()
+    image()
+    sim, key, variables = _open(platform, base / "platform")
+    ssh_key = base / "id_ed25519"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(ssh_key)], check=True)
+    with SimServer(sim) as server:
+        stack = Stack(base / "sweep", name=name)
+        stack.env |= {
+            **{variable: server.url if value == "URL" else value for variable, value in variables.items()},
+            "SWEEPSTACK_SSH_KEY": str(ssh_key),
+            "SWEEPSTACK_API_PACE": PACE,
+        }
+        stack.evidence = stack.checkout / "results" / name
+        world = World(platform, sim, server, key, stack)
+        try:
+            yield world
+        finally:
+            stack.close()
+        sim.check()
+
+
+def _open(platform: str, state: Path) -> tuple[Simulator, str, dict[str, str]]:
+    state.mkdir(parents=True)
+    if platform == "runpod":
+        from tests.simulators.runpod import KEY, Boot, RunPodSim
+
+        sim = RunPodSim(clock=VirtualClock(scale=1.0), state=state, machines=True, boot=Boot(reads=1))
+        return sim, KEY, {"RUNPOD_API_BASE_URL": "URL", "RUNPOD_API_KEY": KEY}
+    from tests.simulators.vastai import Machine as Host
+    from tests.simulators.vastai import VastSimulator
+
+    vast = VastSimulator(clock=VirtualClock(scale=1.0), state=state, machines=True)
+    vast.world.settings.limits = False
+    for number in range(4):
+        vast.world.market.add(Host(100 + number, 10 + number, gpu_name="RTX 3090", dph=0.30 + 0.05 * number))
+    key = vast.add_account("ann", credit=100.0).key
+    return vast, key, {"VAST_URL": "URL", "VAST_API_KEY": key}
+
+
+def without_internet(stack: Stack) -> None:
+    """`job.setup` would ask an index: what it installs is in the image of the tests."""
+    yaml = YAML()
+    document = yaml.load(stack.config_file.read_text())
+    del document["config"]["sweepstack:sweep"]["job"]["setup"]
+    with stack.config_file.open("w") as handle:
+        yaml.dump(document, handle)
