@@ -39,7 +39,7 @@ class World:
 
     def rentals(self) -> set[str]:
         """Native ids of the boxes that bill now, by the platform's own books."""
-        return {rental.id for rental in self.sim.ledger.rentals() if rental.kind in BOXES and rental.ended is None}
+        return {rental.id for rental in self.sim.ledger.live() if rental.kind in BOXES}
 
 
 def image() -> None:
