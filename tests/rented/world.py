@@ -17,9 +17,8 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.engine.harness import Stack
-from tests.simulators import machines
 from tests.simulators.core import SimServer, Simulator, VirtualClock
-from tests.simulators.machines import Machine
+from tests.simulators.machines import Machine, require
 
 PACKAGES = "/usr/local/lib/python3.11/dist-packages"
 BOXES = ("pod", "instance", "box")
@@ -50,11 +49,12 @@ def image() -> None:
 
 
 @contextmanager
-def rented(platform: str, base: Path, name: str) -> Iterator[World]:
+def rented(platform: str, base: Path, name: str, *, machines: bool = True) -> Iterator[World]:
     """A world whose stack file is the one that ships, without the set-up that would ask the internet."""
-    machines.require()
-    image()
-    sim, key, variables = _open(platform, base / "platform")
+    if machines:
+        require()
+        image()
+    sim, key, variables = _open(platform, base / "platform", machines)
     ssh_key = base / "id_ed25519"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(ssh_key)], check=True)
     with SimServer(sim) as server:
@@ -71,24 +71,37 @@ def rented(platform: str, base: Path, name: str) -> Iterator[World]:
         finally:
             stack.close()
         sim.check()
+        spilled = holding(base, key)
+        assert spilled == [], f"the platform's key lies in {spilled}"
 
 
-def _open(platform: str, state: Path) -> tuple[Simulator, str, dict[str, str]]:
+def _open(platform: str, state: Path, machines: bool) -> tuple[Simulator, str, dict[str, str]]:
     state.mkdir(parents=True)
     if platform == "runpod":
         from tests.simulators.runpod import KEY, Boot, RunPodSim
 
-        sim = RunPodSim(clock=VirtualClock(scale=1.0), state=state, machines=True, boot=Boot(reads=1))
+        sim = RunPodSim(clock=VirtualClock(scale=1.0), state=state, machines=machines, boot=Boot(reads=1))
         return sim, KEY, {"RUNPOD_API_BASE_URL": "URL", "RUNPOD_API_KEY": KEY}
     from tests.simulators.vastai import Machine as Host
     from tests.simulators.vastai import VastSimulator
 
-    vast = VastSimulator(clock=VirtualClock(scale=1.0), state=state, machines=True)
+    vast = VastSimulator(clock=VirtualClock(scale=1.0), state=state, machines=machines)
     vast.world.settings.limits = False
     for number in range(4):
         vast.world.market.add(Host(100 + number, 10 + number, gpu_name="RTX 3090", dph=0.30 + 0.05 * number))
     key = vast.add_account("ann", credit=100.0).key
     return vast, key, {"VAST_URL": "URL", "VAST_API_KEY": key}
+
+
+def holding(folder: Path, secret: str) -> list[str]:
+    """The files below `folder` in which `secret` can be read: state, evidence, logs, caches, the boxes' disks."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        if secret.encode() in path.read_bytes():
+            found.append(str(path.relative_to(folder)))
+    return found
 
 
 def without_internet(stack: Stack) -> None:
