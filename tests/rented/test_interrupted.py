@@ -1,0 +1,142 @@
+"""What a platform does to a rented box between two commands: stopped, outbid, taken away, back without cards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.commands import assert_refused, ok
+from tests.rented.world import World, rented, without_internet
+
+
+@pytest.fixture
+def vast(tmp_path: Path) -> Iterator[World]:
+    with rented("vastai", tmp_path, "sweep-vast") as world:
+        without_internet(world.stack)
+        world.stack.init()
+        yield world
+
+
+@pytest.fixture
+def runpod(tmp_path: Path) -> Iterator[World]:
+    with rented("runpod", tmp_path, "sweep-runpod") as world:
+        without_internet(world.stack)
+        world.stack.init()
+        yield world
+
+
+def grid(world: World, **axes: list[Any]) -> None:
+    world.stack.edit_config(lambda sweep: sweep["cells"].update(grid=axes))
+
+
+def want(world: World, what: str) -> None:
+    world.stack.edit_config(lambda sweep: sweep["boxes"]["box-0"].update(want=what))
+
+
+def up(world: World) -> None:
+    ok(world.stack.up(timeout=400))
+
+
+def box(world: World) -> dict[str, Any]:
+    (found,) = ok(world.stack.sweepctl("status", "--json", timeout=120)).json()["boxes"]
+    return dict(found)
+
+
+def states(world: World) -> dict[str, str]:
+    said = world.stack.sweepctl("status", "--json", timeout=120)
+    return {cell["name"]: cell["state"] for cell in said.json()["cells"]}
+
+
+def finish(world: World) -> None:
+    """The rest of the loop, from cells that run to nothing that bills."""
+    ok(world.stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(world.stack.sweepctl("pull", timeout=180))
+    world.stack.approve()
+    ok(world.stack.up(timeout=180))
+    ok(world.stack.destroy(timeout=180))
+    assert world.rentals() == set()
+
+
+def test_stopped_and_started_it_is_the_same_box_at_another_port(vast: World) -> None:
+    """The stop keeps the disk and its price; the start reads the port anew; a new cell runs, sealed ones are kept."""
+    grid(vast, lr=[0.1], seed=[0, 1])
+    up(vast)
+    ok(vast.stack.sweepctl("wait", "--for", "done", timeout=400))
+    before = box(vast)
+    rentals = vast.rentals()
+    want(vast, "stopped")
+    up(vast)
+    assert box(vast)["phase"] == "stopped"
+    assert vast.rentals() == rentals, "a stop ends nothing"
+    rate = sum(rental.rate for rental in vast.sim.ledger.live())
+    assert 0 < rate < before["price_per_hour"] / 5, "the disk goes on billing, the card does not"
+    grid(vast, lr=[0.1], seed=[0, 1, 2])
+    want(vast, "running")
+    up(vast)
+    assert box(vast)["native_id"] == before["native_id"]
+    ok(vast.stack.sweepctl("wait", "--for", "done", timeout=400))
+    assert set(states(vast).values()) == {"sealed"}
+    finish(vast)
+
+
+def test_a_box_that_was_taken_away_is_followed_by_its_next_generation(vast: World) -> None:
+    """Verified cells come from the evidence; what was on the box alone is run again; nothing is rented twice."""
+    grid(vast, lr=[0.1], seed=[0, 1])
+    up(vast)
+    ok(vast.stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(vast.stack.sweepctl("pull", timeout=180))
+    vast.stack.verify()
+    first = box(vast)["native_id"]
+    vast.sim.act("vanish", {"id": first})
+    assert vast.rentals() == set()
+    grid(vast, lr=[0.1], seed=[0, 1, 2])
+    up(vast)
+    second = box(vast)["native_id"]
+    assert vast.rentals() == {second} != {first}
+    ok(vast.stack.sweepctl("wait", "--for", "done", timeout=400))
+    verified = vast.stack.verify()
+    assert {cell["name"]: cell["state"] for cell in verified["cells"]}["lr0.1-seed0"] == "verified"
+    finish(vast)
+
+
+def test_an_outbid_box_is_said_to_be_so_and_comes_back_by_a_higher_bid(vast: World) -> None:
+    grid(vast, lr=[0.1], seed=[0])
+    vast.stack.edit_config(lambda sweep: sweep["job"]["resources"].update(spot=True))
+    vast.stack.edit_config(lambda sweep: sweep.update(bid=0.35))
+    up(vast)
+    ok(vast.stack.sweepctl("wait", "--for", "done", timeout=400))
+    native_id = box(vast)["native_id"]
+    vast.sim.act("outbid", {"id": native_id})
+    refreshed = vast.stack.pulumi("preview", timeout=180)
+    assert "stopped" in refreshed.text
+    assert "outbid" in refreshed.text or "preempted" in refreshed.text, str(refreshed)
+    vast.stack.edit_config(lambda sweep: sweep.update(bid=0.75))
+    grid(vast, lr=[0.1], seed=[0, 1])
+    up(vast)
+    assert box(vast)["native_id"] == native_id
+    finish(vast)
+
+
+def test_a_box_that_comes_back_without_cards_runs_nothing(runpod: World) -> None:
+    grid(runpod, lr=[0.1], seed=[0])
+    up(runpod)
+    ok(runpod.stack.sweepctl("wait", "--for", "done", timeout=400))
+    want(runpod, "stopped")
+    up(runpod)
+    grid(runpod, lr=[0.1], seed=[0, 1])
+    want(runpod, "running")
+    runpod.sim.faults.add("zero_gpus", "POST /v2/pods/{id}/action")
+    refused = runpod.stack.up(timeout=300)
+    assert refused.rc != 0
+    assert "came up with 0 of 1 GPUs" in refused.text, str(refused)
+    assert states(runpod)["lr0.1-seed1"] == "pending"
+    assert len(runpod.rentals()) == 1, "nothing was ended, nothing was rented beside it"
+    assert_refused(runpod.stack.destroy(timeout=180))
+    want(runpod, "stopped")
+    up(runpod)
+    want(runpod, "running")
+    up(runpod)
+    finish(runpod)
