@@ -36,6 +36,11 @@ class World:
     key: str
     stack: Stack
 
+    @property
+    def account(self) -> str:
+        """The customer's id."""
+        return next(one.id for one in self.sim.accounts.values() if one.key == self.key)
+
     def rentals(self) -> set[str]:
         """Native ids of the boxes that bill now, by the platform's own books."""
         return {rental.id for rental in self.sim.ledger.live() if rental.kind in BOXES}

@@ -1,0 +1,100 @@
+"""What may be rented, at which price: shown by a preview, placed like a lock file, held by `up`. Nothing here boots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.commands import ok
+from tests.rented.world import World, rented, without_internet
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Four hosts with an RTX 3090 each, 0.30 to 0.45 USD an hour and the disk beside."""
+    with rented("vastai", tmp_path, "sweep-vast", machines=False) as found:
+        without_internet(found.stack)
+        found.stack.init()
+        yield found
+
+
+def placement(world: World) -> dict[str, Any]:
+    return dict(world.stack.config()["placement"])
+
+
+def writes(world: World) -> int:
+    """Creates that reached the platform."""
+    return int(world.sim.count("PUT */asks/*"))
+
+
+def test_up_takes_nothing_dearer_than_the_preview_showed(world: World) -> None:
+    shown = ok(world.stack.pulumi("preview", timeout=180))
+    assert "RTX 3090 in Texas, US at $0.30" in shown.text, str(shown)
+    for machine in range(100, 104):
+        world.sim.act("price", {"machine": machine, "dph": 0.60})
+    refused = world.stack.up(timeout=180)
+    assert refused.rc != 0
+    assert "was not rented at $0.30" in refused.text, str(refused)
+    assert "the next offers: RTX 3090" in refused.text
+    assert "pulumi preview --stack sweep-vast" in refused.text
+    assert (writes(world), world.rentals()) == (0, set())
+
+
+def test_place_is_a_lock_file_and_next_goes_on(world: World) -> None:
+    placed = ok(world.stack.sweepctl("place", timeout=120))
+    assert "$/H" in placed.text
+    assert placed.text.rstrip().endswith("pulumi preview --stack sweep-vast")
+    first = placement(world)
+    assert first["platform"] == "vastai"
+    offer = first["boxes"]["box-0"]
+    assert 0.30 < offer["price_per_hour"] < 0.32
+    again = ok(world.stack.pulumi("preview", timeout=180))
+    assert "vastai: chosen, as placed" in again.text
+
+    world.sim.act("take", {"machine": 100, "gpus": 1})
+    gone = ok(world.stack.pulumi("preview", timeout=180))
+    assert f"the offer {offer['offer']} that was placed is not to be had now" in gone.text, str(gone)
+    assert "sweepctl place --next --stack sweep-vast" in gone.text
+    refused = world.stack.up(timeout=180)
+    assert refused.rc != 0
+    assert world.rentals() == set()
+
+    ok(world.stack.sweepctl("place", "--next", timeout=120))
+    second = placement(world)["boxes"]["box-0"]
+    assert second["offer"] != offer["offer"]
+    assert second["price_per_hour"] > offer["price_per_hour"]
+    shown = ok(world.stack.sweepctl("place", "--show", "--json", timeout=120)).json()
+    assert [found["platform"] for found in shown["candidates"]] == ["vastai"]
+    assert shown["changed"] is False
+
+
+def test_no_money_is_no_reason_to_try_the_next_offer(world: World) -> None:
+    world.sim.act("credit", {"account": world.account, "usd": -99.99})
+    refused = world.stack.up(timeout=180)
+    assert refused.rc != 0
+    assert "credit" in refused.text, str(refused)
+    assert writes(world) <= 1
+    assert world.rentals() == set()
+
+
+def test_without_a_key_it_says_where_one_is_looked_for(world: World) -> None:
+    refused = world.stack.up(env={"VAST_API_KEY": ""}, timeout=180)
+    assert refused.rc != 0
+    assert "VAST_API_KEY" in refused.text, str(refused)
+    assert "Traceback" not in refused.text
+    assert world.rentals() == set()
+
+
+def test_a_ceiling_below_the_market_rents_nothing(world: World) -> None:
+    world.stack.edit_config(lambda sweep: sweep.update(max_price=0.05))
+    preview = ok(world.stack.pulumi("preview", timeout=180))
+    assert "has nothing now that fits" in preview.text, str(preview)
+    place = world.stack.sweepctl("place", timeout=120)
+    assert place.rc == 1
+    assert "nothing that fits can be had" in place.text
+    assert "placement" not in world.stack.config()
+    assert world.stack.up(timeout=180).rc != 0
+    assert world.rentals() == set()
