@@ -11,7 +11,7 @@ from provider import secrets
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.registry import load_platform
-from provider.resources import ending, market, pausing, spending
+from provider.resources import ending, market, pausing, spending, telling
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.identity import take_lease
 from provider.resources.renting import charge, generation_of, outputs_of, rent, seen_of
@@ -120,6 +120,10 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
 
     def create(self, op: Operation, inputs: BoxInputs) -> tuple[str, BoxState]:
         """Rents, or adopts what an earlier try rented. Costs money from the moment the platform agrees."""
+        with telling.naming(op, inputs.evidence, inputs.name):
+            return self._create(op, inputs)
+
+    def _create(self, op: Operation, inputs: BoxInputs) -> tuple[str, BoxState]:
         store = EvidenceStore.open(inputs.evidence)
         take_lease(store)
         refuse_during_teardown(store, f"box {inputs.name}", op.stack)
@@ -194,6 +198,10 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
 
     def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:
         """Clears the box by a full check, stops or starts it as wanted, and waits for one that was not ready."""
+        with telling.naming(op, old.evidence, old.name):
+            return self._update(op, old, new)
+
+    def _update(self, op: Operation, old: BoxState, new: BoxInputs) -> BoxState:
         store = self._evidence(op, old, new.approval)
         if store is None:
             pass  # no records to keep it in: the delete finds the approval in the state
@@ -241,7 +249,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             if record.phase is not Phase.CREATING:
                 return record
             if time.monotonic() > deadline or op.session.cancelled.wait(POLL_SECONDS):
-                raise StillCreating(state.native_id, outputs_of(state), [f"box {state.name} is not ready yet"])
+                words = f"box {state.name} ({state.native_id}) is not ready yet, and bills"
+                raise StillCreating(state.native_id, outputs_of(state), [words])
 
     def delete(self, op: Operation, identifier: str, state: BoxState) -> None:
         """The check, the verb, then proof: returns only when the platform proves that the native id is gone."""

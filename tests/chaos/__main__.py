@@ -46,10 +46,12 @@ def _show(verdict: Verdict, *, whole: bool) -> None:
 def _table(verdicts: list[Verdict], seconds: float) -> int:
     broken = Counter(what.partition(":")[0] for verdict in verdicts for what in verdict.broken)
     ways = Counter(verdict.commands for verdict in verdicts)
-    print(f"\n{len(verdicts)} plans in {seconds:.0f} s, {sum(v.calls for v in verdicts)} calls, "
-          f"{sum(v.fired for v in verdicts)} of them with a fault")
+    print(
+        f"\n{len(verdicts)} plans in {seconds:.0f} s, {sum(v.calls for v in verdicts)} calls, "
+        f"{sum(v.fired for v in verdicts)} of them with a fault"
+    )
     print(f"commands to 'nothing bills': {', '.join(f'{n}: {ways[n]}' for n in sorted(ways))}")
-    for word in ("leaked", "doubled", "ended", "stuck", "said", "violation"):
+    for word in ("leaked", "doubled", "ended", "stuck", "said", "violation", "crashed"):
         print(f"  {word:<10} {broken.get(word, 0)}")
     bad = [verdict.plan.seed for verdict in verdicts if not verdict.ok]
     if bad:

@@ -16,8 +16,8 @@ from typing import Any
 from tests.chaos.provider_process import Answer, Died, Provider
 
 STACK = "sweep-x"
-SECONDS = {"create": 1.5, "update": 1.5, "delete": 2.0}
-"""customTimeouts of the resources. The API's waits are a hundred times shorter than real ones."""
+SECONDS = {"create": 2.5, "update": 2.0, "delete": 3.0}
+"""customTimeouts of the resources. The API's waits are thirty times shorter than real ones."""
 
 
 @dataclass
@@ -140,9 +140,7 @@ class Engine:
 
     def _refresh(self, provider: Provider, outcome: Outcome, kept: dict[str, Resource]) -> None:
         for resource in list(kept.values()):
-            seen = provider.ask(
-                "read", resource.urn, id=resource.id, inputs=resource.inputs, outputs=resource.outputs
-            )
+            seen = provider.ask("read", resource.urn, id=resource.id, inputs=resource.inputs, outputs=resource.outputs)
             if seen.error:
                 outcome.errors.append(seen.error)
                 raise _Stop
@@ -154,7 +152,13 @@ class Engine:
             outcome.warnings += seen.value["unhealthy"]
 
     def _step(
-        self, provider: Provider, outcome: Outcome, kept: dict[str, Resource], kind: str, name: str, news: dict[str, Any]
+        self,
+        provider: Provider,
+        outcome: Outcome,
+        kept: dict[str, Resource],
+        kind: str,
+        name: str,
+        news: dict[str, Any],
     ) -> bool:
         where = urn(kind, name)
         old = kept.get(where)
@@ -170,7 +174,17 @@ class Engine:
         if found.error:
             outcome.errors.append(found.error)
             return False
-        assert not found.value["replaces"], f"{name}: no plan changes what a box is: {found.value}"
+        if found.value["replaces"]:
+            assert kind == "Gate", f"{name}: no plan changes what a box is: {found.value}"
+            ended = provider.ask(
+                "delete", where, SECONDS["delete"], id=old.id, inputs=old.inputs, outputs=old.outputs
+            )  # deleteBeforeReplace
+            if ended.error:
+                outcome.errors.append(ended.error)
+                return False
+            del kept[where]
+            made = provider.ask("create", where, SECONDS["create"], inputs=inputs)
+            return self._keep(outcome, kept, Resource(kind, name, "", inputs, {}), made)
         if not found.value["changed"] and not old.unhealthy:
             old.inputs = inputs
             return True

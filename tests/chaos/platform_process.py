@@ -32,7 +32,7 @@ from typing import Any
 from tests.simulators.core import Reply, Request, SimServer, Simulator, VirtualClock, as_fault
 
 START = 1_790_000_000.0
-SCALE = 100.0
+SCALE = 33.0
 """Virtual seconds in a real one: the adapters' waits are scaled alike (`SWEEPSTACK_API_PACE`)."""
 SIGNALS = {"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "cancel": signal.SIGUSR1}
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -130,7 +130,7 @@ class Play:
             "XDG_CONFIG_HOME": str(home / "config"),
             "PULUMI_BACKEND_URL": f"file://{self.folder / 'backend'}",
             "SWEEPSTACK_SSH_KEY": str(self._ssh_key),
-            "SWEEPSTACK_API_PACE": "0.01",
+            "SWEEPSTACK_API_PACE": "0.03",
             "SWEEPSTACK_API_TIMEOUT": "5",
             "SWEEPSTACK_CHAOS_DISKS": str(self.disks),
             url: self.world["url"],
@@ -160,6 +160,8 @@ class Play:
             self.verdict.calls = len(books["calls"])
             self.verdict.fired = sum(1 for call in books["calls"] if call["faults"])
             self.verdict.broken += [f"violation: {what}" for what in books["violations"]]
+        except AssertionError as error:
+            self.broke(f"crashed: {error}")
         finally:
             self.platforms.ask(close=self.world["world"])
         return self.verdict
@@ -202,21 +204,14 @@ class Play:
         before = self._reasons()
         providers = [self.provider(key), self.provider(key, aim=False)]
         copies = [self.engine.state, deepcopy(self.engine.state)]
-        outcomes: list[Outcome | None] = [None, None]
-
-        def run(number: int) -> None:
-            outcomes[number] = self.engine.up(providers[number], state=copies[number])
-
-        threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(2) as pool:
+            ups = [pool.submit(self.engine.up, providers[number], state=copies[number]) for number in range(2)]
+            outcomes = [one.result() for one in ups]
         for provider in providers:
             provider.close()
         for where, resource in copies[1].items():
             self.engine.state[where] = resource
-        self._judge("up", [outcome for outcome in outcomes if outcome is not None], before)
+        self._judge("up", outcomes, before)
 
     def _run(self, sealed: list[str]) -> None:
         """The queues of all boxes of the state are given both cells."""
@@ -239,6 +234,11 @@ class Play:
         """A person's word for every box that the state or the records know."""
         boxes = {(box.name, box.id, int(box.outputs.get("generation", 1))) for box in self.engine.of("Box")}
         boxes |= {(b.box, b.native_id, b.generation) for b in self.births() if b.native_id and b.ended_at is None}
+        if self._store() is not None:
+            provider = self.provider(aim=False)
+            found = provider.ask("adrift", evidence=self.evidence)
+            provider.close()
+            boxes |= {(name, native_id, 0) for name, native_id in (found.value or {}).items()}
         receipt = None
         if way == "verify" and self._store() is not None:
             provider = self.provider(aim=False)
@@ -261,7 +261,9 @@ class Play:
         now = datetime.now(UTC)
         self.approval = Approval(
             receipt=receipt,
-            actions=tuple(Action(verb="destroy", box=name, native_id=native_id) for name, native_id, _ in sorted(boxes)),
+            actions=tuple(
+                Action(verb="destroy", box=name, native_id=native_id) for name, native_id, _ in sorted(boxes)
+            ),
             abandon=abandon,
             waivers_digest=Approval.digest_waivers((), abandon),
             by="ada",
@@ -292,7 +294,8 @@ class Play:
                 break
             self.verdict.commands = number + 1
             known = {box.id for box in self.engine.of("Box")}
-            recorded = {birth.native_id for birth in self.births() if birth.ended_at is None}
+            named = {birth.box for birth in self.births() if birth.ended_at is None}
+            recorded = {r["id"] for r in self.rentals() if _box_of(r["tag"]) in named}
             approved = {action.native_id for action in self.approval.actions} if self.approval else set()
             let_go = {one.native_id for one in self.approval.abandon} if self.approval else set()
             cleared = {box.id for box in self.engine.of("Box") if box.inputs.get("approval") == self._word()}

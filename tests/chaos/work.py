@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.canonical import canonical_json, digest_of, sha256_hex
 from sweep.channel.local import LocalChannel
@@ -34,9 +35,7 @@ def run_cells(evidence: str, box: str, generation: int, native_id: str, cells: l
     known = {cell.name: cell for cell in ROSTER.cells}
     digests = {name: known[name].config_digest for name in cells}
     now = datetime.now(UTC)
-    store.write_launch(
-        Launch(box=box, generation=generation, native_id=native_id, cells=digests, code=CODE, at=now)
-    )
+    store.write_launch(Launch(box=box, generation=generation, native_id=native_id, cells=digests, code=CODE, at=now))
     disk = _disk(native_id)
     (disk / onbox.HOME).mkdir(parents=True, exist_ok=True)
     journal = disk / onbox.JOURNAL
@@ -62,15 +61,24 @@ def verify_cells(
             continue
         channel = LocalChannel(box["native_id"], disk, {})
         sources.append(BoxSource(box["name"], box["generation"], channel))
-        views.append(
-            BoxView(box["name"], box["native_id"], box["generation"], _journal(disk), runner_alive=False)
-        )
+        views.append(BoxView(box["name"], box["native_id"], box["generation"], _journal(disk), runner_alive=False))
     pull_all(sources, identity, store)
     asked = VerifyRequest(
         identity=identity, stack=stack, roster=ROSTER, artifacts=(ARTIFACT,), store=store, boxes=views, workers=1
     )
     outcome = verify(asked)
     return {"receipt": outcome.digest, "ok": outcome.ok}
+
+
+def adrift(evidence: str) -> dict[str, str]:
+    """Box → native id of what was rented and whose answer was lost, as `sweepctl status` finds it by its tag."""
+    found = {}
+    for birth in EvidenceStore.open(evidence).births():
+        if birth.ended_at is None and birth.native_id is None:
+            record = load_platform(birth.platform).find_by_tag(birth.tag, birth.account)
+            if record is not None:
+                found[birth.box] = record.native_id
+    return found
 
 
 def read_here(jobs: Iterable[Job], **_: Any) -> Iterator[tuple[Job, LoadResult]]:
