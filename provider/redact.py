@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIAL)", re.IGNORECASE)
 _SHAPES = re.compile(
-    r"(Bearer\s+)\S+|((?:api[_-]?key|token|secret|password)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,}]+", re.IGNORECASE
+    r"(Bearer\s+)\S+|((?:api[_-]?key|token|secret|password)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,}…]+", re.IGNORECASE
 )
 _SHORTEST = 8
 """Values of fewer characters are not masked: they would mask ordinary words."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-LONGEST = ("week", "rented", "engine", "acceptance", "drill", "s3", "onbox", "fuzz")
+LONGEST = ("week", "rented", "engine", "chaos", "acceptance", "drill", "s3", "onbox", "fuzz")
 """Folders whose files take half a minute and more. What is not named here takes seconds."""
 
 

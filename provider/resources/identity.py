@@ -65,7 +65,14 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
                 f"{evidence} holds the evidence of {marker.project}/{marker.stack}; give {inputs.stack} its own pull_to"
             )
         identity = marker.identity if marker else "".join(secrets.choice(ALPHABET) for _ in range(10))
-        store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)
+        try:
+            store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)
+        except EvidenceError:
+            winner = None if marker else EvidenceStore.read_marker(evidence)
+            if winner is None or (winner.project, winner.stack) != (inputs.project, inputs.stack):
+                raise
+            identity = winner.identity  # another `up` of this very stack named it at the same moment
+            store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)
         take_lease(store)
         spending.keep_budget(evidence, inputs.budget)
         if marker:

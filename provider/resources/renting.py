@@ -34,9 +34,10 @@ def rent(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, sto
                 f"{birth.tag} may bill. Next: pulumi up --stack {op.stack}, which looks for it before it rents"
             ) from outage
         if found is None:
-            raise SweepstackError(
-                f"box {inputs.name}: {error}. The platform lists nothing under {birth.tag}, so nothing bills now. "
-                f"Next: pulumi up --stack {op.stack}, which looks again before it rents"
+            raise OutcomeUnknown(  # a list may lag behind what was done a moment ago
+                f"box {inputs.name}: {error}. {inputs.adapter} lists nothing under {birth.tag} so far: if it was made "
+                f"all the same, it shows there and bills. Next: pulumi up --stack {op.stack}, which looks again before "
+                "it rents"
             ) from error
         op.info(f"box {inputs.name}: the answer was lost; found {found.native_id} by its tag")
         _born(store, birth, found)

@@ -34,7 +34,11 @@ def naming(op: Operation, evidence: str, box: str) -> Iterator[None]:
     try:
         yield
     except StillCreating as error:
-        reasons = [_complete(op, reason) for reason in error.reasons]
+        whose = f"box {box} ({error.identifier})"
+        reasons = [
+            _complete(op, reason if _names(reason, box) or error.identifier in reason else f"{whose}: {reason}")
+            for reason in error.reasons
+        ]
         raise StillCreating(error.identifier, error.outputs, reasons) from error
     except PlatformError as error:
         words = str(error)

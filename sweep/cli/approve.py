@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from provider.platforms.power import judge_stop
+from sweep.cli.adrift import with_adrift
 from sweep.cli.look import look, open_sources
 from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.progress import Progress
@@ -48,7 +49,7 @@ def approve(target: Target, words: Words, out: Out) -> int:
     # Abandoning needs no evidence: that it can't be read may be the very reason.
     store = sources.store if words.abandon and not words.receipt else usable(sources)
     with Progress("looking"):
-        scene = look(sources)
+        scene = with_adrift(look(sources), store)
     free = _free(words, scene)
     words = replace(words, boxes=tuple(name for name in words.boxes if name not in free))
     if free and not (words.boxes or words.abandon):

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.chaos.plans import plan
 from tests.chaos.stage import Stage
 from tests.chaos.story import Verdict
 
@@ -30,6 +29,8 @@ def main() -> int:
         for verdict in pool.map(stage.play, seeds):
             verdicts.append(verdict)
             _show(verdict, whole=bool(told.seeds))
+            if not told.seeds and len(verdicts) % 20 == 0:
+                print(f"{len(verdicts)} plans after {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
     return _table(verdicts, time.monotonic() - begin)
 
 

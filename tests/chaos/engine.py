@@ -1,7 +1,7 @@
 """Plays Pulumi's engine for one stack: refresh, check, diff, create, update, delete; and the state that it would keep.
 
 What it keeps after an accident is what the real one keeps (seen with 3.259): after a provider that died in Create,
-nothing; after ErrorResourceInitFailed, the id, the outputs, the inputs, and the mark that makes the next `up` ask for an
+nothing; after ErrorResourceInitFailed, the id, outputs and inputs, and the mark that makes the next `up` ask for an
 update. `options.refresh: always`: every command reads first.
 """
 

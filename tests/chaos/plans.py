@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -102,7 +103,8 @@ def plan(seed: int) -> Plan:
 
 
 def _steps(dice: random.Random, boxes: int) -> tuple[Step, ...]:
-    steps = [_up(dice)]
+    up = functools.partial(_up, dice, boxes)
+    steps = [up()]
     if dice.random() < 0.35:
         steps.append(_aside(dice, boxes))
     if dice.random() < 0.7:
@@ -110,20 +112,21 @@ def _steps(dice: random.Random, boxes: int) -> tuple[Step, ...]:
     if dice.random() < 0.5:
         steps.append(_aside(dice, boxes))
     for _ in range(dice.randint(0, 2)):
-        steps.append(_up(dice))
+        steps.append(up())
     if dice.random() < 0.8:
-        steps += [Step("approve", way=dice.choice(WAYS_OUT)), _up(dice)]
+        steps += [Step("approve", way=dice.choice(WAYS_OUT)), up()]
     if dice.random() < 0.3:
         steps.append(_aside(dice, boxes))
     steps.append(Step("destroy", key="other" if dice.random() < 0.08 else "own"))
     if dice.random() < 0.4:
-        steps += [_up(dice), Step("destroy")]
+        steps += [up(), Step("destroy")]
     return tuple(steps)
 
 
-def _up(dice: random.Random) -> Step:
+def _up(dice: random.Random, boxes: int) -> Step:
+    """With another account's key only where there is one box: two in two accounts are not for one person to end."""
     what = "twice" if dice.random() < 0.15 else "up"
-    return Step(what, key="other" if dice.random() < 0.04 else "own")
+    return Step(what, key="other" if dice.random() < 0.06 and boxes == 1 else "own")
 
 
 def _aside(dice: random.Random, boxes: int) -> Step:

@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -35,6 +36,7 @@ START = 1_790_000_000.0
 SCALE = 33.0
 """Virtual seconds in a real one: the adapters' waits are scaled alike (`SWEEPSTACK_API_PACE`)."""
 SIGNALS = {"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "cancel": signal.SIGUSR1}
+OTHERS = "sweepstack-zzzzzzzzzz-box-0-g1"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -55,13 +57,16 @@ class World:
 
     def __init__(self, platform: str, faults: list[dict[str, Any]], strikes: list[dict[str, Any]]) -> None:
         self.sim, self.key, self.other_key, self.account = _platform(platform)
+        self.server = SimServer(self.sim)
+        odd = any(fault["kind"] == "odd_status" for fault in faults)
+        self.bystanders = _bystanders(platform, self.sim, self.server.url, (self.key, self.other_key), odd=odd)
+        """Boxes of other sweeps, one in each account, whose tags differ from ours in the identity alone."""
         self.strikes = [Strike(**one) for one in strikes]
         self.pid = 0
         self._lock = threading.Lock()
         for fault in faults:
             self.sim.faults.append(as_fault(fault))
         self._answer, self.sim.answer = self.sim.answer, self.strike  # type: ignore[method-assign]
-        self.server = SimServer(self.sim)
 
     def strike(self, request: Request, handler: Any) -> Reply:
         """The platform's answer, with what hits the client meanwhile."""
@@ -106,6 +111,32 @@ class World:
         self.sim.faults.clear()
         with self._lock:
             self.strikes.clear()
+
+
+def _bystanders(platform: str, sim: Any, url: str, keys: tuple[str, str], *, odd: bool) -> list[str]:
+    """`odd`: a fault is to strike the account's newest pod, which is to be ours."""
+    if platform == "vastai":
+        free = list(sim.world.market.offers)[::-1]  # the dearest
+        return [str(sim.act("rent", {"account": id, "offer": free.pop(0), "label": OTHERS})) for id in sim.customers]
+    asked = {
+        "name": OTHERS,
+        "image": "ubuntu:22.04",
+        "gpu": {"id": "NVIDIA H200", "count": 1},
+        "cloud": "SECURE",
+        "disk": 20,
+        "ports": ["22/tcp"],
+        "env": {"SWEEPSTACK_TAG": OTHERS},
+    }
+    made = []
+    for key in keys:
+        headers = {"Authorization": f"Bearer {key}", "User-Agent": "another sweep", "Content-Type": "application/json"}
+        call = urllib.request.Request(f"{url}/v2/pods", json.dumps(asked).encode(), headers, method="POST")
+        with urllib.request.urlopen(call, timeout=10) as answer:
+            made.append(str(json.load(answer)["id"]))
+    if not odd:  # what befalls the account's oldest pod is to befall ours
+        for number, id in enumerate(made, start=10**6):
+            sim.pods.all[id].number = number
+    return made
 
 
 def _platform(name: str) -> tuple[Simulator, str, str, str]:
@@ -167,7 +198,13 @@ def _carry_out(worlds: dict[int, World], words: dict[str, Any]) -> dict[str, Any
         world = World(words["open"], words["faults"], words["strikes"])
         number = max(worlds, default=0) + 1
         worlds[number] = world
-        told = {"url": world.server.url, "key": world.key, "other_key": world.other_key, "account": world.account}
+        told: dict[str, Any] = {
+            "url": world.server.url,
+            "key": world.key,
+            "other_key": world.other_key,
+            "account": world.account,
+        }
+        told["bystanders"] = world.bystanders
         return {"world": number, **told}
     verb = next(iter(words))
     world = worlds[words[verb]]

@@ -4,7 +4,7 @@ Held against the simulator's own books, never against what an adapter says:
 
 - leaked: a rental lives that neither the state nor an open record knows, by id or by tag;
 - doubled: two rentals of one box lived at the same time;
-- ended: a DELETE was sent for a box that had none of the five reasons to end;
+- ended: a DELETE was sent for a box that had none of the five reasons to end, or for another sweep's;
 - stuck: faults have ceased, and three commands do not lead to "nothing bills";
 - said: an error that does not name what may bill, or no next command, or that holds a key.
 """
@@ -20,22 +20,23 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sweep.evidence.store import EvidenceStore
 from sweep.errors import EvidenceError
+from sweep.evidence.store import EvidenceStore
 from sweep.model import Abandonment, Action, Approval, Birth
 from tests.chaos.disks import DEAF
 from tests.chaos.engine import STACK, Engine, Outcome, Program, Resource
 from tests.chaos.plans import DELETE, Plan, Step
 from tests.chaos.platform_process import Platforms
-from tests.chaos.provider_process import Died, Nursery, Provider
+from tests.chaos.provider_process import Nursery, Provider
 from tests.chaos.work import ROSTER
 
 MOST_COMMANDS = 3
 FACTS: dict[str, Any] = {"verb": "destroy", "kills": ["scratch", "data", "durable"], "keeps": []}
 STOP = {"kills": [], "keeps": ["scratch", "data", "durable"], "price_per_hour": 0.01}
 NEXT = re.compile(
-    r"pulumi (up|destroy|preview|refresh|cancel|stack|config) ?|sweepctl \w+|export [A-Z_]+=|VAST_API_KEY|RUNPOD_API_KEY"
+    r"pulumi (up|destroy|preview|refresh|cancel|stack|config)|sweepctl \w+|export [A-Z_]+=|(VAST|RUNPOD)_API_KEY"
 )
+NOTHING = re.compile(r"nothing (of it )?(exists|bills)|nothing was (rented|made)|was not (rented|made)")
 KINDS = ("pod", "instance")
 _RE_GENERATION = re.compile(r"-g\d+\Z")
 
@@ -73,7 +74,7 @@ class Play:
         """Native ids whose launched cells are all in a receipt, and on which nothing has happened since."""
         self.launched: dict[str, set[str]] = {}
         self.sealed: dict[str, set[str]] = {}
-        self._told = 0
+        self._told = len(self.books()["calls"])
         self._ssh_key = ssh_key
 
     # The program, and who runs it
@@ -230,12 +231,12 @@ class Play:
             self.sealed.setdefault(box.id, set()).update(sealed)
         provider.close()
 
-    def _approve(self, way: str) -> None:
+    def _approve(self, way: str, key: str = "own") -> None:
         """A person's word for every box that the state or the records know."""
         boxes = {(box.name, box.id, int(box.outputs.get("generation", 1))) for box in self.engine.of("Box")}
         boxes |= {(b.box, b.native_id, b.generation) for b in self.births() if b.native_id and b.ended_at is None}
         if self._store() is not None:
-            provider = self.provider(aim=False)
+            provider = self.provider(key, aim=False)
             found = provider.ask("adrift", evidence=self.evidence)
             provider.close()
             boxes |= {(name, native_id, 0) for name, native_id in (found.value or {}).items()}
@@ -293,21 +294,26 @@ class Play:
             if not living:
                 break
             self.verdict.commands = number + 1
+            accounts = {r["account"] for r in self.rentals() if r["id"] in living}
+            key = "own" if self.world["account"] in accounts else "other"  # as WrongAccount says
             known = {box.id for box in self.engine.of("Box")}
             named = {birth.box for birth in self.births() if birth.ended_at is None}
             recorded = {r["id"] for r in self.rentals() if _box_of(r["tag"]) in named}
             approved = {action.native_id for action in self.approval.actions} if self.approval else set()
             let_go = {one.native_id for one in self.approval.abandon} if self.approval else set()
             cleared = {box.id for box in self.engine.of("Box") if box.inputs.get("approval") == self._word()}
-            if not living & let_go and living <= known | recorded:
+            # What was never rented is taken out of the stack file (`want: gone`), or `up` would rent it.
+            wanted = {_box_of(r["tag"]) for r in self.rentals() if r["id"] in living}
+            self.names = [name for name in self.names if name in wanted | {box.name for box in self.engine.of("Box")}]
+            if living - let_go and living <= known | recorded:
                 self.note("$ approve abandon")
-                self._approve("abandon")
+                self._approve("abandon", key)
             elif living <= known and living <= cleared & approved:
                 self.note("$ destroy")
-                self.command("destroy")
+                self.command("destroy", key)
             else:
                 self.note("$ up")
-                self.command("up")
+                self.command("up", key)
         living = self.living()
         if living or self.verdict.commands > MOST_COMMANDS:
             self.broke(f"stuck: after {self.verdict.commands} commands {sorted(living) or 'nothing'} still bills")
@@ -321,8 +327,13 @@ class Play:
         told: dict[str, Any] = self.platforms.ask(books=self.world["world"])
         return told
 
-    def rentals(self) -> list[dict[str, Any]]:
-        return [rental for rental in self.books()["rentals"] if rental["kind"] in KINDS]
+    def rentals(self, books: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """All boxes that were ever rented, but for those of other sweeps."""
+        return [
+            rental
+            for rental in (books or self.books())["rentals"]
+            if rental["kind"] in KINDS and rental["id"] not in self.world["bystanders"]
+        ]
 
     def living(self) -> set[str]:
         """Native ids of what bills."""
@@ -383,7 +394,7 @@ class Play:
         self._hold_ends(calls, reasons, books)
         self._hold_books(books)
         for outcome in outcomes:
-            self._hold_words(outcome, books)
+            self._hold_words(outcome, books, several=len(outcomes) > 1)
         for line in self.said:
             if any(self.world[key] in line for key in ("key", "other_key")):
                 self.broke(f"a key in a line: {line[:80]}")
@@ -395,11 +406,13 @@ class Play:
             if (call["method"], call["route"]) != (method, template):
                 continue
             native_id = call["path"].rstrip("/").rpartition("/")[2]
+            if native_id in self.world["bystanders"]:
+                self.broke(f"ended: {native_id} is another sweep's")
             if not reasons.get(native_id) and native_id in recorded:
                 self.broke(f"ended: {native_id} was to be ended without a reason")
 
     def _hold_books(self, books: dict[str, Any]) -> None:
-        rentals = [rental for rental in books["rentals"] if rental["kind"] in KINDS]
+        rentals = self.rentals(books)
         births = [birth for birth in self.births() if birth.ended_at is None]
         ids = {box.id for box in self.engine.of("Box")} | {birth.native_id for birth in births}
         tags = {birth.tag for birth in births if birth.native_id is None}
@@ -413,8 +426,9 @@ class Play:
                 if same and overlap:
                     self.broke(f"doubled: {one['id']} and {other['id']} ({other['tag']}) lived at the same time")
 
-    def _hold_words(self, outcome: Outcome, books: dict[str, Any]) -> None:
-        living = [r for r in books["rentals"] if r["kind"] in KINDS and r["ended"] is None]
+    def _hold_words(self, outcome: Outcome, books: dict[str, Any], *, several: bool) -> None:
+        """`several`: two commands ran at once, so that one's "nothing" may be the other's box."""
+        living = [rental for rental in self.rentals(books) if rental["ended"] is None]
         for error in outcome.errors:
             first = error.splitlines()[0][:160]
             if any(self.world[key] in error for key in ("key", "other_key")):
@@ -423,9 +437,13 @@ class Play:
                 self.broke(f"said: {error}")
             elif not NEXT.search(error):
                 self.broke(f"said: no next command in: {error}")
-            elif living and not any(
-                rental["id"] in error or rental["tag"] in error or _box_of(rental["tag"]) in error for rental in living
-            ):
+                continue
+            for rental in living:
+                box = _box_of(rental["tag"])
+                about = re.search(rf"\bbox {box}\b", error) is not None
+                if about and not several and NOTHING.search(error):
+                    self.broke(f"said: {first!r}, and {rental['id']} bills")
+            if living and not any(name in error for name in self.names) and not any(r["id"] in error for r in living):
                 self.broke(f"said: {first!r} does not name what may bill ({[r['id'] for r in living]})")
 
     def broke(self, what: str) -> None:

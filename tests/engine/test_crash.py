@@ -17,6 +17,7 @@ from tests.engine import looking
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 from tests.engine.looking import descendants, tree
+from tests.engine.test_liveness import WayOut
 
 SLOW = {"SWEEPSTACK_DRILL_BOOT_SECONDS": "60"}
 
@@ -87,6 +88,22 @@ def test_provider_killed_in_create(stack: Stack) -> None:
     assert destroy.rc != 0, f"destroy says all is deleted, and a box bills\n{destroy}"
     assert native_id in destroy.text, str(destroy)
     one_box_adopted(stack, native_id)
+
+
+def test_provider_killed_in_create_and_given_up(stack: Stack) -> None:
+    """The state has nothing of it, and the records do: a word by name, `up` and `destroy` end it. Three commands."""
+    process = creating(stack)
+    native_id = stack.native_ids()[0]
+    for pid in providers_of(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    boots_now(stack)
+    assert stack.resources("Box") == []
+    out = WayOut(stack)
+    out.abandons("box-0")
+    out.is_over()
+    assert [birth["native_id"] for birth in stack.births()] == [native_id]
 
 
 def test_cli_killed_in_create(stack: Stack) -> None:

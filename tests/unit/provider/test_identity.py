@@ -14,6 +14,7 @@ from provider.platforms.local import LocalPlatform
 from provider.resources.base import Gone
 from sweep.errors import EvidenceError, SweepstackError, TeardownRefused, Unreachable
 from sweep.evidence import s3_client
+from sweep.evidence.store import EvidenceStore
 from sweep.model import Lease, Teardown
 from tests.unit.provider.support import (
     BOX,
@@ -47,6 +48,23 @@ def test_another_sweep_does_not_take_it_over(sweep: Sweep) -> None:
     for other in ({"stack": "sweep-u"}, {"project": "elsewhere"}):
         with pytest.raises(SweepstackError, match="holds the evidence of project/sweep-t"):
             sweep.found(**other)
+
+
+def test_two_ups_that_name_a_sweep_at_once_get_one_name(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both looked, and found nothing; the slower one takes the name that the faster one wrote."""
+    honest, looks = EvidenceStore.read_marker, []
+
+    def before_the_other_wrote(uri: str) -> Any:
+        looks.append(uri)
+        return None if len(looks) == 1 else honest(uri)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EvidenceStore, "read_marker", staticmethod(before_the_other_wrote))
+        assert sweep.found().identity == sweep.identity.identity
+    looks.clear()
+    monkeypatch.setattr(EvidenceStore, "read_marker", staticmethod(before_the_other_wrote))
+    with pytest.raises(SweepstackError, match="holds the evidence of project/sweep-t"):
+        sweep.found(stack="sweep-u")
 
 
 def test_evidence_without_its_marker_is_not_claimed_anew(sweep: Sweep) -> None:

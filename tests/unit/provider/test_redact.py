@@ -40,3 +40,10 @@ def test_a_job_s_secrets_are_masked_whatever_they_are_called(monkeypatch: pytest
     assert secrets.values(["WANDB", "TWO_LINES", "SHORT", "UNSET"]) is None
     assert redact.redact("it said hunter2, and second part") == "it said [WANDB], and [TWO_LINES]"
     assert redact.redact("abc") == "abc", "that would mask ordinary words"
+
+
+def test_a_command_that_names_a_variable_stays_readable() -> None:
+    assert redact.redact("`export RUNPOD_API_KEY=…` with the key of user_ann") == (
+        "`export RUNPOD_API_KEY=…` with the key of user_ann"
+    )
+    assert redact.redact("RUNPOD_API_KEY=rpa_0123456789") == "RUNPOD_API_KEY=[redacted]"

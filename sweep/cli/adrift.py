@@ -1,0 +1,80 @@
+"""Boxes that the state lost and the records know: a word for them may be given before `up` has adopted them.
+
+After a provider that was killed in a create, the state has nothing, while the box bills. Its birth record says whose it
+is, and the platform that it is there: enough for the check that every end goes through, which asks again anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from provider.platforms.observe import observe
+from sweep.errors import EvidenceError, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.model import Birth
+from sweep.roster import Roster
+from sweep.scene import Scene, Sight, Stranger
+from sweep.state import BoxEntry, TeardownEntry
+from sweep.teardown import may_end
+
+_ALL = TeardownEntry(verb="destroy", kills=("everything on it",), keeps=())
+"""What an end does to each tier is in the state, which has forgotten this box: so the worst is said."""
+
+
+def with_adrift(scene: Scene, store: EvidenceStore | None) -> Scene:
+    """The scene with those boxes among its sights, as far as the platform proves them there. Reads only."""
+    if store is None:
+        return scene
+    known = {sight.box.name for sight in scene.sights if not sight.gone}
+    found = []
+    for stranger in scene.strangers:
+        birth = _birth(scene, stranger)
+        if birth is not None and birth.box not in known and (sight := _sight(scene, store, stranger, birth)):
+            found.append(sight)
+            known.add(birth.box)
+    return replace(scene, sights=(*scene.sights, *found)) if found else scene
+
+
+def _birth(scene: Scene, stranger: Stranger) -> Birth | None:
+    """The open record of a box that is proved to be there."""
+    if stranger.kind != "box" or not stranger.proved or stranger.native_id is None:
+        return None
+    open_ones = (birth for birth in scene.births if birth.ended_at is None and birth.tag == stranger.tag)
+    return next((birth for birth in open_ones if birth.native_id in (None, stranger.native_id)), None)
+
+
+def _sight(scene: Scene, store: EvidenceStore, stranger: Stranger, birth: Birth) -> Sight | None:
+    assert stranger.native_id is not None
+    box = BoxEntry(
+        urn="",
+        identity=store.marker.identity,
+        evidence=scene.evidence or "",
+        adapter=birth.platform,
+        name=birth.box,
+        native_id=stranger.native_id,
+        account=birth.account,
+        generation=birth.generation,
+        tag=birth.tag,
+        price_per_hour=stranger.price_per_hour,
+        created_at=stranger.since,
+        mounts=birth.mounts,
+        roster_digest=Roster(scene.roster, dict(scene.dropped)).digest,
+        teardown=_ALL,
+    )
+    try:
+        seen, record = observe(box.adapter, box.native_id, box.account)
+        launch = store.launch(box.name, box.generation)
+    except (EvidenceError, SweepstackError):
+        return None
+    return Sight(
+        box=box,
+        queue=None,
+        launch=launch,
+        seen=seen,
+        verdict=may_end(box.facts(), None, seen, now=scene.now, full=False),
+        phase=record.phase.value if record else "unknown",
+        where=record.location if record else "",
+        price_per_hour=stranger.price_per_hour,
+        since=stranger.since,
+        journal=seen.journal,
+    )
