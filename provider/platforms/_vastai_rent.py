@@ -75,10 +75,11 @@ class Renting:
         try:
             with locked(f"{self._session.account}/{request.tag}", self._wait):
                 present = self._session.found(request.tag)
-                self._must_be_wanted()
+                if present is None:
+                    self._must_be_wanted()
                 identifier = int(present.native_id) if present else self._rent()
         except OutOfPatience as error:
-            raise PlatformError(f"{error}: {request.name} was not made, nothing of it exists or bills") from error
+            raise PlatformError(f"{error}: no request to make {request.name} was sent") from error
         if present is None:
             self._wait.progress(f"{request.name}: rented instance {identifier} of vast.ai")
             return self._until_ready(identifier, adopted=False)

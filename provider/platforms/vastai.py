@@ -57,7 +57,7 @@ class VastPlatform:
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         if wait.cancelled.is_set():
-            raise PlatformError(f"cancelled before {request.name} was made: nothing exists, nothing bills")
+            raise PlatformError(f"cancelled before {request.name} was looked for: this command has rented nothing")
         session = Session.open(Patience.of(wait))
         try:
             return Renting(session, request, wait).run()

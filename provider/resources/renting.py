@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from provider.limiter import paced
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, Wait
 from provider.platforms.offers import Capability, Constraints
@@ -16,6 +17,10 @@ from sweep.model import Birth, LedgerPhase
 from sweep.money.ledger import record_phase
 
 READY_SECONDS = 900.0
+LAG_SECONDS = 60.0
+"""So old may a platform's list be."""
+LOOKS = (0.5, 1.0, 2.0, 3.0)
+"""Seconds between looks for what a create that was cut off may have rented."""
 
 
 def rent(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, store: EvidenceStore) -> BoxRecord:
@@ -151,7 +156,7 @@ def generation_of(
             f"end it there before it is rented on {inputs.adapter}"
         )
     if last.native_id is None:
-        return last.generation, platform.find_by_tag(last.tag, last.account)
+        return last.generation, _left_by_an_earlier_try(op, platform, last)
     record = platform.get(last.native_id, last.account)
     if record.phase is Phase.GONE:
         noticed = datetime.now(UTC)
@@ -167,6 +172,19 @@ def generation_of(
             f"box {inputs.name}: {last.native_id} may still run and bill; nothing new is rented ({record.note})"
         )
     return last.generation, record
+
+
+def _left_by_an_earlier_try(op: Operation, platform: Platform, birth: Birth) -> BoxRecord | None:
+    """What a create that was cut off has rented, looked for until lists can't be from before it any more."""
+    for seconds in (*LOOKS, None):
+        found = platform.find_by_tag(birth.tag, birth.account)
+        old = (datetime.now(UTC) - birth.begun_at).total_seconds() > paced(LAG_SECONDS)
+        if found is not None or old or seconds is None:
+            return found
+        op.progress(f"looking for what an earlier try may have rented as {birth.tag}")
+        if op.session.cancelled.wait(paced(seconds)):
+            raise PlatformError(f"cancelled while looking for {birth.tag}, which an earlier try may have rented")
+    return None
 
 
 def seen_of(record: BoxRecord) -> dict[str, Any]:

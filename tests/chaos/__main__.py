@@ -54,7 +54,7 @@ def _table(verdicts: list[Verdict], seconds: float) -> int:
     print(f"commands to 'nothing bills': {', '.join(f'{n}: {ways[n]}' for n in sorted(ways))}")
     for word in ("leaked", "doubled", "ended", "stuck", "said", "violation", "crashed"):
         print(f"  {word:<10} {broken.get(word, 0)}")
-    bad = [verdict.plan.seed for verdict in verdicts if not verdict.ok]
+    bad = [verdict.plan.seed for verdict in verdicts if verdict.broken]
     if bad:
         print(f"broken: {' '.join(map(str, bad))}\nreplay: python -m tests.chaos {bad[0]}")
     return 1 if bad else 0

@@ -1,17 +1,16 @@
 """One plan, played to its end, with what has to hold after every command and at the end.
 
-Held against the simulator's own books, never against what an adapter says:
+Held against the simulator's own books (`judge`), never against what an adapter says:
 
 - leaked: a rental lives that neither the state nor an open record knows, by id or by tag;
 - doubled: two rentals of one box lived at the same time;
 - ended: a DELETE was sent for a box that had none of the five reasons to end, or for another sweep's;
 - stuck: faults have ceased, and three commands do not lead to "nothing bills";
-- said: an error that does not name what may bill, or no next command, or that holds a key.
+- said: an error that does not name what may bill, or no next command, or says "nothing" of what bills, or holds a key.
 """
 
 from __future__ import annotations
 
-import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -25,7 +24,8 @@ from sweep.evidence.store import EvidenceStore
 from sweep.model import Abandonment, Action, Approval, Birth
 from tests.chaos.disks import DEAF
 from tests.chaos.engine import STACK, Engine, Outcome, Program, Resource
-from tests.chaos.plans import DELETE, Plan, Step
+from tests.chaos.judge import Judge, box_of
+from tests.chaos.plans import Plan, Step
 from tests.chaos.platform_process import Platforms
 from tests.chaos.provider_process import Nursery, Provider
 from tests.chaos.work import ROSTER
@@ -33,12 +33,6 @@ from tests.chaos.work import ROSTER
 MOST_COMMANDS = 3
 FACTS: dict[str, Any] = {"verb": "destroy", "kills": ["scratch", "data", "durable"], "keeps": []}
 STOP = {"kills": [], "keeps": ["scratch", "data", "durable"], "price_per_hour": 0.01}
-NEXT = re.compile(
-    r"pulumi (up|destroy|preview|refresh|cancel|stack|config)|sweepctl \w+|export [A-Z_]+=|(VAST|RUNPOD)_API_KEY"
-)
-NOTHING = re.compile(r"nothing (of it )?(exists|bills)|nothing was (rented|made)|was not (rented|made)")
-KINDS = ("pod", "instance")
-_RE_GENERATION = re.compile(r"-g\d+\Z")
 
 
 @dataclass
@@ -51,10 +45,6 @@ class Verdict:
     commands: int = 0
     fired: int = 0
     calls: int = 0
-
-    @property
-    def ok(self) -> bool:
-        return not self.broken
 
 
 class Play:
@@ -69,6 +59,7 @@ class Play:
         self.world = platforms.ask(open=plan.platform, faults=list(plan.faults), strikes=list(plan.strikes))
         self.engine = Engine(folder, self.program)
         self.names = [f"box-{number}" for number in range(plan.boxes)]
+        self.judge = Judge(plan.platform, self.world, tuple(self.names), self.broke)
         self.approval: Approval | None = None
         self.verified: set[str] = set()
         """Native ids whose launched cells are all in a receipt, and on which nothing has happened since."""
@@ -298,12 +289,12 @@ class Play:
             key = "own" if self.world["account"] in accounts else "other"  # as WrongAccount says
             known = {box.id for box in self.engine.of("Box")}
             named = {birth.box for birth in self.births() if birth.ended_at is None}
-            recorded = {r["id"] for r in self.rentals() if _box_of(r["tag"]) in named}
+            recorded = {r["id"] for r in self.rentals() if box_of(r["tag"]) in named}
             approved = {action.native_id for action in self.approval.actions} if self.approval else set()
             let_go = {one.native_id for one in self.approval.abandon} if self.approval else set()
             cleared = {box.id for box in self.engine.of("Box") if box.inputs.get("approval") == self._word()}
             # What was never rented is taken out of the stack file (`want: gone`), or `up` would rent it.
-            wanted = {_box_of(r["tag"]) for r in self.rentals() if r["id"] in living}
+            wanted = {box_of(r["tag"]) for r in self.rentals() if r["id"] in living}
             self.names = [name for name in self.names if name in wanted | {box.name for box in self.engine.of("Box")}]
             if living - let_go and living <= known | recorded:
                 self.note("$ approve abandon")
@@ -327,13 +318,9 @@ class Play:
         told: dict[str, Any] = self.platforms.ask(books=self.world["world"])
         return told
 
-    def rentals(self, books: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    def rentals(self) -> list[dict[str, Any]]:
         """All boxes that were ever rented, but for those of other sweeps."""
-        return [
-            rental
-            for rental in (books or self.books())["rentals"]
-            if rental["kind"] in KINDS and rental["id"] not in self.world["bystanders"]
-        ]
+        return self.judge.rentals(self.books())
 
     def living(self) -> set[str]:
         """Native ids of what bills."""
@@ -391,60 +378,17 @@ class Play:
                 self.note("  ✗ the provider's process ended")
             if outcome.ok:
                 self.note("  ✓")
-        self._hold_ends(calls, reasons, books)
-        self._hold_books(books)
+        births = self.births()
+        boxes = {box.id for box in self.engine.of("Box")}
+        self.judge.hold_ends(calls, reasons, boxes | {birth.native_id for birth in births if birth.native_id})
+        still = [birth for birth in births if birth.ended_at is None]
+        known = boxes | {birth.native_id for birth in still if birth.native_id}
+        self.judge.hold_books(books, known, {birth.tag for birth in still if birth.native_id is None})
         for outcome in outcomes:
-            self._hold_words(outcome, books, several=len(outcomes) > 1)
+            self.judge.hold_words(outcome, books, several=len(outcomes) > 1)
         for line in self.said:
             if any(self.world[key] in line for key in ("key", "other_key")):
                 self.broke(f"a key in a line: {line[:80]}")
-
-    def _hold_ends(self, calls: list[dict[str, Any]], reasons: dict[str, set[str]], books: dict[str, Any]) -> None:
-        method, _, template = DELETE[self.plan.platform].partition(" ")
-        recorded = {birth.native_id for birth in self.births()} | {box.id for box in self.engine.of("Box")}
-        for call in calls:
-            if (call["method"], call["route"]) != (method, template):
-                continue
-            native_id = call["path"].rstrip("/").rpartition("/")[2]
-            if native_id in self.world["bystanders"]:
-                self.broke(f"ended: {native_id} is another sweep's")
-            if not reasons.get(native_id) and native_id in recorded:
-                self.broke(f"ended: {native_id} was to be ended without a reason")
-
-    def _hold_books(self, books: dict[str, Any]) -> None:
-        rentals = self.rentals(books)
-        births = [birth for birth in self.births() if birth.ended_at is None]
-        ids = {box.id for box in self.engine.of("Box")} | {birth.native_id for birth in births}
-        tags = {birth.tag for birth in births if birth.native_id is None}
-        for rental in rentals:
-            if rental["ended"] is None and rental["id"] not in ids and rental["tag"] not in tags:
-                self.broke(f"leaked: {rental['id']} ({rental['tag']}) is known to nobody")
-        for number, one in enumerate(rentals):
-            for other in rentals[number + 1 :]:
-                same = _RE_GENERATION.sub("", one["tag"]) == _RE_GENERATION.sub("", other["tag"])
-                overlap = one["ended"] is None or one["ended"] > other["begun"]
-                if same and overlap:
-                    self.broke(f"doubled: {one['id']} and {other['id']} ({other['tag']}) lived at the same time")
-
-    def _hold_words(self, outcome: Outcome, books: dict[str, Any], *, several: bool) -> None:
-        """`several`: two commands ran at once, so that one's "nothing" may be the other's box."""
-        living = [rental for rental in self.rentals(books) if rental["ended"] is None]
-        for error in outcome.errors:
-            first = error.splitlines()[0][:160]
-            if any(self.world[key] in error for key in ("key", "other_key")):
-                self.broke(f"said: a key in {first}")
-            if "internal error" in error:
-                self.broke(f"said: {error}")
-            elif not NEXT.search(error):
-                self.broke(f"said: no next command in: {error}")
-                continue
-            for rental in living:
-                box = _box_of(rental["tag"])
-                about = re.search(rf"\bbox {box}\b", error) is not None
-                if about and not several and NOTHING.search(error):
-                    self.broke(f"said: {first!r}, and {rental['id']} bills")
-            if living and not any(name in error for name in self.names) and not any(r["id"] in error for r in living):
-                self.broke(f"said: {first!r} does not name what may bill ({[r['id'] for r in living]})")
 
     def broke(self, what: str) -> None:
         if what not in self.verdict.broken:
@@ -453,8 +397,3 @@ class Play:
 
     def note(self, line: str) -> None:
         self.verdict.story.append(line)
-
-
-def _box_of(tag: str) -> str:
-    """`box-0` of `sweepstack-<identity>-box-0-g1`."""
-    return _RE_GENERATION.sub("", tag).split("-", 2)[-1]

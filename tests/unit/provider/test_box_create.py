@@ -101,6 +101,31 @@ def test_a_lost_answer_that_shows_nowhere_is_not_said_to_be_nothing(
     assert len(sweep.listed()) == 1
 
 
+def test_a_list_from_before_a_killed_create_rents_nothing_twice(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The platform's list lags behind: twice it shows nothing of what the killed create has rented."""
+    honest, listed, looks = LocalPlatform.create, LocalPlatform.find_by_tag, []
+
+    def killed(self: LocalPlatform, *arguments: Any, **options: Any) -> None:
+        honest(self, *arguments, **options)
+        raise KeyboardInterrupt
+
+    def lagging(self: LocalPlatform, *arguments: Any) -> Any:
+        looks.append(arguments)
+        return None if len(looks) < 3 else listed(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPlatform, "create", killed)
+        with pytest.raises(KeyboardInterrupt):
+            sweep.box()
+    monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.05")
+    monkeypatch.setattr("provider.resources.renting.LAG_SECONDS", 3600.0)
+    monkeypatch.setattr(LocalPlatform, "find_by_tag", lagging)
+    sweep.box()
+    assert len(looks) > 2
+    assert "adopted, nothing new is rented" in sweep.said.text()
+    assert len(sweep.listed()) == 1
+
+
 @pytest.mark.parametrize("killed", [KeyboardInterrupt, SystemExit])
 def test_a_create_that_was_killed_is_adopted(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch, killed: type[BaseException]
