@@ -1,7 +1,7 @@
 """What an error of a platform means for a box: what may bill, and what to type next.
 
-Adapters know calls and not sweeps: "the platform does not answer" says neither which box may run on meanwhile nor how to go
-on. Whoever asks them in the name of a box puts that in, once, here.
+Adapters know calls and not sweeps: "the platform does not answer" says neither which box may run on meanwhile nor how
+to go on. Whoever asks them in the name of a box puts that in, once, here.
 """
 
 from __future__ import annotations
