@@ -199,7 +199,7 @@ class Session:
     def poll_seconds(self) -> float:
         """How often to look for a change: seldom when the quota runs short, so that the writes get through."""
         spare = self.http.limiter.spare()
-        return paced(4.0 if spare > 0.8 else 12.0)
+        return paced(4.0 if spare > 0.25 else 8.0)
 
     def _entries(self, path: str, name: str, params: Mapping[str, str]) -> list[Any]:
         """A list in its envelope, all pages of it. Raises Unreachable for one that has no end or no sense."""
