@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from provider import secrets
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, Phase
+from provider.platforms.offers import Capability
 from provider.platforms.registry import load_platform
 from provider.resources import ending, market, pausing, spending, telling
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
@@ -186,6 +187,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields)) | {"live": ending.live_facts(judgement)}
         )
+        if Capability.OFFERS in load_platform(state.adapter).capabilities:
+            # The price is the offer's and no input of anybody's: as one, each preview would show a change.
+            inputs = inputs.model_copy(update={"price_per_hour": None})
         if judgement.record is None or judgement.record.phase is Phase.UNKNOWN:
             problem = judgement.seen.account_problem or judgement.seen.note
             cost = waiting_cost(judgement.facts)

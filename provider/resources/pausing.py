@@ -79,9 +79,10 @@ def deviation(state: BoxState, record: BoxRecord, seen: Observation) -> str:
         return ""
     if phase in AT_REST and rests_drained(state, seen):
         return ""
+    why = f" ({record.note})" if record.note else ""
     if phase in AT_REST:
-        return f"box {name} is {phase.value} and wanted running; `pulumi up` starts it"
-    return f"box {name} is {phase.value}, not ready"
+        return f"box {name} is {phase.value} and wanted running{why}; `pulumi up` starts it"
+    return f"box {name} is {phase.value}, not ready{why}"
 
 
 def rests_drained(state: BoxState, seen: Observation) -> bool:

@@ -34,6 +34,9 @@ def test_the_loop(world: World) -> None:
     assert box["native_id"] in rentals
     assert box["price_per_hour"] > 0
 
+    again = ok(stack.pulumi("preview", "--json", timeout=180)).json()["changeSummary"]
+    assert not {what: count for what, count in again.items() if what not in ("same", "refresh") and count}, again
+
     assert_refused(stack.pulumi("destroy", timeout=180))
     assert world.rentals() == rentals, "a refused destroy ends nothing"
     ok(stack.run("sweepctl", "audit"))
