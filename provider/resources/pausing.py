@@ -80,6 +80,8 @@ def deviation(state: BoxState, record: BoxRecord, seen: Observation) -> str:
     if phase in AT_REST and rests_drained(state, seen):
         return ""
     why = f" ({record.note})" if record.note else ""
+    if phase in AT_REST and state.resources.get("spot"):
+        why = why or " (outbid, or stopped by hand; a higher bid may bring it back)"
     if phase in AT_REST:
         return f"box {name} is {phase.value} and wanted running{why}; `pulumi up` starts it"
     return f"box {name} is {phase.value}, not ready{why}"
