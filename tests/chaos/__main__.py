@@ -1,4 +1,5 @@
-"""`python -m tests.chaos SEED…` plays plans and prints their stories; `--plans N` plays the first N and prints a table.
+"""`python -m tests.chaos SEED…` plays plans and prints their stories; `--plans N` plays the first N and prints a table;
+`--engine N` plays N through the real engine.
 
 Exit code 0 when every promise held in all of them.
 """
@@ -6,10 +7,13 @@ Exit code 0 when every promise held in all of them.
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from tests.chaos.stage import Stage
 from tests.chaos.story import Verdict
@@ -21,8 +25,12 @@ def main() -> int:
     parser.add_argument("seeds", nargs="*", type=int)
     parser.add_argument("--plans", type=int, default=0, help="play the seeds 0 to N - 1")
     parser.add_argument("--first", type=int, default=0, help="with --plans: begin at this seed")
+    parser.add_argument("--engine", type=int, default=0, metavar="N", help="N plans through the real engine, by pytest")
     parser.add_argument("--workers", type=int, default=4, help="plans at the same time (4)")
     told = parser.parse_args()
+    if told.engine:
+        command = [sys.executable, "-m", "pytest", "-q", str(Path(__file__).with_name("test_engine.py"))]
+        return subprocess.run(command, env={**os.environ, "SWEEPSTACK_CHAOS_ENGINE": str(told.engine)}).returncode
     seeds = told.seeds or range(told.first, told.first + told.plans)
     begin, verdicts = time.monotonic(), []
     with Stage() as stage, ThreadPoolExecutor(told.workers) as pool:
