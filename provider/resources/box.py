@@ -231,7 +231,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if new.bid is not None and new.bid != old.bid:
             load_platform(state.adapter).change_bid(state.native_id, state.account, new.bid)
             op.info(f"box {state.name}: the bid is ${new.bid:.3f}/h now")
-        record = pausing.converge(op, state) or self._until_ready(op, state)
+        try:
+            record = pausing.converge(op, state) or self._until_ready(op, state)
+        except StillCreating as error:  # a platform knows the box, and not all that the state has to keep
+            known = {name: value for name, value in error.outputs.items() if value is not None}
+            raise StillCreating(error.identifier, outputs_of(state) | known, error.reasons) from error
         return state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
 
     def _evidence(self, op: Operation, box: BoxState, approval: Approval | None) -> EvidenceStore | None:

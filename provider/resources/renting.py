@@ -24,10 +24,36 @@ LOOKS = (0.5, 1.0, 2.0, 3.0)
 
 
 def rent(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, store: EvidenceStore) -> BoxRecord:
+    """Whatever is rented and not ready leaves as StillCreating with a whole state: less could be read by nobody."""
+    try:
+        record = _rented(op, platform, inputs, birth, store)
+        _born(store, birth, record)
+        _link(op, platform, inputs, record)
+        return record
+    except StillCreating as error:
+        # What the platform said on the way out is all there may be: asking again could lose the id.
+        known = {"native_id": error.identifier, **error.outputs}
+        store.write_birth(birth.model_copy(update={"native_id": error.identifier}))
+        state = BoxState.model_validate(
+            inputs.model_dump()
+            | {"account": birth.account, "phase": "unknown", "tag": birth.tag}
+            | known
+            | {"generation": birth.generation}
+        )
+        if state.created_at is not None:
+            seen = {"created_at": state.created_at, "price_per_hour": state.price_per_hour}
+            store.write_birth(birth.model_copy(update={"native_id": error.identifier, **seen}))
+        price = "" if state.price_per_hour is None else f" It bills ${state.price_per_hour:.2f}/h."
+        reasons = [f"{reason}.{price} Next: pulumi up --stack {op.stack} (adopts it)" for reason in error.reasons]
+        charge(store, birth, error.identifier, "running", state.price_per_hour, state.created_at or birth.begun_at)
+        raise StillCreating(error.identifier, outputs_of(state), reasons) from error
+
+
+def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, store: EvidenceStore) -> BoxRecord:
     request = _request(op, platform, inputs, birth)
     wait = Wait(deadline=op.seconds(READY_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
     try:
-        record = platform.create(request, wait=wait)
+        return platform.create(request, wait=wait)
     except NoCapacity as error:
         raise NoCapacity(market.not_to_be_had(op, platform, inputs, error, request.max_price)) from error
     except OutcomeUnknown as error:
@@ -46,24 +72,7 @@ def rent(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, sto
             ) from error
         op.info(f"box {inputs.name}: the answer was lost; found {found.native_id} by its tag")
         _born(store, birth, found)
-        record = platform.create(request, wait=wait)
-    except StillCreating as error:
-        # What the platform said on the way out is all there may be: asking again could lose the id.
-        known = {"native_id": error.identifier, **error.outputs}
-        store.write_birth(birth.model_copy(update={"native_id": error.identifier}))
-        state = BoxState.model_validate(
-            inputs.model_dump()
-            | {"account": birth.account, "phase": "unknown", "tag": birth.tag}
-            | known
-            | {"generation": birth.generation}
-        )
-        price = "" if state.price_per_hour is None else f" It bills ${state.price_per_hour:.2f}/h."
-        reasons = [f"{reason}.{price} Next: pulumi up --stack {op.stack} (adopts it)" for reason in error.reasons]
-        charge(store, birth, error.identifier, "running", state.price_per_hour, state.created_at or birth.begun_at)
-        raise StillCreating(error.identifier, outputs_of(state), reasons) from error
-    _born(store, birth, record)
-    _link(op, platform, inputs, record)
-    return record
+        return platform.create(request, wait=wait)
 
 
 def _request(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth) -> BoxRequest:

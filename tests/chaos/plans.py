@@ -105,7 +105,19 @@ def plan(seed: int) -> Plan:
     steps = _steps(dice, boxes)
     if any(step.what == "twice" for step in steps):
         faults = tuple(fault for fault in faults if fault["kind"] not in LYING_LISTS)
-    return Plan(seed, platform, boxes, stop, steps, faults, _strikes(dice, platform))
+    return Plan(seed, platform, boxes, stop, steps, (*faults, *_outage(seed, platform)), _strikes(dice, platform))
+
+
+def _outage(seed: int, platform: str) -> tuple[dict[str, Any], ...]:
+    """In every third plan the platform answers no read for longer than a reader asks again: nobody knows anything."""
+    dice = random.Random(f"outage {seed}")
+    if dice.random() > 0.35:
+        return ()
+    kind, params = dice.choice(
+        (("error_before", {"status": 502}), ("lost_request", {}), ("html_before", {"status": 503}))
+    )
+    match = READ[platform]
+    return ({"kind": kind, "match": match, "nth": dice.randint(2, 20), "times": dice.randint(5, 15), **params},)
 
 
 def _steps(dice: random.Random, boxes: int) -> tuple[Step, ...]:

@@ -83,6 +83,18 @@ def test_a_lost_answer_and_then_an_outage(sweep: Sweep, monkeypatch: pytest.Monk
     assert f"{native_id} carries this box's tag: adopted, nothing new is rented" in sweep.said.text()
 
 
+def test_a_lost_answer_and_a_box_that_is_not_ready_leave_a_whole_state(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the engine keeps of a failed create is all that a later delete has: no field of a state may be missing."""
+    monkeypatch.setenv(DRILL, LOSE)
+    monkeypatch.setenv(BOOT, "60")
+    late = still_creating(lambda: sweep.box(timeout=0.3))
+    state = BoxState.model_validate(late.outputs)
+    assert (state.native_id, state.generation, state.name) == (late.identifier, 1, "box-0")
+    assert [birth.native_id for birth in sweep.store.births()] == [late.identifier]
+
+
 def test_a_lost_answer_that_shows_nowhere_is_not_said_to_be_nothing(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
