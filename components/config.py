@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import PrivateAttr, ValidationError
 
@@ -18,6 +18,7 @@ from components.config_model import Artifact, BoxConfig, Job, Metrics, Override,
 from components.config_problems import Mistake, dotted, from_validation, refuse, shown, value_at
 from components.config_rent import Gpu, Resources
 from components.config_store import StoreShape
+from components.config_types import Shape
 from sweep.cells import CellsConfig
 from sweep.model import ArtifactSpec
 from sweep.roster import Roster, examine
@@ -39,17 +40,13 @@ __all__ = [
 ]
 
 
-class StoreConfig(StoreShape):
-    """A stack of volumes whose config holds: `stack` and `file` say which one."""
+class OfFile(Shape):
+    """What every stack config knows of the file that it was read from. `key`: what the engine calls the object."""
 
+    key: ClassVar[str]
     _stack: str = PrivateAttr()
     _file: str = PrivateAttr()
     _raw: dict[str, Any] = PrivateAttr()
-
-    @property
-    def key(self) -> str:
-        """What the engine calls the object."""
-        return STORE
 
     @property
     def stack(self) -> str:
@@ -65,6 +62,12 @@ class StoreConfig(StoreShape):
     def raw(self) -> dict[str, Any]:
         """What the file says, as plain values."""
         return self._raw
+
+
+class StoreConfig(OfFile, StoreShape):
+    """A stack of volumes whose config holds: `stack` and `file` say which one."""
+
+    key = STORE
 
     @classmethod
     def load(cls, project_root: Path, stack: str, platforms: Collection[str] | None = None) -> StoreConfig:
@@ -101,38 +104,16 @@ def load_any(project_root: Path, stack: str) -> StackConfig | StoreConfig:
     return StoreConfig.of(found) if found.kind == STORE else StackConfig.of(found)
 
 
-class StackConfig(SweepConfig):
+class StackConfig(OfFile, SweepConfig):
     """A stack config that holds: `stack` and `file` say which one, `roster` is what its cells make."""
 
-    _stack: str = PrivateAttr()
-    _file: str = PrivateAttr()
+    key = SWEEP
     _roster: Roster = PrivateAttr()
-    _raw: dict[str, Any] = PrivateAttr()
-
-    @property
-    def key(self) -> str:
-        """What the engine calls the object."""
-        return SWEEP
-
-    @property
-    def stack(self) -> str:
-        """The stack's name, unqualified."""
-        return self._stack
-
-    @property
-    def file(self) -> str:
-        """The file as messages call it, relative to the project."""
-        return self._file
 
     @property
     def roster(self) -> Roster:
         """Every cell that must exist at the end."""
         return self._roster
-
-    @property
-    def raw(self) -> dict[str, Any]:
-        """What the file says, as plain values."""
-        return self._raw
 
     def artifact_specs(self) -> tuple[ArtifactSpec, ...]:
         """The artifacts in the order in which they were written."""
