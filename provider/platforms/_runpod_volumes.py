@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from provider.limiter import paced
@@ -39,7 +40,7 @@ def get(session: Session, native_id: str) -> VolumeRecord | None:
     if found is None:
         session.require(account, f"the volume {native_id}", now=True)
         return None
-    return _record(found, account)
+    return replace(_record(found, account), mounted_by=tuple(_mounting(session, volume_id)))
 
 
 def tagged(session: Session, prefix: str) -> list[VolumeRecord]:
@@ -85,11 +86,7 @@ def delete(session: Session, native_id: str, account: str) -> None:
     owner, volume_id = split(native_id)
     session.require(account, f"the volume {native_id}")
     session.require(owner, f"the volume {native_id}")
-    users = [
-        identifier(pod)
-        for pod in session.pods(max_age=0).by_id.values()
-        if volume_id in volume_of(pod).values() and PHASES.get(str(pod.get("status"))) is not Phase.ENDING
-    ]
+    users = _mounting(session, volume_id, max_age=0)
     if users:
         raise RequestRefused(f"the volume {native_id} is mounted by {', '.join(users)}: end these boxes first")
     try:
@@ -100,6 +97,15 @@ def delete(session: Session, native_id: str, account: str) -> None:
         raise refused(session.http, answer, f"the end of the volume {native_id}")
     if get(session, native_id) is not None:
         raise NotYetGone(f"RunPod still has the volume {native_id}, which goes on billing: call it again")
+
+
+def _mounting(session: Session, volume_id: str, *, max_age: float | None = None) -> list[str]:
+    """The pods that mount the volume and are not ending, by their own word: a volume says nothing of its users."""
+    return [
+        identifier(pod)
+        for pod in session.pods(max_age=max_age).by_id.values()
+        if volume_id in volume_of(pod).values() and PHASES.get(str(pod.get("status"))) is not Phase.ENDING
+    ]
 
 
 def _named(session: Session, tag: str, *, max_age: float | None = None) -> Mapping[str, Any] | None:

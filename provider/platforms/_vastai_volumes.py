@@ -195,4 +195,13 @@ def _record(row: Row, account: str) -> VolumeRecord:
         size_gb=None if size is None else round(size),
         price_per_month=None if hourly is None else hourly * HOURS_PER_MONTH,
         account=account,
+        mounted_by=_users(row.get("instances")),
     )
+
+
+def _users(listed: Any) -> tuple[str, ...] | None:
+    """The instances that use a volume, as its row lists them (ids, or rows with one); None: nothing of the kind."""
+    if not isinstance(listed, list):
+        return None
+    found = [one.get("id") if isinstance(one, dict) else one for one in listed]
+    return tuple(str(one) for one in found) if all(isinstance(one, int | str) for one in found) else None

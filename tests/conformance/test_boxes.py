@@ -76,8 +76,13 @@ def test_a_volume_outlives_its_box(platform: Platform, harness: Any, rent: Rente
     volume = harness.volume(platform, VOLUME)
     record = rent(mounts={"mnt/durable": volume.native_id})
     platform.channel(record.native_id, record.account).write("mnt/durable/a1b2c3/best.pt", b"weights")
+    used = platform.get_volume(volume.native_id)
+    assert used is not None
+    assert used.mounted_by == (record.native_id,)
     platform.destroy(record.native_id, record.account)
-    assert platform.get_volume(volume.native_id) == harness.volume(platform, VOLUME)
+    left = platform.get_volume(volume.native_id)
+    assert left is not None
+    assert (left.native_id, left.tag, left.mounted_by) == (volume.native_id, volume.tag, ())
     record = rent(mounts={"mnt/durable": volume.native_id})
     channel = platform.channel(record.native_id, record.account)
     assert channel.read("mnt/durable/a1b2c3/best.pt") == b"weights"

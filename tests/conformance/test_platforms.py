@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -287,7 +288,10 @@ def test_a_volume_is_made_once_listed_and_deleted_once(platform: Platform, harne
     volume = harness.volume(platform, VOLUME)
     again = harness.volume(harness.connect(), VOLUME)
     assert (again.native_id, volume.created, again.created) == (volume.native_id, True, False)
-    assert platform.get_volume(volume.native_id) == again
+    looked = platform.get_volume(volume.native_id)
+    assert looked is not None
+    assert looked.mounted_by == ()
+    assert replace(looked, mounted_by=None) == replace(again, mounted_by=None)
     other = harness.volume(platform, f"{VOLUME}2")
     assert [v.native_id for v in platform.list_volumes(VOLUME)] == sorted([volume.native_id, other.native_id])
     assert platform.list_volumes("sweepstack-other-") == []
