@@ -24,9 +24,12 @@ class Shared(Generic[T]):
         self._failed: tuple[float, Exception] | None = None
         self._floor = 0.0
 
-    def get(self, max_age: float) -> T:
+    def get(self, max_age: float, *, gather: float = 0.0) -> T:
         """An answer to a question that was asked at most `max_age` seconds before this call, and after the last
-        `invalidate`. With 0 it is one that was asked later than now. A failure is shared like an answer."""
+        `invalidate`. With 0 it is one that was asked later than now. A failure is shared like an answer.
+
+        `gather`: who asks waits so long first, so that those who come meanwhile need no question of their own.
+        """
         called = time.monotonic()
         while True:
             with self._turn:
@@ -40,6 +43,9 @@ class Shared(Generic[T]):
                     break
                 if not self._turn.wait(WAIT_SECONDS):
                     raise Unreachable("the answer that others wait for did not come")
+        if gather > 0:
+            time.sleep(gather)
+            begun = time.monotonic()
         return self._asked(begun)
 
     def invalidate(self) -> None:

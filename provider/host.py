@@ -32,8 +32,9 @@ from sweep.errors import StillCreating, SweepstackError
 
 VERSION = "0.1.0"
 MESSAGE_BYTES = 400 * 1024 * 1024
-WORKERS = 64
-"""Calls served at once; the engine's own parallelism is below that."""
+WORKERS = 160
+"""Calls served at once: more than the engine makes (`--parallel`, by default four a core), so that its Cancel is heard
+while all of them wait for a platform."""
 PARENT_CHECK_SECONDS = 0.5
 log = logging.getLogger("sweepstack.provider")
 Answer = TypeVar("Answer")

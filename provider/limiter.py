@@ -21,6 +21,8 @@ PACE_VARIABLE = "SWEEPSTACK_API_PACE"
 """Our own waiting is multiplied by this: 0.01 in tests against a simulator. What a platform allows stays as it is."""
 ALL = "*"
 """The quota that every request counts against, whatever its endpoint."""
+_MARGIN = 1.02
+"""Requests do not arrive exactly as far apart as they were sent."""
 _POLICY = re.compile(r'"(?P<name>[^"]*)"\s*;\s*q=(?P<count>\d+)\s*;\s*w=(?P<seconds>\d+)')
 _LEFT = re.compile(r'"(?P<name>[^"]*)"\s*;\s*r=(?P<left>\d+)\s*;\s*t=(?P<seconds>\d+)')
 
@@ -54,24 +56,42 @@ class Limiter:
         self._windows = {name: [_Window(quota)] for name, quota in quotas.items()}
         self._learns = learns
         self._not_before = 0.0
+        self._waiting = 0
 
     def take(self, endpoint: str, *, patience: float, cancelled: threading.Event) -> None:
         """Blocks until a request may go out, at most `patience` seconds. Raises RateLimited when it would take longer,
         Unreachable when it is cancelled: either way nothing was sent."""
         end = time.monotonic() + patience
-        while True:
+        if self._delay(endpoint) <= 0:
+            return
+        with self._lock:
+            self._waiting += 1
+        try:
+            while (delay := self._delay(endpoint)) > 0:
+                if time.monotonic() + delay > end:
+                    raise RateLimited(f"the quota is used up for another {delay:.0f} s: ask again then", delay)
+                if cancelled.wait(delay):
+                    raise Unreachable("cancelled while waiting for the platform's quota: nothing was sent")
+        finally:
             with self._lock:
-                now = time.monotonic()
-                windows = [*self._windows.get(ALL, ()), *self._windows.get(endpoint, ())]
-                delay = max([self._not_before - now, *(window.delay(now) for window in windows)])
-                if delay <= 0:
-                    for window in windows:
-                        window.grants.append(now)
-                    return
-            if now + delay > end:
-                raise RateLimited(f"the quota is used up for another {delay:.0f} s: ask again then", delay)
-            if cancelled.wait(delay):
-                raise Unreachable("cancelled while waiting for the platform's quota: nothing was sent")
+                self._waiting -= 1
+
+    def _delay(self, endpoint: str) -> float:
+        """0 when a request may go out, and then it is counted; else after how many seconds to ask again."""
+        with self._lock:
+            now = time.monotonic()
+            windows = [*self._windows.get(ALL, ()), *self._windows.get(endpoint, ())]
+            delay: float = max([self._not_before - now, *(window.delay(now) for window in windows)])
+            if delay > 0:
+                return delay
+            for window in windows:
+                window.grants.append(now)
+            return 0.0
+
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        with self._lock:
+            return self._waiting
 
     def hold(self, seconds: float) -> None:
         """Nobody sends anything for so long: the platform said that it was too much."""
@@ -110,7 +130,7 @@ class _Window:
     def delay(self, now: float) -> float:
         if len(self.grants) < self.quota.count:
             return 0.0
-        return self.grants[0] + paced(self.quota.seconds) - now
+        return self.grants[0] + paced(self.quota.seconds) * _MARGIN - now
 
     def spare(self, now: float) -> float:
         used = sum(1 for grant in self.grants if now - grant < paced(self.quota.seconds))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PACE_VARIABLE = "SWEEPSTACK_API_PACE"
 """Every interval, back-off and poll is multiplied by this: 0.01 for tests against a simulator; 1 without it. What a
 real platform allows does not change with it."""
-_MARGIN = 1.02
+_MARGIN = 1.05
 """Requests do not arrive exactly as far apart as they were sent."""
 _LOOK_SECONDS = 0.05
 
@@ -122,11 +122,16 @@ class Shared(Generic[Answer]):
         with self._turn:
             self._floor = time.monotonic()
 
-    def get(self, read: Callable[[], Answer], patience: Patience, *, age: float = 0.0) -> Answer:
-        """The answer, read by this caller or by another. Raises what its own `read` raises, and OutOfPatience."""
+    def get(
+        self, read: Callable[[], Answer], patience: Patience, *, age: float = 0.0, forgotten: bool = False
+    ) -> Answer:
+        """The answer, read by this caller or by another. Raises what its own `read` raises, and OutOfPatience.
+
+        `forgotten`: one from before the last `forget` will do, too: for who looks again and again anyway.
+        """
         came = time.monotonic()
         with self._turn:
-            oldest = max(came - age, self._floor) if age else came
+            oldest = came - age if forgotten else max(came - age, self._floor) if age else came
             while True:
                 if self._answer is not None and self._begun >= oldest:
                     return self._answer

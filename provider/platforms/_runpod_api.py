@@ -22,9 +22,12 @@ from sweep.errors import OutcomeUnknown, PlatformError, RequestRefused, Unreacha
 
 QUOTA = Quota(60, 60.0)
 """What the specification names as its example; the replies say what holds."""
-FRESH_SECONDS = 2.0
-"""So old may a list be that somebody reads a box from."""
-NEW_TAG_SECONDS = 5.0
+FRESH_SECONDS = 8.0
+"""So old may a list be that somebody reads a box from, if no write of ours came after: a preview of 100 boxes is one
+list, however slowly they come."""
+ACCOUNT_SECONDS = 30.0
+"""So old may the answer be to whose key this is: a key never changes hands, and another key is asked about anew."""
+NEW_TAG_SECONDS = 30.0
 """The same for a tag that nobody on this machine ever asked for: only another machine could have been faster, and
 against that the lease stands."""
 PROVED_SECONDS = 30.0
@@ -47,6 +50,12 @@ def session() -> Session:
         if (base, key) not in _sessions:
             _sessions[base, key] = Session(base, key)
         return _sessions[base, key]
+
+
+def forget() -> None:
+    """Nothing that is known so far counts any more: for whoever changes the platform behind our back."""
+    with _sessions_lock:
+        _sessions.clear()
 
 
 def checked_id(native_id: str) -> str:
@@ -82,15 +91,15 @@ class Session:
     def account(self, *, now: bool = False) -> str:
         """The id of the key's account; `now`: asked for seconds ago at most, and not when the process began."""
         known = "" if now else keys.known_account(self._base, self._key)
-        return known or self._owner.get(paced(FRESH_SECONDS))
+        return known or self._owner.get(paced(ACCOUNT_SECONDS))
 
     def require(self, account: str, what: str, *, now: bool = False) -> None:
         """Raises WrongAccount unless the key is of this account."""
         keys.require(account, self.account(now=now), what)
 
-    def pods(self, *, max_age: float | None = None) -> Pods:
+    def pods(self, *, max_age: float | None = None, gather: float = 0.0) -> Pods:
         """All pods of the account, with those that we made and that are not listed yet. Raises Unreachable."""
-        listed = self._pods.get(paced(FRESH_SECONDS) if max_age is None else max_age)
+        listed = self._pods.get(paced(FRESH_SECONDS) if max_age is None else max_age, gather=gather)
         with self._lock:
             missing = {key: pod for key, (_, pod) in self._born.items() if key not in listed.by_id and self._young(key)}
         return Pods({**listed.by_id, **missing}, listed.damaged) if missing else listed
@@ -101,7 +110,8 @@ class Session:
         checked_id(native_id)
         if time.monotonic() - self._gone.get(native_id, float("-inf")) < paced(PROVED_SECONDS):
             return None
-        if (pod := self.pods().by_id.get(native_id)) is not None:
+        # Of a pod whose delete was accepted no list is asked before the look at the pod itself, only after it.
+        if not self.is_ending(native_id) and (pod := self.pods().by_id.get(native_id)) is not None:
             return pod
         answer = self.http.read(f"/v2/pods/{native_id}")
         if answer.ok:
@@ -111,8 +121,7 @@ class Session:
             return dict(answer.data)
         if answer.status != 404:
             raise refused(self.http, answer, f"a look at the pod {native_id}")
-        # After a delete of ours the list above is younger than that. Of a pod that we never saw it may be too old.
-        listed = self.pods(max_age=None if self.is_ending(native_id) else 0)
+        listed = self.pods(max_age=0, gather=self._gather_seconds())
         if native_id in listed.by_id:
             return listed.by_id[native_id]
         if listed.damaged:
@@ -198,8 +207,17 @@ class Session:
 
     def poll_seconds(self) -> float:
         """How often to look for a change: seldom when the quota runs short, so that the writes get through."""
-        spare = self.http.limiter.spare()
-        return paced(4.0 if spare > 0.25 else 8.0)
+        if self._is_crowded():
+            return paced(8.0)
+        return paced(2.0 if self.http.limiter.spare() > 0.8 else 4.0)
+
+    def _gather_seconds(self) -> float:
+        """So long does who needs a new list wait for others who need one: not at all while there is quota to spare."""
+        return paced(4.0 if self._is_crowded() else 0.0 if self.http.limiter.spare() > 0.8 else 1.0)
+
+    def _is_crowded(self) -> bool:
+        """Whether so many wait for the quota that nobody should ask for what can wait."""
+        return self.http.limiter.waiting() > 2
 
     def _entries(self, path: str, name: str, params: Mapping[str, str]) -> list[Any]:
         """A list in its envelope, all pages of it. Raises Unreachable for one that has no end or no sense."""

@@ -67,6 +67,10 @@ class Meeting:
         self.instances: Shared[dict[int, Row]] = Shared()
         self.ended: set[int] = set()
         """Ids whose destroy this process sent and vast.ai accepted."""
+        self.gone: dict[int, float] = {}
+        """Those of `ended` that were proved gone, and when."""
+        self.pages = 1
+        """How many requests the last list took."""
         self.made: dict[str, int] = {}
         """Label → id of what this process rented last: a list may be from before that."""
 
@@ -82,11 +86,9 @@ def meeting_at(source: Source) -> Meeting:
 
 
 def forget() -> None:
-    """Nothing that was read so far is given out any more: for whoever changes the platform behind our back."""
+    """Nothing that is known so far counts any more: for whoever changes the platform behind our back."""
     with _meetings_lock:
-        for meeting in _meetings.values():
-            meeting.instances.forget()
-            meeting.user.forget()
+        _meetings.clear()
 
 
 class Client:
@@ -125,9 +127,9 @@ class Client:
 
         return self.meeting.user.get(read, patience, age=age)
 
-    def instances(self, patience: Patience, *, age: float = 0.0) -> dict[int, Row]:
-        """Every instance of the account by id: proved complete, or Unreachable."""
-        return self.meeting.instances.get(lambda: self._all_instances(patience), patience, age=age)
+    def instances(self, patience: Patience, *, age: float = 0.0, forgotten: bool = False) -> dict[int, Row]:
+        """Every instance of the account by id: proved complete, or Unreachable. `forgotten`: as in `Shared.get`."""
+        return self.meeting.instances.get(lambda: self._all_instances(patience), patience, age=age, forgotten=forgotten)
 
     def instance(self, identifier: int, patience: Patience) -> Row | None:
         """One instance; None when vast.ai says `{"instances": null}`, which alone proves nothing."""
@@ -309,6 +311,7 @@ class Client:
                 seen.add(token)
             problem = _gap(rows, totals, counts) if not token else "it has no last page"
             if not problem:
+                self.meeting.pages = len(totals)
                 return rows
         raise Unreachable(f"vast.ai's list of instances can't be relied on: {problem}; nothing is known")
 

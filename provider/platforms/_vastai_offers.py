@@ -21,6 +21,8 @@ MIN_DISK_GB, DEFAULT_DISK_GB = 10, 20
 HOURS_PER_MONTH = 730
 BID_STEP = 0.0001
 _FRESH_SECONDS = 20.0
+_TAKEN_SECONDS = 900.0
+"""So long does a box keep the offer that it tries: the hundredth has its turn after 450 s."""
 _GPU_SLACK = 0.05
 """A card of 24 GB reports 24,564 MB, one of 80 GB 79 to 82 thousand."""
 _MAKES = ("", "PCIE", "PCIe", "SXM", "SXM2", "SXM3", "SXM4", "SXM5", "NVL", "80GB", "SXM4 80GB", "PCIE 80GB")
@@ -148,18 +150,27 @@ class Market:
 
     searches: dict[str, Shared[list[Row]]] = field(default_factory=dict)
     taken: dict[int, float] = field(default_factory=dict)
+    settled: set[int] = field(default_factory=set)
+    """Those of `taken` of which it is known whether they were to be had."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, ask_id: int) -> bool:
         """Whether the offer is this caller's to try; it is nobody else's in this process from then on."""
         with self.lock:
             now = time.monotonic()
-            for old in [key for key, moment in self.taken.items() if now - moment > scaled(_FRESH_SECONDS * 6)]:
+            for old in [key for key, moment in self.taken.items() if now - moment > scaled(_TAKEN_SECONDS)]:
                 del self.taken[old]
+                self.settled.discard(old)
             if ask_id in self.taken:
                 return False
             self.taken[ask_id] = now
+            self.settled.discard(ask_id)
             return True
+
+    def settle(self, ask_id: int) -> None:
+        """The offer was tried: nobody needs to wait for what comes of it."""
+        with self.lock:
+            self.settled.add(ask_id)
 
     def give_back(self, ask_id: int) -> None:
         """It was not tried after all, or may be tried again."""

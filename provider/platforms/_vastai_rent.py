@@ -7,17 +7,14 @@ list before a create, one PUT for each offer, and after a lost answer the list a
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from provider.pace import OutOfPatience, scaled
 from provider.platforms import _vastai_volumes as volumes
 from provider.platforms._vastai_channel import FOLDERS, ROOT, answers
-from provider.platforms._vastai_client import PATIENCE_SECONDS
+from provider.platforms._vastai_client import PATIENCE_SECONDS, Row
 from provider.platforms._vastai_errors import NoSuchThing, RentedAnyway, StartQueued
+from provider.platforms._vastai_lock import locked
 from provider.platforms._vastai_offers import Ask, disk_for, market_at, up_to_step
 from provider.platforms._vastai_session import Session, Watch, still_creating
 from provider.platforms._vastai_states import is_fatal, status_message
@@ -47,8 +44,8 @@ PROBE = True
 """Whether a new box counts as ready only when its sshd has let us in. False for tests of the API alone."""
 GRACE_SECONDS = 30.0
 """A state that never leads to a running box is believed when it has lasted so long: lists lag behind."""
+SEARCH_AGAIN_SECONDS = 30.0
 _GONE_SECONDS = 60.0
-_LOCKS = 256
 
 
 class _Removed(PlatformError):
@@ -101,13 +98,10 @@ class Renting:
         refusals: list[str] = []
         volume, machine = self._volume()
         market = market_at(self._client.source)
-        for ask in self._asks(machine, refusals):
+        for ask in self._free_asks(machine, refusals):
             name = (
                 f"offer {ask.offer.key} ({ask.offer.gpu_count} x {ask.offer.gpu}, {ask.offer.price_per_hour:.4f} USD/h)"
             )
-            if not market.take(ask.ask_id):
-                refusals.append(f"{name}: another box of this run takes it")
-                continue
             try:
                 self._must_be_wanted()
                 return self._attempt(ask, volume)
@@ -117,26 +111,46 @@ class Renting:
             except (RateLimited, OutOfPatience):
                 market.give_back(ask.ask_id)
                 raise
+            finally:
+                market.settle(ask.ask_id)
         if not refusals:
             raise NoCapacity(f"{self._request.name}: {self._nothing_fits(machine)}; nothing was rented")
         raise no_offer_left(refusals, self._request.name)
 
-    def _asks(self, machine: int | None, refusals: list[str]) -> Iterator[Ask]:
-        """The chosen offer, then all others by price, then those of a new search: the first may be some seconds old."""
+    def _free_asks(self, machine: int | None, refusals: list[str]) -> Iterator[Ask]:
+        """The offers that no other box of this process takes, each of them this box's own once it is yielded. A search
+        shows 64, so it is made again while others are still about to rent what it showed."""
+        market, tried = market_at(self._client.source), set[int]()
+        while True:
+            busy = False
+            for ask in self._asks(machine, refusals, tried):
+                if market.take(ask.ask_id):
+                    tried.add(ask.ask_id)
+                    yield ask
+                elif ask.ask_id not in market.settled:
+                    busy = True
+            if not busy:
+                return
+            self._wait.progress(f"{self._request.name}: other boxes of this run take what vast.ai shows; asking again")
+            self._session.patience.pause(scaled(SEARCH_AGAIN_SECONDS), "offers that no other box of this run takes")
+
+    def _asks(self, machine: int | None, refusals: list[str], tried: set[int]) -> Iterator[Ask]:
+        """The chosen offer, then all others by price, then those of a new search: the first may be some seconds old.
+        None of those that were `tried`."""
         market, request, patience = market_at(self._client.source), self._request, self._session.patience
-        constraints, tried = request.constraints, set()
-        if request.offer:
+        constraints, shown = request.constraints, set[int]()
+        if request.offer and not tried:
             ask = market.chosen(self._client, request.offer, constraints, patience, bid=request.bid)
             if ask is not None and machine in (None, ask.machine_id):
-                tried.add(ask.ask_id)
+                shown.add(ask.ask_id)
                 yield ask
             else:
                 refusals.append(f"offer {request.offer}: it is not to be had any more as it was chosen")
                 self._wait.progress(f"{request.name}: {refusals[-1]}")
         for fresh in (False, True):
             for ask in market.asks(self._client, constraints, patience, bid=request.bid, machine=machine, fresh=fresh):
-                if ask.ask_id not in tried:
-                    tried.add(ask.ask_id)
+                if ask.ask_id not in tried | shown:
+                    shown.add(ask.ask_id)
                     yield ask
 
     def _attempt(self, ask: Ask, volume: int | None) -> int:
@@ -262,11 +276,12 @@ class Renting:
         shown = adopted
         since: float | None = None  # seconds that were left when it came into a state which leads nowhere
         patience = self._session.patience
+        begun = patience.left()
 
         def ready() -> bool:
             nonlocal seen, reason, keyed, shown, since, told
             try:
-                row = self._session.row(identifier)
+                row = self._look(identifier, shown or begun - patience.left() > scaled(GRACE_SECONDS))
             except OutOfPatience:
                 raise
             except Unreachable as error:  # a box boots on while nobody tells of it
@@ -315,6 +330,12 @@ class Renting:
             )
         return seen
 
+    def _look(self, identifier: int, thorough: bool) -> Row | None:
+        """The row of a list that all who wait share; `thorough`: that it is not there must be proved."""
+        age = self._session.poll_seconds()
+        row = self._client.instances(self._session.patience, age=age, forgotten=True).get(identifier)
+        return self._session.row(identifier) if row is None and thorough else row
+
     def _let_in(self, identifier: int, *, adopted: bool) -> bool:
         """Whether the user's public key is let in; one more try each time."""
         patience = self._session.patience
@@ -361,35 +382,6 @@ class Renting:
             None,
             "vast.ai",
         )
-
-
-@contextlib.contextmanager
-def locked(what: str, wait: Wait) -> Iterator[None]:
-    """Keeps this user's other processes from making the same thing at the same time. Raises OutOfPatience.
-
-    It guards one home folder, no more: two computers are told apart by the tag alone, and a double is reported.
-    """
-    number = int(hashlib.sha256(what.encode()).hexdigest(), 16) % _LOCKS
-    data = os.environ.get("XDG_DATA_HOME", "")
-    folder = (Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share") / "sweepstack" / "vastai"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        holder = open(folder / f"lock-{number:02x}", "ab")  # noqa: SIM115 - closed below, after the caller's work
-    except OSError as error:
-        raise Unreachable(f"{folder} can't be used ({error.strerror}): nothing was made") from error
-    with holder:
-        why = wait.until(lambda: _taken(holder.fileno()), f"the lock {holder.name}, which another command holds")
-        if why:
-            raise OutOfPatience(why)
-        yield
-
-
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _told(note: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -13,8 +14,13 @@ from provider.platforms._vastai_states import record_of
 from provider.platforms.base import PROGRESS_SECONDS, BoxRecord, Phase, Wait
 from sweep.errors import PlatformError, StillCreating, WrongAccount
 
-READ_AGE_SECONDS = 2.0
-"""Readings of so many seconds ago serve the verbs that only read, so that a preview of 100 boxes is one list."""
+READ_AGE_SECONDS = 8.0
+"""Readings of so many seconds ago, if no write of ours came after, serve the verbs that only read: a preview of 100
+boxes is one list, however slowly they come."""
+ACCOUNT_AGE_SECONDS = 20.0
+"""So old may the answer be to whose key this is. A key never changes hands, and another key is asked about anew."""
+PROVED_SECONDS = 30.0
+"""So long does a proved end serve whoever asks again: a destroy proves it, and its caller wants to know."""
 POLL_SECONDS = 2.0
 _ID = re.compile(r"[1-9]\d{0,17}")
 
@@ -32,7 +38,7 @@ class Session:
         """Asks whose key is at hand. Raises WrongAccount when it is not `account`'s; NotAuthorized, Unreachable."""
         patience = patience or Patience(PATIENCE_SECONDS)
         client = Client()
-        at_hand = str(client.user(patience, age=age)["id"])
+        at_hand = str(client.user(patience, age=max(age, scaled(ACCOUNT_AGE_SECONDS)))["id"])
         if account and account != at_hand:
             raise WrongAccount(
                 f"this was rented with the vast.ai account {account}, and the key at hand is that of account "
@@ -51,6 +57,9 @@ class Session:
     def row(self, identifier: int, *, age: float = 0.0) -> Row | None:
         """What vast.ai says of an instance; None only when three answers agree that there is none: the account's, the
         complete list's, and the instance's own `null`."""
+        proved = self.client.meeting.gone.get(identifier)
+        if proved is not None and time.monotonic() - proved < scaled(PROVED_SECONDS):
+            return None
         row = self.client.instances(self.patience, age=age).get(identifier)
         if row is not None:
             return row
@@ -59,7 +68,13 @@ class Session:
         row = self.client.instance(identifier, self.patience)
         if row is None:
             Session.open(self.patience, account=self.account, age=age)
+            if identifier in self.client.meeting.ended:
+                self.client.meeting.gone[identifier] = time.monotonic()
         return row
+
+    def poll_seconds(self) -> float:
+        """How often to look for a change: each list takes one request for 25 boxes."""
+        return scaled(POLL_SECONDS * self.client.meeting.pages)
 
     def tagged(self, tag: str, *, age: float = 0.0) -> list[Row]:
         """The instances with this whole label, those that live first, each kind by age; of a complete list.
@@ -101,6 +116,7 @@ class Watch:
     """Looks again and again, at the pace that the API allows, until something is so. Tells of it every five seconds."""
 
     def __init__(self, session: Session, wait: Wait, what: str) -> None:
+        self._session = session
         self._patience = session.patience
         self._wait = wait
         self._what = what
@@ -117,7 +133,7 @@ class Watch:
                 self._tell()
                 if begun - self._patience.left() >= most:
                     return f"not within {most:g} s: still waiting for {self._what}"
-                self._patience.pause(scaled(POLL_SECONDS), self._what)
+                self._patience.pause(self._session.poll_seconds(), self._what)
             except OutOfPatience:
                 why = self._patience.why_over() or f"not within {self._patience.seconds:g} s"
                 return f"{why}: still waiting for {self._what}"

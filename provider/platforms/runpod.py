@@ -149,6 +149,7 @@ class RunpodPlatform:
             if time.monotonic() > end:
                 raise NotYetStopped(f"RunPod accepted the stop of {native_id}, which is {phase} and may bill in full")
             time.sleep(at_hand.poll_seconds())
+            at_hand.pods(max_age=at_hand.poll_seconds() / 2)  # what others have just read is too old to see an end in
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
         at_hand, record = self._living(native_id, account, "start")

@@ -12,8 +12,9 @@ from provider.pace import Patience, scaled
 from provider.platforms import _vastai_power as power
 from provider.platforms import _vastai_volumes as volumes
 from provider.platforms._vastai_channel import channel_to, closed
+from provider.platforms._vastai_lock import locked
 from provider.platforms._vastai_offers import market_at
-from provider.platforms._vastai_rent import Renting, locked
+from provider.platforms._vastai_rent import Renting
 from provider.platforms._vastai_session import READ_AGE_SECONDS, Session, box_number
 from provider.platforms._vastai_states import number
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
@@ -166,9 +167,10 @@ class VastPlatform:
         volumes.delete(session.client, session.account, native_id, session.patience)
 
     def channel(self, native_id: str, account: str) -> Channel:
-        session = Session.open(account=account, age=scaled(READ_AGE_SECONDS))
+        age = scaled(READ_AGE_SECONDS)
+        session = Session.open(account=account, age=age)
         identifier = box_number(native_id)
-        row = session.row(identifier)
+        row = session.row(identifier, age=age)
         if row is None:
             raise Unreachable(f"instance {identifier} can't be reached: it is gone")
         return channel_to(row, session.record(row), lambda: self._closed(native_id, account))
@@ -206,4 +208,3 @@ def _machine(session: Session, volume: str) -> int:
 def _forget(session: Session) -> None:
     """What was read before the end of a verb that changes things is not given to one that only reads."""
     session.client.meeting.instances.forget()
-    session.client.meeting.user.forget()

@@ -33,6 +33,10 @@ SHOWN_SECONDS = 24 * 3600.0
 _MONTH_HOURS = 730.0
 _lock = threading.Lock()
 _asked: dict[tuple[str, Constraints], tuple[float, list[Offer]]] = {}
+_promised: dict[tuple[str, str], str] = {}
+"""Adapter and key of an offer that can be rented once → the box that this process showed it to."""
+_remembered: dict[Path, dict[str, dict[str, Any]]] = {}
+"""What this process has shown, by the file that remembers it, by box."""
 
 
 def offers_for(adapter: str, constraints: Constraints) -> list[Offer] | None:
@@ -89,7 +93,15 @@ def preview(op: Operation, inputs: Mapping[str, Any]) -> list[Failure]:
             f"{_words(found[:3])}. Next: sweepctl place --next --stack {op.stack}"
         )
         return []
-    offer = chosen or found[0]
+    offer = chosen or _for_box(adapter, found, name)
+    if offer is None:
+        op.warn(
+            f"box {name}: all {len(found)} offers that {adapter} shows go to other boxes of this stack; what this one "
+            "costs is known when it is rented, and max_price is the ceiling for all of them"
+        )
+        if inputs.get("dry_run"):
+            _remember(op, name, constraints, None)
+        return []
     if placed is not None and offer.price_per_hour > placed.price_per_hour:
         op.warn(
             f"box {name}: {describe(offer)}; it was placed at ${placed.price_per_hour:.3f}/h, and nothing dearer is "
@@ -122,7 +134,7 @@ def ceiling(op: Operation, inputs: BoxInputs, constraints: Constraints) -> float
     if inputs.placed is not None:
         limits.append(inputs.placed.price_per_hour)
     else:
-        limits.append(_shown(op, inputs.name, constraints))
+        limits.append(_shown(op, constraints))
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
 
@@ -152,6 +164,15 @@ def describe(offer: Offer) -> str:
     return f"{cards}{where} at ${offer.price_per_hour:.3f}/h{disk}{spot}{stock}"
 
 
+def _for_box(adapter: str, found: list[Offer], box: str) -> Offer | None:
+    """The cheapest that no other box was shown, where an offer can be rented once."""
+    with _lock:
+        for offer in found:
+            if not offer.single or _promised.setdefault((adapter, offer.key), box) == box:
+                return offer
+    return None
+
+
 def _ends(offer: Offer) -> str:
     stopped = f"; stopped ${offer.stopped_per_hour * _MONTH_HOURS:.2f}/month" if offer.stopped_per_hour else ""
     network = f"; traffic ${offer.network_per_gb:.3f}/GB" if offer.network_per_gb else ""
@@ -162,25 +183,31 @@ def _words(offers: list[Offer]) -> str:
     return "; ".join(describe(offer) for offer in offers) or "nothing"
 
 
-def _file(op: Operation, box: str, constraints: Constraints) -> Path:
-    asked = repr((str(op.session.project_root), op.stack, box, constraints))
+def _file(op: Operation, constraints: Constraints) -> Path:
+    asked = repr((str(op.session.project_root), op.stack, constraints))
     digest = hashlib.sha256(asked.encode()).hexdigest()[:24]
     return cache_folder() / "shown" / f"{digest}.json"
 
 
-def _remember(op: Operation, box: str, constraints: Constraints, offer: Offer) -> None:
+def _remember(op: Operation, box: str, constraints: Constraints, offer: Offer | None) -> None:
     try:
-        file = _file(op, box, constraints)
+        file = _file(op, constraints)
         file.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"price_per_hour": offer.price_per_hour, "offer": offer.key, "at": time.time()})
-        write_atomically(file, text.encode())
+        with _lock:
+            boxes = _remembered.setdefault(file, {})
+            boxes[box] = {"price_per_hour": offer.price_per_hour if offer else None, "at": time.time()}
+            write_atomically(file, json.dumps(boxes).encode())
     except OSError:
         op.progress("what was shown could not be remembered; the ceiling is max_price")
 
 
-def _shown(op: Operation, box: str, constraints: Constraints) -> float | None:
+def _shown(op: Operation, constraints: Constraints) -> float | None:
+    """The dearest of what the last preview showed to the boxes that ask for this: which of them gets which of the
+    offers is not settled before they are rented. None where one of them was shown nothing."""
     try:
-        shown = json.loads(_file(op, box, constraints).read_bytes())
-        return float(shown["price_per_hour"]) if time.time() - float(shown["at"]) < SHOWN_SECONDS else None
-    except (OSError, ValueError, KeyError, TypeError):
+        boxes = json.loads(_file(op, constraints).read_bytes())
+        recent = [one for one in boxes.values() if time.time() - float(one["at"]) < SHOWN_SECONDS]
+        prices = [one["price_per_hour"] for one in recent]
+        return None if None in prices else max(map(float, prices), default=None)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

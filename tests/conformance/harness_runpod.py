@@ -199,4 +199,6 @@ class Harness:
             from provider.platforms import _runpod_keys
 
             _runpod_keys.forget()
+        if "provider.platforms._runpod_api" in sys.modules:  # another world may get this one's port and ids
+            sys.modules["provider.platforms._runpod_api"].forget()
         self.sim.check()

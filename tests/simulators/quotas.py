@@ -27,6 +27,11 @@ class WindowQuota:
         """Calls that are left now."""
         return self.limit - len(self._recent(key, now))
 
+    def reset(self, key: str, now: float) -> int:
+        """Seconds until the oldest call counts no more."""
+        calls = self._recent(key, now)
+        return math.ceil(calls[0] + self.seconds - now) if calls else int(self.seconds)
+
     def _recent(self, key: str, now: float) -> deque[float]:
         calls = self._calls.setdefault(key, deque())
         while calls and calls[0] <= now - self.seconds:

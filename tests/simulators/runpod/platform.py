@@ -180,7 +180,8 @@ class RunPodSim(Simulator):
         if request.path.startswith("/v2/"):
             limit = self.quota.limit if self.quota else 60
             left = self.quota.left(request.who.id, self.clock.now()) if self.quota else 60
-            reply.headers["RateLimit"] = f'"minute";r={left};t=60, "hour";r=2900;t=3600, "day";r=49000;t=86400'
+            reset = self.quota.reset(request.who.id, self.clock.now()) if self.quota else 60
+            reply.headers["RateLimit"] = f'"minute";r={left};t={reset}, "hour";r=2900;t=3600, "day";r=49000;t=86400'
             policy = f'"minute";q={limit};w=60, "hour";q=3000;w=3600, "day";q=50000;w=86400'
             reply.headers["RateLimit-Policy"] = policy
 

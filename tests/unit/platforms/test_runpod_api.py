@@ -217,7 +217,7 @@ def test_nothing_is_gone_for_an_account_that_the_key_is_not_of_any_more(server: 
         "POST /graphql": [reply(200, {"data": {"myself": {"id": name}}}) for name in ("me", "other")],
     }
     RunpodPlatform().account()
-    time.sleep(0.05)  # what is known of the account serves others for 20 ms here
+    time.sleep(0.4)  # what is known of the account serves others for 300 ms here
     with pytest.raises(WrongAccount, match="other"):
         RunpodPlatform().get(POD, "me")
 

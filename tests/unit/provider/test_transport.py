@@ -232,6 +232,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(limiter_module, "time", clock)
+    monkeypatch.setattr(limiter_module, "_MARGIN", 1.0)
     return clock
 
 
