@@ -1,4 +1,4 @@
-"""`python -m bench [preview|cells|queue|verify|status|overhead|s3 …]`: the figures; a table, and .cache/bench.json.
+"""`python -m bench [preview|cells|queue|verify|status|overhead|s3|renting …]`: a table, and .cache/bench.json.
 
 Exit code 1 when a figure misses its limit, 2 when one could not be measured.
 """
@@ -138,6 +138,38 @@ def s3_rows(found: dict[str, Any]) -> Iterator[Row]:
         )
 
 
+def renting_rows(found: dict[str, Any]) -> Iterator[Row]:
+    """Time is scaled; seconds are the platform's."""
+    for name, one in found.items():
+        on = f"{one['boxes']} boxes of {name}"
+        for verb in ("up", "destroy"):
+            took = one["commands"][verb]
+            yield Row(
+                f"{verb} of {on}, time {one['scale']:g}× faster",
+                seconds(took["seconds"]),
+                "",
+                f"ideal at {one['limits']} {seconds(took['ideal'])}",
+                f"{took['ratio']:.2f}×",
+                "≤ 1.3×",
+                took["ratio"] <= 1.3,
+            )
+        lists = one["commands"]["refresh"]["lists"]
+        pages = one["pages"]
+        yield Row(
+            f"calls for the list in a preview of {on}",
+            str(lists),
+            "",
+            f"{one['boxes']} reads",
+            "",
+            f"one list: {pages} page{'s' if pages > 1 else ''}",
+            lists == pages,
+        )
+        peak = one["peak_bytes"]
+        yield Row(f"plugin's memory, {on}", f"{peak / 1e6:.0f} MB", "", "", "", "< 300 MB", peak < 300e6)
+        routes = ", ".join(f"{count} {route}" for route, count in one["calls"].items())
+        yield Row(f"API calls per box, {on}", f"{one['calls_per_box']:.2f}", "", routes)
+
+
 ARGUMENTS: dict[str, dict[str, Any]] = {"verify": {"total_bytes": 8_000_000_000, "rounds": 20}}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
@@ -147,6 +179,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "status": status_rows,
     "overhead": overhead_rows,
     "s3": s3_rows,
+    "renting": renting_rows,
 }
 
 
