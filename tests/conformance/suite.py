@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -9,8 +10,10 @@ from provider.platforms.base import BoxRecord, BoxRequest, Platform, Wait
 from sweep.channel.base import Channel
 from sweep.errors import Unreachable
 
-TAG = "sweepstack-a1b2c3-box-0-g1"
-VOLUME = "sweepstack-a1b2c3-volume-durable"
+PREFIX = f"sweepstack-{os.environ.get('SWEEPSTACK_SUITE_IDENTITY', 'a1b2c3')}-"
+"""Of all that the suite rents; a run against a real platform (`tests/live`) has one of its own."""
+TAG = f"{PREFIX}box-0-g1"
+VOLUME = f"{PREFIX}volume-durable"
 SLEEP = ("-c", "import time; time.sleep(300)")
 STUBBORN_FAMILY = """
 import os, signal, sys, time

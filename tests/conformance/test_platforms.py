@@ -22,7 +22,7 @@ from sweep.errors import (
     Unsupported,
     WrongAccount,
 )
-from tests.conformance.suite import TAG, VOLUME, Renter
+from tests.conformance.suite import PREFIX, TAG, VOLUME, Renter
 
 
 def test_a_rented_box_is_what_was_asked_for(platform: Platform, harness: Any, rent: Renter) -> None:
@@ -43,8 +43,17 @@ def test_a_box_is_found_by_its_whole_tag_only(platform: Platform, rent: Renter) 
     other = rent(tag=f"{TAG}0")
     assert platform.find_by_tag(TAG) == record
     assert platform.find_by_tag(TAG[:-1]) is None
-    assert platform.list_tagged("sweepstack-a1b2c3-") == sorted([record, other], key=lambda r: r.native_id)
+    assert platform.list_tagged(PREFIX) == sorted([record, other], key=lambda r: r.native_id)
     assert platform.list_tagged("sweepstack-other-") == []
+
+
+def test_a_box_of_another_sweep_is_not_ours_by_its_name(platform: Platform, harness: Any, rent: Renter) -> None:
+    """Two sweeps may call their boxes the same."""
+    theirs = rent(tag=TAG.replace(PREFIX, f"{PREFIX}other-"))
+    assert platform.find_by_tag(TAG) is None
+    ours = rent()
+    assert ours.native_id != theirs.native_id
+    assert harness.rentals() == {ours.native_id, theirs.native_id}
 
 
 def test_the_same_request_is_adopted_and_not_doubled(platform: Platform, harness: Any, rent: Renter) -> None:

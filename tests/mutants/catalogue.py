@@ -23,6 +23,8 @@ class Mutant:
     caught_by: tuple[str, ...]
 
 
+WRONG_READ = "tests/conformance/test_faults.py::test_a_read_that_goes_wrong_never_says_gone_of_what_bills"
+
 MUTANTS = (
     Mutant(
         "end a volume without asking the sweeps that used it",
@@ -206,5 +208,119 @@ MUTANTS = (
             ),
         ),
         ("tests/unit/platforms/test_vastai_platform.py::test_a_queued_start_is_taken_back",),
+    ),
+    Mutant(
+        "RunPod: retry a create",
+        (
+            Patch(
+                "provider/platforms/_runpod_api.py",
+                '        answer = self.http.write("POST", "/v2/pods", body, patience=patience, cancelled=cancelled)\n',
+                "        def post() -> Answer:\n"
+                '            return self.http.write("POST", "/v2/pods", body, '
+                "patience=patience, cancelled=cancelled)\n\n"
+                "        try:\n            answer = post()\n"
+                "        except OutcomeUnknown:\n            answer = post()\n",
+            ),
+        ),
+        ("tests/conformance/test_platforms.py::test_a_lost_answer_is_looked_up_and_adopted[runpod]",),
+    ),
+    Mutant(
+        "RunPod: gone on 5xx",
+        (
+            Patch(
+                "provider/platforms/runpod.py",
+                '        at_hand.require(account, f"the box {native_id}")\n        pod = at_hand.pod(native_id)\n',
+                '        at_hand.require(account, f"the box {native_id}")\n        try:\n'
+                "            pod = at_hand.pod(native_id)\n        except Unreachable:\n            pod = None\n",
+            ),
+        ),
+        (f"{WRONG_READ}[runpod-error_before-read-None]",),
+    ),
+    Mutant(
+        "RunPod: gone on an empty list",
+        (
+            Patch(
+                "provider/platforms/_runpod_api.py",
+                '        answer = self.http.read(f"/v2/pods/{native_id}")\n',
+                "        if not self.pods().by_id:\n            return None\n"
+                '        answer = self.http.read(f"/v2/pods/{native_id}")\n',
+            ),
+        ),
+        ("tests/unit/platforms/test_runpod_api.py::test_nothing_less_is_gone[send-send1]",),
+    ),
+    Mutant(
+        "RunPod: adopt by name alone",
+        (
+            Patch(
+                "provider/platforms/_runpod_states.py",
+                'return marker == tag or (marker is None and pod.get("name") == tag)',
+                'return marker == tag or pod.get("name") == tag',
+            ),
+        ),
+        ("tests/unit/platforms/test_runpod_states.py::test_a_name_alone_is_nobodys",),
+    ),
+    Mutant(
+        "RunPod: skip the account check",
+        (Patch("provider/platforms/_runpod_keys.py", "    if account != at_hand:\n", "    if False:\n"),),
+        ("tests/conformance/test_platforms.py::test_another_accounts_box_is_not_touched[runpod]",),
+    ),
+    Mutant(
+        "vast.ai: retry a create",
+        (
+            Patch("provider/platforms/_vastai_client.py", "if writes or lost >= _READS:", "if lost >= _READS:"),
+            Patch(
+                "provider/platforms/_vastai_client.py",
+                "            except Unreachable:\n                lost += 1",
+                "            except PlatformError:\n                lost += 1",
+            ),
+        ),
+        ("tests/unit/platforms/test_vastai_client.py::test_a_create_whose_outcome_is_unknown_is_sent_once[reply0]",),
+    ),
+    Mutant(
+        "vast.ai: gone on 5xx",
+        (
+            Patch(
+                "provider/platforms/vastai.py",
+                "        row = session.row(identifier, age=age)\n        if row is not None:\n"
+                "            return session.record(row)\n",
+                "        try:\n            row = session.row(identifier, age=age)\n"
+                "        except Unreachable:\n            row = None\n"
+                "        if row is not None:\n            return session.record(row)\n",
+            ),
+        ),
+        (f"{WRONG_READ}[vastai-error_before-read-None]",),
+    ),
+    Mutant(
+        "vast.ai: gone on an empty list",
+        (
+            Patch(
+                "provider/platforms/_vastai_session.py",
+                "        row = self.client.instance(identifier, self.patience)\n        if row is None:\n",
+                "        row = None\n        if row is None:\n",
+            ),
+        ),
+        (f"{WRONG_READ}[vastai-stale_list-read-None]",),
+    ),
+    Mutant(
+        "vast.ai: adopt by name alone",
+        (
+            Patch(
+                "provider/platforms/_vastai_session.py",
+                'if row.get("label") == tag]',
+                'if str(row.get("label")).split("-")[-3:] == tag.split("-")[-3:]]',
+            ),
+        ),
+        ("tests/conformance/test_platforms.py::test_a_box_of_another_sweep_is_not_ours_by_its_name[vastai]",),
+    ),
+    Mutant(
+        "vast.ai: skip the account check",
+        (
+            Patch(
+                "provider/platforms/_vastai_session.py",
+                "        if account and account != at_hand:\n",
+                "        if False:\n",
+            ),
+        ),
+        ("tests/conformance/test_platforms.py::test_another_accounts_box_is_not_touched[vastai]",),
     ),
 )

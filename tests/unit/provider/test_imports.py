@@ -1,0 +1,83 @@
+"""Imports are seconds of every command: the SDK of the platform at hand comes in, no other's, and none for local."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+import tests.unit.provider.test_host  # noqa: F401 - the real SDK of Pulumi first, for other tests of this process
+from provider.protocol import provider_pb2, provider_pb2_grpc
+from provider.wire import to_struct
+from tests.conformance.harness import harness_class
+
+ROOT = Path(__file__).parents[3]
+SDKS = {"runpod": {"runpod"}, "vastai": {"vastai"}, "local": set[str]()}
+HEAVY = {"runpod", "vastai", "boto3", "botocore", "fastapi", "sentry_sdk", "torch", "numpy", "pandas"}
+"""What no command should wait for unless it needs it. `requests` and `httpx` may come with what is needed."""
+_IMPORT = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)
+
+
+@contextmanager
+def plugin(errors: Path, cwd: Path) -> Iterator[Any]:
+    """The plugin as the engine starts it; what it imports is in `errors` afterwards."""
+    command = [sys.executable, "-X", "importtime", "-P", "-m", "provider", "127.0.0.1:1"]
+    with errors.open("w") as said:
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=said, text=True)
+    try:
+        assert process.stdout
+        with grpc.insecure_channel(f"127.0.0.1:{process.stdout.readline().strip()}") as channel:
+            yield provider_pb2_grpc.ResourceProviderStub(channel)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+
+
+def imported(errors: Path) -> set[str]:
+    """Top-level names of all that a Python process imported, by its own account."""
+    return {name.split(".")[0] for name in _IMPORT.findall(errors.read_text())}
+
+
+@pytest.fixture(params=["local", "runpod", "vastai"])
+def adapter(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    world = harness_class(request.param)(tmp_path, monkeypatch, False)
+    yield request.param
+    world.close()
+
+
+def test_a_preview_imports_the_sdk_of_its_own_platform_at_most(adapter: str, tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: project\n")
+    news = {
+        "identity": "abc",
+        "evidence": f"file://{tmp_path}/results",
+        "adapter": adapter,
+        "name": "box-0",
+        "resources": {"gpu": {"count": 1}},
+        "roster_digest": f"sha256:{0:064}",
+        "teardown": {"verb": "destroy", "kills": ["data"], "keeps": []},
+        "dry_run": True,
+    }
+    if adapter == "local":
+        news |= {"resources": {}, "price_per_hour": 0.5}
+    urn = "urn:pulumi:dev::project::sweepstack:index:Box::box-0"
+    errors = tmp_path / "errors"
+    with plugin(errors, tmp_path) as stub:
+        answer = stub.Check(provider_pb2.CheckRequest(urn=urn, news=to_struct(news)), timeout=120)
+        assert not answer.failures, answer.failures
+        request = provider_pb2.CreateRequest(urn=urn, properties=answer.inputs, preview=True)
+        stub.Create(request, timeout=120)
+    found = imported(errors)
+    assert {"provider", "grpc", "pydantic"} <= found, "the list of imports is not one"
+    assert found & HEAVY <= SDKS[adapter], f"{adapter}: {sorted(found & HEAVY)}"
