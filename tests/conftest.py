@@ -9,13 +9,33 @@ from pathlib import Path
 
 import pytest
 
+LIVE = Path(__file__).parent / "live"
 LONGEST = ("week", "rented", "engine", "chaos", "acceptance", "drill", "s3", "onbox", "fuzz")
 """Folders whose files take half a minute and more. What is not named here takes seconds."""
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Without `--live`, `tests/live` is not there; with it, nothing else is."""
+    group = parser.getgroup("sweepstack")
+    group.addoption("--live", metavar="PLATFORM", help="run the conformance suite on a real account: costs money")
+    group.addoption("--spend", metavar="USD", type=float, help="what a --live run may cost at most")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Gives commands that tests start the default of Ctrl-C: under `nohup … &` it is ignored, and that is inherited."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("--live"):
+        from tests.live.run import begin
+
+        begin(config, config.getoption("--live"), config.getoption("--spend"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Real money is spent only when it is asked for, and then on nothing but that."""
+    inside = LIVE in (collection_path, *collection_path.parents)
+    if not config.getoption("--live"):
+        return True if inside else None
+    return None if inside or collection_path in LIVE.parents else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,148 @@
+"""A real platform as the conformance suite sees it: what can be done to one from outside, and what can't."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, VolumeRecord, Wait
+from sweep.channel.ssh_keys import public_key
+from sweep.errors import StillCreating
+from tests.conformance.harness import harness_class
+from tests.live.run import LiveRun
+
+MOST_PER_HOUR = 0.60
+"""USD: no box of a live run costs more."""
+BY_HAND_SECONDS = 180.0
+NOWHERE = "http://127.0.0.1:9"
+CANNOT = frozenset(
+    {"inject", "slow_boot", "lose_answers", "fail_late", "make_unreadable", "make_foreign"}
+    | {"cut_destroy", "cut_stop", "turn"}
+)
+"""Methods of a harness that would need a platform that fails on demand, or a second account: tests that call them are
+not collected here. The simulators play them."""
+CREATE_PROGRAM = """
+import json, sys
+from provider.platforms.base import BoxRequest, Wait
+from provider.platforms.registry import load_platform
+asked = json.loads(sys.argv[2])
+print(load_platform(sys.argv[1]).create(BoxRequest(**asked), wait=Wait(900)).native_id)
+"""
+
+
+class Metered:
+    """The adapter, with every create asked of the purse first. All else goes straight to it."""
+
+    def __init__(self, platform: Platform, run: LiveRun) -> None:
+        self._platform, self._run = platform, run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._platform, name)
+
+    def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
+        """Raises OverBudget instead of renting past the ceiling."""
+        self._run.purse.take(request.tag, min(request.max_price or MOST_PER_HOUR, MOST_PER_HOUR))
+        try:
+            record = self._platform.create(request, wait=wait)
+        except StillCreating as error:
+            self._run.purse.reprice(request.tag, float(error.outputs.get("price_per_hour") or 0.0))
+            raise
+        self._run.purse.reprice(request.tag, record.price_per_hour or 0.0)
+        return record
+
+    def list_tagged(self, prefix: str) -> list[BoxRecord]:
+        """Of this run alone: the account may hold what is none of our business."""
+        return self._platform.list_tagged(prefix or self._run.prefix)
+
+    def list_volumes(self, prefix: str) -> list[VolumeRecord]:
+        return self._platform.list_volumes(prefix or self._run.prefix)
+
+
+class LiveHarness:
+    """See `tests.conformance.harness.Harness`. `rentals` asks the platform past the adapter."""
+
+    host = False
+    wire = False
+    price = None
+    plays: frozenset[tuple[str, str]] = frozenset()
+    impossible: frozenset[str] = frozenset()
+
+    def __init__(self, run: LiveRun, patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        self._run, self._patch = run, patch
+        self.adapter = run.platform_name
+        simulated = harness_class(self.adapter)
+        self.killed_by_stop: tuple[str, ...] = simulated.killed_by_stop
+        self.kept_by_stop: tuple[str, ...] = simulated.kept_by_stop
+        self.secrets = (os.environ[run.books.key],)
+        patch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+
+    def connect(self) -> Platform:
+        metered: Any = Metered(self._run.platform(), self._run)
+        platform: Platform = metered
+        return platform
+
+    def request(self, tag: str, **changes: Any) -> BoxRequest:
+        assert tag.startswith(self._run.prefix), f"{tag} is not of this run: nothing would end it"
+        known = {"tag": tag, "name": "live", "public_key": public_key(), "max_price": MOST_PER_HOUR}
+        return BoxRequest(**{**known, **changes})
+
+    def volume(self, platform: Platform, tag: str) -> VolumeRecord:
+        assert tag.startswith(self._run.prefix), f"{tag} is not of this run: nothing would end it"
+        return platform.ensure_volume(tag, "durable", size_gb=10, region=self._run.region())
+
+    def rentals(self) -> set[str]:
+        return {entry.id for entry in self._run.held("box")}
+
+    def doubled(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for entry in self._run.held("box"):
+            found.setdefault(entry.tag, []).append(entry.id)
+        return {tag: ids for tag, ids in found.items() if len(ids) > 1}
+
+    def cut_off(self) -> None:
+        self._patch.setenv(self._run.books.url, NOWHERE)
+
+    def remove_by_hand(self, native_id: str) -> None:
+        self._run.books.end(self._run.books, native_id)
+        self._until(lambda: native_id not in self.rentals(), f"{native_id} to be gone from the platform's list")
+        self._until(
+            lambda: all(
+                record.native_id != native_id or record.phase is Phase.GONE
+                for record in self.connect().list_tagged(self._run.prefix)
+            ),
+            f"{native_id} to be gone from what the adapter remembers",
+        )
+
+    def repair(self) -> None:
+        if self._run.url is None:
+            self._patch.delenv(self._run.books.url, raising=False)
+        else:
+            self._patch.setenv(self._run.books.url, self._run.url)
+
+    def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
+        self._run.purse.take(request.tag, MOST_PER_HOUR)
+        fields = ("tag", "name", "public_key", "max_price")
+        asked = json.dumps({name: getattr(request, name) for name in fields})
+        command = [sys.executable, "-c", CREATE_PROGRAM, self.adapter, asked]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
+        try:
+            answers = [process.communicate(timeout=1000)[0].decode().strip() for process in running]
+        finally:
+            for process in running:
+                process.kill()
+        assert all(process.returncode == 0 for process in running)
+        return set(answers)
+
+    def _until(self, ready: Callable[[], bool], what: str) -> None:
+        end = time.monotonic() + BY_HAND_SECONDS
+        while not ready():
+            assert time.monotonic() < end, f"waited {BY_HAND_SECONDS:g} s for {what}"
+            time.sleep(self._run.poll)
