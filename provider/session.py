@@ -25,11 +25,15 @@ Emit = Callable[[Severity, str, str], None]
 
 @dataclass(frozen=True)
 class Session:
-    """One plugin process. `cancelled` is set by the engine's Cancel, by SIGINT, and when the engine is gone."""
+    """One plugin process: that of one engine command, since `began` (epoch seconds).
+
+    `cancelled` is set by the engine's Cancel, by SIGINT, and when the engine is gone.
+    """
 
     project_root: Path
     emit: Emit
     cancelled: threading.Event = field(default_factory=threading.Event)
+    began: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True)

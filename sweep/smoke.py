@@ -136,14 +136,16 @@ def ensure(
     progress: Callable[[str], None],
     cancelled: threading.Event | None = None,
     force: bool = False,
+    since: float | None = None,
 ) -> Outcome:
     """Runs it unless it has passed before. Blocks for `smoke.seconds` at most; costs nothing.
 
-    Several callers at once (boxes of one `up`) run it once. Raises SmokeFailed with the end of its log; ConfigError
-    when the work dir is not what was previewed.
+    Several callers at once run it once; so do several of one command, which say by `since` (epoch seconds) when it
+    began: what failed since then is not run again for the next box. Raises SmokeFailed with the end of its log;
+    ConfigError when the work dir is not what was previewed.
     """
     stop = cancelled or threading.Event()
-    asked = time.time()
+    asked = time.time() if since is None else since
     with _one_at_a_time(smoke, progress, stop):
         known = passed(smoke)
         if known is not None and (not force or known.at.timestamp() > asked):

@@ -74,7 +74,13 @@ def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
     if smoke is None:
         return
     try:
-        outcome = ensure(smoke, op.session.project_root, progress=op.progress, cancelled=op.session.cancelled)
+        outcome = ensure(
+            smoke,
+            op.session.project_root,
+            progress=op.progress,
+            cancelled=op.session.cancelled,
+            since=op.session.began,
+        )
     except SmokeFailed as error:
         raise SmokeFailed(
             f"box {box} is not rented: {error}\n"

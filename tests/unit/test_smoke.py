@@ -220,6 +220,19 @@ def test_boxes_of_one_up_see_it_fail_once(project: Path) -> None:
     assert len(texts) == 1
 
 
+def test_a_box_that_asks_later_in_the_same_command_sees_the_same_failure(project: Path) -> None:
+    """The boxes of one `up` ask when each is ready to be made, which may be after the first was refused."""
+    what = spec(project, counted(project) + "; exit 1")
+    began = time.time()
+    for _ in range(2):
+        with pytest.raises(SmokeFailed):
+            ensure(what, project, progress=lambda _: None, since=began)
+    assert times(project) == 1
+    with pytest.raises(SmokeFailed):
+        ensure(what, project, progress=lambda _: None)
+    assert times(project) == 2
+
+
 def test_progress_is_its_last_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.05)
     said: list[str] = []
