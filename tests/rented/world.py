@@ -74,6 +74,7 @@ def rented(platform: str, base: Path, name: str, *, machines: bool = True) -> It
         try:
             yield world
         finally:
+            print(last_words(base / "platform"))  # pytest shows it where a test of this world failed
             stack.close()
         sim.check()
         spilled = holding(base, key)
@@ -96,6 +97,12 @@ def _open(platform: str, state: Path, machines: bool) -> tuple[Simulator, str, d
         vast.world.market.add(Host(100 + number, 10 + number, gpu_name="RTX 3090", dph=0.30 + 0.05 * number))
     key = vast.add_account("ann", credit=100.0).key
     return vast, key, {"VAST_URL": "URL", "VAST_API_KEY": key}
+
+
+def last_words(platform: Path) -> str:
+    """The ends of what cells and runners printed on the boxes, whose disks go with the world."""
+    logs = sorted({*platform.rglob("cells/*/*/log.txt"), *platform.rglob("data/sweep/runner.log")})
+    return "\n".join(f"{log}:\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
 
 
 def holding(folder: Path, secret: str) -> list[str]:
