@@ -99,7 +99,7 @@ def must_fit(record: BoxRecord, mounts: dict[str, str], request: BoxRequest, vol
 
 def mounts_of(session: Session, record: BoxRecord) -> dict[str, str]:
     """What the pod behind a record mounts."""
-    return volume_of(session.pods(max_age=session.poll_seconds()).by_id.get(record.native_id, {}))
+    return volume_of(session.pods().by_id.get(record.native_id, {}))
 
 
 def until_ready(

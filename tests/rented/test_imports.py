@@ -1,0 +1,28 @@
+"""`pulumi preview` waits for what it imports: on the real engine, one platform's plugin brings no other's SDK."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.commands import ok
+from tests.rented.world import rented
+from tests.unit.provider.test_imports import HEAVY, SDKS, imported
+
+
+@pytest.mark.parametrize(("platform", "name"), [("runpod", "sweep-runpod"), ("vastai", "sweep-vast")])
+def test_a_preview_brings_no_other_platforms_sdk(platform: str, name: str, tmp_path: Path) -> None:
+    with rented(platform, tmp_path, name, machines=False) as world:
+        launcher = world.stack.checkout / "provider" / "pulumi-resource-sweepstack"
+        told = launcher.read_text()
+        command = 'exec "$python" -P -m provider "$@"'
+        assert told.count(command) == 1
+        report = tmp_path / "imports"
+        launcher.write_text(told.replace(command, f'exec "$python" -X importtime -P -m provider "$@" 2>>"{report}"'))
+        ok(world.stack.run("pulumi", "stack", "init", name, "--non-interactive"))
+        preview = ok(world.stack.pulumi("preview", timeout=180))
+        assert "$" in preview.text, "the market was not asked"
+    found = imported(report)
+    assert {"provider", "grpc"} <= found, "the list of imports is not one"
+    assert found & HEAVY <= SDKS[platform], sorted(found & HEAVY)
