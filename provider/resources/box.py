@@ -127,10 +127,13 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
     def _create(self, op: Operation, inputs: BoxInputs) -> tuple[str, BoxState]:
         store = EvidenceStore.open(inputs.evidence)
         take_lease(store)
-        refuse_during_teardown(store, f"box {inputs.name}", op.stack)
+        ending_now = store.teardown() is not None
+        if ending_now and not _on_record(store, inputs.name):
+            refuse_during_teardown(store, f"box {inputs.name}", op.stack)
         platform = load_platform(inputs.adapter)
         generation, existing = generation_of(op, store, platform, inputs)
         if existing is None:
+            refuse_during_teardown(store, f"box {inputs.name}", op.stack)
             price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
             spending.refuse_past(op, store, inputs.budget, inputs.name, price)
             spending.smoke_first(op, inputs.smoke, inputs.name)
@@ -153,7 +156,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             op.info(f"box {inputs.name}: {existing.native_id} carries this box's tag: adopted, nothing new is rented")
         record = rent(op, platform, inputs, birth, store)
         state = self._state(inputs, record, generation, tag)
-        if record.phase in pausing.AT_REST or inputs.want == "stopped":
+        if (record.phase in pausing.AT_REST and not ending_now) or inputs.want == "stopped":
             now = pausing.converge(op, state) or record
             state = state.model_copy(update={"phase": now.phase.value})
         return record.native_id, state
@@ -298,6 +301,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         ending.record_end(op, facts, way or "")
         survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
         op.info(f"box {state.name} is gone ({way}); {waiting_cost(facts).split('; ')[-1]}; survives: {survives}")
+
+
+def _on_record(store: EvidenceStore, name: str) -> bool:
+    """Whether this box may still be there: one that the state has lost has to come back into it to be ended."""
+    return any(birth.box == name and birth.ended_at is None for birth in store.births())
 
 
 def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:

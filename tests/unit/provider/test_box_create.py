@@ -350,6 +350,19 @@ def test_nothing_is_rented_while_a_teardown_is_open(sweep: Sweep) -> None:
     assert sweep.box("box-1").generation == 1
 
 
+def test_a_box_that_the_state_has_lost_comes_back_to_be_ended_while_a_teardown_is_open(sweep: Sweep) -> None:
+    """Else `destroy` asks for an `up` that adopts it, and `up` refuses it for the teardown: it would bill for ever."""
+    lost = sweep.box()
+    begun_at = sweep.store.births()[0].begun_at
+    sweep.store.write_teardown(Teardown(native_ids=(lost.native_id, "local-gone"), ended=(), begun_at=begun_at))
+    assert sweep.box().native_id == lost.native_id
+    assert sweep.listed() == [lost.native_id]
+    shutil.rmtree(sweep.root(lost))
+    with pytest.raises(SweepstackError, match="a teardown has begun"):
+        sweep.box()  # and what is gone has no successor meanwhile
+    assert sweep.listed() == []
+
+
 def test_nothing_is_rented_for_a_sweep_that_another_backend_holds(sweep: Sweep) -> None:
     lease = sweep.store.lease()
     assert lease is not None
