@@ -137,7 +137,7 @@ def _boxes(words: Words, scene: Scene) -> tuple[list[Sight], list[str]]:
     by_name = {sight.box.name: sight for sight in scene.sights}
     for name in (*words.boxes, *words.abandon, *words.unclaimed):
         if name not in by_name:
-            raise No(f"there is no box {name} in the state{did_you_mean(name, by_name)}. Boxes: {', '.join(by_name)}")
+            raise No(f"there is no box {name} in the state (there: {', '.join(by_name)}){did_you_mean(name, by_name)}")
     if words.boxes:
         wanted = set(words.boxes) | set(words.abandon) | set(words.unclaimed)
     elif words.abandon and not words.receipt:

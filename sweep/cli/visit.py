@@ -28,7 +28,7 @@ def find_box(target: Target, name: str) -> BoxEntry:
         return box
     known = sorted({box.name for box in sources.state.boxes})
     raise No(
-        f"there is no box {name} in the state{did_you_mean(name, known)}. Boxes: {', '.join(known) or 'none'}",
+        f"there is no box {name} in the state (there: {', '.join(known) or 'none'}){did_you_mean(name, known)}",
         [f"sweepctl status --stack {target.stack}"],
     )
 

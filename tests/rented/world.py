@@ -74,8 +74,8 @@ def rented(platform: str, base: Path, name: str, *, machines: bool = True) -> It
         try:
             yield world
         finally:
-            # The boxes end with the platform. `stack.close()` would end what carries their ids on the whole host: another
-            # worker's vast.ai gives its boxes the same numbers.
+            # The boxes end with the platform. `stack.close()` would end what carries their ids on the whole host, and
+            # another worker's vast.ai gives its boxes the same numbers.
             print(last_words(base / "platform"))  # pytest shows it where a test of this world failed
         sim.check()
         spilled = holding(base, key)

@@ -14,11 +14,11 @@ from pathlib import Path
 from components.config import StackConfig
 from profiles.load import load_profiles
 from profiles.resolve import resolve
-from sweep.cli.doctor import engine
+from sweep.cli.doctor import engine, platforms
 from sweep.cli.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
 from sweep.cli.doctor.machine import room
 from sweep.cli.look import open_sources
-from sweep.cli.output import No, size
+from sweep.cli.output import No, count, size
 from sweep.cli.strangers import search
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, EvidenceError, SweepstackError
@@ -59,6 +59,8 @@ def checks(target: Target) -> Iterator[tuple[str, Check]]:
     yield "stack file", lambda: stack_file(patient)
     yield "job", lambda: job(patient)
     yield "secrets", lambda: secrets(patient)
+    if patient.config is not None:
+        yield from platforms.checks(patient.config)
     yield "evidence", lambda: evidence(patient)
     yield "state", lambda: state(patient)
     yield "boxes", lambda: boxes(patient)
@@ -76,7 +78,8 @@ def stack_file(patient: Patient) -> list[Finding]:
         reasons = "; ".join(error.problems) or first_line(str(error))
         return [fail("stack file", f"no candidate fits: {reasons}", f"mend it in {config.file}")]
     cells = len(config.roster.cells)
-    return [ok("stack file", f"{config.file}: {cells} cells on {len(plan.boxes)} boxes, {plan.platform}")]
+    what = f"{count(cells, 'cell')} on {count(len(plan.boxes), 'box')}"
+    return [ok("stack file", f"{config.file}: {what}, {plan.platform}")]
 
 
 def job(patient: Patient) -> list[Finding]:
@@ -89,7 +92,7 @@ def job(patient: Patient) -> list[Finding]:
         shipment = collect(workdir, config.job.include)
     except ConfigError as error:
         return [fail("work dir", first_line(str(error)), "; ".join(error.problems) or str(error))]
-    found = f"{len(shipment.files)} files, {size(shipment.bytes)} from {workdir}"
+    found = f"{count(len(shipment.files), 'file')}, {size(shipment.bytes)} from {workdir}"
     findings = [ok("work dir", found)]
     if shipment.left_behind:
         names = ", ".join(shipment.left_behind[:3]) + (" …" if len(shipment.left_behind) > 3 else "")
@@ -179,7 +182,7 @@ def _ledger(target: Target, uri: str) -> list[Finding]:
         bills = spent(EvidenceStore.open(uri), datetime.now(UTC))
     except EvidenceError as error:
         return [fail("ledger", str(error), f"sweepctl ledger --stack {target.stack}")]
-    known = f"${bills.usd:.2f} for {len(bills.bills)} boxes"
+    known = f"${bills.usd:.2f} for {count(len(bills.bills), 'box')}"
     if bills.complete:
         return [ok("ledger", known)]
     return [warn("ledger", f"at least {known}", f"sweepctl ledger --stack {target.stack}")]
@@ -195,7 +198,7 @@ def state(patient: Patient) -> list[Finding]:
             fix = f"pulumi stack export --stack {target.stack}    (look at it)"
             findings.append(fail("state", entries.problems[0], fix))
         else:
-            findings.append(ok("state", f"{len(entries.boxes)} boxes in it"))
+            findings.append(ok("state", f"{count(len(entries.boxes), 'box')} in it"))
     except StackMissing:
         init = f"pulumi stack init {target.stack} && pulumi up --stack {target.stack}"
         findings.append(warn("state", f"the backend has no stack {target.stack} yet", init))

@@ -44,7 +44,7 @@ def test_a_healthy_sweep(healthy: World) -> None:
         "disk (evidence)": found["disk (evidence)"].verdict
     }
     assert set(found) >= {"stack file", "work dir", "imports", "secrets", "evidence", "ledger", "state", "boxes"}
-    assert "3 cells on 1 boxes, local" in found["stack file"].found
+    assert "3 cells on 1 box, local" in found["stack file"].found
 
 
 def test_mistakes_of_the_stack_file(healthy: World) -> None:
