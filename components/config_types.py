@@ -167,8 +167,9 @@ def _mount_path(path: Any) -> str:
 def _volume_name(name: Any) -> str:
     if isinstance(name, str) and "://" in name:
         raise wrong("the name of a volume; buckets are not available yet in this version (issue D)")
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", name):
-        raise wrong("a volume's name: lower-case letters, digits and inner dashes, 40 at most")
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,33}[a-z0-9])?", name):
+        # 64 characters is what a platform lets a volume be called, and its tag takes 29 of them
+        raise wrong("a volume's name: lower-case letters, digits and inner dashes, 35 at most")
     return name
 
 

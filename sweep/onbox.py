@@ -69,3 +69,10 @@ def box_tag(identity: str, box: str, generation: int) -> str:
 def volume_tag(identity: str, name: str) -> str:
     """The tag of a volume of the sweep."""
     return f"{tag_prefix(identity)}volume-{name}"
+
+
+def volume_of(tag: str) -> tuple[str, str] | None:
+    """The identity and the name in a volume's tag; None for what is no tag of a volume of ours."""
+    identity, found, name = tag.removeprefix(TAGS).partition("-volume-")
+    ours = tag.startswith(TAGS) and found and name and identity and "-" not in identity
+    return (identity, name) if ours else None

@@ -12,7 +12,7 @@ from provider.platforms._runpod_api import Session, problem
 from provider.platforms._runpod_errors import refused
 from provider.platforms._runpod_finding import looked_for, recorded
 from provider.platforms._runpod_states import BILLS, volume_of
-from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
+from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait, not_as_asked
 from provider.platforms.offers import no_offer_left
 from provider.transport import Answer
 from sweep.errors import (
@@ -91,10 +91,11 @@ def must_fit(record: BoxRecord, mounts: dict[str, str], request: BoxRequest, vol
         return
     wanted = {f"{bodies.ROOT}/{mount}": volume.id for mount in request.mounts} if volume else {}
     if mounts != wanted:
-        raise PlatformError(
-            f"{record.location} was made for {request.tag} with the mounts {mounts}, and now they are to be {wanted}: "
-            f"it is not adopted, and no second box is made. Ask for the same mounts"
-        )
+        raise not_as_asked(record.location, request.tag, _spelled(mounts), _spelled(wanted))
+
+
+def _spelled(mounts: dict[str, str]) -> str:
+    return ", ".join(f"{volume} at {path}" for path, volume in sorted(mounts.items()))
 
 
 def mounts_of(session: Session, record: BoxRecord) -> dict[str, str]:

@@ -65,6 +65,7 @@ class Meeting:
         self.limiters = {name: Limiter(seconds, count) for name, (seconds, count) in INTERVALS.items()}
         self.user: Shared[Row] = Shared()
         self.instances: Shared[dict[int, Row]] = Shared()
+        self.volumes: Shared[list[Row]] = Shared()
         self.ended: set[int] = set()
         """Ids whose destroy this process sent and vast.ai accepted."""
         self.gone: dict[int, float] = {}
@@ -174,7 +175,7 @@ class Client:
         return self._read("volumes", "list offers of volumes", ask, patience)
 
     def volumes(self, patience: Patience) -> list[Row]:
-        """Every volume of the account."""
+        """Every volume of the account; one reading for all that wait for their turn."""
 
         def ask(sdk: Any) -> list[Row]:
             # Not show_volumes: that raises KeyError for a row without start_date.
@@ -182,7 +183,8 @@ class Client:
             response.raise_for_status()
             return _rows(_mapping(response.json())["volumes"])
 
-        return self._read("volumes", "list the account's volumes", ask, patience)
+        what = "list the account's volumes"
+        return self.meeting.volumes.get(lambda: self._read("volumes", what, ask, patience), patience)
 
     # ----------------------------------------------------------------- writes
 

@@ -74,7 +74,7 @@ class Renting:
                 present = self._session.found(request.tag)
                 if present is None:
                     self._must_be_wanted()
-                identifier = int(present.native_id) if present else self._rent()
+                identifier = self._fitting(present) if present else self._rent()
         except OutOfPatience as error:
             raise PlatformError(f"{error}: no request to make {request.name} was sent") from error
         if present is None:
@@ -86,6 +86,14 @@ class Renting:
         if present.phase in (Phase.STOPPING, Phase.STOPPED):
             return present
         return self._until_ready(identifier, adopted=True)
+
+    def _fitting(self, present: BoxRecord) -> int:
+        """The id of the box that carries the tag, once it is sure that it is the one which is asked for."""
+        if present.phase is not Phase.ENDING:
+            session, wanted = self._session, set(self._request.mounts.values())
+            number = int(present.native_id)
+            volumes.must_fit(session.client, session.account, number, self._request.tag, wanted, session.patience)
+        return int(present.native_id)
 
     def _must_be_wanted(self) -> None:
         if self._wait.cancelled.is_set():

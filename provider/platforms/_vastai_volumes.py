@@ -6,8 +6,8 @@ is gone. Network volumes were withdrawn by the vendor and are not used.
 
 from __future__ import annotations
 
-import hashlib
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from provider.platforms._vastai_client import PATIENCE_SECONDS, Client, Row
 from provider.platforms._vastai_errors import NoSuchThing
 from provider.platforms._vastai_offers import HOURS_PER_MONTH
 from provider.platforms._vastai_states import number
-from provider.platforms.base import VolumeRecord
+from provider.platforms.base import VolumeRecord, not_as_asked
 from sweep.errors import (
     NoCapacity,
     NotYetGone,
@@ -29,9 +29,8 @@ from sweep.errors import (
 
 REGION = re.compile(r"machine:([1-9]\d{0,17})")
 _ID = re.compile(r"([1-9]\d{0,17})\.([0-9a-z]{1,20})")
-_TAG = re.compile(r"[A-Za-z0-9-]+")
 _LONGEST = 64
-_HASH = 12
+_TAG = re.compile(rf"[A-Za-z0-9-]{{1,{_LONGEST}}}")
 _LOOKS = (0.0, 2.0, 4.0, 8.0)
 _GONE_SECONDS = 45.0
 RELEASE_SECONDS = 90.0
@@ -39,19 +38,19 @@ RELEASE_SECONDS = 90.0
 
 
 def name_of(tag: str) -> str:
-    """The volume name that stands for `tag`: letters, digits and `_`, 64 at most.
+    """The volume name that stands for `tag`: letters, digits and `_`, 64 at most. `-` becomes `_`, and is read back so.
 
-    `-` becomes `_`, and is read back so. A tag that is too long, or has other characters, ends in a digest of the whole
-    instead; it is found by making the name from the tag again.
-    """
-    name = re.sub(r"[^A-Za-z0-9]", "_", tag)
-    if _TAG.fullmatch(tag) and len(name) <= _LONGEST:
-        return name
-    return f"{name[: _LONGEST - _HASH - 2]}_h{hashlib.sha256(tag.encode()).hexdigest()[:_HASH]}"
+    Raises RequestRefused for a tag that could not be read back from its name: nobody could say whose volume it is."""
+    if _TAG.fullmatch(tag) is None:
+        raise RequestRefused(
+            f"a volume of vast.ai can't be called {tag}: letters, digits and -, {_LONGEST} at most, {len(tag)} here. "
+            "Next: give it a shorter name in the stack file that keeps it, of small letters, digits and -"
+        )
+    return tag.replace("-", "_")
 
 
 def tag_of(name: str) -> str:
-    """The tag of a volume name; of one that ends in a digest, its beginning and the digest."""
+    """The tag of a volume name."""
     return name.replace("_", "-")
 
 
@@ -79,6 +78,29 @@ def listed(client: Client, account: str, patience: Patience) -> dict[str, tuple[
     return found
 
 
+def must_fit(
+    client: Client, account: str, instance: int, tag: str, wanted: Collection[str], patience: Patience
+) -> None:
+    """A box is adopted only by the request that it was made for. `wanted`: native ids of the volumes that it is to
+    mount. By the rows of the volumes: those of an instance name none.
+
+    Raises PlatformError for a box with another volume, with one too many or without; Unreachable where nobody says."""
+    has: set[str] = set()
+    for pause in _LOOKS:  # the list may be from before the instance was made
+        patience.pause(scaled(pause), "the list of volumes")
+        records = [record for _, record in listed(client, account, patience).values()]
+        has = {record.native_id for record in records if str(instance) in (record.mounted_by or ())}
+        if has == set(wanted):
+            return
+        silent = [record.native_id for record in records if record.native_id in wanted and record.mounted_by is None]
+        if silent and has <= set(wanted):
+            raise Unreachable(
+                f"instance {instance} of vast.ai carries the tag {tag}, and vast.ai does not say which boxes mount "
+                f"{', '.join(silent)}: it is not adopted, no second box is made, and it goes on billing"
+            )
+    raise not_as_asked(f"instance {instance} of vast.ai", tag, ", ".join(sorted(has)), ", ".join(sorted(wanted)))
+
+
 def find(client: Client, account: str, tag: str, patience: Patience) -> VolumeRecord | None:
     """The volume with this tag, the oldest where there are several; none is ever deleted for that."""
     name = name_of(tag)
@@ -92,8 +114,6 @@ def ensure(
     client: Client, account: str, tag: str, size_gb: int | None, region: str, patience: Patience
 ) -> VolumeRecord:
     """The volume with this tag, made on the machine of `region` where it is proved absent. See `Platform`."""
-    if not tag:
-        raise PlatformError("a volume needs a tag, by which it is found again")
     present = find(client, account, tag, patience)
     if present is not None:
         return present

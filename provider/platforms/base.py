@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from provider.platforms.offers import Balance, Capability, Constraints, Offer
+from sweep.errors import PlatformError
 
 if TYPE_CHECKING:
     from sweep.channel.base import Channel, SshEndpoint
@@ -127,6 +128,15 @@ class VolumeRecord:
 
 def _silent(_line: str) -> None:
     """Progress that nobody reads."""
+
+
+def not_as_asked(box: str, tag: str, has: str, wanted: str) -> PlatformError:
+    """Why a box that carries the tag is not adopted: it was made for other mounts. It is not ended, and bills."""
+    return PlatformError(
+        f"{box} carries the tag {tag} and mounts {has or 'no volume'}, and now {wanted or 'none'} is asked for: it is "
+        "not adopted, no second box is made, and it goes on billing. Next: write `mounts` as it was, then pulumi up, "
+        "which adopts it, and end it there"
+    )
 
 
 @dataclass(frozen=True)

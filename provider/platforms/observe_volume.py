@@ -23,7 +23,7 @@ def find_kept(platform: Platform, name: str) -> VolumeRecord:
     found = [
         record
         for record in platform.list_volumes(onbox.TAGS)
-        if record.tag.endswith(onbox.volume_tag("", name)[len(onbox.TAGS) :])
+        if (ours := onbox.volume_of(record.tag)) is not None and ours[1] == name
     ]
     if not found:
         raise SweepstackError(

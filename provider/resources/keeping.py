@@ -26,7 +26,7 @@ from sweep.errors import (
 )
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Approval
-from sweep.onbox import TAGS, volume_tag
+from sweep.onbox import volume_of
 from sweep.stackfile import StackFile
 from sweep.state import read_state
 from sweep.volumes.ending import VolumeFacts, VolumeVerdict, may_delete
@@ -121,7 +121,7 @@ def register(op: Operation, inputs: VolumeInputs, record: VolumeRecord) -> None:
 
     That stack is looked for among those of this backend; where it is not, the person is told what that means.
     """
-    owner = record.tag.removeprefix(TAGS).removesuffix(volume_tag("", inputs.name)[len(TAGS) :])
+    owner, _ = volume_of(record.tag) or ("", "")
     said = Mounting(
         stack=op.stack,
         identity=inputs.identity,

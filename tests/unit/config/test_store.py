@@ -78,6 +78,7 @@ MISTAKES = [
     ("2027-01-31", "2027-02-31", "expected a day, such as 2027-01-31"),
     ("want: gone", "want: deleted", 'line 6 volumes.old.want: "deleted" expected "kept" or "gone"'),
     ("abl-store:", "Abl_Store:", "expected a volume's name: lower-case letters"),
+    ("abl-store:", f"{'x' * 36}:", "expected a volume's name: lower-case letters, digits and inner dashes, 35 at most"),
     ("platform: local", "platform: locale", 'line 3 platform: "locale" no such platform; did you mean "local"?'),
     ("    platform: local\n", "", "platform is missing"),
     ("    pull_to: results/keep\n", "", "pull_to is missing"),

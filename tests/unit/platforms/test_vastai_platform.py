@@ -29,6 +29,7 @@ from sweep.errors import (
     Unsupported,
     WrongAccount,
 )
+from sweep.onbox import volume_tag
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import AT_REST, LIST, SEARCH, V0, World, offer
 
@@ -676,12 +677,48 @@ def test_a_box_with_a_volume_goes_to_its_machine(world: World) -> None:
         create(tag=f"{TAG}0", mounts={"mnt/durable": "77.32"})
 
 
-def test_volume_names_are_the_tags_and_long_ones_end_in_a_digest() -> None:
+@pytest.mark.parametrize(
+    ("users", "wanted", "said"),
+    [
+        ({31: []}, "77.31", "mounts no volume, and now 77.31 is asked for"),
+        ({31: [], 32: [{"id": 6}]}, "77.31", "mounts 77.32, and now 77.31 is asked for"),
+        ({31: [6], 32: [6]}, "77.31", "mounts 77.31, 77.32, and now 77.31 is asked for"),
+        ({31: [{"id": 6}]}, "", "mounts 77.31, and now none is asked for"),
+        ({31: None}, "77.31", "does not say which boxes mount 77.31"),
+        ({}, "77.31", "mounts no volume, and now 77.31 is asked for"),
+    ],
+)
+def test_a_box_with_the_tag_and_another_volume_is_not_adopted(
+    world: World, users: dict[int, Any], wanted: str, said: str
+) -> None:
+    world.add(6, TAG)
+    rows = [volume_row(number, f"v{number}", instances=who) for number, who in users.items()]
+    world.routes[("GET", f"{V0}/volumes")] = Reply({"volumes": rows})
+    with pytest.raises(PlatformError, match="it is not adopted, no second box is made") as refused:
+        create(mounts={"mnt/durable": wanted} if wanted else {})
+    assert said in str(refused.value)
+    assert [request.method for request in world.requests if request.method != "GET"] == []
+
+
+def test_a_box_with_the_tag_and_its_volume_is_adopted_also_where_the_list_lags(world: World) -> None:
+    world.add(6, TAG)
+    lists = iter([[], []])
+
+    def rows(_: Request) -> Reply:
+        return Reply({"volumes": [volume_row(31, "x", instances=next(lists, [{"id": 6}]))]})
+
+    world.routes[("GET", f"{V0}/volumes")] = rows
+    assert create(mounts={"mnt/durable": "77.31"}).native_id == "6"
+    assert next(lists, None) is None
+    assert not put(world)
+
+
+def test_a_volume_is_called_by_its_tag_and_one_that_could_not_be_read_back_is_refused(world: World) -> None:
     assert volumes.name_of(VOLUME) == "sweepstack_a1b2c3_volume_durable"
-    assert volumes.tag_of(volumes.name_of(VOLUME)) == VOLUME
-    long = [f"sweepstack-a1b2c3-volume-{'x' * 60}{end}" for end in "ab"]
-    odd = ["sweepstack-a1b2c3-volume-a_b", "sweepstack-a1b2c3-volume-a.b", "sweepstack-a1b2c3-volume-a-b"]
-    names = [volumes.name_of(tag) for tag in (*long, *odd)]
-    assert len(set(names)) == 5
-    assert all(len(name) <= 64 and name.replace("_", "").isalnum() for name in names)
-    assert all(name.startswith("sweepstack_a1b2c3_volume_") for name in names)
+    longest = volume_tag("a1b2c3d4e5", "x" * 35)
+    for tag in (VOLUME, longest):
+        assert volumes.tag_of(volumes.name_of(tag)) == tag
+    for odd in (f"{longest}x", f"{VOLUME}_b", f"{VOLUME}.b", ""):
+        with pytest.raises(RequestRefused, match="shorter name in the stack file"):
+            VastPlatform().ensure_volume(odd, "x", size_gb=50, region="machine:99")
+    assert world.sent("PUT", f"{V0}/volumes/") == []

@@ -68,6 +68,7 @@ class World(Loopback):
         self.offers: list[dict[str, Any]] = []
         self.routes[("GET", f"{V0}/users/current")] = Reply({"id": USER, "credit": 12.5, "api_key": "not for us"})
         self.routes[("GET", LIST)] = self.list
+        self.routes[("GET", f"{V0}/volumes")] = Reply({"volumes": []})
         self.routes[("POST", SEARCH)] = lambda _: Reply({"offers": self.offers})
 
     def add(self, identifier: int, label: str | None, **changes: Any) -> None:

@@ -12,9 +12,11 @@ import pytest
 
 from provider.limiter import paced
 from provider.platforms._runpod_api import CATALOG_SECONDS
+from provider.platforms.observe_volume import find_kept
 from provider.resources import keeping, market
 from provider.session import Operation, Session
-from sweep.onbox import volume_tag
+from sweep.errors import SweepstackError
+from sweep.onbox import volume_of, volume_tag
 from tests.conformance.harness_runpod import REGION, Harness
 from tests.unit.provider.support import Said
 
@@ -55,3 +57,17 @@ def test_its_price_is_the_profile_s_where_the_platform_names_none(harness: Harne
     mounted = {"name": "abl", "adapter": "runpod", "kept": True, "price_per_gb_month": 0.07, "keep_until": "2031-01-31"}
     assert keeping.say(op, mounted, new=True) == []
     assert f"100 GB in {REGION}, $7.00/month, kept until 2031-01-31" in said.text()
+
+
+def test_a_volume_is_found_by_its_whole_name(harness: Harness) -> None:
+    """What only ends like it is another one; whose volumes these are is in their tags."""
+    platform = harness.connect()
+    for owner, name in (("keeperxxxx", "my-volume-store"), ("otherxxxxx", "store"), ("thirdxxxxx", "volume-store")):
+        platform.ensure_volume(volume_tag(owner, name), name, size_gb=10, region=REGION)
+    assert volume_of(find_kept(platform, "store").tag) == ("otherxxxxx", "store")
+    assert volume_of(find_kept(platform, "my-volume-store").tag) == ("keeperxxxx", "my-volume-store")
+    with pytest.raises(SweepstackError, match="there is no volume xstore"):
+        find_kept(platform, "xstore")
+    assert [volume_of(tag) for tag in ("sweepstack-a1-box-0-g1", "sweepstack-a1-volume-", "my-a1-volume-x")] == [
+        None
+    ] * 3
