@@ -1,8 +1,9 @@
 """One create at a time per tag on this machine: no rental platform refuses a second box with the same name.
 
 Two commands of one person that run at once would both look, find nothing, and both rent. The lock is a file below the
-user's data folder that nobody reads; the kernel frees it when its holder ends, however that comes. Against another
-machine the lease in the evidence stands.
+user's data folder; the kernel frees it when its holder ends, however that comes. A list may lie to the second, so the
+holder leaves a note of what it made beside the lock (`tag_memory`). Against another machine the lease in the evidence
+stands.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from provider.platforms.base import Wait
+from provider.tag_memory import Memory
 from sweep.errors import PlatformError
 
 
 @contextlib.contextmanager
-def one_at_a_time(platform: str, account: str, tag: str, wait: Wait) -> Iterator[bool]:
-    """Holds the lock of this tag, and gives whether nobody on this machine ever held it before.
+def one_at_a_time(platform: str, account: str, tag: str, wait: Wait) -> Iterator[Memory]:
+    """Holds the lock of this tag, and gives what earlier holders on this machine have left for the next.
 
     Raises PlatformError on deadline or cancel, and when the folder can't be written: nothing was rented then."""
     name = hashlib.sha256("\0".join((platform, account, tag)).encode()).hexdigest()[:32]
@@ -38,7 +40,7 @@ def one_at_a_time(platform: str, account: str, tag: str, wait: Wait) -> Iterator
             raise PlatformError(f"nothing was rented: {why}")
         first = os.fstat(handle).st_size == 0
         os.write(handle, b"held\n")
-        yield first
+        yield Memory(path.with_suffix(".json"), platform, tag, wait, first=first)
     finally:
         os.close(handle)
 

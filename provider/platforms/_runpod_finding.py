@@ -43,6 +43,13 @@ def by_tag(session: Session, tag: str, *, max_age: float | None = None) -> BoxRe
     return _noted(first, note)
 
 
+def by_number(session: Session, native_id: str) -> BoxRecord | None:
+    """The box of this id; None only when it is proved that there is none. Raises Unreachable, RequestRefused for what
+    can't be an id."""
+    pod = session.pod(native_id)
+    return None if pod is None else recorded(session, pod)
+
+
 def looked_for(session: Session, tag: str, cancelled: threading.Event) -> BoxRecord | None:
     """What a create whose answer was lost has made, if it shows within seconds. One look at least; an outage in between
     is no answer."""

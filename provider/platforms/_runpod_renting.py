@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from provider.platforms import _runpod_bodies as bodies
 from provider.platforms import _runpod_offers as market
 from provider.platforms._runpod_api import Session, problem
 from provider.platforms._runpod_errors import refused
 from provider.platforms._runpod_finding import looked_for, recorded
-from provider.platforms._runpod_states import BILLS, volume_of
+from provider.platforms._runpod_states import BILLS, identifier, volume_of
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait, not_as_asked
 from provider.platforms.offers import no_offer_left
+from provider.tag_memory import Memory
 from provider.transport import Answer
 from sweep.errors import (
     InsufficientFunds,
@@ -40,13 +42,32 @@ class Volume:
     data_center: str
 
 
-def rent(session: Session, request: BoxRequest, volume: Volume | None, wait: Wait) -> BoxRecord:
-    """Makes the pod, or adopts it where the answer was lost. Costs money. Call it under the tag's lock, when it is
-    proved that there is none.
+def rent(session: Session, request: BoxRequest, volume: Volume | None, wait: Wait, memory: Memory) -> BoxRecord:
+    """Makes the pod, or adopts it where the answer was lost. Costs money. Call it under the tag's lock (`memory` is
+    its holder's), when it is proved that there is none.
 
     Raises NoCapacity with every refusal when no offer could be had; RequestRefused when all were refused for one and
     the same other reason, which then is not the offer's; InsufficientFunds and OutcomeUnknown at once.
     """
+    try:
+        granted = _granted(session, request, volume, wait, memory)
+    except OutcomeUnknown:
+        raise
+    except PlatformError:
+        memory.nothing()
+        raise
+    if isinstance(granted, BoxRecord):
+        memory.made(granted.native_id)
+        return granted
+    memory.made(identifier(granted))
+    return recorded(session, granted)
+
+
+def _granted(
+    session: Session, request: BoxRequest, volume: Volume | None, wait: Wait, memory: Memory
+) -> BoxRecord | dict[str, Any]:
+    """The pod of the first offer that is granted, as it was answered; the record of one that was found after its answer
+    was lost. OutcomeUnknown is the only error after which there may be a pod."""
     wanted, begin = request.constraints, time.monotonic()
     refusals, reasons = [], []
     tries = market.candidates(session.gpus(bodies.catalog_params(wanted)), wanted, volume.data_center if volume else "")
@@ -66,6 +87,7 @@ def rent(session: Session, request: BoxRequest, volume: Volume | None, wait: Wai
             )
         wait.progress(f"{request.name}: asking RunPod for {what} ({offer.region})")
         body = bodies.create_pod(request, offer, list(one.data_centers), volume.id if volume else "")
+        memory.sending()
         try:
             answer = session.create_pod(body, patience=left, cancelled=wait.cancelled)
         except OutcomeUnknown as error:
@@ -75,7 +97,7 @@ def rent(session: Session, request: BoxRequest, volume: Volume | None, wait: Wai
                 raise
             return found
         if answer.ok:
-            return recorded(session, answer.data)
+            return dict(answer.data)
         reason = _refusal(session, answer, what)
         refusals.append(f"{offer.key}: {problem(reason)}")
         reasons.append(reason)

@@ -1,7 +1,8 @@
 """Renting one box: find it by its tag or rent the cheapest offer, never twice, and wait until it can be used.
 
-vast.ai has no idempotency key. What stands in for it: a lock among this user's processes, the tag as label, a complete
-list before a create, one PUT for each offer, and after a lost answer the list again, several times.
+vast.ai has no idempotency key. What stands in for it: a lock among this user's processes with a note of what its last
+holder made, the tag as label, a complete list before a create, one PUT for each offer, and after a lost answer the list
+again, several times.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from provider.platforms import _vastai_volumes as volumes
 from provider.platforms._vastai_channel import FOLDERS, ROOT, answers
 from provider.platforms._vastai_client import PATIENCE_SECONDS, Row
 from provider.platforms._vastai_errors import NoSuchThing, RentedAnyway, StartQueued
-from provider.platforms._vastai_lock import locked
 from provider.platforms._vastai_offers import Ask, disk_for, market_at, up_to_step
-from provider.platforms._vastai_session import Session, Watch, still_creating
+from provider.platforms._vastai_session import Session, Watch, box_number, still_creating
 from provider.platforms._vastai_states import is_fatal, status_message
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.offers import no_offer_left
+from provider.tag_lock import one_at_a_time
+from provider.tag_memory import Memory
 from sweep.errors import (
     NoCapacity,
     NotYetGone,
@@ -70,11 +72,16 @@ class Renting:
         if request.public_key and len(request.public_key.split()) < 2:
             raise PlatformError("the public key is none: `ssh-ed25519 AAAA…` is what one looks like")
         try:
-            with locked(f"{self._session.account}/{request.tag}", self._wait):
-                present = self._session.found(request.tag)
+            with one_at_a_time("vastai", self._session.account, request.tag, self._wait) as memory:
+                found = self._session.found
+                present = found(request.tag) or memory.box(self._by_number, lambda: found(request.tag))
                 if present is None:
                     self._must_be_wanted()
-                identifier = self._fitting(present) if present else self._rent()
+                    identifier = self._remembered(memory)
+                    memory.made(str(identifier))
+                else:
+                    memory.made(present.native_id)
+                    identifier = self._fitting(present)
         except OutOfPatience as error:
             raise PlatformError(f"{error}: no request to make {request.name} was sent") from error
         if present is None:
@@ -99,12 +106,26 @@ class Renting:
         if self._wait.cancelled.is_set():
             raise PlatformError(f"cancelled before {self._request.name} was made: nothing exists, nothing bills")
 
+    def _by_number(self, native_id: str) -> BoxRecord | None:
+        row = self._session.row(box_number(native_id))
+        return None if row is None else self._session.record(row)
+
     # ---------------------------------------------------------------- renting
 
-    def _rent(self) -> int:
+    def _remembered(self, memory: Memory) -> int:
+        """`_rent`, told to the lock's next holder. Only after OutcomeUnknown and StillCreating may there be a box."""
+        try:
+            return self._rent(memory)
+        except OutcomeUnknown:
+            raise
+        except PlatformError:
+            memory.nothing()
+            raise
+
+    def _rent(self, memory: Memory) -> int:
         """The id of a new instance. Raises NoCapacity with every refusal when no offer could be had."""
         refusals: list[str] = []
-        volume, machine = self._volume()
+        volume, machine = volumes.for_box(self._session, self._request, self._wait)
         market = market_at(self._client.source)
         for ask in self._free_asks(machine, refusals):
             name = (
@@ -112,7 +133,7 @@ class Renting:
             )
             try:
                 self._must_be_wanted()
-                return self._attempt(ask, volume)
+                return self._attempt(ask, volume, memory)
             except (NoCapacity, RentedAnyway) as error:
                 refusals.append(f"{name}: {error}")
                 self._wait.progress(f"{self._request.name}: {refusals[-1]}")
@@ -161,7 +182,7 @@ class Renting:
                     shown.add(ask.ask_id)
                     yield ask
 
-    def _attempt(self, ask: Ask, volume: int | None) -> int:
+    def _attempt(self, ask: Ask, volume: int | None, memory: Memory) -> int:
         """One PUT for one offer; the id of what it made."""
         bid = None
         if self._request.constraints.spot:
@@ -170,6 +191,7 @@ class Renting:
         linked = {}
         if volume is not None:
             linked = {"link_volume": volume, "mount_path": f"{ROOT}/{next(iter(self._request.mounts))}"}
+        memory.sending()
         try:
             return self._client.create(
                 ask.ask_id,
@@ -185,6 +207,7 @@ class Renting:
                 **linked,
             )
         except RentedAnyway as error:
+            memory.made(str(error.contract))
             self._undo(error)
             if not isinstance(error.why, RequestRefused | NoCapacity | OutcomeUnknown):
                 raise error.why from error  # no money, no right: no other offer will do
@@ -236,38 +259,6 @@ class Renting:
             if found is not None:
                 return int(found.native_id)
         return None
-
-    def _volume(self) -> tuple[int | None, int | None]:
-        """Contract and machine of the volume to mount; box and volume must be on one machine."""
-        if not self._request.mounts:
-            return None, None
-        if len(self._request.mounts) > 1:
-            raise RequestRefused(
-                f"{self._request.name}: a box of vast.ai mounts one volume, and not {len(self._request.mounts)}"
-            )
-        native_id = next(iter(self._request.mounts.values()))
-        contract = volumes.contract_of(native_id, self._session.account)
-        present = None
-
-        def free() -> bool:
-            nonlocal present
-            present = volumes.listed(self._client, self._session.account, self._session.patience).get(contract)
-            return present is None or not volumes.in_use(present[0])
-
-        short = Watch(self._session, self._wait, f"the volume {native_id} to be let go of by its last box")
-        if why := short.until(free, scaled(volumes.RELEASE_SECONDS)):
-            raise PlatformError(
-                f"{self._request.name} was not made: {why}. A volume of vast.ai is mounted by one box at a time: end "
-                "the one that mounts it first"
-            )
-        if present is None:
-            raise PlatformError(f"{self._request.name} was not made: its volume {native_id} is not there any more")
-        machine = present[0].get("machine_id")
-        if not isinstance(machine, int):
-            raise Unreachable(
-                f"vast.ai does not say on which machine the volume {native_id} is: no box can be put there"
-            )
-        return int(contract), machine
 
     def _nothing_fits(self, machine: int | None) -> str:
         ceiling = self._request.max_price

@@ -15,8 +15,9 @@ from provider.pace import OutOfPatience, Patience, scaled
 from provider.platforms._vastai_client import PATIENCE_SECONDS, Client, Row
 from provider.platforms._vastai_errors import NoSuchThing
 from provider.platforms._vastai_offers import HOURS_PER_MONTH
+from provider.platforms._vastai_session import Session, Watch
 from provider.platforms._vastai_states import number
-from provider.platforms.base import VolumeRecord, not_as_asked
+from provider.platforms.base import BoxRequest, VolumeRecord, Wait, not_as_asked
 from sweep.errors import (
     NoCapacity,
     NotYetGone,
@@ -154,6 +155,36 @@ def ensure(
     month = number(asks[0].get("storage_cost"))
     price = made.price_per_month if made.price_per_month is not None or month is None else month * size_gb
     return replace(made, created=True, price_per_month=price)
+
+
+def for_box(session: Session, request: BoxRequest, wait: Wait) -> tuple[int | None, int | None]:
+    """Contract and machine of the volume that the box is to mount: both must be on one machine. Blocks until its last
+    box has let go of it. Raises PlatformError when there is none, or not in time."""
+    if not request.mounts:
+        return None, None
+    if len(request.mounts) > 1:
+        raise RequestRefused(f"{request.name}: a box of vast.ai mounts one volume, and not {len(request.mounts)}")
+    native_id = next(iter(request.mounts.values()))
+    contract = contract_of(native_id, session.account)
+    present: tuple[Row, VolumeRecord] | None = None
+
+    def free() -> bool:
+        nonlocal present
+        present = listed(session.client, session.account, session.patience).get(contract)
+        return present is None or not in_use(present[0])
+
+    watch = Watch(session, wait, f"the volume {native_id} to be let go of by its last box")
+    if why := watch.until(free, scaled(RELEASE_SECONDS)):
+        raise PlatformError(
+            f"{request.name} was not made: {why}. A volume of vast.ai is mounted by one box at a time: end the one "
+            "that mounts it first"
+        )
+    if present is None:
+        raise PlatformError(f"{request.name} was not made: its volume {native_id} is not there any more")
+    machine = present[0].get("machine_id")
+    if not isinstance(machine, int):
+        raise Unreachable(f"vast.ai does not say on which machine the volume {native_id} is: no box can be put there")
+    return int(contract), machine
 
 
 def delete(client: Client, account: str, native_id: str, patience: Patience) -> None:

@@ -22,7 +22,7 @@ from provider.platforms import _runpod_volumes as volumes
 from provider.platforms._runpod_api import NEW_TAG_SECONDS, Session, checked_id, session
 from provider.platforms._runpod_bodies import ROOT, catalog_params
 from provider.platforms._runpod_errors import refused
-from provider.platforms._runpod_finding import by_tag, listed, recorded
+from provider.platforms._runpod_finding import by_number, by_tag, listed, recorded
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from provider.platforms.offers import Balance, Capability, Constraints, Offer
 from sweep.errors import (
@@ -36,6 +36,7 @@ from sweep.errors import (
 )
 
 if TYPE_CHECKING:
+    from provider.tag_memory import Memory
     from sweep.channel.base import Channel
     from sweep.channel.ssh import SshChannel
 
@@ -76,15 +77,20 @@ class RunpodPlatform:
         at_hand, begin = session(), time.monotonic()
         account = at_hand.account()
         volume = self._volume(at_hand, request)
-        with self._locked(account, request.tag, wait) as first:
+        with self._locked(account, request.tag, wait) as memory:
             # Nobody here ever asked for this tag: a list that others have just read will do.
-            record = by_tag(at_hand, request.tag, max_age=paced(NEW_TAG_SECONDS) if first else 0)
+            record = by_tag(at_hand, request.tag, max_age=paced(NEW_TAG_SECONDS) if memory.first else 0)
+            if record is None:
+                record = memory.box(
+                    lambda native_id: by_number(at_hand, native_id), lambda: by_tag(at_hand, request.tag, max_age=0)
+                )
             made = record is None
             if record is None:
                 if wait.cancelled.is_set():
                     raise PlatformError(f"cancelled before {request.name} was rented: nothing exists, nothing bills")
-                record = renting.rent(at_hand, self._with_key(request), volume, wait)
+                record = renting.rent(at_hand, self._with_key(request), volume, wait, memory)
             else:
+                memory.made(record.native_id)
                 renting.must_fit(record, renting.mounts_of(at_hand, record), request, volume)
         note = f" ({record.note})" if record.note else ""
         wait.progress(f"{request.name}: {'rented' if made else 'adopted'} {record.location}{note}")
@@ -287,5 +293,5 @@ class RunpodPlatform:
 
         return replace(request, public_key=public_key())
 
-    def _locked(self, account: str, tag: str, wait: Wait) -> AbstractContextManager[bool]:
+    def _locked(self, account: str, tag: str, wait: Wait) -> AbstractContextManager[Memory]:
         return tag_lock.one_at_a_time(self.name, account, tag, wait)

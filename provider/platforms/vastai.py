@@ -12,13 +12,13 @@ from provider.pace import Patience, scaled
 from provider.platforms import _vastai_power as power
 from provider.platforms import _vastai_volumes as volumes
 from provider.platforms._vastai_channel import channel_to, closed
-from provider.platforms._vastai_lock import locked
 from provider.platforms._vastai_offers import market_at
 from provider.platforms._vastai_rent import Renting
 from provider.platforms._vastai_session import READ_AGE_SECONDS, Session, box_number
 from provider.platforms._vastai_states import number
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from provider.platforms.offers import Balance, Capability, Constraints, Offer
+from provider.tag_lock import one_at_a_time
 from sweep.errors import PlatformError, RequestRefused, Unreachable, Unsupported
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class VastPlatform:
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
         """`region`: machine:<number>, the machine that it is to lie on."""
         session = Session.open()
-        with locked(f"{session.account}/volume/{tag}", Wait(session.patience.left())):
+        with one_at_a_time(self.name, session.account, f"volume {tag}", Wait(session.patience.left())):
             return volumes.ensure(session.client, session.account, tag, size_gb, region, session.patience)
 
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:

@@ -55,9 +55,6 @@ MENUS: dict[str, Sequence[Choice]] = {
     "runpod": [choice for choice in RUNPOD_MENU if choice.kind != "foreign_account"],
     "vastai": VAST_MENU,
 }
-LYING_LISTS = ("stale_list", "empty_list", "missing_at_first")
-"""Not where two commands run at once: nothing but the list tells the one of the box that the other has just rented. A
-known limit (the engine's lock on the state stands before it)."""
 WAYS_OUT = ("verify", "abandon", "bare")
 """How a person lets boxes go: a receipt, a word by name, or an approval without a receipt (nothing was launched)."""
 
@@ -103,8 +100,6 @@ def plan(seed: int) -> Plan:
         {"kind": rule.kind, "match": rule.match, "nth": rule.nth, "times": rule.times, **rule.params} for rule in rules
     )
     steps = _steps(dice, boxes)
-    if any(step.what == "twice" for step in steps):
-        faults = tuple(fault for fault in faults if fault["kind"] not in LYING_LISTS)
     return Plan(seed, platform, boxes, stop, steps, (*faults, *_outage(seed, platform)), _strikes(dice, platform))
 
 

@@ -195,3 +195,25 @@ def test_a_start_that_goes_wrong_is_told_and_the_box_is_kept(
 def test_each_fault_is_played_somewhere(harness: Any) -> None:
     """A harness that forgets a fault would make its tests vanish without a word."""
     assert {fault for fault, _ in harness.plays} | harness.impossible == set(FAULTS)
+
+
+# Two processes, and a list that lies
+
+
+def test_a_list_that_lies_does_not_rent_what_another_process_has(
+    platform: Platform, harness: Any, rent: Renter
+) -> None:
+    """The list is from before the other's create, and stays so: its number is all that tells of the box."""
+    (made,) = harness.create_at_once(harness.request(TAG), 1)
+    harness.inject("stale_list", "read", times=None)
+    assert rent().native_id == made
+    assert harness.rentals() == {made}
+
+
+def test_four_processes_and_a_list_that_lies_get_one_box(platform: Platform, harness: Any) -> None:
+    harness.create_at_once(harness.request(f"{TAG}0"), 1)  # a list that lies is from before this
+    harness.inject("stale_list", "read", times=None)
+    found = harness.create_at_once(harness.request(TAG), 4)
+    assert len(found) == 1
+    assert found <= harness.rentals()
+    assert harness.doubled() == {}

@@ -20,6 +20,7 @@ from provider.platforms import _runpod_keys as keys
 from provider.platforms.base import BoxRequest, Phase, Wait
 from provider.platforms.offers import Constraints
 from provider.platforms.runpod import RunpodPlatform
+from provider.tag_lock import one_at_a_time
 from sweep.errors import (
     InsufficientFunds,
     NoCapacity,
@@ -415,6 +416,86 @@ def test_one_machine_rents_one_box_a_tag(server: Server) -> None:
         assert rented.wait(20)
         release.set()
         assert {one.result(20).native_id for one in both} == {POD}
+    assert count(server, "POST /v2/pods") == 1
+
+
+def rented_before(server: Server, **changes: Any) -> None:
+    """Another process has rented the box of TAG, and lists leave it out; `changes`: of what is answered to its id."""
+    server.routes |= {"POST /v2/pods": [reply(201, pod())], f"GET /v2/pods/{POD}": [reply(200, pod(**changes))]}
+    assert create().native_id == POD
+    api.forget()
+    server.seen.clear()
+
+
+def test_a_list_that_leaves_out_what_this_machine_has_rented_rents_no_second(server: Server) -> None:
+    rented_before(server)
+    assert create().native_id == POD
+    assert count(server, "POST /v2/pods") == 0
+    assert count(server, f"GET /v2/pods/{POD}") >= 1
+
+
+def test_what_this_machine_has_rented_and_is_proved_gone_is_rented_again(server: Server) -> None:
+    rented_before(server)
+    server.routes |= {
+        f"GET /v2/pods/{POD}": [NOT_FOUND],
+        "POST /v2/pods": [reply(201, pod(id="later1"))],
+        "GET /v2/pods/later1": [reply(200, pod(id="later1"))],
+    }
+    assert create().native_id == "later1"
+    api.forget()
+    assert create().native_id == "later1"  # that one is remembered now
+    assert count(server, "POST /v2/pods") == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (reply(502, b"<html>", kind="text/html"), Unreachable),
+        (cut, Unreachable),
+        (reply(200, pod(id="other1")), Unreachable),
+        (refusal(401, "no"), NotAuthorized),
+        (refusal(403, "access denied"), NotAuthorized),
+        (reply(200, pod(env={"SWEEPSTACK_TAG": "sweepstack-other-box-0-g1"})), PlatformError),
+    ],
+)
+def test_what_this_machine_has_rented_and_nobody_knows_of_is_not_rented_again(
+    server: Server, answer: Any, kind: type[PlatformError]
+) -> None:
+    rented_before(server)
+    server.routes[f"GET /v2/pods/{POD}"] = [answer]
+    with pytest.raises(kind) as caught:
+        create()
+    assert type(caught.value) is kind
+    assert POD in str(caught.value)
+    assert "no second box is rented" in str(caught.value)
+    assert count(server, "POST /v2/pods") == 0
+
+
+def test_what_a_command_that_was_cut_off_has_rented_is_waited_for(server: Server) -> None:
+    with one_at_a_time("runpod", "me", TAG, Wait(1)) as memory:
+        memory.sending()
+    empty = reply(200, {"pods": []})
+    server.routes["GET /v2/pods"] = [empty, empty, reply(200, {"pods": [pod()]})]
+    assert create().native_id == POD
+    assert count(server, "POST /v2/pods") == 0
+
+
+def test_a_refused_request_leaves_nothing_to_look_for(server: Server) -> None:
+    server.routes["POST /v2/pods"] = [refusal(400, FULL)]
+    for _ in range(2):
+        with pytest.raises(NoCapacity):
+            create()
+    assert count(server, "GET /v2/pods") == 2
+
+
+def test_a_lost_answer_is_looked_for_by_the_next_command_too(server: Server) -> None:
+    server.routes["POST /v2/pods"] = [cut]
+    with pytest.raises(OutcomeUnknown):
+        create()
+    looked = count(server, "GET /v2/pods")
+    server.routes["GET /v2/pods"] = [reply(200, {"pods": []})] * 2 + [reply(200, {"pods": [pod()]})]
+    assert create().native_id == POD
+    assert count(server, "GET /v2/pods") > looked + 2
     assert count(server, "POST /v2/pods") == 1
 
 

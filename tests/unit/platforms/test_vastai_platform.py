@@ -13,12 +13,15 @@ from provider.pace import PACE_VARIABLE
 from provider.platforms import _vastai_rent as rent
 from provider.platforms import _vastai_volumes as volumes
 from provider.platforms import vastai
+from provider.platforms._vastai_client import forget
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.offers import Constraints
 from provider.platforms.vastai import VastPlatform
+from provider.tag_lock import one_at_a_time
 from sweep.errors import (
     InsufficientFunds,
     NoCapacity,
+    NotAuthorized,
     NotYetGone,
     NotYetStopped,
     OutcomeUnknown,
@@ -31,7 +34,7 @@ from sweep.errors import (
 )
 from sweep.onbox import volume_tag
 from tests.unit.platforms.loopback import Reply, Request
-from tests.unit.platforms.vastai_world import AT_REST, LIST, SEARCH, V0, World, offer
+from tests.unit.platforms.vastai_world import AT_REST, LIST, SEARCH, V0, World, instance, offer
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPoFno me@here"
@@ -339,6 +342,97 @@ def test_a_list_from_before_the_rental_does_not_rent_again(world: World) -> None
     assert found is not None
     assert found.native_id == "4711"
     assert len(put(world)) + len(put(world, 8)) == 1
+
+
+EMPTY = {"instances": [], "total_instances": 0, "next_token": None}
+
+
+def rented_before(world: World) -> None:
+    """Another process has rented the box of TAG, and lists leave it out."""
+    rents(world, 7)
+    assert create().native_id == "4711"
+    forget()
+    world.requests.clear()
+    world.routes[("GET", LIST)] = Reply(EMPTY)
+
+
+def test_a_list_that_leaves_out_what_this_machine_has_rented_rents_no_second(world: World) -> None:
+    rented_before(world)
+    assert create().native_id == "4711"
+    assert not put(world) + put(world, 8)
+
+
+def test_what_this_machine_has_rented_and_is_proved_gone_is_rented_again(world: World) -> None:
+    rented_before(world)
+    del world.instances[4711]
+    rents(world, 8, 4712)
+    assert create().native_id == "4712"
+    forget()
+    assert create().native_id == "4712"  # that one is remembered now
+    assert (len(put(world)), len(put(world, 8))) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Reply("", 502), Unreachable),
+        (Reply(cut=True), Unreachable),
+        (Reply("<html>", 404), Unreachable),
+        (Reply({"success": False, "error": "auth_error", "msg": "Invalid user key"}, 401), NotAuthorized),
+        (Reply({"instances": instance(4711, "mine now")}), PlatformError),
+        (Reply({"instances": instance(4711, None)}), PlatformError),
+    ],
+)
+def test_what_this_machine_has_rented_and_nobody_knows_of_is_not_rented_again(
+    world: World, answer: Reply, kind: type[PlatformError]
+) -> None:
+    rented_before(world)
+    world.routes[("GET", f"{V0}/instances/4711/")] = answer
+    with pytest.raises(kind, match="no second box is rented") as caught:
+        create()
+    assert type(caught.value) is kind
+    assert "4711" in str(caught.value)
+    assert not put(world) + put(world, 8)
+
+
+def test_what_a_command_that_was_cut_off_has_rented_is_waited_for(world: World) -> None:
+    with one_at_a_time("vastai", "77", TAG, Wait(1)) as memory:
+        memory.sending()
+    looks, whole = iter([False, False]), world.list
+
+    def late(asked: Request) -> Reply:
+        if next(looks, True):
+            world.add(4711, TAG)
+        return whole(asked)
+
+    world.routes[("GET", LIST)] = late
+    assert create().native_id == "4711"
+    assert not put(world) + put(world, 8)
+
+
+def test_an_instance_that_a_refusal_made_and_that_does_not_go_is_remembered(world: World) -> None:
+    def refuse(_: Request) -> Reply:
+        world.add(4711, TAG, **AT_REST)
+        world.routes[("DELETE", f"{V0}/instances/4711/")] = Reply({"success": True})
+        return Reply({"success": False, "msg": "low", "new_contract": 4711}, 400)
+
+    world.routes[("PUT", f"{V0}/asks/7/")] = refuse
+    with pytest.raises(StillCreating):
+        create()
+    forget()
+    world.routes[("GET", LIST)] = Reply(EMPTY)
+    rents(world, 7, 4712)
+    assert create().native_id == "4711"
+
+
+def test_a_refused_request_leaves_nothing_to_look_for(world: World) -> None:
+    for number in (7, 8):
+        world.routes[("PUT", f"{V0}/asks/{number}/")] = Reply({"error": "no_such_ask", "msg": "gone"}, 410)
+    for _ in range(2):
+        with pytest.raises(NoCapacity):
+            create()
+        forget()
+    assert len(world.sent("GET", LIST)) == 2
 
 
 def test_cancelled_before_the_put_makes_nothing(world: World) -> None:

@@ -39,15 +39,15 @@ def test_another_process_keeps_the_tag_until_it_ends_however_it_ends() -> None:
         raise AssertionError("two at once")
     holder.kill()
     holder.wait(20)
-    with one_at_a_time("acme", "me", "tag-1", Wait(20)) as first:
-        assert not first
+    with one_at_a_time("acme", "me", "tag-1", Wait(20)) as memory:
+        assert not memory.first
 
 
 def test_who_is_the_first_is_known_once_the_lock_is_held() -> None:
-    with one_at_a_time("acme", "me", "new", Wait(1)) as first:
-        assert first
-    with one_at_a_time("acme", "me", "new", Wait(1)) as first:
-        assert not first
+    with one_at_a_time("acme", "me", "new", Wait(1)) as memory:
+        assert memory.first
+    with one_at_a_time("acme", "me", "new", Wait(1)) as memory:
+        assert not memory.first
 
 
 def test_a_cancel_ends_the_waiting() -> None:
