@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from provider.limiter import paced
 from provider.platforms import _runpod_bodies as bodies
 from provider.platforms import _runpod_offers as market
 from provider.platforms._runpod_api import Session, problem
@@ -31,6 +32,8 @@ from sweep.errors import (
 
 WAKE_SECONDS = 20.0
 """So long may a pod that was told to start still be shown as it stood before."""
+GRACE_SECONDS = 30.0
+"""That it was removed is believed when it has been neither listed nor found for so long."""
 _CENT_OF_A_CENT = 1e-4
 
 
@@ -138,9 +141,10 @@ def until_ready(
     """Blocks until the pod runs, has its address, and `answers` there (that returns why not). Every way out that leaves
     it rented raises StillCreating with its id. `woken`: it was told to start, so a short rest is no end."""
     seen, why_not, next_look, begin = record, "", 0.0, time.monotonic()
+    absent: float | None = None  # since when
 
     def settled() -> bool:
-        nonlocal seen, why_not, next_look
+        nonlocal seen, why_not, next_look, absent
         now = time.monotonic()
         if now < next_look:
             return False
@@ -151,9 +155,12 @@ def until_ready(
             why_not, next_look = problem(error), time.monotonic() + pause
             return False
         if pod is None:
+            absent, next_look = now if absent is None else absent, now + pause
+            if now - absent < paced(GRACE_SECONDS):  # what was made a moment ago is not known everywhere
+                return False
             seen = BoxRecord(record.native_id, record.tag, record.account, Phase.GONE, None, None, record.location)
             return True
-        seen = recorded(session, pod)
+        seen, absent = recorded(session, pod), None
         next_look = time.monotonic() + pause
         why_not = ""
         if seen.phase is Phase.CREATING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from provider.pace import OutOfPatience, scaled
 from provider.platforms._vastai_client import PATIENCE_SECONDS, Row
 from provider.platforms._vastai_errors import NoSuchThing, StartQueued
-from provider.platforms._vastai_session import Session, Watch, still_creating
+from provider.platforms._vastai_session import Lasting, Session, Watch, still_creating
 from provider.platforms._vastai_states import MAY_START, settled, status_message
 from provider.platforms.base import BoxRecord, Phase, Wait
 from sweep.errors import NoCapacity, NotYetGone, NotYetStopped, OutcomeUnknown, PlatformError, Unreachable
@@ -123,11 +123,10 @@ def _take_back(session: Session, identifier: int, record: BoxRecord, queued: Sta
 
 def _until_running(session: Session, identifier: int, record: BoxRecord, wait: Wait) -> BoxRecord:
     seen, told = record, ""
-    since: float | None = None  # seconds that were left when it came into a state which leads nowhere
-    patience = session.patience
+    absent, dead_end = (Lasting(session.patience, scaled(RESTART_GRACE_SECONDS)) for _ in range(2))
 
     def ready() -> bool:
-        nonlocal seen, told, since
+        nonlocal seen, told
         try:
             row = session.row(identifier)
         except OutOfPatience:
@@ -135,18 +134,15 @@ def _until_running(session: Session, identifier: int, record: BoxRecord, wait: W
         except Unreachable as error:  # it boots on while nobody tells of it
             told = f" ({error})"
             return False
-        if row is None:
+        if absent.so(row is None):
             raise _Gone(f"instance {identifier} was removed by someone while it was being started: nothing bills")
+        if row is None:
+            return False
         seen, told = session.record(row), status_message(row)
         if seen.phase is Phase.ENDING:
             raise _Gone(f"instance {identifier} is being destroyed: nothing is started")
-        if seen.phase is Phase.RUNNING:
-            return seen.endpoint is not None
-        if seen.phase is Phase.CREATING:
-            since = None
-            return False
-        since = patience.left() if since is None else since
-        return since - patience.left() >= scaled(RESTART_GRACE_SECONDS)
+        stuck = dead_end.so(seen.phase not in (Phase.RUNNING, Phase.CREATING))
+        return stuck if seen.phase is not Phase.RUNNING else seen.endpoint is not None
 
     try:
         why = Watch(session, wait, f"instance {identifier} to run").until(ready)

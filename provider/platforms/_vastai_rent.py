@@ -16,7 +16,7 @@ from provider.platforms._vastai_channel import FOLDERS, ROOT, answers
 from provider.platforms._vastai_client import PATIENCE_SECONDS, Row
 from provider.platforms._vastai_errors import NoSuchThing, RentedAnyway, StartQueued
 from provider.platforms._vastai_offers import Ask, disk_for, market_at, up_to_step
-from provider.platforms._vastai_session import Session, Watch, box_number, still_creating
+from provider.platforms._vastai_session import Lasting, Session, Watch, box_number, still_creating
 from provider.platforms._vastai_states import is_fatal, status_message
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.offers import no_offer_left
@@ -273,12 +273,12 @@ class Renting:
         reason = told = ""
         keyed = not self._request.public_key
         shown = adopted
-        since: float | None = None  # seconds that were left when it came into a state which leads nowhere
         patience = self._session.patience
+        absent, dead_end = (Lasting(patience, scaled(GRACE_SECONDS)) for _ in range(2))
         begun = patience.left()
 
         def ready() -> bool:
-            nonlocal seen, reason, keyed, shown, since, told
+            nonlocal seen, reason, keyed, shown, told
             try:
                 row = self._look(identifier, shown or begun - patience.left() > scaled(GRACE_SECONDS))
             except OutOfPatience:
@@ -286,26 +286,24 @@ class Renting:
             except Unreachable as error:  # a box boots on while nobody tells of it
                 told = f" ({error})"
                 return False
+            if absent.so(row is None and shown):
+                raise _Removed(f"{identifier} was removed by someone while it was being made: nothing bills")
             if row is None:
-                if shown:
-                    raise _Removed(f"{identifier} was removed by someone while it was being made: nothing bills")
                 return False  # made a moment ago: not every answer knows it yet
             shown, seen, told = True, self._session.record(row), status_message(row)
             keyed = keyed or self._let_in(identifier, adopted=adopted)
+            stuck = dead_end.so(seen.phase not in (Phase.RUNNING, Phase.CREATING))
             if seen.phase is Phase.RUNNING:
-                since = None
                 return keyed and self._answers(seen)
             if is_fatal(row):
                 reason = seen.note
                 return True
             if seen.phase is Phase.CREATING:
-                since = None
                 reason = ""
                 return False
-            since = patience.left() if since is None else since
             if seen.phase is Phase.STOPPED and adopted:
                 return True
-            if since - patience.left() >= scaled(GRACE_SECONDS):
+            if stuck:
                 reason = self._stands(seen) + told
                 return True
             return False

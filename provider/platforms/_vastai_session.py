@@ -112,6 +112,22 @@ def still_creating(record: BoxRecord, *reasons: str) -> StillCreating:
     return StillCreating(record.native_id, record.outputs(), [reason for reason in reasons if reason])
 
 
+class Lasting:
+    """Whether something has been so, at every look, for `seconds`: one answer may be from before."""
+
+    def __init__(self, patience: Patience, seconds: float) -> None:
+        self._patience, self._seconds = patience, seconds
+        self._since: float | None = None  # seconds that were left when it began
+
+    def so(self, now: bool) -> bool:
+        """`now`: what this look says."""
+        if not now:
+            self._since = None
+            return False
+        self._since = self._patience.left() if self._since is None else self._since
+        return self._since - self._patience.left() >= self._seconds
+
+
 class Watch:
     """Looks again and again, at the pace that the API allows, until something is so. Tells of it every five seconds."""
 

@@ -351,6 +351,27 @@ def test_a_lost_answer_that_nothing_shows_of_stays_unknown(server: Server) -> No
     assert count(server, "GET /v2/pods") >= 5
 
 
+def test_a_pod_that_two_answers_leave_out_while_it_boots_is_not_removed(server: Server) -> None:
+    whole = [reply(200, {"pods": [NEW]}), reply(200, {"pods": []}), reply(200, {"pods": []})]
+    server.routes |= {
+        "POST /v2/pods": [reply(201, NEW)],
+        "GET /v2/pods": [reply(200, {"pods": []}), *whole, reply(200, {"pods": [pod()]})],
+        f"GET /v2/pods/{POD}": [NOT_FOUND],
+    }
+    assert create().native_id == POD
+    assert count(server, f"GET /v2/pods/{POD}") >= 1, "nobody ever asked for it"
+
+
+def test_a_pod_that_is_removed_while_it_boots_is_told(server: Server) -> None:
+    server.routes |= {
+        "POST /v2/pods": [reply(201, NEW)],
+        "GET /v2/pods": [reply(200, {"pods": []}), reply(200, {"pods": [NEW]}), reply(200, {"pods": []})],
+        f"GET /v2/pods/{POD}": [NOT_FOUND],
+    }
+    with pytest.raises(PlatformError, match=f"{POD} was removed by someone"):
+        create()
+
+
 def test_a_pod_without_an_id_is_looked_for(server: Server) -> None:
     server.routes |= {
         "POST /v2/pods": [reply(201, {})],

@@ -344,6 +344,54 @@ def test_a_list_from_before_the_rental_does_not_rent_again(world: World) -> None
     assert len(put(world)) + len(put(world, 8)) == 1
 
 
+def test_a_box_that_two_answers_leave_out_while_it_boots_is_not_removed(world: World) -> None:
+    """A list from before and a null, once each; it loads until they have come."""
+    rents(world, 7, actual_status="loading")
+    whole, looks = world.list, iter(range(100))
+
+    def listed(asked: Request) -> Reply:
+        if not world.instances:
+            return whole(asked)
+        match next(looks):
+            case 0:
+                return whole(asked)
+            case 1 | 2:
+                return Reply(EMPTY)
+            case _:
+                world.instances[4711]["actual_status"] = "running"
+                return whole(asked)
+
+    world.routes[("GET", LIST)] = listed
+    world.add(4711, TAG)
+    world.instances.clear()
+    null = iter([Reply({"instances": None})])
+
+    def answer(asked: Request) -> Reply:
+        world.instances[4711] = instance(4711, asked.body["label"], actual_status="loading")
+        world.routes[("GET", f"{V0}/instances/4711/")] = lambda _: next(
+            null, Reply({"instances": world.instances[4711]})
+        )
+        return Reply({"success": True, "new_contract": 4711})
+
+    world.routes[("PUT", f"{V0}/asks/7/")] = answer
+    assert create().native_id == "4711"
+    assert next(null, None) is None, "the null was never told"
+
+
+def test_a_box_that_is_removed_while_it_boots_is_told(world: World) -> None:
+    rents(world, 7, actual_status="loading")
+    whole, looks = world.list, iter(range(100))
+
+    def listed(asked: Request) -> Reply:
+        if world.instances and next(looks) == 3:
+            world.instances.clear()
+        return whole(asked)
+
+    world.routes[("GET", LIST)] = listed
+    with pytest.raises(PlatformError, match="4711 was removed by someone"):
+        create()
+
+
 EMPTY = {"instances": [], "total_instances": 0, "next_token": None}
 
 
