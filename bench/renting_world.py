@@ -26,7 +26,8 @@ from google.protobuf import empty_pb2
 
 from bench.renting_provider import FIRST_VARIABLE, FOLDER_VARIABLE
 from provider.protocol import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
-from provider.resources.box import GONE_SECONDS, READY_SECONDS
+from provider.resources.box import GONE_SECONDS
+from provider.resources.renting import READY_SECONDS
 from provider.wire import UNKNOWN, to_python, to_struct
 from sweep.model import Action, Approval
 from tests.simulators.core import SimServer, Simulator, VirtualClock

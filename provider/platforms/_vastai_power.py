@@ -10,7 +10,7 @@ from provider.pace import OutOfPatience, scaled
 from provider.platforms._vastai_client import PATIENCE_SECONDS, Row
 from provider.platforms._vastai_errors import NoSuchThing, StartQueued
 from provider.platforms._vastai_session import Lasting, Session, Watch, still_creating
-from provider.platforms._vastai_states import MAY_START, settled, status_message
+from provider.platforms._vastai_states import MAY_START, number, settled, status_message
 from provider.platforms.base import BoxRecord, Phase, Wait
 from sweep.errors import NoCapacity, NotYetGone, NotYetStopped, OutcomeUnknown, PlatformError, Unreachable
 
@@ -83,21 +83,21 @@ def start(session: Session, identifier: int, wait: Wait) -> BoxRecord:
         )
         record = session.record(_present(session, identifier))
     if record.phase is not Phase.RUNNING:
-        _ask_to_run(session, identifier, record, wait)
+        _ask_to_run(session, identifier, row, wait)
     return _until_running(session, identifier, record, wait)
 
 
-def _ask_to_run(session: Session, identifier: int, record: BoxRecord, wait: Wait) -> None:
+def _ask_to_run(session: Session, identifier: int, row: Row, wait: Wait) -> None:
     try:
         session.client.start(identifier, session.patience)
     except StartQueued as error:
-        _take_back(session, identifier, record, error)
+        _take_back(session, identifier, row, error)
     except OutcomeUnknown as error:
         wait.progress(f"{error}; looking at what it does")
     wait.progress(f"instance {identifier} was told to run")
 
 
-def _take_back(session: Session, identifier: int, record: BoxRecord, queued: StartQueued) -> None:
+def _take_back(session: Session, identifier: int, row: Row, queued: StartQueued) -> None:
     """Ends a queued start. Always raises: NoCapacity when it is proved that nothing will start, else StillCreating."""
     own = session.with_patience(PATIENCE_SECONDS)
     why = ""
@@ -110,15 +110,22 @@ def _take_back(session: Session, identifier: int, record: BoxRecord, queued: Sta
             why = str(error)
     if why:
         raise still_creating(
-            record,
+            session.record(row),
             f"{queued}",
             f"the start is queued, and that it was taken back is not proved: {why}. Instance {identifier} may start, "
             "and bill, at any time: stop it or destroy it",
         ) from queued
     raise NoCapacity(
         f"{queued}. The start was taken back: instance {identifier} stands still, only its disk bills. Its disk can't "
-        "move: try again later, or destroy it and rent another"
+        f"move: {_way_out(row)}try again later, or destroy it and rent another"
     ) from queued
+
+
+def _way_out(row: Row) -> str:
+    """Of a spot box: the bid that its machine asks for. One that is met does not help while the GPU is rented on
+    demand, which beats every bid."""
+    least = number(row.get("min_bid"))
+    return f"set `bid` to {least:.4f} USD/h or more, " if row.get("is_bid") and least else ""
 
 
 def _until_running(session: Session, identifier: int, record: BoxRecord, wait: Wait) -> BoxRecord:

@@ -14,6 +14,7 @@ from provider.platforms.offers import Capability
 from provider.platforms.registry import load_platform
 from provider.resources import ending, market, pausing, spending, telling
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from provider.resources.coming_up import AT_REST
 from provider.resources.identity import take_lease
 from provider.resources.renting import charge, generation_of, outputs_of, rent, seen_of
 from provider.resources.replacing import recipe
@@ -21,6 +22,7 @@ from provider.session import Operation
 from sweep.errors import (
     EvidenceError,
     EvidenceMissing,
+    NoCapacity,
     NotYetGone,
     OutcomeUnknown,
     PlatformError,
@@ -33,7 +35,6 @@ from sweep.onbox import box_tag
 from sweep.refusal import refusal_text, waiting_cost
 from sweep.teardown import Existence
 
-READY_SECONDS = 900.0
 GONE_SECONDS = 300.0
 POLL_SECONDS = 0.2
 
@@ -156,9 +157,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             op.info(f"box {inputs.name}: {existing.native_id} carries this box's tag: adopted, nothing new is rented")
         record = rent(op, platform, inputs, birth, store)
         state = self._state(inputs, record, generation, tag)
-        if (record.phase in pausing.AT_REST and not ending_now) or inputs.want == "stopped":
-            now = pausing.converge(op, state) or record
-            state = state.model_copy(update={"phase": now.phase.value})
+        if (record.phase in AT_REST and not ending_now) or inputs.want == "stopped":
+            state = state.model_copy(update={"phase": pausing.converge(op, state).phase.value})
         return record.native_id, state
 
     def _state(self, inputs: BoxInputs, record: BoxRecord, generation: int, tag: str) -> BoxState:
@@ -226,20 +226,34 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         price = old.price_per_hour if new.price_per_hour is None else new.price_per_hour
         state = BoxState.model_validate({**old.model_dump(), **new.model_dump(), "price_per_hour": price})
         if store is not None and price != old.price_per_hour:
-            birth = store.birth(old.name, old.generation)
-            if birth is not None and birth.ended_at is None:
-                store.write_birth(birth.model_copy(update={"price_per_hour": price}))  # its queue may start it again
-                if old.phase == "running":
-                    charge(store, birth, old.native_id, "running", price, datetime.now(UTC))
-        if new.bid is not None and new.bid != old.bid:
+            self._keep_price(store, state, running=old.phase == "running")
+        bidding = new.bid is not None and new.bid != old.bid
+        if bidding and new.bid is not None:
             load_platform(state.adapter).change_bid(state.native_id, state.account, new.bid)
             op.info(f"box {state.name}: the bid is ${new.bid:.3f}/h now")
         try:
-            record = pausing.converge(op, state) or self._until_ready(op, state)
+            record = pausing.converge(op, state, told=bidding)
         except StillCreating as error:  # a platform knows the box, and not all that the state has to keep
             known = {name: value for name, value in error.outputs.items() if value is not None}
             raise StillCreating(error.identifier, outputs_of(state) | known, error.reasons) from error
+        except NoCapacity as error:
+            if not bidding:
+                raise
+            # The bid is changed all the same: the state says so, and the next up has only the start left to do.
+            raise StillCreating(state.native_id, outputs_of(state), [f"still outbid: {error}"]) from error
+        if bidding and record.price_per_hour not in (None, state.price_per_hour):  # a bid is what it costs
+            state = state.model_copy(update={"price_per_hour": record.price_per_hour})
+            if store is not None:
+                self._keep_price(store, state, running=record.phase is Phase.RUNNING)
         return state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
+
+    def _keep_price(self, store: EvidenceStore, box: BoxState, *, running: bool) -> None:
+        """Into the records: its queue may start it again, at this price."""
+        birth = store.birth(box.name, box.generation)
+        if birth is not None and birth.ended_at is None:
+            store.write_birth(birth.model_copy(update={"price_per_hour": box.price_per_hour}))
+            if running:
+                charge(store, birth, box.native_id, "running", box.price_per_hour, datetime.now(UTC))
 
     def _evidence(self, op: Operation, box: BoxState, approval: Approval | None) -> EvidenceStore | None:
         """None where it is gone and the box was given up by name: that alone may end without any evidence."""
@@ -250,18 +264,6 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 raise
             op.warn(f"box {box.name}: {error}. It was given up by name, so it may end without")
             return None
-
-    def _until_ready(self, op: Operation, state: BoxState) -> BoxRecord:
-        platform = load_platform(state.adapter)
-        deadline = time.monotonic() + op.seconds(READY_SECONDS)
-        op.progress(f"waiting for {state.native_id} to be ready")
-        while True:
-            record = platform.get(state.native_id, state.account)
-            if record.phase is not Phase.CREATING:
-                return record
-            if time.monotonic() > deadline or op.session.cancelled.wait(POLL_SECONDS):
-                words = f"box {state.name} ({state.native_id}) is not ready yet, and bills"
-                raise StillCreating(state.native_id, outputs_of(state), [words])
 
     def delete(self, op: Operation, identifier: str, state: BoxState) -> None:
         """The check, the verb, then proof: returns only when the platform proves that the native id is gone."""

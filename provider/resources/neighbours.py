@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from provider.models import QueueState
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
-from provider.resources.pausing import AT_REST
+from provider.resources.coming_up import AT_REST
 from provider.session import Operation
 from sweep.channel.base import Channel
 from sweep.errors import PlatformError, SweepstackError

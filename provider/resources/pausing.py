@@ -5,17 +5,17 @@ from __future__ import annotations
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, Phase, Wait
 from provider.platforms.observe import observe
-from provider.platforms.power import STOP_SECONDS, Pause, drained, judge_stop, start_box, stop_box
+from provider.platforms.power import STOP_SECONDS, Pause, drained, judge_stop, stop_box
+from provider.platforms.registry import load_platform
 from provider.resources import ending
 from provider.resources.base import Failure
+from provider.resources.coming_up import AT_REST, until_running
 from provider.session import Operation
 from sweep.errors import EvidenceError, SweepstackError, TeardownRefused
 from sweep.evidence.store import EvidenceStore
 from sweep.money.clocks import starting
 from sweep.stopping import stop_facts, stop_line, stop_refusal
 from sweep.teardown import Observation
-
-AT_REST = (Phase.STOPPED, Phase.STOPPING)
 
 
 def judge(state: BoxState, *, full: bool) -> Pause | None:
@@ -97,21 +97,21 @@ def rests_drained(state: BoxState, seen: Observation) -> bool:
         return False
 
 
-def converge(op: Operation, state: BoxState) -> BoxRecord | None:
-    """Stops or starts the box as it is wanted; None where there is nothing to do. Asks the full check before a stop."""
+def converge(op: Operation, state: BoxState, *, told: bool = False) -> BoxRecord:
+    """Stops the box, or starts it and waits until it runs, as it is wanted. Asks the full check before a stop.
+
+    One that is cleared to end, or that rests since its queue is drained, is left as it is. `told`: as in
+    `until_running`, whose errors it raises.
+    """
     if state.want == "stopped":
         return _stop(op, state)
-    if state.teardown.stop is None:
-        return None
-    seen, record = observe(state.adapter, state.native_id, state.account, files=False)
-    if record is None or not seen.stopped:
-        return None
-    if rests_drained(state, seen):
-        return record
-    store = EvidenceStore.open(state.evidence)
-    op.progress(f"starting {state.native_id} again")
-    wait = Wait(deadline=op.seconds(900.0), progress=op.progress, cancelled=op.session.cancelled)
-    return start_box(store, state.adapter, ending.facts_of(state), wait=wait)
+    if state.clearance.startswith("cleared"):  # nothing more runs on it, so nothing more is paid or waited for
+        return load_platform(state.adapter).get(state.native_id, state.account)
+    if state.when_done == "stop" and state.teardown.stop is not None:
+        seen, record = observe(state.adapter, state.native_id, state.account, files=False)
+        if record is not None and seen.stopped and rests_drained(state, seen):
+            return record
+    return until_running(op, state, told=told)
 
 
 def _stop(op: Operation, state: BoxState) -> BoxRecord:

@@ -17,7 +17,7 @@ from provider.platforms.registry import load_platform
 from provider.resources import ending, neighbours, versions, waking
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.box import refuse_during_teardown
-from provider.resources.pausing import AT_REST
+from provider.resources.coming_up import AT_REST
 from provider.session import Operation
 from provider.wire import holds_unknown
 from sweep import onbox

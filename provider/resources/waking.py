@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from provider.models import QueueState
-from provider.platforms.base import BoxRecord, Wait
+from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.observe import observe
-from provider.platforms.power import start_box
-from provider.resources import ending
+from provider.resources.coming_up import AT_REST, until_running
 from provider.resources.neighbours import waiting_for
-from provider.resources.pausing import AT_REST
 from provider.session import Operation
-from sweep.errors import SweepstackError
+from sweep.errors import StillCreating, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.launch_queue import finished
-
-START_SECONDS = 900.0
 
 
 def awake(op: Operation, state: QueueState, store: EvidenceStore) -> bool:
     """Whether something may be started on the box now.
 
     A box at rest that is wanted running has stopped since its queue was drained (`when_done: stop`): it is started
-    again, which costs money, when there is a cell for it to run. Raises StillCreating when that takes too long.
+    again, which costs money, when there is a cell for it to run. One that comes up is waited for. Raises StillCreating
+    when that takes too long.
     """
     seen, record = observe(state.adapter, state.box, state.account, files=False)
+    if record is not None and record.phase in (Phase.CREATING, Phase.UNKNOWN) and state.want == "running":
+        record = _up(op, state)
     if record is None or record.phase not in AT_REST:
         refuse_without_gpus(op, state, record)
         return True
@@ -34,10 +33,17 @@ def awake(op: Operation, state: QueueState, store: EvidenceStore) -> bool:
     if seen.journal is not None and not _work(state, store, seen.journal):
         return False
     op.progress(f"starting {state.box} again: it has cells to run")
-    wait = Wait(deadline=op.seconds(START_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
-    refuse_without_gpus(op, state, start_box(store, state.adapter, ending.facts_of(state), wait=wait))
+    refuse_without_gpus(op, state, _up(op, state))
     op.info(f"box {state.box_name} rested with its queue drained; it has cells again, and is started")
     return True
+
+
+def _up(op: Operation, state: QueueState) -> BoxRecord:
+    """Its box, running. The engine must remember the queue as it was asked for, whatever is said of the box."""
+    try:
+        return until_running(op, state)
+    except StillCreating as error:
+        raise StillCreating(f"{state.box}/queue", state.model_dump(mode="json"), error.reasons) from error
 
 
 def refuse_without_gpus(op: Operation, state: QueueState, record: BoxRecord | None) -> None:
