@@ -323,4 +323,40 @@ MUTANTS = (
         ),
         ("tests/conformance/test_platforms.py::test_another_accounts_box_is_not_touched[vastai]",),
     ),
+    Mutant(
+        "believe a list that lacks what another command has just rented",
+        (
+            Patch(
+                "provider/tag_memory.py",
+                "        last = self._read()\n        if last is None:\n            return None\n        what",
+                "        last = None\n        if last is None:\n            return None\n        what",
+            ),
+        ),
+        (
+            "tests/conformance/test_faults.py::test_a_list_that_lies_does_not_rent_what_another_process_has[runpod]",
+            "tests/conformance/test_faults.py::test_a_list_that_lies_does_not_rent_what_another_process_has[vastai]",
+        ),
+    ),
+    Mutant(
+        "rent where nobody says whether the last box is there",
+        (
+            Patch(
+                "provider/tag_memory.py",
+                "            raise Unreachable(self._unknown(what, str(error))) from error\n",
+                "            return None\n",
+            ),
+        ),
+        ("tests/unit/provider/test_tag_memory.py::test_who_can_not_be_asked_is_not_believed",),
+    ),
+    Mutant(
+        "a note of the last box that can't be read is none",
+        (
+            Patch(
+                "provider/tag_memory.py",
+                "            raise self._unreadable(error.strerror or str(error)) from error\n",
+                "            return None\n",
+            ),
+        ),
+        ("tests/unit/provider/test_tag_memory.py::test_a_memory_that_is_no_file_rents_nothing",),
+    ),
 )
