@@ -94,6 +94,7 @@ def _open(platform: str, state: Path, machines: bool) -> tuple[Simulator, str, d
 
     vast = VastSimulator(clock=VirtualClock(scale=1.0), state=state, machines=machines)
     vast.world.settings.limits = False
+    vast.world.settings.volume_release *= float(PACE)  # who waits for it waits at that pace, too
     for number in range(4):
         vast.world.market.add(Host(100 + number, 10 + number, gpu_name="RTX 3090", dph=0.30 + 0.05 * number))
     key = vast.add_account("ann", credit=100.0).key
