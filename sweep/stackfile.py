@@ -206,8 +206,8 @@ class StackFile:
         """Sets `pull_to`. False when it stood there already. See `edit`."""
 
         def change(text: str) -> str:
-            sweep = node(node(YAML(typ="rt", pure=True).compose(text), "config"), ROOT_KEY)
-            return value_spliced(text, sweep, "pull_to", place) or text
+            ours = node(node(YAML(typ="rt", pure=True).compose(text), "config"), self.key)
+            return value_spliced(text, ours, "pull_to", place) or text
 
         return self.edit(change, lambda sweep: {**sweep, "pull_to": place}, f"pull_to: {place}")
 

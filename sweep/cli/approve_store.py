@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from provider.platforms.observe_volume import observe_volume
+from sweep.cli.kept import facts_of
 from sweep.cli.look import Sources, open_sources
 from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.progress import Progress
@@ -97,21 +98,6 @@ def _chosen(sources: Sources, words: Words) -> list[tuple[VolumeEntry, VolumeFac
             raise No(f"there is no volume {name} in the state{did_you_mean(name, kept)}. Volumes: {', '.join(kept)}")
     wanted = {*words.boxes, *words.abandon} or set(kept)
     return [(entry, facts_of(entry)) for name, entry in kept.items() if name in wanted]
-
-
-def facts_of(entry: VolumeEntry) -> VolumeFacts:
-    """What the check asks for, out of the state."""
-    return VolumeFacts(
-        identity=entry.identity,
-        evidence=entry.evidence,
-        name=entry.name,
-        native_id=entry.native_id,
-        account=entry.account or "",
-        price_per_month=entry.price_per_month,
-        keep_until=entry.keep_until or "",
-        size_gb=entry.actual_size_gb,
-        where=entry.actual_region or entry.location,
-    )
 
 
 def _said(target: Target) -> dict[str, Approval]:

@@ -25,35 +25,47 @@ from sweep.view import compose
 
 def finish(target: Target, words: Words, out: Out) -> int:
     """Exit 0 only when the records and the platforms say that nothing bills any more."""
-    stack = target.stack
-    quiet = Out(as_json=False) if not out.as_json else Silent()
-    done: list[dict[str, object]] = []
+    if target.is_store:
+        from sweep.cli.finish_store import finish_store
 
-    def step(command: str, run: Callable[[], int]) -> None:
-        print(f"$ {command}", file=sys.stderr if out.as_json else sys.stdout, flush=True)
-        code = run()
-        done.append({"command": command, "exit": code})
-        if code != YES:
-            out.document({"stack": stack, "finished": False, "steps": done})
-            raise Stop(code)
-
+        return finish_store(target, words, out)
+    stack, steps = target.stack, Steps(target.stack, out)
+    step, quiet = steps.take, steps.quiet
     try:
         if not _cleared(target):
             if _approved(target):
-                _ask(target)
+                ask_once(target)
             else:
                 step(f"sweepctl pull --stack {stack}", lambda: pulling.pull(target, quiet))
                 step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(target, quiet))
-                step(_spelled(stack, words), lambda: approving.approve(target, words, quiet))
+                step(spelled(stack, words), lambda: approving.approve(target, words, quiet))
             step(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out))
             if not _cleared(target):
                 raise No("`pulumi up` went through, and a box is still locked", [f"sweepctl status --stack {stack}"])
         else:
-            _ask(target)
+            ask_once(target)
         step(f"pulumi destroy --stack {stack} --yes", lambda: engine(target, "destroy", out))
     except Stop as stop:
         return stop.code
-    return _last_look(target, out, done)
+    return _last_look(target, out, steps.done)
+
+
+class Steps:
+    """The commands of one `finish`, each printed before it runs. `quiet`: where their own answers go."""
+
+    def __init__(self, stack: str, out: Out) -> None:
+        self.done: list[dict[str, object]] = []
+        self.quiet = Silent() if out.as_json else Out(as_json=False)
+        self._stack, self._out = stack, out
+
+    def take(self, command: str, run: Callable[[], int]) -> None:
+        """Runs one. Raises Stop when it said no."""
+        print(f"$ {command}", file=sys.stderr if self._out.as_json else sys.stdout, flush=True)
+        code = run()
+        self.done.append({"command": command, "exit": code})
+        if code != YES:
+            self._out.document({"stack": self._stack, "finished": False, "steps": self.done})
+            raise Stop(code)
 
 
 class Stop(SweepstackError):
@@ -86,8 +98,8 @@ def engine(target: Target, verb: str, out: Out) -> int:
     return YES if code == 0 else NO
 
 
-def _ask(target: Target) -> None:
-    """For boxes that were approved before: asks at a terminal; elsewhere that approval is the word."""
+def ask_once(target: Target) -> None:
+    """For what was approved before: asks at a terminal; elsewhere that approval is the word."""
     if not sys.stdin.isatty():
         return
     print(f"everything is approved. Destroy {target.stack} now? Only yes counts: ", end="", file=sys.stderr, flush=True)
@@ -113,7 +125,8 @@ def _approved(target: Target) -> bool:
     )
 
 
-def _spelled(stack: str, words: Words) -> str:
+def spelled(stack: str, words: Words) -> str:
+    """The approval as a person would type it."""
     return f"sweepctl approve --stack {stack}" + (f" --receipt {words.receipt}" if words.receipt else "")
 
 

@@ -33,14 +33,27 @@ config:
 """
 
 
-def new(target: Target, out: Out) -> int:
+STORE = """\
+# {name}: volumes that outlive sweeps. Preview it (free): pulumi preview --stack {name}
+config:
+  sweepstack:store:
+    platform: local                       # where the volumes lie; may not change
+    volumes:
+      {volume}: {{size: 100GB}}   # this name is what mounts.<path>.source of a sweep says; a volume may only grow
+      # region: where it lies, in the platform's own words: needed where volumes are bound to a place (docs/volumes.md)
+      # keep_until: 2027-01-31            # afterwards previews and `sweepctl status` warn; nothing ends by itself
+    pull_to: ~/sweeps/{name}               # records of who used them and what was approved; a place of its own
+"""
+
+
+def new(target: Target, out: Out, *, store: bool = False) -> int:
     """Writes the stack file; never over one that is there."""
     if not valid_stack_name(target.stack):
         raise No(
             f"\"{target.stack}\" can't be a stack's name: lower-case letters, digits and -, a letter or digit first"
         )
     target.file.path.parent.mkdir(parents=True, exist_ok=True)
-    text = TEMPLATE.format(name=target.stack)
+    text = (STORE if store else TEMPLATE).format(name=target.stack, volume=target.stack[:35].rstrip("-"))
     try:
         descriptor = os.open(target.file.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError as error:

@@ -16,6 +16,12 @@ def status(target: Target, out: Out) -> int:
     """Exit code: 1 when something runs that the state does not know, 2 when that could not be told, else 0."""
     with Progress("looking"):
         sources = open_sources(target)
+        kept = target.is_store or any(volume.guarded for volume in sources.state.volumes)
+    if kept:
+        from sweep.cli.status_store import status_store
+
+        return status_store(sources, out)
+    with Progress("looking"):
         scene = look(sources)
         view = compose(scene)
     teller = Teller()

@@ -33,6 +33,18 @@ class Target:
         file = StackFile.locate(root, stack)
         return cls(root, stack, file.of_store() if file.is_store else file)
 
+    @classmethod
+    def find_sweep(cls, stack: str | None) -> Target:
+        """The same for a command about cells or boxes. Raises Unsure for a stack of volumes, too."""
+        target = cls.find(stack)
+        if target.is_store:
+            raise Unsure(
+                f"{target.file.shown} describes volumes (sweepstack:store): {target.stack} has no cells and no boxes, "
+                "and this command is about those",
+                [f"sweepctl status --stack {target.stack}    (its volumes, and which sweeps use them)"],
+            )
+        return target
+
     @property
     def is_store(self) -> bool:
         """Whether it is a stack of volumes, and no sweep."""

@@ -20,7 +20,7 @@ def ssh(box: Box, stack: Stack = None) -> None:
         from sweep.cli.target import Target
         from sweep.cli.visit import visit
 
-        return visit(Target.find(stack), box, (), terminal=True)
+        return visit(Target.find_sweep(stack), box, (), terminal=True)
 
     answer(ask)
 
@@ -39,7 +39,7 @@ def execute(
         from sweep.cli.target import Target
         from sweep.cli.visit import visit
 
-        return visit(Target.find(stack), box, command, terminal=sys.stdin.isatty() and sys.stdout.isatty())
+        return visit(Target.find_sweep(stack), box, command, terminal=sys.stdin.isatty() and sys.stdout.isatty())
 
     answer(ask)
 
@@ -60,7 +60,7 @@ def trust_host(
         from sweep.cli.target import Target
         from sweep.cli.trust import trust_host as run
 
-        return run(Target.find(stack), box, fingerprint, Out(as_json=json))
+        return run(Target.find_sweep(stack), box, fingerprint, Out(as_json=json))
 
     answer(ask)
 
@@ -84,7 +84,12 @@ def tend(
         from sweep.cli.tend import tend as run
 
         return run(
-            Target.find(stack), parse_duration(interval), once, replace, parse_duration(timeout), Out(as_json=json)
+            Target.find_sweep(stack),
+            parse_duration(interval),
+            once,
+            replace,
+            parse_duration(timeout),
+            Out(as_json=json),
         )
 
     answer(ask)
@@ -104,6 +109,6 @@ def forward(
         from sweep.cli.target import Target
         from sweep.cli.visit import forward as run
 
-        return run(Target.find(stack), box, port, Out(as_json=json))
+        return run(Target.find_sweep(stack), box, port, Out(as_json=json))
 
     answer(ask)

@@ -18,7 +18,7 @@ def ledger(stack: Stack = None, json: AsJson = False) -> None:
         from sweep.cli.output import Out
         from sweep.cli.target import Target
 
-        return run(Target.find(stack), Out(as_json=json))
+        return run(Target.find_sweep(stack), Out(as_json=json))
 
     answer(ask)
 
@@ -38,7 +38,7 @@ def place(
         from sweep.cli.place import place as run
         from sweep.cli.target import Target
 
-        return run(Target.find(stack), Out(as_json=json), next_one=next_one, show=show, clear=clear)
+        return run(Target.find_sweep(stack), Out(as_json=json), next_one=next_one, show=show, clear=clear)
 
     answer(ask)
 
@@ -85,14 +85,14 @@ def smoke(
         from sweep.cli.smoke import smoke as run
         from sweep.cli.target import Target
 
-        return run(Target.find(stack), Out(as_json=json), force=force)
+        return run(Target.find_sweep(stack), Out(as_json=json), force=force)
 
     answer(ask)
 
 
 @app.command()
 def doctor(stack: Stack = None, json: AsJson = False) -> None:
-    """Check what this machine, and with --stack a sweep, needs. Exit 1: something fails; 2: could not tell."""
+    """Check what this machine, and with --stack one stack, needs. Exit 1: something fails; 2: could not tell."""
 
     def ask() -> int:
         from sweep.cli.doctor import doctor as run

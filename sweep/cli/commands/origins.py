@@ -20,6 +20,6 @@ def provenance(
         from sweep.cli.provenance import provenance as run
         from sweep.cli.target import Target
 
-        return run(Target.find(stack), cell, Out(as_json=json))
+        return run(Target.find_sweep(stack), cell, Out(as_json=json))
 
     answer(ask)

@@ -29,7 +29,7 @@ def retry(
         from sweep.cli.target import Target
 
         choice = Choice(tuple(cells or ()), failed, all_, " ".join(reason.split()))
-        return run(Target.find(stack), choice, Out(as_json=json))
+        return run(Target.find_sweep(stack), choice, Out(as_json=json))
 
     answer(ask)
 
@@ -48,6 +48,6 @@ def drop(
         from sweep.cli.output import Out
         from sweep.cli.target import Target
 
-        return run(Target.find(stack), cell, reason, Out(as_json=json))
+        return run(Target.find_sweep(stack), cell, reason, Out(as_json=json))
 
     answer(ask)

@@ -33,7 +33,7 @@ def pull(stack: Stack = None, json: AsJson = False) -> None:
         from sweep.cli.pull import pull as run
         from sweep.cli.target import Target
 
-        return run(Target.find(stack), Out(as_json=json))
+        return run(Target.find_sweep(stack), Out(as_json=json))
 
     answer(ask)
 
@@ -47,7 +47,7 @@ def verify(stack: Stack = None, json: AsJson = False) -> None:
         from sweep.cli.target import Target
         from sweep.cli.verify import verify as run
 
-        return run(Target.find(stack), Out(as_json=json))
+        return run(Target.find_sweep(stack), Out(as_json=json))
 
     answer(ask)
 
@@ -132,7 +132,7 @@ def finish(
             from sweep.cli.finish_box import finish_box
 
             words = Words(receipt, (box,), expires=parse_duration(expires))
-            return finish_box(Target.find(stack), words, box, Out(as_json=json))
+            return finish_box(Target.find_sweep(stack), words, box, Out(as_json=json))
         return run(Target.find(stack), Words(receipt, expires=parse_duration(expires)), Out(as_json=json))
 
     answer(ask)

@@ -11,15 +11,19 @@ from sweep.cli.app import AsJson, Stack, answer, app
 
 
 @app.command()
-def new(name: Annotated[str, typer.Argument(help="Lower-case letters, digits and -.")], json: AsJson = False) -> None:
-    """Write a stack file to start from."""
+def new(
+    name: Annotated[str, typer.Argument(help="Lower-case letters, digits and -.")],
+    store: Annotated[bool, typer.Option("--store", help="For volumes that outlive sweeps.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Write a stack file to start from: a sweep, or with --store the volumes that several sweeps use."""
 
     def ask() -> int:
         from sweep.cli.new import new as run
         from sweep.cli.output import Out
         from sweep.cli.target import Target
 
-        return run(Target.find(name), Out(as_json=json))
+        return run(Target.find(name), Out(as_json=json), store=store)
 
     answer(ask)
 
@@ -38,7 +42,7 @@ def status(
         from sweep.cli.output import Out
         from sweep.cli.target import Target, parse_duration
 
-        target, out = Target.find(stack), Out(as_json=json)
+        target, out = (Target.find_sweep if watch else Target.find)(stack), Out(as_json=json)
         if watch:
             from sweep.cli.watch import watch as follow
 
@@ -59,7 +63,7 @@ def patrol(stack: Stack = None, json: AsJson = False) -> None:
         from sweep.cli.patrol import patrol as run
         from sweep.cli.target import Target
 
-        return run(Target.find(stack), Out(as_json=json))
+        return run(Target.find_sweep(stack), Out(as_json=json))
 
     answer(ask)
 
@@ -83,7 +87,7 @@ def wait(
 
         for one in get_args(What):
             if what == one:
-                return run(Target.find(stack), one, parse_duration(timeout), Out(as_json=json))
+                return run(Target.find_sweep(stack), one, parse_duration(timeout), Out(as_json=json))
         raise Unsure(f'--for "{what}": it is done, verified or first-step')
 
     answer(ask)
@@ -120,7 +124,7 @@ def logs(
         if attempt and (setup or runner):
             raise Unsure("--attempt is for the log of a cell")
         until = parse_duration(timeout) if follow else None
-        target, out = Target.find(stack), Out(as_json=json)
+        target, out = Target.find_sweep(stack), Out(as_json=json)
         if setup or runner:
             return (setup_log if setup else runner_log)(target, name, tail, until, out)
         if name is None:
@@ -151,7 +155,7 @@ def curves(
         from sweep.cli.output import Out
         from sweep.cli.target import Target
 
-        return run(Target.find(stack), cells or (), metric or (), Out(as_json=json))
+        return run(Target.find_sweep(stack), cells or (), metric or (), Out(as_json=json))
 
     answer(ask)
 
@@ -180,6 +184,6 @@ def results(
         if sum((csv, markdown, json)) > 1:
             raise Unsure("--csv, --markdown and --json are three ways to write one table: use one of them")
         style: Style = "csv" if csv else "markdown" if markdown else "table"
-        return run(Target.find(stack), over or (), metric or (), all_, style, Out(as_json=json))
+        return run(Target.find_sweep(stack), over or (), metric or (), all_, style, Out(as_json=json))
 
     answer(ask)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sweep.cli.doctor import engine, machine
+from sweep.cli.doctor import engine, machine, store
 from sweep.cli.doctor import sweep as one_sweep
 from sweep.cli.doctor.finding import Check, Finding, unknown
 from sweep.cli.output import NO, UNSURE, YES, Out
@@ -35,7 +35,7 @@ def doctor(stack: str | None, out: Out) -> int:
         root = None
     checks: dict[str, Check] = dict(machine.checks()) | dict(engine.checks(root))
     if target is not None:
-        checks |= dict(one_sweep.checks(target))
+        checks |= dict((store if target.is_store else one_sweep).checks(target))
     with Progress("looking"):
         found = in_parallel({name: _safely(name, check) for name, check in checks.items()}, SECONDS)
     findings = [

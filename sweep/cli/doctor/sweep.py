@@ -158,14 +158,15 @@ def evidence(patient: Patient) -> list[Finding]:
         marker = EvidenceStore.read_marker(uri)
     except EvidenceError as error:
         return [fail("evidence", str(error), f"sweepctl status --stack {target.stack}")]
+    bills = _ledger(target, uri) if marker and not target.is_store else []
     if not uri.startswith("file://"):
-        return [*_whose(target, uri, marker), *(_ledger(target, uri) if marker else [])]
+        return [*_whose(target, uri, marker), *bills]
     folder = Path("/" + uri.removeprefix("file://").partition("/")[2])
     there = next(one for one in (folder, *folder.parents) if one.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         return [fail("evidence", f"{there} can't be written to", "make it this user's, or name another pull_to")]
     findings = room({"evidence": folder})
-    return [*_whose(target, str(folder), marker), *findings, *(_ledger(target, uri) if marker else [])]
+    return [*_whose(target, str(folder), marker), *findings, *bills]
 
 
 def _whose(target: Target, where: str, marker: Marker | None) -> list[Finding]:

@@ -1,0 +1,108 @@
+"""What a stack of volumes needs: a valid stack file, its own records, a platform that has what the state says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+from components.config import StoreConfig
+from profiles.keeping import keep
+from profiles.load import load_profile
+from provider.platforms.registry import load_platform
+from sweep.cli.doctor import sweep as one_sweep
+from sweep.cli.doctor.finding import Check, Finding, fail, first_line, ok, unknown, warn
+from sweep.cli.kept import Holding, adapters_of, holding
+from sweep.cli.look import open_sources
+from sweep.cli.output import No, count
+from sweep.cli.target import Target
+from sweep.errors import ConfigError, SweepstackError
+from sweep.onbox import TAGS
+from sweep.volumes.words import cost_words, overdue
+
+
+@dataclass
+class Patient:
+    """The stack that is looked at. `config` is None when its file is not valid."""
+
+    target: Target
+    config: StoreConfig | None = None
+    problem: str = ""
+
+
+def checks(target: Target) -> Iterator[tuple[str, Check]]:
+    """Name and check, in the order of the table. Reads the stack file now: the checks ask for it side by side."""
+    patient, sweep = Patient(target), one_sweep.Patient(target)
+    try:
+        patient.config = StoreConfig.load(target.root, target.stack)
+    except ConfigError as error:
+        patient.problem = "; ".join(error.problems) or first_line(str(error))
+    yield "stack file", lambda: stack_file(patient)
+    yield "evidence", lambda: one_sweep.evidence(sweep)
+    yield "state", lambda: one_sweep.state(sweep)
+    yield "platform", lambda: platforms(patient)
+    yield "volumes", lambda: volumes(patient)
+
+
+def stack_file(patient: Patient) -> list[Finding]:
+    """Whether it reads, and whether the platform can keep such volumes."""
+    target, config = patient.target, patient.config
+    if config is None:
+        return [fail("stack file", patient.problem, f"pulumi preview --stack {target.stack} shows all of it")]
+    try:
+        plan = keep(config, load_profile(config.platform))
+    except ConfigError as error:
+        reasons = "; ".join(error.problems) or first_line(str(error))
+        return [fail("stack file", f"{config.platform} can't keep them: {reasons}", f"mend it in {config.file}")]
+    leaving = f", {len(plan.gone)} to go" if plan.gone else ""
+    return [ok("stack file", f"{config.file}: {count(len(plan.volumes), 'volume')} on {plan.platform}{leaving}")]
+
+
+def platforms(patient: Patient) -> list[Finding]:
+    """Whether the account answers: the key is there, and may see volumes."""
+    config = patient.config
+    if config is None:
+        return [unknown("platform", "the stack file is not valid", "mend it first")]
+    try:
+        load_platform(load_profile(config.platform).adapter).list_volumes(TAGS)
+    except SweepstackError as error:
+        return [
+            fail("platform", f"{config.platform}: {first_line(str(error))}", "docs/renting.md says where a key lies")
+        ]
+    return [ok("platform", f"{config.platform} answers and lists its volumes")]
+
+
+def volumes(patient: Patient) -> list[Finding]:
+    """Those of the state: whether they are there, wanted, and all."""
+    stack = patient.target.stack
+    try:
+        sources = open_sources(patient.target)
+        held = holding(sources)
+    except No:
+        return [ok("volumes", "none was ever made")]
+    except SweepstackError as error:
+        return [unknown("volumes", str(error), f"sweepctl status --stack {stack}")]
+    return [*_each(held, stack), *_all(held, stack, sorted(adapters_of(sources)))]
+
+
+def _each(held: Holding, stack: str) -> Iterator[Finding]:
+    for one in held.volumes:
+        cost = cost_words(one.facts.price_per_month, one.facts.keep_until)
+        found = f"{one.facts.name}: {cost}, in {one.facts.where}; used by {', '.join(one.users) or 'no sweep so far'}"
+        if one.state == "gone":
+            fix = f"pulumi up --stack {stack} makes it anew, empty; or want: gone in the stack file"
+            yield fail("volumes", f"{one.facts.name} ({one.facts.native_id}) is gone with all that was on it", fix)
+        elif overdue(one.facts.keep_until, date.today()):
+            yield warn("volumes", found, f"a later keep_until, or sweepctl finish --stack {stack}")
+        elif one.state != "unknown":
+            yield ok("volumes", found)
+
+
+def _all(held: Holding, stack: str, adapters: list[str]) -> Iterator[Finding]:
+    if held.strangers:
+        named = ", ".join(f"{record.native_id} ({record.tag})" for record in held.strangers)
+        yield fail("volumes", f"not in the state, and may bill: {named}", f"pulumi up --stack {stack}, which adopts it")
+    for problem in held.problems:
+        yield unknown("volumes", problem, f"sweepctl status --stack {stack}")
+    if not (held.volumes or held.strangers or held.problems):
+        yield ok("volumes", f"none in the state, and none on {', '.join(adapters) or 'any platform'}")

@@ -1,0 +1,258 @@
+"""`sweepctl` on a stack of volumes, typed right and wrong: the right thing, or one message and the next command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from components.config import StoreConfig
+from sweep import onbox
+from sweep.cli.doctor import store as one_store
+from sweep.cli.doctor.finding import Finding
+from sweep.cli.target import Target
+from sweep.evidence.store import EvidenceStore
+from sweep.stackfile import StackFile
+from sweep.volumes.records import Mounting, write_mounting
+from tests.unit.cli.support import IDENTITY, STACK, Result, World
+
+KEEPER = "keeperxxxx"
+ENGINE = """\
+#!/bin/sh
+echo "$@" >> {home}/calls
+case "$1-$2" in
+  stack-ls) cat {home}/ls.json;;
+  stack-export) if [ -f {home}/state-$4.json ]; then exec cat {home}/state-$4.json; fi
+    echo "error: no stack named '$4' found" >&2; exit 255;;
+  *) if [ -f {home}/$1.sh ]; then . {home}/$1.sh; fi;;
+esac
+"""
+FILE = """\
+config:
+  sweepstack:store:
+    platform: local
+    volumes:
+      abl: {size: 2GB, keep_until: 2031-01-31}
+    pull_to: results/keep
+"""
+
+
+@dataclass
+class Keep:
+    """The stack `keep` with the volume `abl`, beside the sweep of a world; both are up unless a test says otherwise."""
+
+    world: World
+    volume: str = field(init=False)
+    entry: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        world = self.world
+        (world.engine / "pulumi").write_text(ENGINE.format(home=world.engine))
+        (world.root / "stacks" / "Pulumi.keep.yaml").write_text(FILE)
+        self.uri = f"file://{socket.gethostname()}{world.root / 'results' / 'keep'}"
+        self.store = EvidenceStore.found(self.uri, KEEPER, "sweepstack", "keep")
+        made = world.platform.ensure_volume(onbox.volume_tag(KEEPER, "abl"), "abl", size_gb=2)
+        self.volume = world.volume = made.native_id
+        self.entry = {"adapter": "local", "name": "abl", "native_id": made.native_id, "location": "here"}
+        self.entry |= {"identity": KEEPER, "evidence": self.uri, "guarded": True, "price_per_month": 0.0}
+        self.entry |= {"actual_size_gb": 2, "keep_until": "2031-01-31"}
+        (world.engine / "ls.json").write_text(json.dumps([{"name": "keep"}, {"name": STACK}]))
+        self.save()
+
+    def save(self, *, volumes: bool = True) -> None:
+        """The states that the engine prints."""
+        world = self.world
+        known = {"identity": KEEPER, "evidence": self.uri, "project": "sweepstack", "stack": "keep"}
+        resources = [world.resource("Identity", "identity", KEEPER, known | {"pull_to": "results/keep"})]
+        if volumes:
+            resources += [world.resource("Volume", "abl", self.volume, self.entry)]
+        keep = {"version": 3, "deployment": {"resources": resources}}
+        (world.engine / "state-keep.json").write_text(json.dumps(keep))
+        (world.engine / f"state-{STACK}.json").write_text(json.dumps(world.export()))
+
+    def used(self) -> None:
+        """A box of the sweep mounts the volume and runs cells there; the sweep left its note."""
+        self.world.add("box-0").launch("lr0.1")
+        note = {"stack": STACK, "identity": IDENTITY, "evidence": self.world.uri, "native_id": self.volume}
+        write_mounting(self.store, Mounting(**note, at=datetime.now(UTC)))
+        self.save()
+
+    def lost(self) -> None:
+        """The volume is gone, behind everybody's back."""
+        shutil.rmtree(self.world.platform_root / "volumes" / self.volume)
+
+    def run(self, *words: str, **how: Any) -> Result:
+        return self.world.run(*words, stack=how.pop("stack", "keep"), fresh=False, **how)
+
+
+@pytest.fixture
+def keep(world: World) -> Keep:
+    return Keep(world)
+
+
+OF_SWEEPS = [
+    ["pull"],
+    ["verify"],
+    ["wait"],
+    ["patrol"],
+    ["logs", "seed0"],
+    ["results"],
+    ["curves"],
+    ["place"],
+    ["ledger"],
+    ["smoke"],
+    ["tend", "--once"],
+    ["retry", "seed0"],
+    ["drop", "seed0", "--reason", "x"],
+    ["ssh", "box-0"],
+    ["exec", "box-0", "--", "true"],
+    ["forward", "box-0", "80"],
+    ["finish", "--box", "box-0"],
+    ["status", "--watch"],
+]
+
+
+@pytest.mark.parametrize("words", OF_SWEEPS, ids=lambda words: words[0])
+def test_a_command_about_cells_or_boxes_says_that_there_are_none(keep: Keep, words: list[str]) -> None:
+    said = keep.world.run(words[0], "--stack", "keep", *words[1:], stack=None, fresh=False)
+    assert said.code == 2, said
+    assert "stacks/Pulumi.keep.yaml describes volumes" in said.err, said
+    assert "next   sweepctl status --stack keep" in said.err
+    assert keep.world.calls() == []
+
+
+def test_status_shows_what_is_kept_for_whom_and_what_to_type(keep: Keep) -> None:
+    fresh = keep.run("status")
+    assert fresh.code == 0, fresh
+    assert "keep   1 volume   $0.00/month   LOCKED" in fresh.out
+    assert "no sweep so far" in fresh.out
+    assert "next   mounts: {/ckpt: {source: abl}} in the stack file of a sweep" in fresh.out
+    keep.used()
+    document = keep.run("status", "--json").json
+    (volume,) = document["volumes"]
+    assert (volume["state"], volume["used_by"], volume["size_gb"]) == ("locked", [STACK], 2)
+    assert (volume["usd_per_month"], volume["keep_until"], document["bills"]) == (0.0, "2031-01-31", "nothing")
+    assert document["next"][0].startswith("sweepctl finish --stack keep")
+
+
+def test_status_tells_of_what_is_gone_what_is_lost_and_what_nobody_knows(keep: Keep) -> None:
+    keep.save(volumes=False)
+    lost = keep.run("status")
+    assert lost.code == 1, lost
+    assert f"UNKNOWN {keep.volume} (sweepstack-{KEEPER}-volume-abl" in lost.out
+    assert "next   pulumi up --stack keep    (adopts" in lost.out
+    keep.save()
+    keep.lost()
+    gone = keep.run("status")
+    assert gone.code == 0, gone
+    assert "0 volumes" in gone.out
+    assert "makes what is gone anew" in gone.out
+    keep.world.move_registry()
+    unknown = keep.run("status")
+    assert unknown.code == 2, unknown
+    assert "next   sweepctl doctor --stack keep" in unknown.out
+    (keep.world.engine / "state-keep.json").unlink()
+    assert "there is no stack keeep" in keep.run("status", stack="keeep").err
+
+
+def test_finish_names_whose_cells_are_not_safe_and_touches_nothing(keep: Keep) -> None:
+    keep.used()
+    said = keep.run("finish", types="yes")
+    assert said.code == 1, said
+    assert "$ sweepctl approve --stack keep" in said.out
+    assert "no receipt says that they are safe" in said.err
+    assert f"box box-0 of {STACK}" in said.err
+    assert f"next   sweepctl finish --stack {STACK}" in said.err
+    assert keep.world.calls() == []
+
+
+def test_finish_asks_once_and_ends_when_nothing_is_left(keep: Keep) -> None:
+    home = keep.world.engine
+    (home / "after.json").write_text(json.dumps(keep.world.empty()))
+    gone = f"rm -rf {keep.world.platform_root / 'volumes' / keep.volume}; cp $home/after.json $home/state-keep.json"
+    keep.world.on("destroy", gone)
+    assert keep.run("finish", types="no").code == 1
+    assert keep.world.calls() == []
+    done = keep.run("finish", types="yes")
+    assert done.code == 0, done
+    assert [line.split(" --stack")[0] for line in keep.world.calls()] == ["up", "destroy"]
+    assert "no volume of keep is left, and nothing of it bills" in done.out
+    nothing = keep.run("finish", types="yes")
+    assert nothing.code == 1
+    assert "there is no volume in the state of keep: nothing to finish" in nothing.err
+
+
+def test_finish_goes_on_by_an_approval_that_holds_and_believes_no_exit_code(keep: Keep) -> None:
+    approved = keep.run("approve", types="yes")
+    assert approved.code == 0, approved
+    said = keep.run("finish")  # nobody is there to ask: the approval in the file is the word
+    assert said.code == 1, said
+    assert [line.split(" --stack")[0] for line in keep.world.calls()] == ["up", "destroy"]
+    assert f"still there: {keep.volume}" in said.out
+    assert "next   sweepctl status --stack keep" in said.out
+
+
+def doctor(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> dict[str, Finding]:
+    monkeypatch.setattr("sweep.cli.doctor.sweep.find_engine", lambda: str(keep.world.engine / "pulumi"))
+    target = Target.find("keep", start=keep.world.root)
+    return {finding.name: finding for _, check in one_store.checks(target) for finding in check()}
+
+
+def test_doctor_of_volumes(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep.used()
+    well = doctor(keep, monkeypatch)
+    bad = {name for name, finding in well.items() if finding.verdict != "ok" and name != "disk (evidence)"}
+    assert bad == set(), well
+    assert "1 volume on local" in well["stack file"].found
+    assert well["state"].found == "1 volume in it"
+    assert f"used by {STACK}" in well["volumes"].found
+    keep.entry["keep_until"] = "2026-01-31"
+    keep.save()
+    late = doctor(keep, monkeypatch)["volumes"]
+    assert (late.verdict, late.fix) == ("warn", "a later keep_until, or sweepctl finish --stack keep")
+    keep.save(volumes=False)
+    stray = doctor(keep, monkeypatch)["volumes"]
+    assert (stray.verdict, stray.fix) == ("fail", "pulumi up --stack keep, which adopts it")
+    keep.save()
+    keep.lost()
+    assert "is gone with all that was on it" in doctor(keep, monkeypatch)["volumes"].found
+
+
+def test_doctor_of_volumes_that_can_not_be_kept(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = StackFile.locate(keep.world.root, "keep")
+    file.path.write_text(FILE.replace("size: 2GB", "sise: 2GB"))
+    found = doctor(keep, monkeypatch)
+    assert (found["stack file"].verdict, found["platform"].verdict) == ("fail", "unknown")
+    assert 'did you mean "size"' in found["stack file"].found
+    file.path.write_text(FILE.replace("platform: local", "platform: runpod"))
+    monkeypatch.delenv("RUNPOD_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(keep.world.folder))
+    found = doctor(keep, monkeypatch)
+    assert "volumes.abl.region is missing" in found["stack file"].found
+    assert found["platform"].verdict == "fail"
+    assert "RUNPOD_API_KEY" in found["platform"].found
+
+
+def test_new_writes_a_stack_of_volumes_that_holds(world: World) -> None:
+    written = world.run("new", "abl-store", "--store", stack=None)
+    assert written.code == 0, written
+    config = StoreConfig.load(world.root, "abl-store")
+    assert list(config.volumes) == ["abl-store"]
+    again = world.run("new", "abl-store", stack=None)
+    assert again.code == 1
+    assert "is there already, and was left as it is" in again.err
+    long = f"{'x' * 34}-{'y' * 20}"
+    assert world.run("new", long, "--store", stack=None).code == 0
+    assert list(StoreConfig.load(world.root, long).volumes) == ["x" * 34]
+
+
+def test_the_records_of_volumes_may_move_too(keep: Keep) -> None:
+    """`sweepctl publish` writes the new place into a file of volumes as into one of a sweep."""
+    file = StackFile.locate(keep.world.root, "keep").of_store()
+    assert file.write_pull_to("s3://lab/keep")
+    assert file.path.read_text() == FILE.replace("results/keep", "s3://lab/keep")
