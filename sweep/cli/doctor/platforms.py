@@ -22,14 +22,14 @@ SECONDS = 45.0
 def checks(config: StackConfig) -> Iterator[tuple[str, Check]]:
     """One for the candidates' accounts, one for the key that boxes are reached with. Reads only; rents nothing."""
     found = {profile.platform: load_platform(profile.adapter) for profile in load_profiles(config.candidates).values()}
-    rented = {name: found[name] for name in config.candidates if name in found and _rents(found[name])}
+    rented = {name: found[name] for name in config.candidates if name in found and rents(found[name])}
     if rented:
         yield "accounts", lambda: accounts(rented, config.max_price)
     if any(Capability.SSH in platform.capabilities for platform in rented.values()):
         yield "ssh key", ssh_key
 
 
-def _rents(platform: Platform) -> bool:
+def rents(platform: Platform) -> bool:
     """Whether there is somebody to ask: the local platform would make its books by being asked who it is."""
     return bool(platform.capabilities & {Capability.OFFERS, Capability.BALANCE})
 

@@ -10,6 +10,7 @@ from components.config import StoreConfig
 from profiles.keeping import keep
 from profiles.load import load_profile
 from provider.platforms.registry import load_platform
+from sweep.cli.doctor import platforms
 from sweep.cli.doctor import sweep as one_sweep
 from sweep.cli.doctor.finding import Check, Finding, fail, first_line, ok, unknown, warn
 from sweep.cli.kept import Holding, adapters_of, holding
@@ -17,7 +18,6 @@ from sweep.cli.look import open_sources
 from sweep.cli.output import No, count
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, SweepstackError
-from sweep.onbox import TAGS
 from sweep.volumes.words import cost_words, overdue
 
 
@@ -38,9 +38,13 @@ def checks(target: Target) -> Iterator[tuple[str, Check]]:
     except ConfigError as error:
         patient.problem = "; ".join(error.problems) or first_line(str(error))
     yield "stack file", lambda: stack_file(patient)
+    if patient.config is not None:
+        profile = load_profile(patient.config.platform)
+        platform = load_platform(profile.adapter)
+        if platforms.rents(platform):
+            yield "accounts", lambda: platforms.accounts({profile.platform: platform}, None)
     yield "evidence", lambda: one_sweep.evidence(sweep)
     yield "state", lambda: one_sweep.state(sweep)
-    yield "platform", lambda: platforms(patient)
     yield "volumes", lambda: volumes(patient)
 
 
@@ -56,20 +60,6 @@ def stack_file(patient: Patient) -> list[Finding]:
         return [fail("stack file", f"{config.platform} can't keep them: {reasons}", f"mend it in {config.file}")]
     leaving = f", {len(plan.gone)} to go" if plan.gone else ""
     return [ok("stack file", f"{config.file}: {count(len(plan.volumes), 'volume')} on {plan.platform}{leaving}")]
-
-
-def platforms(patient: Patient) -> list[Finding]:
-    """Whether the account answers: the key is there, and may see volumes."""
-    config = patient.config
-    if config is None:
-        return [unknown("platform", "the stack file is not valid", "mend it first")]
-    try:
-        load_platform(load_profile(config.platform).adapter).list_volumes(TAGS)
-    except SweepstackError as error:
-        return [
-            fail("platform", f"{config.platform}: {first_line(str(error))}", "docs/renting.md says where a key lies")
-        ]
-    return [ok("platform", f"{config.platform} answers and lists its volumes")]
 
 
 def volumes(patient: Patient) -> list[Finding]:

@@ -199,7 +199,9 @@ def state(patient: Patient) -> list[Finding]:
             fix = f"pulumi stack export --stack {target.stack}    (look at it)"
             findings.append(fail("state", entries.problems[0], fix))
         else:
-            findings.append(ok("state", f"{count(len(entries.boxes), 'box')} in it"))
+            kept = sum(1 for volume in entries.volumes if volume.guarded)
+            what = count(kept, "volume") if target.is_store else count(len(entries.boxes), "box")
+            findings.append(ok("state", f"{what} in it"))
     except StackMissing:
         init = f"pulumi stack init {target.stack} && pulumi up --stack {target.stack}"
         findings.append(warn("state", f"the backend has no stack {target.stack} yet", init))
