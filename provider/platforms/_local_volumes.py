@@ -71,6 +71,10 @@ class LocalVolumes:
                 price_per_month=0.0,
             )
 
+    def quote_volume(self, size_gb: int, region: str) -> float | None:
+        """What this machine costs is its owner's to say."""
+        return None
+
     def get_volume(self, native_id: str) -> VolumeRecord | None:
         match = VOLUME_ID.fullmatch(native_id)
         if not match:

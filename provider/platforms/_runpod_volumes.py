@@ -66,7 +66,7 @@ def ensure(session: Session, tag: str, *, size_gb: int | None, region: str) -> V
             f"the volume {tag} has to be made, and RunPod asks for its size and its data center: give it `size` and "
             f"`region` (`sweepctl place` shows which data centers have the card)"
         )
-    body = bodies.create_volume(tag, size_gb, _data_center(session, region))
+    body = bodies.create_volume(tag, size_gb, data_center(session, region))
     try:
         answer = session.write_volume("POST", body=body)
     except OutcomeUnknown:
@@ -145,7 +145,7 @@ def _grown(session: Session, record: VolumeRecord, size_gb: int) -> VolumeRecord
     return _record(answer.data if identifier(answer.data) else session.volumes(max_age=0)[volume_id], record.account)
 
 
-def _data_center(session: Session, region: str) -> str:
+def data_center(session: Session, region: str) -> str:
     """The id of the data center that `region` names and that has volumes. Raises RequestRefused."""
     known: dict[str, bool] = {}
     for entry in session.data_centers():

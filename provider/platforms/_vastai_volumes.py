@@ -118,28 +118,10 @@ def ensure(
     present = find(client, account, tag, patience)
     if present is not None:
         return present
-    match = REGION.fullmatch(region)
-    if not match:
-        raise RequestRefused(
-            f"a volume of vast.ai lies on one machine, which has to be named: region machine:<number>, and not "
-            f"{region!r}. A box's number stands in its location, every machine's in the console. Nothing was made"
-        )
-    if not size_gb:
-        raise RequestRefused("a volume of vast.ai has a fixed size, which has to be given (GB). Nothing was made")
-    machine = int(match[1])
-    asks = [
-        row
-        for row in client.search_volumes({"machine_id": {"eq": machine}}, patience, storage=float(size_gb))
-        if row.get("machine_id") == machine
-        and (number(row.get("disk_space")) or 0) >= size_gb
-        and isinstance(row.get("id"), int)
-    ]
-    if not asks:
-        raise NoCapacity(f"machine {machine} of vast.ai offers no volume of {size_gb} GB now; nothing was made")
-    asks.sort(key=lambda row: (number(row.get("storage_cost")) or 0.0, row["id"]))
+    found = asks(client, size_gb, region, patience)
     name = name_of(tag)
     try:
-        client.create_volume(asks[0]["id"], size_gb, name, patience)
+        client.create_volume(found[0]["id"], size_gb or 0, name, patience)
     except OutcomeUnknown as error:
         made = _appears(client, account, tag)
         if made is None:
@@ -152,9 +134,39 @@ def ensure(
             raise OutcomeUnknown(
                 f"vast.ai made the volume {name} and does not list it: look again before another is made"
             )
-    month = number(asks[0].get("storage_cost"))
-    price = made.price_per_month if made.price_per_month is not None or month is None else month * size_gb
+    price = made.price_per_month if made.price_per_month is not None else price_of(found[0], size_gb or 0)
     return replace(made, created=True, price_per_month=price)
+
+
+def asks(client: Client, size_gb: int | None, region: str, patience: Patience) -> list[Row]:
+    """What the machine of `region` offers that holds so much, cheapest first; one at least. Raises RequestRefused for
+    what is no machine or no size, NoCapacity."""
+    match = REGION.fullmatch(region)
+    if not match:
+        raise RequestRefused(
+            f"a volume of vast.ai lies on one machine, which has to be named: region machine:<number>, and not "
+            f"{region!r}. A box's number stands in its location, every machine's in the console. Nothing was made"
+        )
+    if not size_gb:
+        raise RequestRefused("a volume of vast.ai has a fixed size, which has to be given (GB). Nothing was made")
+    machine = int(match[1])
+    found = [
+        row
+        for row in client.search_volumes({"machine_id": {"eq": machine}}, patience, storage=float(size_gb))
+        if row.get("machine_id") == machine
+        and (number(row.get("disk_space")) or 0) >= size_gb
+        and isinstance(row.get("id"), int)
+    ]
+    if not found:
+        raise NoCapacity(f"machine {machine} of vast.ai offers no volume of {size_gb} GB now; nothing was made")
+    found.sort(key=lambda row: (number(row.get("storage_cost")) or 0.0, row["id"]))
+    return found
+
+
+def price_of(ask: Row, size_gb: int) -> float | None:
+    """USD a month; None where the offer names no price."""
+    month = number(ask.get("storage_cost"))
+    return None if month is None else month * size_gb
 
 
 def for_box(session: Session, request: BoxRequest, wait: Wait) -> tuple[int | None, int | None]:

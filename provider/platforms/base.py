@@ -263,6 +263,11 @@ class Platform(Protocol):
         """
         ...
 
+    def quote_volume(self, size_gb: int, region: str) -> float | None:
+        """USD a month that a new volume would cost there now; None where the platform names no price before it is made.
+        Reads only. Raises RequestRefused for a region that is none, NoCapacity where there is no room for it."""
+        ...
+
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
         """Every volume of the account whose tag begins with `prefix`. Reads only."""
         ...

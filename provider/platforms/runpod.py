@@ -205,6 +205,10 @@ class RunpodPlatform:
         with self._locked(at_hand.account(), f"volume {tag}", Wait(LOCK_SECONDS)):
             return volumes.ensure(at_hand, tag, size_gb=size_gb, region=region)
 
+    def quote_volume(self, size_gb: int, region: str) -> float | None:
+        volumes.data_center(session(), region)
+        return None
+
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
         return volumes.tagged(session(), prefix)
 

@@ -151,6 +151,10 @@ class VastPlatform:
         with one_at_a_time(self.name, session.account, f"volume {tag}", Wait(session.patience.left())):
             return volumes.ensure(session.client, session.account, tag, size_gb, region, session.patience)
 
+    def quote_volume(self, size_gb: int, region: str) -> float | None:
+        session = Session.open(age=scaled(READ_AGE_SECONDS))
+        return volumes.price_of(volumes.asks(session.client, size_gb, region, session.patience)[0], size_gb)
+
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
         session = Session.open(age=scaled(READ_AGE_SECONDS))
         found = volumes.listed(session.client, session.account, session.patience)

@@ -20,6 +20,7 @@ from sweep.errors import (
     NotYetGone,
     OutcomeUnknown,
     PlatformError,
+    RequestRefused,
     SweepstackError,
     TeardownRefused,
     Unsupported,
@@ -97,7 +98,10 @@ def say(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> list[Failure]
     until = until if isinstance(until, str) else None
     if inputs.get("guarded"):
         size, region = inputs.get("size_gb"), inputs.get("region")
-        per_month = month(None, inputs.get("price_per_gb_month"), size if isinstance(size, int) else None)
+        seen, failures = _price_now(op, inputs, new=new)
+        if failures:
+            return failures
+        per_month = month(seen, inputs.get("price_per_gb_month"), size if isinstance(size, int) else None)
     elif inputs.get("kept"):
         try:
             record = find_kept(load_platform(adapter), name)
@@ -114,6 +118,24 @@ def say(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> list[Failure]
     line = f"volume {name}: {what + ', ' if what else ''}{cost_words(per_month, until)}"
     (op.warn if overdue(until, date.today()) else op.info)(line)
     return []
+
+
+def _price_now(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> tuple[float | None, list[Failure]]:
+    """USD a month by the platform, and why it can't be made there: of a new volume by what the platform offers, else by
+    what Read saw."""
+    if not new:
+        seen = (inputs.get("live") or {}).get("usd_per_month")
+        return (seen if isinstance(seen, int | float) else None), []
+    size, region = inputs.get("size_gb"), inputs.get("region")
+    if not isinstance(size, int) or not isinstance(region, str):
+        return None, []
+    try:
+        return load_platform(str(inputs["adapter"])).quote_volume(size, region), []
+    except RequestRefused as error:
+        return None, [Failure("region", str(error))]
+    except PlatformError as error:
+        op.warn(f"volume {inputs['name']}: what it would cost is not known ({error})")
+        return None, []
 
 
 def register(op: Operation, inputs: VolumeInputs, record: VolumeRecord) -> None:
@@ -197,6 +219,7 @@ def live_facts(op: Operation, state: VolumeState) -> dict[str, Any]:
     return {
         "used_by": [user.stack for user in users.of(state.native_id)],
         "cost": cost_words(state.price_per_month, state.keep_until),
+        "usd_per_month": state.price_per_month,
         "state": word.lower(),
         "because": verdict.way or "; ".join(verdict.reasons),
     }

@@ -99,7 +99,7 @@ def may_delete(
         verdict.reasons.append(seen.note or "whether it is there is not known")
         return verdict
     if approval is None:
-        verdict.reasons.append("not approved")
+        verdict.reasons += ["not approved", *seen.alive]
         return verdict
     problem = approval_problem(facts, approval, now or datetime.now(UTC))
     if problem:

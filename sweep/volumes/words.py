@@ -41,7 +41,7 @@ def refusal(facts: VolumeFacts, verdict: VolumeVerdict, *, stack: str) -> str:
     rows.append(("would die", f"volume {facts.name} ({facts.native_id}){size} with all that is on it"))
     rows.append(("waiting costs", cost_words(facts.price_per_month, facts.keep_until)))
     up = f"pulumi up --stack {stack} && pulumi destroy --stack {stack}"
-    rows.append(("next", f"sweepctl approve --stack {stack} && {up}"))
+    rows.append(("next", f"sweepctl finish --stack {stack}    (approve, up, destroy: says whose cells are not safe)"))
     rows.append(("give up", f'sweepctl approve --stack {stack} --abandon {facts.name} --reason "…" && {up}'))
     width = max(len(label) for label, _ in rows)
     body = [f"{label:<{width}}  {text}" for label, text in rows]

@@ -14,10 +14,12 @@ from provider.limiter import paced
 from provider.platforms._runpod_api import CATALOG_SECONDS
 from provider.platforms.observe_volume import find_kept
 from provider.resources import keeping, market
+from provider.resources.base import Failure
 from provider.session import Operation, Session
 from sweep.errors import SweepstackError
 from sweep.onbox import volume_of, volume_tag
 from tests.conformance.harness_runpod import REGION, Harness
+from tests.conformance.harness_vastai import Harness as VastHarness
 from tests.unit.provider.support import Said
 
 
@@ -71,3 +73,46 @@ def test_a_volume_is_found_by_its_whole_name(harness: Harness) -> None:
     assert [volume_of(tag) for tag in ("sweepstack-a1-box-0-g1", "sweepstack-a1-volume-", "my-a1-volume-x")] == [
         None
     ] * 3
+
+
+def of_a_store(tmp_path: Path, said: Said, *, new: bool = True, **changes: Any) -> list[Failure]:
+    op = Operation(Session(tmp_path, said.emit, threading.Event()), "urn:pulumi:t::p::sweepstack:index:Volume::abl")
+    inputs = {"name": "abl", "adapter": "runpod", "guarded": True, "size_gb": 100, "region": REGION}
+    return keeping.say(op, inputs | changes, new=new)
+
+
+def test_a_new_volume_in_a_place_that_has_none_is_refused_before_it_is_made(harness: Harness, tmp_path: Path) -> None:
+    said = Said()
+    assert of_a_store(tmp_path, said, price_per_gb_month=0.07) == []
+    assert f"volume abl: 100 GB in {REGION}, $7.00/month" in said.text()
+    (failure,) = of_a_store(tmp_path, said, region="US-KS-9")
+    assert failure.property == "region"
+    assert "RunPod has no data center 'US-KS-9'" in failure.reason
+    harness.sim.faults.add("error_before", "GET *", times=None)
+    assert of_a_store(tmp_path, said, name="abl2") == []
+    assert "volume abl2" in said.text()
+
+
+def test_what_a_new_volume_costs_is_the_market_s_word_and_of_one_that_is_there_what_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vast.ai: each host has a price of its own, and the room that it has left."""
+    harness = VastHarness(tmp_path, monkeypatch, machines=False)
+    try:
+        said = Said()
+        there = {"adapter": "vastai", "size_gb": 10, "region": "machine:1"}
+        price = harness.connect().quote_volume(10, "machine:1")
+        assert price is not None
+        assert price > 0
+        assert of_a_store(tmp_path, said, **there) == []
+        assert f"volume abl: 10 GB in machine:1, ${price:.2f}/month" in said.text()
+        assert of_a_store(tmp_path, said, **there, new=False, live={"usd_per_month": 1.25}) == []
+        assert "10 GB in machine:1, $1.25/month" in said.text()
+        (failure,) = of_a_store(tmp_path, said, **there | {"region": "US-TX-3"})
+        assert "machine:<number>" in failure.reason
+        assert of_a_store(tmp_path, said, **there | {"size_gb": 10**6}) == []
+        assert "what it would cost is not known (machine 1 of vast.ai offers no volume of 1000000 GB now" in said.text()
+        made = harness.connect().ensure_volume(volume_tag("keeperxxxx", "abl"), "abl", size_gb=10, region="machine:1")
+        assert made.price_per_month == pytest.approx(price)
+    finally:
+        harness.close()

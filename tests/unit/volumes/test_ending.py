@@ -36,6 +36,8 @@ def test_a_volume_that_nobody_mounted_needs_a_word_alone(kept: Kept) -> None:
     kept.survey = Survey()
     kept.approval = None
     assert kept.ask().reasons == ["not approved"]
+    kept.see(alive=("box b mounts it, and is running",))
+    assert kept.ask().reasons == ["not approved", "box b mounts it, and is running"]
     kept.approve()
     assert kept.ask().way == "cleared"
 
