@@ -38,6 +38,7 @@ def test_a_volume_that_nobody_mounted_needs_a_word_alone(kept: Kept) -> None:
     assert kept.ask().reasons == ["not approved"]
     kept.see(alive=("box b mounts it, and is running",))
     assert kept.ask().reasons == ["not approved", "box b mounts it, and is running"]
+    kept.see(alive=())
     kept.approve()
     assert kept.ask().way == "cleared"
 
