@@ -46,7 +46,8 @@ def keep(config: StoreConfig, profile: Profile) -> StorePlan:
         raise _refused(config, [f"{profile.platform} has no volume that survives {native}: keep them elsewhere"])
     tier = found[1]
     wanted = {name: volume for name, volume in config.volumes.items() if volume.want == "kept"}
-    problems = [problem for name, volume in wanted.items() for problem in _problems(name, volume, profile, tier)]
+    problems = [f"{profile.platform}: {profile.unavailable}"] if profile.unavailable else []
+    problems += [problem for name, volume in wanted.items() for problem in _problems(name, volume, profile, tier)]
     if problems:
         raise _refused(config, problems)
     return StorePlan(

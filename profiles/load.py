@@ -16,9 +16,11 @@ from sweep.errors import ConfigError
 from sweep.suggest import did_you_mean
 
 FOLDER = Path(__file__).resolve().parent
+ADAPTERS = FOLDER.parent / "provider" / "platforms"
 _FENCE = "---"
 _HEADING = re.compile(r"^## (\d+)\. (.+)$", re.MULTILINE)
-_GOTCHA = re.compile(r"^- \*\*([A-Z]+\d+)\*\* (.+?)(?=^- \*\*|\Z)", re.MULTILINE | re.DOTALL)
+_GOTCHA = re.compile(r"^- \*\*([A-Z]+(?:\d+|-[A-Z]+))\*\* (.+?)(?=^- \*\*|\Z)", re.MULTILINE | re.DOTALL)
+_ADAPTER = re.compile(r"^adapter: (\w+)$", re.MULTILINE)
 GOTCHAS = range(4, 9)
 
 
@@ -37,11 +39,12 @@ def load_profile(name: str, folder: Path = FOLDER) -> Profile:
     shown = f"profiles/{path.name}"
     head, body, body_line = _split(path.read_text(encoding="utf-8"), shown)
     document = parse_document(head, shown, first_line=2)
+    made = {"unavailable": _unavailable(document.data.get("adapter"), folder)}
     problems = [f"line {flaw.line}  {'.'.join(map(str, flaw.loc))}  {flaw.text}" for flaw in document.flaws]
     sections, gotchas, found = _prose(body, body_line)
     problems += found
     try:
-        profile = Profile.model_validate({**document.data, "sections": sections, "gotchas": gotchas})
+        profile = Profile.model_validate({**document.data, "sections": sections, "gotchas": gotchas, **made})
     except ValidationError as error:
         problems += _described(error, document)
         raise _refused(shown, problems) from None
@@ -55,6 +58,18 @@ def load_profile(name: str, folder: Path = FOLDER) -> Profile:
 def load_profiles(names: Iterable[str], folder: Path = FOLDER) -> dict[str, Profile]:
     """The profiles of these platforms, by name. A broken profile that nobody asked for breaks nothing."""
     return {name: load_profile(name, folder) for name in names}
+
+
+def _unavailable(adapter: Any, folder: Path) -> str:
+    """Why nothing can be had through `adapter`; looks for its module and imports none: the program knows no API."""
+    if not isinstance(adapter, str) or (ADAPTERS / f"{adapter}.py").is_file():
+        return ""
+    found = {name: _ADAPTER.search((folder / f"{name}.md").read_text(encoding="utf-8")) for name in platforms(folder)}
+    there = [name for name, said in found.items() if said is not None and (ADAPTERS / f"{said[1]}.py").is_file()]
+    return (
+        f"its boxes are reached through the adapter {adapter}, which is not available yet in this version (issue D); "
+        f"candidates that are: {', '.join(there) or 'none'}"
+    )
 
 
 def _refused(shown: str, problems: list[str]) -> ConfigError:

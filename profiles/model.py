@@ -12,6 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from profiles.access import Environment, Network, Ssh
+from profiles.fact import Fact
+
 Verb = Literal["stop", "destroy"]
 SECTIONS = (
     "Launch",
@@ -42,6 +45,8 @@ KEYS = (
     "local_nvme",
 )
 """The seeds' keys."""
+ACCESS = ("ssh", "network", "environment", "stop_from_inside")
+"""What a profile states besides, where no API of ours ends its boxes."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?) s")
 _DAYS = re.compile(r"(\d+) d")
 
@@ -63,19 +68,20 @@ Days = Annotated[float | None, _quantity(_DAYS, "days, such as 15 d")]
 Stamp = Annotated[str, Field(pattern=r"^(\d{4}-\d{2}(-\d{2})?|unverified)$")]
 
 
-class Fact(BaseModel):
-    """Closed and frozen, like all that we write."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class Tier(Fact):
-    """One place where bytes lie. `survives`: what is left of them after each verb; null where nobody knows."""
+    """One place where bytes lie. `survives`: what is left of them after each verb; null where nobody knows.
+
+    `path` is box-relative; empty where nothing of ours lies there, such as a system disk. `place`: where it lies on a
+    host that has places of its own (`/root/data`, `~/proj`; `{volume}` is the mount's source); null: below our root.
+    `mounted`: whether that place is a mount point, so that an empty folder there is not the tier; null: nobody knows.
+    """
 
     path: str
     survives: dict[Verb, bool | None]
     mount: str | None = None
     """Box-relative path under which a volume of this tier is mounted."""
+    place: Annotated[str | None, Field(pattern=r"^(/|~/)[^{}]*(\{volume\}[^{}]*)?$")] = None
+    mounted: bool | None = None
     shared_between_boxes: bool = False
     region_locked: bool = False
     size_cap_bytes: int | None = None
@@ -84,7 +90,11 @@ class Tier(Fact):
 
 
 class VerbFacts(Fact):
-    """What one verb does. `native` is the platform's own word; `bills_after` what it leaves on the bill."""
+    """What one verb does. `native` is the platform's own word; `bills_after` what it leaves on the bill.
+
+    `issued_by`: our adapter over an API, a `command` on the box over SSH (never one that can't be undone), or a person,
+    for whom `manual` says what to do and what it costs them.
+    """
 
     native: str
     stops_meter: bool
@@ -95,6 +105,19 @@ class VerbFacts(Fact):
     price_per_hour: float | None = None
     """USD that a box still costs per hour after it, where that is one figure; null: each offer has its own."""
     issued_by: Literal["api", "ssh", "person"]
+    command: str = ""
+    manual: str = ""
+
+    def problems(self, where: str) -> list[str]:
+        """What doesn't fit together."""
+        problems = []
+        if (self.issued_by == "ssh") != bool(self.command):
+            problems.append(f"{where}: a command is for a verb issued by ssh, which needs one")
+        if self.issued_by == "ssh" and self.irreversible:
+            problems.append(f"{where}: can't be undone, so no command on a box may issue it; issued_by: person")
+        if (self.issued_by == "person") != bool(self.manual):
+            problems.append(f"{where}: manual is for a verb issued by a person, who needs the step and its consequence")
+        return problems
 
 
 class Layout(Fact):
@@ -113,7 +136,11 @@ class Layout(Fact):
     def problems(self, where: str = "") -> list[str]:
         """What doesn't fit together. `where`: the key that it stands below, with its dot."""
         problems = []
+        for tier_name, tier in self.tiers.items():
+            if not tier.path and (tier.mount is not None or tier.place is None):
+                problems.append(f"{where}tiers.{tier_name}: without a path it needs a place, and can't be mounted")
         for name, verb in self.verbs.items():
+            problems += verb.problems(f"{where}verbs.{name}")
             spoken = {*verb.kills, *verb.keeps}
             if spoken != set(self.tiers) or len(verb.kills) + len(verb.keeps) != len(spoken):
                 problems.append(f"{where}verbs.{name}: each tier stands in kills or in keeps, once")
@@ -128,21 +155,33 @@ class Layout(Fact):
 
 
 class Clock(Fact):
-    """A deadline that the platform sets on a stopped box: what it does, after how long (null: nobody knows), and the
-    tiers that it kills."""
+    """A deadline that the platform sets: what it does, after how long (null: nobody knows), and the tiers that it kills
+    (`with_volume`: on a box that mounts one; null: the same).
+
+    `starts` it: a stop of the box, arrears of the account, or the box's own start. `in_a_row`: whether a start in
+    between takes a clock of stopped boxes back; where it doesn't, or nobody knows, it counts from the first stop.
+    """
 
     what: str
     after: Days
     kills: tuple[str, ...] = ()
+    with_volume: tuple[str, ...] | None = None
+    starts: Literal["stop", "arrears", "start"] = "stop"
+    in_a_row: bool | None = True
 
 
 class Meter(Fact):
-    """What a box costs. `price_per_hour` in USD where the platform has one price; null where each offer has its own."""
+    """What a box costs. `price_per_hour` in USD where the platform has one price; null where each offer has its own.
+
+    `rents`: whether somebody sends a bill, in `currency`. `billed_by`: null where nobody knows. `quoted`: whether an
+    offer or the profile names the price; where neither does, a person has to.
+    """
 
     price_per_hour: float | None
-    billed_by: Literal["nobody", "second", "minute", "hour"]
+    billed_by: Literal["nobody", "second", "minute", "hour"] | None
     rents: bool
-    """Whether somebody sends a bill."""
+    currency: Literal["USD", "CNY"] | None = "USD"
+    quoted: bool = True
 
 
 class Gpus(Fact):
@@ -172,7 +211,11 @@ class Gotcha(BaseModel):
 
 
 class Profile(Fact):
-    """One platform. `adapter` is the module of provider/platforms that speaks to it."""
+    """One platform. `adapter` is the module of provider/platforms that speaks to it.
+
+    `stop_from_inside`: whether a command on the box ends its bill, as far as somebody saw; null where an API stops it.
+    Unless it is proved, `stop_refused` says why a box is not stopped so, and what does work.
+    """
 
     platform: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     kind: Literal["ssh-rental", "cloud-api", "kubernetes", "slurm", "ssh", "notebook", "workstation"]
@@ -198,6 +241,11 @@ class Profile(Fact):
     verbs: dict[Verb, VerbFacts]
     with_volume: Layout | None = None
     """How a box is laid out that mounts a volume, where that is another way; null: as `tiers` and `verbs` say."""
+    ssh: Ssh | None = None
+    network: Network | None = None
+    environment: Environment | None = None
+    stop_from_inside: Literal["proved", "unproved", "refuted"] | None = None
+    stop_refused: str = ""
     danger_clocks: tuple[Clock, ...] = ()
     conveniences: tuple[str, ...] = ()
     overrides: dict[str, str]
@@ -206,15 +254,19 @@ class Profile(Fact):
 
     sections: tuple[Section, ...] = ()
     gotchas: tuple[Gotcha, ...] = ()
+    unavailable: str = ""
+    """Why nothing can be had there with this version, filled in by the loader; empty where its adapter is installed."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Profile:
         """Raises ValueError with everything that doesn't fit together."""
-        problems = [*self._tier_problems(), *self._unknown_problems()]
+        problems = [*self._tier_problems(), *self._unknown_problems(), *self._access_problems()]
+        problems += self._override_problems()
         missing = [name for name in OVERRIDE_NAMES if name not in self.overrides]
         if missing:
             problems.append(f"overrides lacks {', '.join(missing)}")
-        undated = [name for name in (*KEYS, "tiers", "verbs", "meter") if name not in self.stamps]
+        dated = [*KEYS, "tiers", "verbs", "meter", *(name for name in ACCESS if getattr(self, name) is not None)]
+        undated = [name for name in dated if name not in self.stamps]
         if undated:
             problems.append(f"stamps lacks {', '.join(undated)}: YYYY-MM of the last check, or unverified")
         if problems:
@@ -237,9 +289,47 @@ class Profile(Fact):
             elif self.with_volume.durable_tier(self.meter_stop_verb) is None:
                 problems.append(f"with_volume: no tier that is mounted survives {self.meter_stop_verb}")
         for clock in self.danger_clocks:
-            strangers = [tier for tier in clock.kills if tier not in self.tiers]
+            strangers = [tier for tier in (*clock.kills, *(clock.with_volume or ())) if tier not in self.tiers]
             problems += [f"danger_clocks: {clock.what} kills {tier}, which is no tier" for tier in strangers]
         return problems
+
+    def _access_problems(self) -> list[str]:
+        layouts = [self.layout(volume=False), self.layout(volume=True)]
+        verbs = [verb for layout in layouts for verb in layout.verbs.values()]
+        problems = []
+        if any(verb.issued_by != "api" for verb in verbs):
+            missing = [name for name in ACCESS if getattr(self, name) is None]
+            if missing:
+                problems.append(f"no API ends its boxes, so the profile has to say {', '.join(missing)}")
+        for layout in layouts[: 2 if self.with_volume is not None else 1]:
+            commanded = "stop" in layout.verbs and layout.verbs["stop"].issued_by == "ssh"
+            if commanded != (self.stop_from_inside == "proved"):
+                problems.append("stop_from_inside is proved where verbs.stop is issued by ssh, and nowhere else")
+        if (self.stop_from_inside in ("unproved", "refuted")) != bool(self.stop_refused):
+            problems.append(
+                "stop_refused says why no box is stopped from inside, and what works, where that is not proved"
+            )
+        if not self.meter.quoted and self.meter.price_per_hour is not None:
+            problems.append("meter: has a price_per_hour, so it is quoted")
+        problems += self.ssh.problems() if self.ssh is not None else []
+        return problems + (self.network.problems() if self.network is not None else [])
+
+    def _override_problems(self) -> list[str]:
+        """Overrides that say something else than the facts that they repeat."""
+        tiers = [*self.tiers.items(), *(self.with_volume.tiers.items() if self.with_volume is not None else ())]
+        facts: dict[str, set[str]] = {}
+        for name, tier_name in (("DATA_DIR", "data"), ("DURABLE_DIR", "durable")):
+            facts[name] = {at for known, tier in tiers if known == tier_name for at in (tier.path, tier.place) if at}
+        if self.network is not None:
+            facts |= {name: {value} for name, value in self.network.env.items()}
+            facts["PROXY_HOOK"] = {self.network.proxy.hook if self.network.proxy is not None else ""}
+        if self.environment is not None:
+            facts["PY"] = {self.environment.python}
+        return [
+            f"overrides.{name} is {self.overrides[name]!r}, and the facts say {' or '.join(sorted(said)) or 'none'}"
+            for name, said in facts.items()
+            if name in self.overrides and self.overrides[name] not in said
+        ]
 
     def _unknown_problems(self) -> list[str]:
         strangers = [name for name in self.unknown if name not in KEYS]

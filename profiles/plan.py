@@ -32,6 +32,24 @@ class Durable:
 
 
 @dataclass(frozen=True)
+class Issue:
+    """Who issues a verb, and how: the platform's own word for it, the `command` on the box, or a person's step.
+
+    `by` is "ssh" or "person"; a verb that goes over an API has none of this.
+    """
+
+    by: str
+    native: str
+    command: str = ""
+    manual: str = ""
+
+    def as_inputs(self) -> dict[str, Any]:
+        """As an input: what is empty is left out."""
+        said = {"by": self.by, "native": self.native, "command": self.command, "manual": self.manual}
+        return {name: value for name, value in said.items() if value}
+
+
+@dataclass(frozen=True)
 class Pausing:
     """What a stop does to each tier here, what of the bill goes on, at which price (USD an hour, None unknown)."""
 
@@ -39,13 +57,16 @@ class Pausing:
     keeps: tuple[str, ...]
     bills_after: tuple[str, ...]
     price_per_hour: float | None
+    issue: Issue | None = None
 
 
 @dataclass(frozen=True)
 class Ending:
     """How a box ends on this platform, and what that does to each tier. `paths`: where each tier lies on a box.
 
-    `pausing` is None where boxes can't be stopped.
+    `pausing` is None where boxes can't be stopped by us. `issue` (None: the adapter does it over an API): what a delete
+    issues there. That may be a verb that keeps more than `kills` says: `kills` is what dies once the platform has
+    taken the box away, by that verb or by a clock that it starts.
     """
 
     verb: str
@@ -58,6 +79,7 @@ class Ending:
     pausing: Pausing | None
     clocks: tuple[ClockFact, ...] = ()
     keeps_per_gb_month: Mapping[str, float] = field(default_factory=dict)
+    issue: Issue | None = None
 
     def as_inputs(self) -> dict[str, Any]:
         """As the `teardown` input: all that a stop or a delete needs, so that neither opens a profile."""
@@ -71,6 +93,8 @@ class Ending:
             inputs["clocks"] = [clock.model_dump(mode="json", exclude_none=True) for clock in self.clocks]
         if self.keeps_per_gb_month:
             inputs["keeps_per_gb_month"] = dict(self.keeps_per_gb_month)
+        if self.issue is not None:
+            inputs["issue"] = self.issue.as_inputs()
         if self.pausing is not None:
             inputs["stop"] = {
                 "kills": list(self.pausing.kills),
@@ -79,7 +103,27 @@ class Ending:
             }
             if self.pausing.price_per_hour is not None:
                 inputs["stop"]["price_per_hour"] = self.pausing.price_per_hour
+            if self.pausing.issue is not None:
+                inputs["stop"]["issue"] = self.pausing.issue.as_inputs()
         return inputs
+
+
+@dataclass(frozen=True)
+class Site:
+    """How a box that is entered by SSH is set up. `user`: None, the person's to say. `places`: tier → where it lies on
+    the host, the volume's name filled in; tiers that lie below our own root are not in it.
+
+    `env`: mirrors and caches as the platform has them; `proxy`: the shell lines that turn it on and off again, "" for
+    none; `keep`: packages of the image that stay as they are; `detach`: the platform's way to outlive a login.
+    """
+
+    user: str | None
+    python: str
+    places: Mapping[str, str]
+    env: Mapping[str, str]
+    proxy: tuple[str, str]
+    keep: tuple[str, ...]
+    detach: str
 
 
 @dataclass(frozen=True)
@@ -147,3 +191,4 @@ class Plan:
     approval: Approval | None
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
+    site: Site | None = None

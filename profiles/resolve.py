@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from components.config import StackConfig
 from components.config_rent import Resources
 from components.config_smoke import configured_smoke
-from profiles.model import Layout, Profile, Verb
-from profiles.plan import BoxPlan, Durable, Ending, JobPlan, Pausing, Plan
+from profiles.model import Clock, Layout, Profile, Verb, VerbFacts
+from profiles.plan import BoxPlan, Durable, Ending, Issue, JobPlan, Pausing, Plan, Site
 from sweep.errors import ConfigError
 from sweep.model import Cell
 from sweep.money.clocks import ClockFact
@@ -59,11 +59,9 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     if VERB not in profile.verbs:
         refusals.append(f"its profile describes no {VERB}, so a box could not be ended")
         return refusals
+    if profile.unavailable:
+        refusals.append(profile.unavailable)
     verb = profile.verbs[VERB]
-    if verb.issued_by == "person":
-        refusals.append(
-            f"only a person can end a box there ({verb.native}); not available yet in this version (issue D)"
-        )
     layout = layout_of(config, profile)
     if config.mounts and layout.durable_tier(VERB) is None:
         refusals.append(f"no volume can be mounted there that survives {verb.native}: leave mounts out")
@@ -72,18 +70,25 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     if profile.meter.rents and config.budget is None:
         refusals.append("it sends a bill, so the sweep needs a budget, such as budget: {usd: 60}")
     if any(box.want == "stopped" for box in config.boxes.values()):
-        refusals += _unstoppable(layout)
+        refusals += _unstoppable(layout, profile.stop_refused)
+    refusals += _auto_stop(config, profile, layout)
+    refusals += _files_pass(profile)
     if profile.meter.rents and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
     for where, resources in _asked(config):
         if resources.gpu is not None and profile.gpus.offered is False:
             refusals.append(f"has no GPUs, and {where}.gpu asks for {resources.gpu.count}")
     price = _price(config, profile)
+    if price is None and not profile.meter.quoted:
+        bills = f" (it bills in {profile.meter.currency})" if profile.meter.currency not in ("USD", None) else ""
+        refusals.append(
+            f"nobody quotes its price{bills}: write what a box costs, in USD an hour, as "
+            f"overrides: {{{profile.platform}: {{price_per_hour: 0.5}}}}"
+        )
     if price is not None and config.max_price is not None and price > config.max_price:
         refusals.append(f"costs ${price:g}/h a box, above max_price ${config.max_price:g}/h")
-    disk_cap = max((tier.size_cap_bytes or 0 for tier in profile.tiers.values()), default=0)
     for where, resources in _asked(config):
-        refusals += _too_big(where, resources.disk, disk_cap)
+        refusals += _too_big(where, resources.disk, layout)
     return refusals
 
 
@@ -111,9 +116,10 @@ def _spot(config: StackConfig, profile: Profile) -> list[str]:
     return refusals
 
 
-def _unstoppable(layout: Layout) -> list[str]:
+def _unstoppable(layout: Layout, why: str = "") -> list[str]:
     if not _stops(layout):
-        return ["its boxes can't be stopped by us, and one is wanted stopped: end it instead (want: gone)"]
+        because = f" ({why})" if why else ""
+        return [f"its boxes can't be stopped by us{because}, and one is wanted stopped: end it instead (want: gone)"]
     if HOME_TIER in layout.verbs["stop"].kills:
         native = layout.verbs["stop"].native
         return [
@@ -121,6 +127,27 @@ def _unstoppable(layout: Layout) -> list[str]:
             "checkpoints, stay on the volume"
         ]
     return []
+
+
+def _auto_stop(config: StackConfig, profile: Profile, layout: Layout) -> list[str]:
+    """`when_done: stop` where a box has to stop itself: only where that is proved, and nothing of a cell dies."""
+    if config.when_done != "stop" or profile.stop_from_inside is None:
+        return []
+    if profile.stop_from_inside != "proved":
+        return [f"when_done: stop can't be kept there: {profile.stop_refused}. Write when_done: keep"]
+    dying = [tier for tier in layout.verbs["stop"].kills if layout.tiers[tier].path]
+    if not dying:
+        return []
+    native = layout.verbs["stop"].native
+    return [f"when_done: stop can't be kept there: {native} wipes {_and(tuple(dying))}. Write when_done: keep"]
+
+
+def _files_pass(profile: Profile) -> list[str]:
+    """A box that is entered by SSH and takes no files can run no cells."""
+    if profile.ssh is None or profile.ssh.for_files is not None:
+        return []
+    flavour = profile.ssh.flavours[0]
+    return [f"its SSH ({flavour.kind}, {flavour.address}) passes no files: {flavour.why_not}"]
 
 
 def _stops(layout: Layout) -> bool:
@@ -133,11 +160,26 @@ def _pausing(config: StackConfig, profile: Profile) -> Pausing | None:
         return None
     verb, override = layout.verbs["stop"], config.overrides.get(profile.platform)
     own = override.stopped_price_per_hour if override is not None else None
-    return Pausing(verb.kills, verb.keeps, verb.bills_after, verb.price_per_hour if own is None else own)
+    price = verb.price_per_hour if own is None else own
+    return Pausing(verb.kills, verb.keeps, verb.bills_after, price, _issue(verb))
 
 
-def _clocks(profile: Profile) -> tuple[ClockFact, ...]:
-    return tuple(ClockFact(what=clock.what, days=clock.after, kills=clock.kills) for clock in profile.danger_clocks)
+def _issue(verb: VerbFacts) -> Issue | None:
+    return None if verb.issued_by == "api" else Issue(verb.issued_by, verb.native, verb.command, verb.manual)
+
+
+def _clocks(config: StackConfig, profile: Profile) -> tuple[ClockFact, ...]:
+    """Those that can strike a box that stands still."""
+    volume = bool(config.mounts)
+    return tuple(_clock(clock, volume=volume) for clock in profile.danger_clocks if clock.starts != "start")
+
+
+def _clock(clock: Clock, *, volume: bool) -> ClockFact:
+    kills = clock.kills if clock.with_volume is None or not volume else clock.with_volume
+    if clock.starts == "arrears":  # when they began is not ours to know
+        after = f" ({clock.after:g} d after they begin)" if clock.after is not None else ""
+        return ClockFact(what=f"{clock.what}{after}", kills=kills)
+    return ClockFact(what=clock.what, days=clock.after, kills=kills, first_stop=None if clock.in_a_row else True)
 
 
 def _kept_prices(layout: Layout, keeps: tuple[str, ...]) -> dict[str, float]:
@@ -152,10 +194,12 @@ def _asked(config: StackConfig) -> list[tuple[str, Resources]]:
     return own if len(own) == len(asked) and own else [("job.resources", config.job.resources), *own]
 
 
-def _too_big(where: str, wanted: str | None, cap: int) -> list[str]:
+def _too_big(where: str, wanted: str | None, layout: Layout) -> list[str]:
+    """A disk larger than the tier that cells work on can be; that another tier holds more is no help to them."""
+    cap = layout.tiers[HOME_TIER].size_cap_bytes if HOME_TIER in layout.tiers else None
     if not wanted or not cap or parse_size(wanted).bytes <= cap:
         return []
-    return [f"its largest tier holds {cap / 1e9:g} GB, and {where}.disk asks for {wanted}"]
+    return [f"its {HOME_TIER} tier holds {cap / 1e9:g} GB, and {where}.disk asks for {wanted}"]
 
 
 def _price(config: StackConfig, profile: Profile) -> float | None:
@@ -167,7 +211,7 @@ def _price(config: StackConfig, profile: Profile) -> float | None:
 
 def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     layout = layout_of(config, profile)
-    verb = layout.verbs[VERB]
+    verb, issued = layout.verbs[VERB], layout.verbs[profile.meter_stop_verb]
     durable = _durable(config, layout)
     survives = f"{durable.tier} survives {VERB}, {_and(verb.kills)} don't" if durable else f"nothing survives {VERB}"
     wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
@@ -185,15 +229,16 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         metrics=config.metrics,
         ending=Ending(
             verb=VERB,
-            native=verb.native,
+            native=issued.native,
             kills=verb.kills,
             keeps=verb.keeps,
-            irreversible=verb.irreversible,
-            bills_after=verb.bills_after,
-            paths={name: tier.path for name, tier in layout.tiers.items()},
+            irreversible=issued.irreversible,
+            bills_after=issued.bills_after,
+            paths={name: tier.path for name, tier in layout.tiers.items() if tier.path},
             pausing=_pausing(config, profile),
-            clocks=_clocks(profile),
+            clocks=_clocks(config, profile),
             keeps_per_gb_month=_kept_prices(layout, verb.keeps),
+            issue=_issue(issued),
         ),
         durable=durable,
         price_per_hour=_price(config, profile),
@@ -207,6 +252,27 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         approval=config.approval,
         reasons=(*refused, chosen),
         notes=_notes(config, profile),
+        site=_site(profile, layout, durable),
+    )
+
+
+def _site(profile: Profile, layout: Layout, durable: Durable | None) -> Site | None:
+    if profile.ssh is None or profile.network is None or profile.environment is None:
+        return None
+    volume = durable.volume if durable is not None else ""
+    proxy = profile.network.proxy
+    return Site(
+        user=profile.ssh.user,
+        python=profile.environment.python,
+        places={
+            name: tier.place.replace("{volume}", volume)
+            for name, tier in layout.tiers.items()
+            if tier.place is not None and tier.path
+        },
+        env=profile.network.env,
+        proxy=(proxy.hook, proxy.off) if proxy is not None else ("", ""),
+        keep=profile.environment.keep,
+        detach=profile.detach_primitive,
     )
 
 
@@ -284,6 +350,13 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
             f"{profile.platform}: nothing on a box outlives it here. What was not pulled is lost when the platform "
             f"takes it away: let `sweepctl tend` pull sealed cells as they come{_or_mount(profile)}"
         )
+    ending = layout.verbs[profile.meter_stop_verb]
+    if ending.issued_by == "person":
+        notes.append(f"{profile.platform}: only a person can end a box there ({ending.native}): {ending.manual}")
+    for clock in profile.danger_clocks:
+        if clock.starts == "start":
+            after = f" after {clock.after:g} d" if clock.after is not None else ""
+            notes.append(f"{profile.platform}: {clock.what}{after}; a cell that runs then is cut off")
     if config.job.image and not profile.uses_image:
         notes.append(f"{profile.platform} uses no container image: job.image ({config.job.image}) has no effect there")
     resources = config.job.resources

@@ -109,6 +109,8 @@ def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> M
         elsewhere = sorted({birth.platform for birth in rented.values() if birth.platform != profile.adapter})
         if elsewhere:
             market.refusals.append(f"boxes are rented on {', '.join(elsewhere)}: end them first, or keep to it")
+        if profile.unavailable:  # said among the refusals
+            return market
         platform = load_platform(profile.adapter)
         if Capability.OFFERS not in platform.capabilities:
             price = _own_price(config, name, profile.meter.price_per_hour)

@@ -20,11 +20,15 @@ DAY = timedelta(days=1)
 
 
 class ClockFact(Record):
-    """`what` happens to a stopped box after so many `days` (None: nobody knows), and the tiers that it kills."""
+    """`what` happens to a stopped box after so many `days` (None: nobody knows), and the tiers that it kills.
+
+    `first_stop`: it counts from the box's first stop, whatever ran in between; without it a start takes it back.
+    """
 
     what: str
     days: float | None = Field(default=None, gt=0)
     kills: tuple[str, ...] = ()
+    first_stop: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,10 @@ def countdowns(facts: Iterable[ClockFact], bill: Bill | None, now: datetime) -> 
         return []
     found = []
     for fact in facts:
-        at = None if fact.days is None else since + fact.days * DAY
+        begin = first_stopped(bill) or since if fact.first_stop else since
+        at = None if fact.days is None else begin + fact.days * DAY
         left = None if at is None else max(at - now, timedelta())
-        found.append(Countdown(bill.box, bill.native_id, fact.what, since, at, left, fact.kills))
+        found.append(Countdown(bill.box, bill.native_id, fact.what, begin, at, left, fact.kills))
     # One that nobody knows may strike first.
     return sorted(found, key=lambda one: (one.at is not None, one.at or now, one.what))
 
@@ -76,6 +81,11 @@ def stopped_since(bill: Bill | None) -> datetime | None:
             break
         since = span.begin
     return since
+
+
+def first_stopped(bill: Bill) -> datetime | None:
+    """When the box came to rest for the first time; None where it never did."""
+    return next((span.begin for span in bill.spans if span.phase == "stopped"), None)
 
 
 def starting(facts: Iterable[ClockFact]) -> str:
