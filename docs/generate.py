@@ -125,10 +125,12 @@ def resources_page() -> str:
 
 def profiles_page() -> str:
     """The facts that a platform's profile states."""
-    from profiles import model
+    from profiles import access, model
 
     parts = [NOTE, "# Profiles: the facts of a platform\n", words_of(model) + "\n"]
-    for shape in (model.Profile, model.Meter, model.Gpus, model.Tier, model.VerbFacts, model.Clock):
+    parts.append("What each platform's profile says: [platforms.md](platforms.md).\n")
+    rented = (model.Profile, model.Meter, model.Gpus, model.Tier, model.VerbFacts, model.Clock)
+    for shape in (*rented, access.Ssh, access.SshFlavour, access.Network, access.Proxy, access.Environment):
         parts += [f"## {shape.__name__}\n", words_of(shape) + "\n"]
         rows = (
             (f"`{name}`", "yes" if field.is_required() else "", _type(field.annotation))
@@ -138,9 +140,68 @@ def profiles_page() -> str:
     return "\n".join(parts)
 
 
+def platforms_page() -> str:
+    """What every profile says of ending a box there: verbs, what they kill, clocks; and what is handy."""
+    from profiles.load import load_profile, platforms
+
+    profiles = [load_profile(name) for name in platforms()]
+    parts = [
+        NOTE,
+        "# The platforms, out of their profiles\n",
+        "Each name leads to the whole profile, with the date of every fact. *Not yet*: known, and refused as a\n"
+        "candidate, since nothing reaches its boxes in this version. A delete issues the verb of its row and no\n"
+        "other. What dies with the box is what the platform's last verb kills: where one is only parked, a clock\n"
+        "ends it ([adr/011](../adr/011-what-a-delete-kills-where-it-only-parks.md)).\n",
+    ]
+    rows = []
+    for profile in profiles:
+        verb = profile.verbs[profile.meter_stop_verb]
+        kept = [
+            layout.durable_tier("destroy") for layout in (profile.layout(volume=False), profile.layout(volume=True))
+        ]
+        lasting = "yes" if kept[0] else "with `mounts`" if kept[1] else "nothing"
+        word = {None: "over its API", "proved": "yes", "unproved": "not proved", "refuted": "no: it bills on"}
+        rows.append(
+            (
+                f"[{profile.platform}](../../profiles/{profile.platform}.md)",
+                "yes" if not profile.unavailable else "not yet",
+                verb.native + (" (can't be undone)" if verb.irreversible else " (can be undone)"),
+                {"api": "us", "ssh": f"us, by `{verb.command}` on the box", "person": "a person"}[verb.issued_by],
+                word[profile.stop_from_inside],
+                lasting,
+            )
+        )
+    head = ("platform", "usable", "what a delete issues", "by whom", "stops from inside", "a tier outlives a box")
+    parts.append(table(head, rows))
+    for profile in profiles:
+        parts += [f"## {profile.platform}\n", table(("verb", "kills", "keeps", "goes on billing"), _verbs(profile))]
+        clocks = [_clock(clock) for clock in profile.danger_clocks]
+        person = [f"- Only a person does it: {verb.manual}." for verb in profile.verbs.values() if verb.manual]
+        good = [f"- {line}" for line in profile.conveniences]
+        parts.append("\n".join([*person, *clocks, *good]) + "\n")
+    return "\n".join(parts)
+
+
+def _verbs(profile: Any) -> Iterable[tuple[str, ...]]:
+    layouts = [("", profile.layout(volume=False))]
+    if profile.with_volume is not None:
+        layouts.append((", with `mounts`", profile.with_volume))
+    for where, layout in layouts:
+        for name, verb in layout.verbs.items():
+            billed = "; ".join(verb.bills_after) or "-"
+            yield f"{name}: {verb.native}{where}", ", ".join(verb.kills) or "-", ", ".join(verb.keeps) or "-", billed
+
+
+def _clock(clock: Any) -> str:
+    begins = {"stop": "stopped", "arrears": "in arrears", "start": "running"}[clock.starts]
+    after = f"after {clock.after:g} d {begins}" if clock.after is not None else f"while {begins}, nobody knows when"
+    kills = f"; kills {', '.join(clock.kills)}" if clock.kills else ""
+    return f"- **Clock**, {after}: {clock.what}{kills}."
+
+
 def _type(annotation: Any) -> str:
     text = inspect.formatannotation(annotation)
-    for module in ("profiles.model.", "typing.", "NoneType"):
+    for module in ("profiles.model.", "profiles.access.", "typing.", "NoneType"):
         text = text.replace(module, "null" if module == "NoneType" else "")
     return f"`{text}`"
 
@@ -209,6 +270,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/sweepctl.md": commands_page,
     "reference/resources.md": resources_page,
     "reference/profiles.md": profiles_page,
+    "reference/platforms.md": platforms_page,
     "stack-config.md": stack_config_page,
 }
 

@@ -62,8 +62,8 @@ class Proxy(Fact):
 
 class Network(Fact):
     """What stands between a box and the world: a `proxy` (null: none), `mirrors` (route → environment variables) and
-    `caches` (variable → where downloads are kept, as a path of the box's own). `ports`: the only ones open from
-    outside beside SSH; null: each that was asked for when the box was rented."""
+    `caches` (variable → where downloads are kept, as a path of the box's own; `~/` is the login's home). `ports`: the
+    only ones open from outside beside SSH; null: each that was asked for when the box was rented."""
 
     proxy: Proxy | None
     mirrors: dict[Route, dict[EnvName, str]] = Field(default_factory=dict)

@@ -19,7 +19,8 @@ FOLDER = Path(__file__).resolve().parent
 ADAPTERS = FOLDER.parent / "provider" / "platforms"
 _FENCE = "---"
 _HEADING = re.compile(r"^## (\d+)\. (.+)$", re.MULTILINE)
-_GOTCHA = re.compile(r"^- \*\*([A-Z]+(?:\d+|-[A-Z]+))\*\* (.+?)(?=^- \*\*|\Z)", re.MULTILINE | re.DOTALL)
+_ID = re.compile(r"[A-Z]+(?:\d+|-[A-Z]+)")
+_GOTCHA = re.compile(rf"^- \*\*({_ID.pattern})\*\* (.+?)(?=^- \*\*|\Z)", re.MULTILINE | re.DOTALL)
 _ADAPTER = re.compile(r"^adapter: (\w+)$", re.MULTILINE)
 GOTCHAS = range(4, 9)
 
@@ -117,6 +118,10 @@ def _prose(body: str, first_line: int) -> tuple[list[dict[str, Any]], list[dict[
         return sections, [], problems
     gotchas = [Gotcha(id=m[1], text=" ".join(m[2].split())) for m in _GOTCHA.finditer(sections[6]["text"])]
     line = _line(body, headings[6], first_line)
+    bullets = re.findall(r"^- \*\*(.*?)\*\*", sections[6]["text"], re.MULTILINE)
+    problems += [
+        f"line {line}  {odd}: expected an id such as ID1 or ID-DANGER" for odd in bullets if not _ID.fullmatch(odd)
+    ]
     ids = [gotcha.id for gotcha in gotchas]
     if len(gotchas) not in GOTCHAS:
         problems.append(

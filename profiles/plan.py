@@ -113,8 +113,9 @@ class Site:
     """How a box that is entered by SSH is set up. `user`: None, the person's to say. `places`: tier → where it lies on
     the host, the volume's name filled in; tiers that lie below our own root are not in it.
 
-    `env`: mirrors and caches as the platform has them; `proxy`: the shell lines that turn it on and off again, "" for
-    none; `keep`: packages of the image that stay as they are; `detach`: the platform's way to outlive a login.
+    `env`: mirrors and caches as the platform has them; `~/` in it and in `places` is the login's home. `proxy`: the
+    shell lines that turn it on and off again, "" for none; `keep`: packages of the image that stay as they are;
+    `detach`: the platform's way to outlive a login.
     """
 
     user: str | None

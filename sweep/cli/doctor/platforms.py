@@ -21,7 +21,9 @@ SECONDS = 45.0
 
 def checks(config: StackConfig) -> Iterator[tuple[str, Check]]:
     """One for the candidates' accounts, one for the key that boxes are reached with. Reads only; rents nothing."""
-    found = {profile.platform: load_platform(profile.adapter) for profile in load_profiles(config.candidates).values()}
+    profiles = load_profiles(config.candidates).values()
+    # One without its adapter is refused with the stack file; there is nobody to ask.
+    found = {one.platform: load_platform(one.adapter) for one in profiles if not one.unavailable}
     rented = {name: found[name] for name in config.candidates if name in found and rents(found[name])}
     if rented:
         yield "accounts", lambda: accounts(rented, config.max_price)

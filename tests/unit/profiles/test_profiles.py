@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from profiles import load
 from profiles.load import FOLDER, load_profile, platforms
 from profiles.model import KEYS, OVERRIDE_NAMES, SECTIONS
+from provider.platforms import registry
 from sweep.errors import ConfigError
 
 GOTCHA_IDS = {
+    "autodl": ["AD1", "AD2", "AD3", "AD4", "AD5", "AD6", "AD9", "AD-DANGER"],
+    "featurize": ["FZ1", "FZ2", "FZ3", "CN2"],
+    "generic-ssh": ["GEN1", "GEN2", "GEN3", "GEN4", "GEN5", "GEN6", "GEN7", "GEN8"],
+    "gpushare": ["GS1", "GS2", "GS3", "GS4", "GS5", "CN2"],
+    "lambda": ["LAM1", "LAM2", "LAM3", "LAM4", "LAM5", "LAM6", "LAM7", "LAM10"],
+    "lanrui": ["LR1", "LR2", "LR3", "CN2"],
     "local": ["LOC1", "LOC2", "LOC3", "LOC4", "LOC5", "LOC6"],
+    "matpool": ["MP1", "MP2", "MP3", "CN1", "CN2"],
+    "paperspace": ["PS1", "PS2", "PS4", "PS5", "PS6", "PS9", "PS11"],
+    "runpod": ["RP1", "RP2", "RP3", "RP4", "RP6", "RP7", "RP8", "RP10"],
     "vastai": ["VAST1", "VAST2", "VAST3", "VAST4", "VAST5", "VAST6", "VAST7", "VAST8"],
 }
 """Ids are cited in issues and notes: append, never renumber."""
@@ -46,12 +58,32 @@ def test_the_prose_s_survival_matrix_is_the_front_matter_s(name: str) -> None:
     for tier, facts in profile.tiers.items():
         row = next(line for line in prose.splitlines() if line.startswith(f"| {tier} |"))
         cells = [cell.strip() for cell in row.strip("|").split("|")]
-        assert cells[2:4] == [word[facts.survives.get("stop")], word[facts.survives.get("destroy")]]
+        said = [
+            word[facts.survives.get(verb)] if verb in profile.verbs else "-" for verb in ("stop", "destroy")
+        ]  # "-": there is no such verb to survive
+        assert cells[2:4] == said
 
 
-def test_an_adapter_is_there_for_every_profile_and_no_list_names_platforms() -> None:
+def test_a_profile_whose_adapter_is_not_there_says_so_and_no_list_names_platforms() -> None:
     adapters = FOLDER.parent / "provider" / "platforms"
-    assert [name for name in platforms() if not (adapters / f"{load_profile(name).adapter}.py").is_file()] == []
+    for name in platforms():
+        profile = load_profile(name)
+        there = (adapters / f"{profile.adapter}.py").is_file()
+        assert there == (profile.unavailable == ""), name
+        assert there == (profile.adapter in registry.adapters()), name
+        assert there or f"the adapter {profile.adapter}, which is not available yet" in profile.unavailable
+
+
+def test_with_its_adapter_there_a_profile_is_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapters, folder = tmp_path / "adapters", tmp_path / "profiles"
+    adapters.mkdir()
+    shutil.copytree(FOLDER, folder)
+    monkeypatch.setattr(load, "ADAPTERS", adapters)
+    assert "candidates that are: none" in load_profile("autodl", folder).unavailable
+    (adapters / "ssh.py").touch()
+    load_profile.cache_clear()
+    assert load_profile("autodl", folder).unavailable == ""
+    assert "candidates that are: autodl, featurize, generic-ssh" in load_profile("local", folder).unavailable
 
 
 @pytest.fixture
@@ -101,8 +133,62 @@ def test_a_mistake_has_file_and_line(tmp_path: Path, text: str, old: str, new: s
     assert "profiles/local.md" in message
 
 
+COMMANDED = "issued_by: ssh\n    command: shutdown"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("autodl", "    command: shutdown\n", "", "verbs.stop: a command is for a verb issued by ssh, which needs one"),
+        ("autodl", COMMANDED, "issued_by: api", "stop_from_inside is proved where verbs.stop is issued by ssh, and"),
+        ("autodl", "stop_from_inside: proved", "stop_from_inside: unproved", "stop_refused says why no box is stopped"),
+        (
+            "autodl",
+            "irreversible: false\n    k",
+            "irreversible: true\n    k",
+            "can't be undone, so no command on a box",
+        ),
+        (
+            "autodl",
+            "PY: /root/miniconda3/bin/python\n",
+            "PY: python\n",
+            "overrides.PY is 'python', and the facts say /root",
+        ),
+        ("autodl", "  HF_ENDPOINT: https://hf-mirror.com\n", "  HF_ENDPOINT: https://x\n", "overrides.HF_ENDPOINT is"),
+        ("autodl", "  PROXY_HOOK: source", "  PROXY_HOOK: . ", "overrides.PROXY_HOOK is '. "),
+        ("autodl", "  DURABLE_DIR: /root/autodl-fs", "  DURABLE_DIR: /root/autodl-tmp", "overrides.DURABLE_DIR is"),
+        ("autodl", "  DATA_DIR: /root/autodl-tmp", "  DATA_DIR: /root", "overrides.DATA_DIR is '/root'"),
+        ("autodl", "files: true", "files: false", "ssh.flavours: direct passes no files, and why_not does not say"),
+        ("autodl", "moves: create", "moves: often", "line 58  ssh.moves"),
+        ("autodl", "place: /root/autodl-fs", "place: autodl-fs", "tiers.durable.place"),
+        ("autodl", 'path: "", place: /,', 'path: "",', "tiers.system: without a path it needs a place"),
+        ("autodl", "caches: {HF_HOME", "caches: {HF_ENDPOINT: x, HF_HOME", "network: HF_ENDPOINT is set twice"),
+        ("autodl", "after: 15 d, kills: [scratch", "after: 15 d, kills: [scrap", "kills scrap, which is no tier"),
+        ("autodl", "  ssh: unverified\n", "", "stamps lacks ssh"),
+        ("autodl", "price_per_hour: null", "price_per_hour: 1", "has a price_per_hour, so it is quoted"),
+        ("autodl", "**AD-DANGER**", "**AD-9**", "AD-9: expected an id such as ID1"),
+        ("lambda", "stop_from_inside: refuted\n", "", "the profile has to say stop_from_inside"),
+        (
+            "lambda",
+            "stop_from_inside: refuted",
+            "stop_from_inside: proved",
+            "is proved where verbs.stop is issued by ssh",
+        ),
+        ("lambda", "      manual: *manual\n", "", "with_volume.verbs.destroy: manual is for a verb issued by a person"),
+        ("lambda", '/lambda/nfs/{volume}"\n      mounted', '/lambda/nfs/{name}"\n      mounted', "tiers.durable.place"),
+        ("gpushare", "with_volume: [scratch, data], in", "with_volume: [hy-tmp], in", "kills hy-tmp, which is no tier"),
+    ],
+)
+def test_a_mistake_in_how_a_box_is_entered_and_ended(tmp_path: Path, name: str, old: str, new: str, said: str) -> None:
+    text = (FOLDER / f"{name}.md").read_text()
+    assert text.count(old) == 1
+    message = refusal(tmp_path, text.replace(old, new), name)
+    assert said in message
+    assert f"profiles/{name}.md" in message
+
+
 def test_a_profile_that_is_not_there_names_those_that_are() -> None:
-    with pytest.raises(ConfigError, match=r"no profile of 'locl'; did you mean \"local\"\?; there are: local"):
+    with pytest.raises(ConfigError, match=r"no profile of 'locl'; did you mean \"local\"\?; there are: autodl"):
         load_profile("locl")
 
 

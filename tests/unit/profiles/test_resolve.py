@@ -236,7 +236,7 @@ def test_what_the_machine_can_t_have_is_refused(tmp_path: Path) -> None:
     assert "other: has no GPUs, and job.resources.gpu asks for 1" in refusal(tmp_path, text, other=no_gpu)
     tiers = {k: v.model_copy(update={"size_cap_bytes": 10**9}) for k, v in load_profile("local").tiers.items()}
     big = TWO.replace("cpu: 1", "cpu: 1\n        disk: 2GB").replace("[other, local]", "[other]")
-    assert "its largest tier holds 1 GB, and job.resources.disk asks for 2GB" in refusal(
+    assert "its data tier holds 1 GB, and job.resources.disk asks for 2GB" in refusal(
         tmp_path, big, other=other(tiers=tiers)
     )
 
