@@ -72,7 +72,8 @@ class Tier(Fact):
     """One place where bytes lie. `survives`: what is left of them after each verb; null where nobody knows.
 
     `path` is box-relative; empty where nothing of ours lies there, such as a system disk. `place`: where it lies on a
-    host that has places of its own (`/root/data`, `~/proj`; `{volume}` is the mount's source); null: below our root.
+    host that has places of its own (`/root/data`, `~/proj`; `{volume}` is the mount's source), which tiers may share:
+    ours is a folder below it; null: below our root.
     `mounted`: whether that place is a mount point, so that an empty folder there is not the tier; null: nobody knows.
     """
 

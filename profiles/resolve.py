@@ -23,6 +23,7 @@ from sweep.units import parse_duration, parse_size
 VERB: Verb = "destroy"
 HOME_TIER = "data"
 """The tier that the queue and its journal lie on (`sweep.onbox.HOME`)."""
+_WITHOUT = {"when_done: stop": "when_done: keep", "budget.stop: true": "budget.stop: false"}
 DURABLE_VOLUME = "durable"
 """The volume that sealed cells and checkpoints go to; one a sweep."""
 
@@ -130,16 +131,22 @@ def _unstoppable(layout: Layout, why: str = "") -> list[str]:
 
 
 def _auto_stop(config: StackConfig, profile: Profile, layout: Layout) -> list[str]:
-    """`when_done: stop` where a box has to stop itself: only where that is proved, and nothing of a cell dies."""
-    if config.when_done != "stop" or profile.stop_from_inside is None:
+    """Stops that a box would have to make by itself: only where that is proved, and nothing of a cell dies."""
+    asked = {
+        "when_done: stop": config.when_done == "stop",
+        "budget.stop: true": bool(config.budget and config.budget.stop),
+    }
+    wanted = " and ".join(words for words, said in asked.items() if said)
+    if not wanted or profile.stop_from_inside is None:
         return []
+    instead = "Write " + " and ".join(_WITHOUT[words] for words, said in asked.items() if said)
     if profile.stop_from_inside != "proved":
-        return [f"when_done: stop can't be kept there: {profile.stop_refused}. Write when_done: keep"]
+        return [f"{wanted} can't be kept there: {profile.stop_refused}. {instead}"]
     dying = [tier for tier in layout.verbs["stop"].kills if layout.tiers[tier].path]
     if not dying:
         return []
     native = layout.verbs["stop"].native
-    return [f"when_done: stop can't be kept there: {native} wipes {_and(tuple(dying))}. Write when_done: keep"]
+    return [f"{wanted} can't be kept there: {native} wipes {_and(tuple(dying))}. {instead}"]
 
 
 def _files_pass(profile: Profile) -> list[str]:

@@ -170,6 +170,22 @@ def test_a_box_stops_itself_only_where_that_is_proved(tmp_path: Path) -> None:
         assert plan(tmp_path, name, when_done="keep").when_done == "keep"
 
 
+def test_a_stop_past_the_budget_is_refused_likewise(tmp_path: Path) -> None:
+    def asked(name: str, **wanted: Any) -> Plan:
+        write(tmp_path, text(name, **wanted).replace("{usd: 60}", "{usd: 60, stop: true}"))
+        return resolve(StackConfig.load(tmp_path, "x"), {name: there(name)})
+
+    with pytest.raises(
+        ConfigError, match=r"lambda: budget\.stop: true can't be kept there: .*\. Write budget\.stop: false"
+    ):
+        asked("lambda")
+    with pytest.raises(
+        ConfigError, match=r"when_done: stop and budget\.stop: true .* when_done: keep and budget\.stop: fal"
+    ):
+        asked("lambda", when_done="stop")
+    assert asked("autodl", when_done="stop").platform == "autodl"
+
+
 def test_on_lambda_a_shutdown_bills_on_and_the_refusal_says_what_does_work(tmp_path: Path) -> None:
     said = refusal(tmp_path, "lambda", when_done="stop")
     assert (
