@@ -151,7 +151,7 @@ def platforms_page() -> str:
         "Each name leads to the whole profile, with the date of every fact. *Not yet*: known, and refused as a\n"
         "candidate, since nothing reaches its boxes in this version. A delete issues the verb of its row and no\n"
         "other. What dies with the box is what the platform's last verb kills: where one is only parked, a clock\n"
-        "ends it ([adr/011](../adr/011-what-a-delete-kills-where-it-only-parks.md)).\n",
+        "ends it ([adr/012](../adr/012-what-a-delete-kills-where-it-only-parks.md)).\n",
     ]
     rows = []
     for profile in profiles:
