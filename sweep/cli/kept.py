@@ -111,7 +111,8 @@ def adapters_of(sources: Sources) -> set[str]:
     """The platforms on which volumes of this stack lie, or would."""
     found = {entry.adapter for entry in guarded(sources)}
     with contextlib.suppress(ConfigError):  # the stack file is not here, or not right: the state's word is enough
-        found.add(load_profile(str(sources.target.file.sweep().get("platform"))).adapter)
+        profile = load_profile(str(sources.target.file.sweep().get("platform")))
+        found |= {profile.adapter} if not profile.unavailable else set()
     return found
 
 

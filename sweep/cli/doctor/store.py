@@ -40,8 +40,9 @@ def checks(target: Target) -> Iterator[tuple[str, Check]]:
     yield "stack file", lambda: stack_file(patient)
     if patient.config is not None:
         profile = load_profile(patient.config.platform)
-        platform = load_platform(profile.adapter)
-        if platforms.rents(platform):
+        # One without its adapter is refused with the stack file; there is nobody to ask.
+        platform = load_platform(profile.adapter) if not profile.unavailable else None
+        if platform is not None and platforms.rents(platform):
             yield "accounts", lambda: platforms.accounts({profile.platform: platform}, None)
     yield "evidence", lambda: one_sweep.evidence(sweep)
     yield "state", lambda: one_sweep.state(sweep)

@@ -16,12 +16,18 @@ from profiles.model import Profile
 from profiles.plan import Plan
 from profiles.resolve import resolve
 from provider.models import TeardownFacts
+from sweep.cli.doctor import store
 from sweep.cli.doctor.platforms import checks
+from sweep.cli.kept import adapters_of
+from sweep.cli.look import Sources
 from sweep.cli.place import ask_market
+from sweep.cli.target import Target
 from sweep.errors import ConfigError
 from sweep.model import LedgerEntry, LedgerPhase
 from sweep.money.clocks import countdowns
 from sweep.money.ledger import Bill, total
+from sweep.stackfile import StackFile
+from sweep.state import StackState
 from tests.unit.config.helpers import GOOD, write
 
 ENTERED = ("autodl", "featurize", "generic-ssh", "gpushare", "lambda", "lanrui", "matpool", "paperspace")
@@ -405,6 +411,13 @@ def test_a_candidate_without_its_adapter_takes_no_other_down(tmp_path: Path, nam
 def test_a_stack_of_volumes_is_refused_likewise(tmp_path: Path, name: str) -> None:
     volumes = "{abl-store: {size: 100GB, region: somewhere}}"
     write(tmp_path, f"config:\n  sweepstack:store: {{platform: {name}, volumes: {volumes}, pull_to: results/keep}}\n")
+    (tmp_path / "Pulumi.yaml").write_text("name: sweepstack\nstackConfigDir: stacks\nruntime: python\n")
+    target = Target(tmp_path, "x", StackFile.locate(tmp_path, "x"))
+    looked = dict(store.checks(target))
+    assert "accounts" not in looked  # nobody is asked, and nothing breaks
+    (finding,) = looked["stack file"]()
+    assert (finding.verdict, "not available yet in this version" in finding.found) == ("fail", True)
+    assert adapters_of(Sources(target, StackState("x"), False, None, None, "")) == set()
     config = load_any(tmp_path, "x")
     assert isinstance(config, StoreConfig)
     with pytest.raises(ConfigError, match="not available yet in this version"):
