@@ -18,7 +18,7 @@ from sweep.cli.progress import Progress
 from sweep.errors import NotAuthorized, PlatformError, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth
-from sweep.onbox import TAGS
+from sweep.onbox import TAGS, volume_of
 from sweep.state import StackState, list_stacks, read_state
 
 Standing = Literal["known", "recorded", "unknown", "vanished", "foreign"]
@@ -71,6 +71,15 @@ class Known:
             name
             for name, births in self.births.items()
             if any(b.native_id == record.native_id or (record.tag and b.tag == record.tag) for b in births)
+        )
+
+    def keepers_of(self, record: VolumeRecord) -> tuple[str, ...]:
+        """The stacks by whose identity a volume is tagged."""
+        ours = volume_of(record.tag)
+        return tuple(
+            name
+            for name, state in self.states.items()
+            if ours is not None and state.identity is not None and state.identity.identity == ours[0]
         )
 
     def speaks_of(self, adapter: str) -> bool:
@@ -181,17 +190,24 @@ def _box(adapter: str, record: BoxRecord, known: Known) -> Finding:
 
 def _volume(adapter: str, record: VolumeRecord, known: Known) -> Finding:
     whose = known.stacks_with("volume", record.native_id)
+    standing: Standing = "known"
+    next_command = ""
+    if not whose:
+        whose = known.keepers_of(record)
+        standing = "recorded" if whose else "unknown"
+        adopts = f"pulumi up --stack {whose[0]}    (adopts it, where its stack file names it)" if whose else ""
+        next_command = adopts or f"sweepctl audit --end {adapter}:{record.native_id}"
     return Finding(
         "volume",
         adapter,
         record.native_id,
         record.tag,
-        "known" if whose else "unknown",
+        standing,
         "kept",
         price_per_month=record.price_per_month,
         where=record.region or record.location,
         whose=whose,
-        next="" if whose else f"sweepctl audit --end {adapter}:{record.native_id}",
+        next=next_command,
     )
 
 

@@ -41,7 +41,7 @@ def end(root: Path, what: str, out: Out, *, typed: str | None) -> int:
     if finding.whose:
         raise No(
             f"{native_id} is known to {', '.join(finding.whose)}, so it ends through its gate and not here",
-            [f"pulumi destroy --stack {finding.whose[0]}"],
+            [finding.next or f"pulumi destroy --stack {finding.whose[0]}"],
         )
     _confirm(finding, typed)
     account = platform.account()

@@ -15,7 +15,9 @@ from sweep.cli.audit import Finding, Known, audit, look
 from sweep.cli.output import No, Out
 from sweep.errors import SweepstackError
 from sweep.model import Birth
-from sweep.state import BoxEntry, StackState, TeardownEntry
+from sweep.onbox import volume_tag
+from sweep.state import BoxEntry, IdentityEntry, StackState, TeardownEntry
+from tests.conformance.harness_runpod import REGION, Harness
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 DIGEST = f"sha256:{'0' * 64}"
@@ -165,3 +167,29 @@ def test_what_nobody_knows_is_ended_when_its_id_is_typed(
     World(monkeypatch, Known())
     assert audit_end.end(tmp_path, f"local:{box.native_id}", Out(as_json=True), typed=box.native_id) == 0
     assert platform.get(box.native_id, box.account).phase is Phase.GONE
+
+
+def test_a_volume_that_its_stack_s_state_lost_is_adopted_and_not_ended_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its tag it is known whose it is; what sweeps left on it is asked after by that stack's check alone."""
+    harness = Harness(tmp_path, monkeypatch, machines=False)
+    try:
+        platform = harness.connect()
+        ours = platform.ensure_volume(volume_tag("keeperxxxx", "abl"), "abl", size_gb=10, region=REGION)
+        theirs = platform.ensure_volume(volume_tag("otherxxxxx", "abl"), "abl", size_gb=10, region=REGION)
+        names = {"identity": "keeperxxxx", "evidence": "file://nowhere/x", "project": "p", "stack": "keep"}
+        identity = IdentityEntry(urn="u", **names)
+        known = Known(states={"keep": StackState("keep", identity=identity)})
+        found = {finding.native_id: finding for finding in look("runpod", platform, known)}
+        assert (found[ours.native_id].standing, found[ours.native_id].whose) == ("recorded", ("keep",))
+        assert found[ours.native_id].bills_unknown
+        assert found[ours.native_id].next.startswith("pulumi up --stack keep    (adopts it")
+        assert found[theirs.native_id].next == f"sweepctl audit --end runpod:{theirs.native_id}"
+        monkeypatch.setattr(audit_end, "read_known", lambda _: known)
+        with pytest.raises(No, match="known to keep") as refused:
+            audit_end.end(tmp_path, f"runpod:{ours.native_id}", Out(as_json=False), typed=ours.native_id)
+        assert refused.value.next == [found[ours.native_id].next]
+        assert platform.get_volume(ours.native_id) is not None
+    finally:
+        harness.close()
