@@ -56,15 +56,20 @@ def observe_volume(adapter: str, facts: VolumeFacts, users: Iterable[User]) -> t
     if record.tag != tag:
         note = f"{facts.native_id} carries the tag {record.tag!r}, and this stack's volume {facts.name} is {tag}"
         return VolumeSeen(Existence.UNKNOWN, note=note), record
-    alive = [f"the box {native_id} mounts it" for native_id in record.mounted_by or ()]
-    unread = []
+    alive: list[str] = []
+    unread: list[str] = []
+    named: set[str | None] = set()
     for user in users:
         try:
             births = births_on(user, facts.native_id)
         except EvidenceError as error:
             unread.append(f"which boxes of {user.stack} mount it is not known: {error}")
             continue
-        alive += [line for birth in births for line in _alive(user, birth)]
+        for birth in births:
+            if lines := list(_alive(user, birth)):
+                alive += lines
+                named.add(birth.native_id)
+    alive += [f"the box {native_id} mounts it" for native_id in record.mounted_by or () if native_id not in named]
     holds = _holds(platform, facts.native_id)
     return VolumeSeen(Existence.EXISTS, alive=tuple(alive), unread=tuple(unread), holds=holds), record
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from provider import dispatch
 from provider.models import IdentityInputs, VolumeInputs, VolumeState
+from provider.platforms.base import VolumeRecord
 from provider.platforms.local import LocalPlatform
 from provider.resources.base import Seen
 from provider.session import Operation, Session
@@ -128,7 +130,7 @@ def test_a_sweep_whose_keeper_is_elsewhere_is_told_what_that_means(keeper: Keepe
     assert "could not be told that sweep-t mounts it" in keeper.sweep.said.warnings
 
 
-def test_the_whole_way(keeper: Keeper) -> None:
+def test_the_whole_way(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused while a box mounts it, refused while nothing is verified, ended by the word for what was shown."""
     sweep = keeper.sweep
     keeper.mount()
@@ -138,10 +140,20 @@ def test_the_whole_way(keeper: Keeper) -> None:
     with pytest.raises(TeardownRefused, match="mounts it, and is running"):
         keeper.delete(keeper.approve())
     sweep.verified(box)
-    with pytest.raises(TeardownRefused, match=f"the box {box.native_id} mounts it"):
+    with pytest.raises(TeardownRefused, match=rf"box box-0 of sweep-t \({box.native_id}\) mounts it, and is running"):
         keeper.delete(keeper.approve())
     sweep.platform.destroy(box.native_id, box.account)
     approved = keeper.approve()
+    real = LocalPlatform.get_volume
+    with monkeypatch.context() as patch:  # a platform lets go of a volume some time after its box is gone
+
+        def lagging(self: LocalPlatform, native_id: str) -> VolumeRecord | None:
+            found = real(self, native_id)
+            return replace(found, mounted_by=(box.native_id,)) if found else None
+
+        patch.setattr(LocalPlatform, "get_volume", lagging)
+        with pytest.raises(TeardownRefused, match=f"the box {box.native_id} mounts it"):
+            keeper.delete(approved)
     keeper.delete(approved)
     assert not keeper.there
     keeper.delete(approved)  # once more: already gone is success
