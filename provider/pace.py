@@ -24,6 +24,8 @@ real platform allows does not change with it."""
 _MARGIN = 1.05
 """Requests do not arrive exactly as far apart as they were sent."""
 _LOOK_SECONDS = 0.05
+MOST_IN_LINE = 7200.0
+"""Seconds that a turn may be away."""
 
 Answer = TypeVar("Answer")
 
@@ -45,21 +47,32 @@ class OutOfPatience(Unreachable):
 
 
 class Patience:
-    """How long one verb may still take, and who may cut it short."""
+    """How long one verb may still take, and who may cut it short.
 
-    def __init__(self, seconds: float, cancelled: threading.Event | None = None) -> None:
+    `elastic`: the time that it stands in line behind requests of this process does not count, so that a deadline of one
+    box says the same for the hundredth that is asked for at once. A turn has a moment of its own, so this ends, too.
+    """
+
+    def __init__(self, seconds: float, cancelled: threading.Event | None = None, *, elastic: bool = False) -> None:
         self.seconds = seconds
+        self.elastic = elastic
+        self._stood = 0.0
         self.cancelled = cancelled or threading.Event()
         self._begin = time.monotonic()
 
     @classmethod
     def of(cls, wait: Wait) -> Patience:
         """That of a verb that begins now."""
-        return cls(wait.deadline, wait.cancelled)
+        return cls(wait.deadline, wait.cancelled, elastic=True)
+
+    def stand(self, seconds: float) -> None:
+        """So many seconds from now are spent in line."""
+        if self.elastic:
+            self._stood += seconds
 
     def left(self) -> float:
         """Seconds, 0 when it is over."""
-        return max(0.0, self._begin + self.seconds - time.monotonic())
+        return max(0.0, self._begin + self.seconds + self._stood - time.monotonic())
 
     def why_over(self) -> str:
         """ "cancelled", "not within 600 s", or empty while there is time."""
@@ -94,13 +107,19 @@ class Limiter:
             slot = now
             if len(self._given) == self._given.maxlen:
                 slot = max(now, self._given[0] + scaled(self._seconds) * _MARGIN)
-            if slot - now > patience.left():
+            if slot - now > (MOST_IN_LINE if patience.elastic else patience.left()):
                 raise OutOfPatience(
                     f"{what}: {slot - now:.0f} s of other requests come first at the pace that the platform allows, "
-                    f"and {patience.seconds:g} s is all there is"
+                    f"and {MOST_IN_LINE if patience.elastic else patience.seconds:g} s is all there is"
                 )
             self._given.append(slot)
+        patience.stand(slot - now)
         patience.pause(slot - now, f"a turn to {what}")
+
+    def ahead(self) -> float:
+        """Seconds until the last turn that was given out; 0 when nobody waits."""
+        with self._lock:
+            return max(0.0, self._given[-1] - time.monotonic()) if self._given else 0.0
 
 
 class Shared(Generic[Answer]):

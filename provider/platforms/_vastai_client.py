@@ -10,86 +10,28 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import threading
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
-from provider.pace import Limiter, Patience, Shared, scaled
+from provider.pace import Patience, scaled
+from provider.platforms import _vastai_pages as pages
 from provider.platforms._vastai_errors import KEY_HELP, Refusal, error_for, lost_answer
+from provider.platforms._vastai_meeting import INTERVALS, Source, meeting_at
+from provider.platforms._vastai_pages import Row, is_id
 from provider.redact import learn
-from sweep.errors import NotAuthorized, PlatformError, RateLimited, Unreachable
+from sweep.errors import NotAuthorized, PlatformError, RateLimited, RequestRefused, Unreachable
 
 Answer = TypeVar("Answer")
-Row = dict[str, Any]
 
 URL_VARIABLE = "VAST_URL"
 TIMEOUT_VARIABLE = "SWEEPSTACK_API_TIMEOUT"
 DEFAULT_URL = "https://console.vast.ai"
-INTERVALS: dict[str, tuple[float, int]] = {
-    "user": (1.0, 1),
-    "create": (4.5, 1),
-    "get": (2.0, 1),
-    "list": (1.0, 1),
-    "state": (1.0, 1),  # start and stop
-    "destroy": (3.0, 1),
-    "bid": (5.5, 1),
-    "volumes": (5.5, 1),
-    "ssh": (1.0, 1),
-    "search": (60.0, 10),
-}
-"""Endpoint → seconds and how many requests in them: the API's own figures of 2026-11 (`user` is a guess: no figure)."""
 PATIENCE_SECONDS = 300.0
 """For a verb that is given no deadline; its turn comes after those of all boxes that are ended at the same time."""
 _READ_SECONDS, _WRITE_SECONDS = 30.0, 60.0
 _READS = 4
 _TURNS_REFUSED = 10
-_PAGE = 25
-_PAGES = 400
 _MAX_BACK_OFF = 60.0
-
-
-@dataclass(frozen=True)
-class Source:
-    """The account's end of the API: where, and which key, by its digest."""
-
-    url: str
-    digest: str
-
-
-class Meeting:
-    """What all users of one key in this process share: turns, readings, and what was ended."""
-
-    def __init__(self) -> None:
-        self.limiters = {name: Limiter(seconds, count) for name, (seconds, count) in INTERVALS.items()}
-        self.user: Shared[Row] = Shared()
-        self.instances: Shared[dict[int, Row]] = Shared()
-        self.volumes: Shared[list[Row]] = Shared()
-        self.ended: set[int] = set()
-        """Ids whose destroy this process sent and vast.ai accepted."""
-        self.gone: dict[int, float] = {}
-        """Those of `ended` that were proved gone, and when."""
-        self.pages = 1
-        """How many requests the last list took."""
-        self.made: dict[str, int] = {}
-        """Label → id of what this process rented last: a list may be from before that."""
-
-
-_meetings: dict[Source, Meeting] = {}
-_meetings_lock = threading.Lock()
-
-
-def meeting_at(source: Source) -> Meeting:
-    """The one meeting of a key in this process."""
-    with _meetings_lock:
-        return _meetings.setdefault(source, Meeting())
-
-
-def forget() -> None:
-    """Nothing that is known so far counts any more: for whoever changes the platform behind our back."""
-    with _meetings_lock:
-        _meetings.clear()
 
 
 class Client:
@@ -122,7 +64,7 @@ class Client:
 
         def read() -> Row:
             said: Row = self._read("user", "say whose key this is", lambda sdk: _mapping(sdk.show_user()), patience)
-            if not _is_id(said.get("id")):
+            if not is_id(said.get("id")):
                 raise Unreachable("vast.ai did not say whose key this is: its answer has no id")
             return said
 
@@ -131,6 +73,22 @@ class Client:
     def instances(self, patience: Patience, *, age: float = 0.0, forgotten: bool = False) -> dict[int, Row]:
         """Every instance of the account by id: proved complete, or Unreachable. `forgotten`: as in `Shared.get`."""
         return self.meeting.instances.get(lambda: self._all_instances(patience), patience, age=age, forgotten=forgotten)
+
+    def sight(self, identifier: int, patience: Patience, *, age: float) -> Row | None:
+        """One of those that are waited for (`Meeting.waits_for`), by a list of them that all who wait share; None where
+        it does not show it, which proves nothing. A list of some is fewer pages than one of all."""
+
+        def read() -> dict[int, Row]:
+            ids = self.meeting.awaited()
+            if self.meeting.narrow and len(ids) <= pages.FEW:
+                try:
+                    return pages.these(lambda asked: self._page(asked, patience), ids)
+                except RequestRefused:  # no such filter: nobody needs to ask for it again
+                    self.meeting.narrow = False
+            return self._all_instances(patience)
+
+        age = min(age, self.meeting.awaited_for(identifier))
+        return self.meeting.sightings.get(read, patience, age=age, forgotten=True).get(identifier)
 
     def instance(self, identifier: int, patience: Patience) -> Row | None:
         """One instance; None when vast.ai says `{"instances": null}`, which alone proves nothing."""
@@ -196,7 +154,7 @@ class Client:
 
         said = self._write("create", f"rent offer {offer}", ask, patience)
         contract = said.get("new_contract") if isinstance(said, dict) else None
-        if not _is_id(contract):
+        if not is_id(contract):
             raise lost_answer(f"rent offer {offer}", "its answer names no instance", writes=True)
         self.meeting.made[str(arguments.get("label"))] = contract
         return contract
@@ -232,7 +190,7 @@ class Client:
         named = str(said.get("volume_name") or "") if isinstance(said, dict) else ""
         if given is None and named.startswith("V.") and named[2:].isdigit():
             given = int(named[2:])
-        return given if _is_id(given) else None
+        return given if is_id(given) else None
 
     def delete_volume(self, identifier: int, patience: Patience) -> None:
         """Accepted is not gone."""
@@ -294,63 +252,19 @@ class Client:
         raise failure  # outside of the handlers: what the SDK raised holds the request with its key
 
     def _all_instances(self, patience: Patience) -> dict[int, Row]:
-        """All pages. Read again when the account changed between two of them: a row may have slipped through."""
-        problem = ""
-        for _ in range(_READS):
-            rows: dict[int, Row] = {}
-            totals: list[int] = []
-            counts: dict[str, int] = {}
-            token: str | None = None
-            seen: set[str] = set()
-            for _ in range(_PAGES):
-                page = self._page(token, patience)
-                rows.update((row["id"], row) for row in page["instances"])
-                totals.append(page["total_instances"])
-                counts = page.get("label_counts") or {}
-                token = page.get("next_token")
-                if not token or token in seen:
-                    break
-                seen.add(token)
-            problem = _gap(rows, totals, counts) if not token else "it has no last page"
-            if not problem:
-                self.meeting.pages = len(totals)
-                return rows
-        raise Unreachable(f"vast.ai's list of instances can't be relied on: {problem}; nothing is known")
+        rows, self.meeting.pages = pages.complete(lambda asked: self._page(asked, patience))
+        return rows
 
-    def _page(self, token: str | None, patience: Patience) -> Row:
-        asked: Row = {"select_filters": {}, "order_by": [{"col": "id", "dir": "asc"}], "limit": _PAGE}
-        if token:
-            asked["after_token"] = token
-
+    def _page(self, asked: Row, patience: Patience) -> Row:
         def ask(sdk: Any) -> Row:
             page = _mapping(sdk.show_instances_v1(asked))
             if Refusal.in_success(page):
                 return page
-            if not all(_is_id(row["id"]) for row in _rows(page["instances"])) or not _is_id(page["total_instances"], 0):
+            if not all(is_id(row["id"]) for row in _rows(page["instances"])) or not is_id(page["total_instances"], 0):
                 raise ValueError("an id or the total is no number")
             return page
 
         return self._read("list", "list instances", ask, patience)
-
-
-def _gap(rows: dict[int, Row], totals: list[int], counts: Any) -> str:
-    """Why the pages may not be the whole account; empty when they are.
-
-    `counts`, how many instances bear each label, comes with every page and is of the whole account: it finds a row that
-    slipped between two pages while others ended. Without it, any end between two pages makes them worthless.
-    """
-    if len(rows) < totals[-1]:
-        return f"{len(rows)} of {totals[-1]} came"
-    counted = isinstance(counts, dict) and all(_is_id(count, 0) for count in counts.values())
-    if not counted or sum(counts.values()) != totals[-1]:
-        return "instances ended while it was read" if min(totals) < totals[0] else ""
-    held = Counter(label if isinstance(label := row.get("label"), str) else "" for row in rows.values())
-    short = [label or "no label" for label, count in counts.items() if held[label or ""] < count]
-    return f"it counts more instances with {short[0]} than it lists" if short else ""
-
-
-def _is_id(value: Any, least: int = 1) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _quiet() -> None:

@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from provider.pace import Patience, Shared, scaled
-from provider.platforms._vastai_client import Client, Row, Source
+from provider.platforms._vastai_client import Client
+from provider.platforms._vastai_meeting import Source
+from provider.platforms._vastai_pages import Row
 from provider.platforms._vastai_states import number
 from provider.platforms.offers import Constraints, Offer, cheapest_first, same_gpu
 

@@ -6,16 +6,20 @@ A stop keeps the machine and lets the GPU go: a start may find it rented to some
 
 from __future__ import annotations
 
+import time
+
 from provider.pace import OutOfPatience, scaled
-from provider.platforms._vastai_client import PATIENCE_SECONDS, Row
+from provider.platforms._vastai_client import PATIENCE_SECONDS
 from provider.platforms._vastai_errors import NoSuchThing, StartQueued
+from provider.platforms._vastai_pages import Row
 from provider.platforms._vastai_session import Lasting, Session, Watch, still_creating
 from provider.platforms._vastai_states import MAY_START, number, settled, status_message
 from provider.platforms.base import BoxRecord, Phase, Wait
 from sweep.errors import NoCapacity, NotYetGone, NotYetStopped, OutcomeUnknown, PlatformError, Unreachable
 
 STOP_SECONDS = 60.0
-GONE_SECONDS = 20.0
+GONE_SECONDS = 90.0
+"""For a minute and more a box may be shown that was destroyed."""
 STOPS = 4
 RESTART_GRACE_SECONDS = 600.0
 """So long after a start a box may still be shown as ended."""
@@ -23,16 +27,21 @@ RESTART_GRACE_SECONDS = 600.0
 
 def destroy(session: Session, identifier: int) -> None:
     """See `Platform.destroy`. Sends the verb also where nothing is shown: a list may lag, and it costs nothing."""
+    taken = True
     try:
         session.client.destroy(identifier, session.patience)
     except NoSuchThing:
-        pass  # the proof below decides
+        taken = False  # the proof below decides
     except OutcomeUnknown as error:
         raise NotYetGone(f"{error}. Next: the same command again; until then instance {identifier} may bill") from error
-    short = session.with_patience(scaled(GONE_SECONDS))
-    why = Watch(short, Wait(), f"instance {identifier} to be gone").until(
-        lambda: session.with_patience(PATIENCE_SECONDS).row(identifier) is None
-    )
+    since, short = time.monotonic(), session.with_patience(scaled(GONE_SECONDS))
+    watch = Watch(short, Wait(), f"instance {identifier} to be gone", behind="destroy", later=taken)
+
+    def ended() -> bool:
+        age = session.poll_seconds("destroy")
+        return session.with_patience(PATIENCE_SECONDS).row(identifier, age=age, since=since) is None
+
+    why = watch.until(ended)
     session.client.meeting.instances.forget()
     if why:
         raise NotYetGone(f"vast.ai was told to destroy instance {identifier} and still shows it ({why}): it may bill")
@@ -60,7 +69,8 @@ def prove_stopped(session: Session, identifier: int) -> str:
 
     def still() -> bool:
         nonlocal seen
-        row = session.with_patience(PATIENCE_SECONDS).row(identifier)
+        own, age = session.with_patience(PATIENCE_SECONDS), session.poll_seconds("state", of_all=False)
+        row = own.watched(identifier, age=age)
         if row is None:
             return True
         record = session.record(row)
@@ -68,7 +78,9 @@ def prove_stopped(session: Session, identifier: int) -> str:
         return settled(row)
 
     short = session.with_patience(scaled(STOP_SECONDS))
-    why = Watch(short, Wait(), f"instance {identifier} to stand still").until(still)
+    with session.client.meeting.waits_for(identifier):
+        what = f"instance {identifier} to stand still"
+        why = Watch(short, Wait(), what, behind="state", of_all=False, later=True).until(still)
     session.client.meeting.instances.forget()
     return f"{why}; {seen}" if why else ""
 
@@ -135,7 +147,7 @@ def _until_running(session: Session, identifier: int, record: BoxRecord, wait: W
     def ready() -> bool:
         nonlocal seen, told
         try:
-            row = session.row(identifier)
+            row = session.watched(identifier, age=session.poll_seconds("state", of_all=False))
         except OutOfPatience:
             raise
         except Unreachable as error:  # it boots on while nobody tells of it
@@ -152,7 +164,9 @@ def _until_running(session: Session, identifier: int, record: BoxRecord, wait: W
         return stuck if seen.phase is not Phase.RUNNING else seen.endpoint is not None
 
     try:
-        why = Watch(session, wait, f"instance {identifier} to run").until(ready)
+        with session.client.meeting.waits_for(identifier):
+            what = f"instance {identifier} to run"
+            why = Watch(session, wait, what, behind="state", of_all=False).until(ready)
     except _Gone:
         raise
     except PlatformError as error:  # it may run and bill: the id travels along

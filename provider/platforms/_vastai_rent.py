@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from provider.pace import OutOfPatience, scaled
 from provider.platforms import _vastai_volumes as volumes
 from provider.platforms._vastai_channel import FOLDERS, ROOT, answers
-from provider.platforms._vastai_client import PATIENCE_SECONDS, Row
+from provider.platforms._vastai_client import PATIENCE_SECONDS
 from provider.platforms._vastai_errors import NoSuchThing, RentedAnyway, StartQueued
 from provider.platforms._vastai_offers import Ask, disk_for, market_at, up_to_step
+from provider.platforms._vastai_pages import Row
 from provider.platforms._vastai_session import Lasting, Session, Watch, box_number, still_creating
 from provider.platforms._vastai_states import is_fatal, status_message
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
@@ -161,6 +162,7 @@ class Renting:
             if not busy:
                 return
             self._wait.progress(f"{self._request.name}: other boxes of this run take what vast.ai shows; asking again")
+            self._session.patience.stand(scaled(SEARCH_AGAIN_SECONDS))
             self._session.patience.pause(scaled(SEARCH_AGAIN_SECONDS), "offers that no other box of this run takes")
 
     def _asks(self, machine: int | None, refusals: list[str], tried: set[int]) -> Iterator[Ask]:
@@ -309,7 +311,10 @@ class Renting:
             return False
 
         try:
-            why = Watch(self._session, self._wait, f"{self._request.name} ({identifier}) to be ready").until(ready)
+            what = f"{self._request.name} ({identifier}) to be ready"
+            watch = Watch(self._session, self._wait, what, behind="create", of_all=False, later=not adopted)
+            with self._client.meeting.waits_for(identifier):
+                why = watch.until(ready)
             if why:
                 seen = self._last_look(identifier, seen)
         except _Removed:
@@ -329,8 +334,8 @@ class Renting:
 
     def _look(self, identifier: int, thorough: bool) -> Row | None:
         """The row of a list that all who wait share; `thorough`: that it is not there must be proved."""
-        age = self._session.poll_seconds()
-        row = self._client.instances(self._session.patience, age=age, forgotten=True).get(identifier)
+        age = self._session.poll_seconds("create", of_all=False)
+        row = self._client.sight(identifier, self._session.patience, age=age)
         return self._session.row(identifier) if row is None and thorough else row
 
     def _let_in(self, identifier: int, *, adopted: bool) -> bool:

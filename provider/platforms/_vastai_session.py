@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from provider.pace import OutOfPatience, Patience, scaled
-from provider.platforms._vastai_client import PATIENCE_SECONDS, Client, Row
+from provider.platforms._vastai_client import PATIENCE_SECONDS, Client
+from provider.platforms._vastai_pages import Row
 from provider.platforms._vastai_states import record_of
 from provider.platforms.base import PROGRESS_SECONDS, BoxRecord, Phase, Wait
 from sweep.errors import PlatformError, StillCreating, WrongAccount
@@ -22,6 +23,8 @@ ACCOUNT_AGE_SECONDS = 20.0
 PROVED_SECONDS = 30.0
 """So long does a proved end serve whoever asks again: a destroy proves it, and its caller wants to know."""
 POLL_SECONDS = 2.0
+MOST_POLL_SECONDS = 12.0
+"""Between two looks while other boxes of this process stand in line: it saves a list for each of them."""
 _ID = re.compile(r"[1-9]\d{0,17}")
 
 
@@ -36,7 +39,7 @@ class Session:
     @classmethod
     def open(cls, patience: Patience | None = None, *, account: str = "", age: float = 0.0) -> Session:
         """Asks whose key is at hand. Raises WrongAccount when it is not `account`'s; NotAuthorized, Unreachable."""
-        patience = patience or Patience(PATIENCE_SECONDS)
+        patience = patience or Patience(PATIENCE_SECONDS, elastic=True)
         client = Client()
         at_hand = str(client.user(patience, age=max(age, scaled(ACCOUNT_AGE_SECONDS)))["id"])
         if account and account != at_hand:
@@ -48,33 +51,47 @@ class Session:
 
     def with_patience(self, seconds: float) -> Session:
         """The same with time of its own, which nobody can cut: for what must be known or undone whatever happens."""
-        return replace(self, patience=Patience(seconds))
+        return replace(self, patience=Patience(seconds, elastic=seconds >= PATIENCE_SECONDS))
 
     def record(self, row: Row) -> BoxRecord:
         """The record of a row."""
         return record_of(row, self.account, self.client.meeting.ended)
 
-    def row(self, identifier: int, *, age: float = 0.0) -> Row | None:
+    def row(self, identifier: int, *, age: float = 0.0, since: float | None = None) -> Row | None:
         """What vast.ai says of an instance; None only when three answers agree that there is none: the account's, the
-        complete list's, and the instance's own `null`."""
+        complete list's, and the instance's own `null`.
+
+        `since`: that list may be up to `age` old if it was begun after this moment (monotonic), so that those who all
+        wait for an end share it."""
         proved = self.client.meeting.gone.get(identifier)
         if proved is not None and time.monotonic() - proved < scaled(PROVED_SECONDS):
             return None
-        row = self.client.instances(self.patience, age=age).get(identifier)
+        if since is not None:
+            age = max(0.0, min(age, time.monotonic() - since))
+        row = self.client.instances(self.patience, age=age, forgotten=since is not None).get(identifier)
         if row is not None:
             return row
-        if age and (row := self.client.instances(self.patience).get(identifier)) is not None:
+        if since is None and age and (row := self.client.instances(self.patience).get(identifier)) is not None:
             return row
         row = self.client.instance(identifier, self.patience)
         if row is None:
-            Session.open(self.patience, account=self.account, age=age)
+            Session.open(self.patience, account=self.account, age=0.0 if since is not None else age)
             if identifier in self.client.meeting.ended:
                 self.client.meeting.gone[identifier] = time.monotonic()
         return row
 
-    def poll_seconds(self) -> float:
-        """How often to look for a change: each list takes one request for 25 boxes."""
-        return scaled(POLL_SECONDS * self.client.meeting.pages)
+    def watched(self, identifier: int, *, age: float) -> Row | None:
+        """Like `row`, by a list of those alone that this process waits for; that it is not there is proved as by `row`.
+        For use inside `Meeting.waits_for`."""
+        row = self.client.sight(identifier, self.patience, age=age)
+        return self.row(identifier) if row is None else row
+
+    def poll_seconds(self, behind: str = "", *, of_all: bool = True) -> float:
+        """How often to look for a change: each list takes one request for 25 boxes. `behind`: as in `Meeting.pace`.
+        `of_all`: whether the look is at all of the account."""
+        meeting = self.client.meeting
+        pages = meeting.pages if of_all or not meeting.narrow else 1
+        return meeting.pace(scaled(POLL_SECONDS * pages), scaled(MOST_POLL_SECONDS), behind)
 
     def tagged(self, tag: str, *, age: float = 0.0) -> list[Row]:
         """The instances with this whole label, those that live first, each kind by age; of a complete list.
@@ -131,8 +148,14 @@ class Lasting:
 class Watch:
     """Looks again and again, at the pace that the API allows, until something is so. Tells of it every five seconds."""
 
-    def __init__(self, session: Session, wait: Wait, what: str) -> None:
+    def __init__(
+        self, session: Session, wait: Wait, what: str, *, behind: str = "", of_all: bool = True, later: bool = False
+    ) -> None:
+        """`behind`, `of_all`: as in `Session.poll_seconds`. `later`: nothing is to be seen before the first pause."""
         self._session = session
+        self._behind, self._of_all = behind, of_all
+        self._session = session
+        self._later = later
         self._patience = session.patience
         self._wait = wait
         self._what = what
@@ -144,12 +167,15 @@ class Watch:
         begun = self._patience.left()
         while True:
             try:
-                if ready():
+                if self._later:
+                    self._later = False
+                elif ready():
                     return ""
                 self._tell()
                 if begun - self._patience.left() >= most:
                     return f"not within {most:g} s: still waiting for {self._what}"
-                self._patience.pause(self._session.poll_seconds(), self._what)
+                pause = self._session.poll_seconds(self._behind, of_all=self._of_all)
+                self._patience.pause(pause, self._what)
             except OutOfPatience:
                 why = self._patience.why_over() or f"not within {self._patience.seconds:g} s"
                 return f"{why}: still waiting for {self._what}"

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from provider.pace import OutOfPatience, Patience, scaled
-from provider.platforms._vastai_client import PATIENCE_SECONDS, Client, Row
+from provider.platforms._vastai_client import PATIENCE_SECONDS, Client
 from provider.platforms._vastai_errors import NoSuchThing
 from provider.platforms._vastai_offers import HOURS_PER_MONTH
+from provider.platforms._vastai_pages import Row
 from provider.platforms._vastai_session import Session, Watch
 from provider.platforms._vastai_states import number
 from provider.platforms.base import BoxRequest, VolumeRecord, Wait, not_as_asked

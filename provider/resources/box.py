@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from provider import secrets
 from provider.models import BoxInputs, BoxState
+from provider.pace import OutOfPatience
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.offers import Capability
 from provider.platforms.registry import load_platform
@@ -18,6 +18,7 @@ from provider.resources.coming_up import AT_REST
 from provider.resources.identity import take_lease
 from provider.resources.renting import charge, generation_of, outputs_of, rent, seen_of
 from provider.resources.replacing import recipe
+from provider.resources.turns import Turn
 from provider.session import Operation
 from sweep.errors import (
     EvidenceError,
@@ -26,6 +27,7 @@ from sweep.errors import (
     NotYetGone,
     OutcomeUnknown,
     PlatformError,
+    RateLimited,
     StillCreating,
     SweepstackError,
 )
@@ -275,15 +277,19 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if way == "abandoned":
             ending.record_loss(op, judgement, state.adapter, "abandoned by a person")
         platform = load_platform(state.adapter)
-        deadline = time.monotonic() + op.seconds(GONE_SECONDS)
+        turn = Turn(f"{state.adapter} {state.account}", op.seconds(GONE_SECONDS))
         problem = "the platform still lists it"
         op.progress(f"{state.teardown.verb}: waiting for proof that {state.native_id} is gone")
-        while time.monotonic() < deadline:
+        while turn.left():
             try:
                 platform.destroy(state.native_id, state.account)
+                turn.came()
                 if platform.get(state.native_id, state.account).phase is Phase.GONE:
                     break
             except (NotYetGone, OutcomeUnknown) as error:
+                turn.came()
+                problem = str(error)
+            except (RateLimited, OutOfPatience) as error:  # nothing was sent: others come first
                 problem = str(error)
             except PlatformError as error:
                 problem = str(error)
@@ -300,6 +306,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 f"box {state.name} ({state.native_id}): {state.teardown.verb} was asked for, but that it is gone is "
                 f"not proved: {problem}. May still bill {waiting_cost(facts)}. Next: pulumi destroy --stack {op.stack}"
             )
+        turn.done()
         ending.record_end(op, facts, way or "")
         survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
         op.info(f"box {state.name} is gone ({way}); {waiting_cost(facts).split('; ')[-1]}; survives: {survives}")

@@ -207,6 +207,6 @@ class Harness:
 
     def close(self) -> None:
         self._server.close()
-        if "provider.platforms._vastai_client" in sys.modules:  # another world may get this one's port and ids
-            sys.modules["provider.platforms._vastai_client"].forget()
+        if "provider.platforms._vastai_meeting" in sys.modules:  # another world may get this one's port and ids
+            sys.modules["provider.platforms._vastai_meeting"].forget()
         self.sim.check()

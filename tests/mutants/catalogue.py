@@ -359,4 +359,40 @@ MUTANTS = (
         ),
         ("tests/unit/provider/test_tag_memory.py::test_a_memory_that_is_no_file_rents_nothing",),
     ),
+    Mutant(
+        "vast.ai: prove an end by a list from before it",
+        (
+            Patch(
+                "provider/platforms/_vastai_session.py",
+                "            age = max(0.0, min(age, time.monotonic() - since))\n",
+                "            age = max(0.0, age)\n",
+            ),
+        ),
+        ("tests/unit/platforms/test_vastai_waiting.py::test_a_list_from_before_the_end_proves_nothing",),
+    ),
+    Mutant(
+        "vast.ai: what a list of some does not show is gone",
+        (
+            Patch(
+                "provider/platforms/_vastai_session.py",
+                "        return self.row(identifier) if row is None else row\n",
+                "        return row\n",
+            ),
+        ),
+        (
+            "tests/unit/platforms/test_vastai_waiting.py::"
+            "test_a_look_that_does_not_show_it_proves_nothing[shows-nothing]",
+        ),
+    ),
+    Mutant(
+        "call a box up that is only shown as ended",
+        (
+            Patch(
+                "provider/resources/coming_up.py",
+                "        record = look.once()\n",
+                "        record = look.once()\n        if record.phase is Phase.UNKNOWN:\n            return record\n",
+            ),
+        ),
+        ("tests/unit/provider/test_box_comes_up.py::test_a_box_that_stays_ended_is_no_success",),
+    ),
 )

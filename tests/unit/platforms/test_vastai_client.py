@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from provider.pace import PACE_VARIABLE, OutOfPatience, Patience
-from provider.platforms._vastai_client import INTERVALS, Client
+from provider.platforms._vastai_client import Client
 from provider.platforms._vastai_errors import NoSuchThing, RentedAnyway, StartQueued
+from provider.platforms._vastai_meeting import INTERVALS
 from sweep.errors import (
     InsufficientFunds,
     NoCapacity,
@@ -223,7 +224,7 @@ def test_a_list_of_nonsense_is_nothing_known(world: World, changes: dict[str, An
 
 @pytest.mark.parametrize("tokens", ["same", "new"])
 def test_a_list_without_end_ends(world: World, monkeypatch: pytest.MonkeyPatch, tokens: str) -> None:
-    monkeypatch.setattr("provider.platforms._vastai_client._PAGES", 5)
+    monkeypatch.setattr("provider.platforms._vastai_pages._PAGES", 5)
     world.add(1, "a")
 
     def page(request: Request) -> Reply:

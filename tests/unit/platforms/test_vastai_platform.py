@@ -13,7 +13,7 @@ from provider.pace import PACE_VARIABLE
 from provider.platforms import _vastai_rent as rent
 from provider.platforms import _vastai_volumes as volumes
 from provider.platforms import vastai
-from provider.platforms._vastai_client import forget
+from provider.platforms._vastai_meeting import forget
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.offers import Constraints
 from provider.platforms.vastai import VastPlatform

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.unit.platforms.loopback import Loopback, Reply, Request
@@ -103,9 +104,13 @@ class World(Loopback):
         return Reply({"success": True, "msg": word})
 
     def list(self, request: Request, size: int = 25) -> Reply:
-        """One page, and how many there are of everything."""
+        """One page, and how many there are of everything, or of the ids that were asked for."""
         begin = int(request.query.get("after_token", "0"))
+        asked = json.loads(request.query.get("select_filters", "{}"))
         rows = sorted(self.instances.values(), key=lambda row: row["id"])
+        if asked:
+            assert list(asked) == ["id"], asked
+            rows = [row for row in rows if row["id"] in asked["id"]["in"]]
         page = [row for row in rows if row["id"] > begin][:size]
         later = [row for row in rows if page and row["id"] > page[-1]["id"]]
         counts: dict[str, int] = {}

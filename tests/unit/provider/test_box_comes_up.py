@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,10 @@ from provider.models import BoxState, QueueState
 from provider.resources import coming_up, waking
 from provider.session import Operation, Session, Severity
 from sweep.errors import SweepstackError
-from tests.simulators.core import SimServer, VirtualClock
-from tests.simulators.vastai import Machine, VastSimulator
+from tests.simulators.vastai import VastSimulator
 from tests.unit.provider.support import BOX, STACK, Sweep, still_creating
+from tests.unit.provider.vast_world import TEARDOWN, vast_world
 
-TEARDOWN = {
-    "verb": "destroy",
-    "kills": ["scratch", "data", "durable"],
-    "keeps": [],
-    "paths": {"scratch": "scratch", "data": "data", "durable": "mnt/durable"},
-    "stop": {"kills": [], "keeps": ["scratch", "data", "durable"], "price_per_hour": 0.01},
-}
 SHOWN_AS_ENDED = 12
 """Looks that see `exited` after a start: more than one list is read for."""
 START = "PUT /api/v0/instances/{id}/"
@@ -80,26 +72,8 @@ class Spot:
 
 @pytest.fixture
 def spot(sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spot]:
-    sim = VastSimulator(clock=VirtualClock(scale=1.0))
-    key = sim.add_account("ann").key
-    sim.world.market.add(Machine(1, 11, dph=0.30, min_bid=0.20))
-    with SimServer(sim) as server:
-        for name, value in {
-            "HOME": str(tmp_path),
-            "XDG_CONFIG_HOME": str(tmp_path / "config"),
-            "VAST_URL": server.url,
-            "VAST_API_KEY": key,
-            "SWEEPSTACK_API_PACE": "0.01",
-        }.items():
-            monkeypatch.setenv(name, value)
-        # Nothing stands behind these boxes: the API's word is enough.
-        monkeypatch.setattr("provider.platforms._vastai_rent.PROBE", False)
-        monkeypatch.setattr(coming_up, "ANSWER_SECONDS", 0.0)
-        monkeypatch.setattr(coming_up, "POLL_SECONDS", 0.05)
-        monkeypatch.setattr("provider.resources.renting._public_key", lambda: "ssh-ed25519 AAAA test")
+    with vast_world(tmp_path, monkeypatch) as sim:
         yield Spot(sweep, sim)
-        sys.modules["provider.platforms._vastai_client"].forget()
-    sim.check()
 
 
 def test_a_raised_bid_waits_through_the_looks_at_a_box_that_seems_ended(spot: Spot) -> None:

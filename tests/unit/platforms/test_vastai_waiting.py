@@ -1,0 +1,204 @@
+"""Many boxes of vast.ai at once: what they are asked about together, and that it proves no less than asking alone."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from provider.pace import PACE_VARIABLE, Limiter, OutOfPatience, Patience
+from provider.platforms import _vastai_power as power
+from provider.platforms import _vastai_rent as rent
+from provider.platforms._vastai_meeting import forget
+from provider.platforms._vastai_session import MOST_POLL_SECONDS, POLL_SECONDS, Session
+from provider.platforms.base import BoxRequest, Wait
+from provider.platforms.vastai import VastPlatform
+from tests.unit.platforms.loopback import Reply, Request
+from tests.unit.platforms.vastai_world import LIST, V0, World, offer
+
+BOXES = range(1, 31)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
+    forget()
+    world = World()
+    monkeypatch.setenv("VAST_URL", world.url)
+    monkeypatch.setenv("VAST_API_KEY", "k3y-0123456789abcdef-of-many")
+    monkeypatch.setenv(PACE_VARIABLE, "0.01")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(rent, "PROBE", False)
+    yield world
+    world.close()
+    forget()
+
+
+@pytest.fixture
+def session(world: World) -> Session:
+    return Session.open(Patience(60))
+
+
+def asked_for(world: World) -> list[list[int] | None]:
+    """The ids that each list asked for; None for all."""
+    found = [json.loads(request.query["select_filters"]) for request in world.sent("GET", LIST)]
+    return [one["id"]["in"] if one else None for one in found]
+
+
+def at_once(work: Callable[[int], object]) -> None:
+    """`work` for every box, all at the same time."""
+    wrong: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in BOXES]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong
+
+
+# Looking at those that are waited for
+
+
+def test_a_look_asks_for_those_that_are_waited_for_and_no_others(world: World, session: Session) -> None:
+    for number in BOXES:
+        world.add(number, f"tag-{number}")
+    client = session.client
+    with client.meeting.waits_for(7), client.meeting.waits_for(9):
+        assert (session.watched(7, age=60) or {})["label"] == "tag-7"
+        assert (session.watched(9, age=60) or {})["label"] == "tag-9"
+    assert asked_for(world)[-1] == [7, 9]
+    assert len(asked_for(world)) <= 2
+
+
+def test_who_comes_later_is_told_of_nothing_earlier(world: World, session: Session) -> None:
+    """A list that did not ask for it says nothing of it, and one from before its verb would say what was."""
+    world.add(7, "seven", actual_status="loading")
+    world.add(8, "eight")
+    client = session.client
+    with client.meeting.waits_for(7):
+        session.watched(7, age=60)
+        with client.meeting.waits_for(8):
+            assert session.watched(8, age=60)
+        assert asked_for(world) == [[7], [7, 8]]
+        world.instances[7]["actual_status"] = "running"
+        with client.meeting.waits_for(7):
+            assert (session.watched(7, age=60) or {})["actual_status"] == "running"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Reply({"success": True, "instances": [], "total_instances": 0, "next_token": None}),
+        Reply({"success": False, "error": "invalid_args", "msg": "Can't filter on that"}, 400),
+    ],
+    ids=["shows-nothing", "refused"],
+)
+def test_a_look_that_does_not_show_it_proves_nothing(world: World, session: Session, answer: Reply) -> None:
+    for number in BOXES:
+        world.add(number, f"tag-{number}")
+    whole = world.list
+    world.routes[("GET", LIST)] = lambda request: answer if "in" in request.query["select_filters"] else whole(request)
+    for _ in range(3):
+        with session.client.meeting.waits_for(7):
+            assert (session.watched(7, age=0) or {})["label"] == "tag-7"
+    if answer.status != 200:
+        assert len([ids for ids in asked_for(world) if ids]) == 1, "what was refused is not asked for again"
+
+
+def test_boxes_that_are_made_at_once_share_their_looks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each create waits for its turn, the last one for longer than its deadline, which counts from there; those that
+    boot meanwhile are looked at together, without the others."""
+    monkeypatch.setenv(PACE_VARIABLE, "0.04")  # 30 creates, one in 0.19 s
+    world.offers = [offer(number) for number in BOXES]
+    for number in BOXES:
+
+        def made(request: Request, number: int = number) -> Reply:
+            world.add(1000 + number, request.body["label"])
+            return Reply({"success": True, "new_contract": 1000 + number})
+
+        world.routes[("PUT", f"{V0}/asks/{number}/")] = made
+
+    def make(number: int) -> None:
+        request = BoxRequest(tag=f"tag-{number}", name=f"box-{number}", public_key="ssh-ed25519 AAAA x")
+        VastPlatform().create(request, wait=Wait(4))
+
+    at_once(make)
+    assert len(world.instances) == len(BOXES)
+    assert len([ids for ids in asked_for(world) if ids]) < len(BOXES)
+
+
+def test_looks_come_slower_while_others_stand_in_line(world: World, session: Session) -> None:
+    usual = session.poll_seconds("create", of_all=False)
+    assert usual == pytest.approx(POLL_SECONDS / 100)
+    for _ in BOXES:
+        threading.Thread(target=session.client.meeting.limiters["create"].turn, args=(Patience(60), "rent")).start()
+    end = time.monotonic() + 10
+    while session.client.meeting.limiters["create"].ahead() < 0.5:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert usual < session.poll_seconds("create", of_all=False) <= MOST_POLL_SECONDS / 100
+    assert session.poll_seconds(of_all=False) == usual
+
+
+# Ending
+
+
+def test_boxes_that_are_ended_at_once_share_the_lists_that_prove_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(power, "GONE_SECONDS", 6000.0)
+    for number in BOXES:
+        world.add(number, f"tag-{number}")
+    at_once(lambda number: VastPlatform().destroy(str(number), "77"))
+    assert world.instances == {}
+    deletes = [path for path in world.asked() if path.startswith("DELETE")]
+    assert len(deletes) == len(BOXES), "one for each, and none was sent again"
+    assert len([ids for ids in asked_for(world) if ids is None]) < len(BOXES)
+    alone = [path for path in world.asked() if path.startswith(f"GET {V0}/instances/")]
+    assert len(alone) == len(BOXES), "each of them is asked for by its number, too"
+
+
+def test_a_list_from_before_the_end_proves_nothing(world: World, session: Session) -> None:
+    """Its own `null` may come early: only the list still tells of it."""
+    session.client.instances(Patience(60))
+    world.add(7, "tag-7")
+    world.routes[("GET", f"{V0}/instances/7/")] = Reply({"instances": None})
+    since = time.monotonic()
+    assert (session.row(7, age=60, since=since) or {})["label"] == "tag-7"
+    world.absent(8)
+    lists = len(world.sent("GET", LIST))
+    assert session.row(8, age=60, since=since) is None
+    assert len(world.sent("GET", LIST)) == lists, "one from after that moment serves everybody"
+
+
+# Standing in line
+
+
+def test_time_in_line_is_not_the_boxs_own() -> None:
+    limiter, patience = Limiter(0.2), Patience(0.1, elastic=True)
+    for _ in range(4):
+        limiter.turn(patience, "end a box")
+    assert 0 < patience.left() <= 0.1
+    with pytest.raises(OutOfPatience, match="of other requests come first"):
+        limiter.turn(Patience(0.1), "end a box")
+    patience.cancelled.set()
+    with pytest.raises(OutOfPatience, match="cancelled"):
+        limiter.turn(patience, "end a box")
+
+
+def test_a_line_that_is_too_long_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("provider.pace.MOST_IN_LINE", 900.0)
+    limiter = Limiter(1000.0)
+    limiter.turn(Patience(1, elastic=True), "end a box")
+    with pytest.raises(OutOfPatience, match="900 s is all there is"):
+        limiter.turn(Patience(1, elastic=True), "end a box")

@@ -1,0 +1,49 @@
+"""A simulated vast.ai behind the handlers. Nothing stands behind its boxes: the API's word is all there is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from provider.resources import coming_up
+from tests.simulators.core import SimServer, VirtualClock
+from tests.simulators.vastai import Machine, VastSimulator
+
+TEARDOWN = {
+    "verb": "destroy",
+    "kills": ["scratch", "data", "durable"],
+    "keeps": [],
+    "paths": {"scratch": "scratch", "data": "data", "durable": "mnt/durable"},
+    "stop": {"kills": [], "keeps": ["scratch", "data", "durable"], "price_per_hour": 0.01},
+}
+
+
+@contextmanager
+def vast_world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, pace: str = "0.01", machines: int = 1
+) -> Iterator[VastSimulator]:
+    """Machines of one card, at 0.30 USD/h and a bid of 0.20 or more; the variables and the key that lead there."""
+    sim = VastSimulator(clock=VirtualClock(scale=1.0))
+    key = sim.add_account("ann").key
+    for number in range(1, machines + 1):
+        sim.world.market.add(Machine(number, 10 + number, dph=0.30, min_bid=0.20))
+    with SimServer(sim) as server:
+        for name, value in {
+            "HOME": str(tmp_path),
+            "XDG_CONFIG_HOME": str(tmp_path / "config"),
+            "VAST_URL": server.url,
+            "VAST_API_KEY": key,
+            "SWEEPSTACK_API_PACE": pace,
+        }.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("provider.platforms._vastai_rent.PROBE", False)
+        monkeypatch.setattr(coming_up, "ANSWER_SECONDS", 0.0)
+        monkeypatch.setattr(coming_up, "POLL_SECONDS", 0.05)
+        monkeypatch.setattr("provider.resources.renting._public_key", lambda: "ssh-ed25519 AAAA test")
+        yield sim
+        sys.modules["provider.platforms._vastai_meeting"].forget()
+    sim.check()
