@@ -215,9 +215,22 @@ class Market:
         return found
 
     def chosen(
-        self, client: Client, key: str, constraints: Constraints, patience: Patience, *, bid: float | None = None
+        self,
+        client: Client,
+        key: str,
+        constraints: Constraints,
+        patience: Patience,
+        *,
+        bid: float | None = None,
+        machine: int | None = None,
     ) -> Ask | None:
-        """The offer of this key, if it is still to be had and still has what is asked for."""
+        """The offer of this key, if it is still to be had and still has what is asked for.
+
+        First in what the boxes that ask for the same are shown, which is one search for all of them; that shows 64.
+        """
+        shown = self.asks(client, constraints, patience, bid=bid, machine=machine, fresh=False)
+        if (ask := next((ask for ask in shown if ask.offer.key == key), None)) is not None:
+            return ask
         if not key.isdecimal():
             return None
         query = {"ask_contract_id": {"eq": int(key)}}  # `id` matches nothing

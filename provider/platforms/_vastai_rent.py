@@ -171,7 +171,7 @@ class Renting:
         market, request, patience = market_at(self._client.source), self._request, self._session.patience
         constraints, shown = request.constraints, set[int]()
         if request.offer and not tried:
-            ask = market.chosen(self._client, request.offer, constraints, patience, bid=request.bid)
+            ask = market.chosen(self._client, request.offer, constraints, patience, bid=request.bid, machine=machine)
             if ask is not None and machine in (None, ask.machine_id):
                 shown.add(ask.ask_id)
                 yield ask

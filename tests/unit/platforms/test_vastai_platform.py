@@ -255,6 +255,19 @@ def test_the_chosen_offer_comes_first_and_the_ceiling_holds(world: World) -> Non
     assert create(tag=f"{TAG}1", offer="8", max_price=0.3).native_id == "4712"
 
 
+def test_boxes_that_were_placed_share_the_search_that_finds_their_offers(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten searches a minute are all there are: with one for each box, a hundred would wait for ten minutes."""
+    monkeypatch.setattr("provider.platforms._vastai_offers._FRESH_SECONDS", 6000.0)
+    world.offers = [offer(number, 0.4 + number / 100) for number in range(1, 9)]
+    for number in range(1, 9):
+        rents(world, number, 4710 + number)
+    made = [create(tag=f"{TAG}{number}", offer=str(number)).native_id for number in (3, 1, 8)]
+    assert made == ["4713", "4711", "4718"]
+    assert len(world.sent("POST", SEARCH)) == 1
+
+
 def test_a_box_that_costs_more_than_it_was_offered_for_is_told(world: World) -> None:
     rents(world, 7, dph_total=0.9)
     with pytest.raises(StillCreating, match=r"at most 0\.5") as caught:
