@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from components.gate import BoxRef
 from components.resources import Identity, Queue, QueueArgs
 from profiles.plan import BoxPlan, JobPlan, Plan
-from sweep.model import CellText
+from sweep.model import CellText, elsewhere_text
 
 
 def job_input(job: JobPlan, box: BoxPlan, code: str) -> dict[str, Any]:
@@ -56,9 +56,9 @@ def queue(
             want=box_plan.want,
             job=job_input(plan.job, box_plan, code),
             cells=TypeAdapter(tuple[CellText, ...]).dump_python(box_plan.cells),
-            elsewhere=sorted(name for name in plan.roster.names if name not in own),
+            elsewhere=sorted(elsewhere_text(cell) for cell in plan.roster.cells if cell.name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),
-            pins=dict(sorted((name, pin) for name, pin in plan.roster.pins.items() if name in own)) or None,
+            pins=dict(sorted(plan.roster.pins.items())) or None,
             artifacts=[artifact.model_dump(mode="json") for artifact in plan.artifacts],
             metrics=plan.metrics.model_dump(mode="json") if plan.metrics else None,
             approval=box.approval,

@@ -124,6 +124,7 @@ def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any],
         for name, decision in handler.decisions.items()
         if decision is not Decision.IGNORE and _differs(old_inputs.get(name), news.get(name))
     ]
+    changed += handler.noticed(old_inputs, news)
     replaces = [name for name in changed if handler.decisions[name] is Decision.REPLACE]
     return Difference(tuple(changed), tuple(replaces), handler.replaces_before_delete)
 

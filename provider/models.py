@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
-from sweep.model import Again, Approval, ArtifactSpec, BoxName, CellName, CellText, Digest, Record
+from sweep.model import Again, Approval, ArtifactSpec, BoxName, CellName, CellText, Digest, Record, read_elsewhere
 from sweep.money.budget import Budget
 from sweep.money.clocks import ClockFact
 from sweep.money.outlook import Outlook
@@ -238,7 +238,8 @@ class OnBoxInputs(Inputs):
 class QueueInputs(OnBoxInputs):
     """The cells of one box, and the job that runs them.
 
-    `pins`: cell → code that it runs instead of the job's; a program gives the first digits, Check writes them all.
+    `elsewhere`: the cells that the program gives other boxes (`sweep.model.elsewhere_text`). `pins`: cell → code that
+    it runs instead of the job's, of all cells; a program gives the first digits, Check writes them all.
     Written by Check alone: `retries`, those that a person asked for, out of the evidence; `versions`, for the diff:
     what the last change of code meant for cells that had run.
     """
@@ -254,6 +255,11 @@ class QueueInputs(OnBoxInputs):
     versions: str | None = None
     artifacts: tuple[ArtifactSpec, ...]
     metrics: MetricsInput | None = None
+
+    @property
+    def others(self) -> dict[str, str]:
+        """The cells of `elsewhere` → the first digits of their config's digest."""
+        return read_elsewhere(self.elsewhere)
 
 
 class QueueState(QueueInputs):

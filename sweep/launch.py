@@ -15,7 +15,17 @@ from sweep.canonical import canonical_json
 from sweep.channel.base import Channel
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
-from sweep.launch_queue import changed_cells, changes, queue_entries, refuse_changed
+from sweep.launch_queue import (
+    Changes,
+    changed_cells,
+    changes,
+    hands_on,
+    held_elsewhere,
+    queue_entries,
+    refuse_changed,
+    staying,
+)
+from sweep.launch_queue import started as has_started
 from sweep.launch_ship import ship, ship_runner
 from sweep.launch_spec import FirstCellFailed, Launched, LaunchSpec, SetupFailed
 from sweep.launch_wait import FIRST_STEP_SECONDS, SETUP_SECONDS, await_first_step, read_journal
@@ -58,11 +68,13 @@ def launch(
     if todo.wanted or todo.drops:
         runner = ship_runner(spec, channel)
     alive = channel.lock_held(onbox.RUNNER_LOCK)
-    removed = {str(drop["cell"]) for drop in todo.drops} | set(spec.dropped)
-    _write_launch_record(store, spec, todo.wanted, present, removed, journal, runner_alive=alive)
-    lines = [canonical_json(line) + b"\n" for line in todo.lines()]
-    if lines:
-        channel.append_locked(onbox.QUEUE, b"".join(lines), onbox.QUEUE_LOCK)
+    with hands_on(channel.native_id):
+        todo, present = _without_taken(spec, channel, store, todo, present)
+        removed = {str(drop["cell"]) for drop in todo.drops} | set(spec.dropped)
+        _write_launch_record(store, spec, todo.wanted, present, removed, journal, runner_alive=alive)
+        lines = [canonical_json(line) + b"\n" for line in todo.lines()]
+        if lines:
+            channel.append_locked(onbox.QUEUE, b"".join(lines), onbox.QUEUE_LOCK)
     started, waits = False, ""
     if (todo.appended or todo.unfinished(journal)) and not channel.lock_held(onbox.RUNNER_LOCK):
         progress("starting the runner")
@@ -83,7 +95,22 @@ def launch(
             cancelled=cancelled,
         )
     notes = (waits,) if waits else ()
-    return Launched(todo.appended, tuple(str(drop["cell"]) for drop in todo.drops), todo.waiting, started, notes)
+    dropped = tuple(str(drop["cell"]) for drop in todo.drops)
+    staying = tuple(sorted(name for name in todo.staying if not has_started(journal.cells.get(name))))
+    return Launched(todo.appended, dropped, todo.waiting, staying, started, notes)
+
+
+def _without_taken(
+    spec: LaunchSpec, channel: Channel, store: EvidenceStore, todo: Changes, present: dict[str, dict[str, Any]]
+) -> tuple[Changes, dict[str, dict[str, Any]]]:
+    """What is left to do, and the queue as it is now: while the code was shipped, other boxes may have taken cells that
+    stay here only until they do. Said again here, such a cell would run twice."""
+    if not todo.staying:
+        return todo, present
+    now, own = queue_entries(channel), store.launch(spec.box, spec.generation)
+    held = held_elsewhere(store, spec)
+    taken = todo.staying - set(staying(now, own, spec.elsewhere, held))
+    return (todo.less(taken, now) if taken else todo), now
 
 
 def _write_launch_record(

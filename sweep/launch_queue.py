@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sweep import onbox
-from sweep.canonical import digest_of
+from sweep.canonical import DIGEST_PREFIX, digest_of
 from sweep.channel.base import Channel
 from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore
@@ -17,6 +18,18 @@ from sweep.launch_spec import LaunchSpec
 from sweep.model import Cell, Launch
 
 Line = Mapping[str, Any]
+MOVED = "moved to another box"
+
+_alone: dict[str, threading.RLock] = {}
+_finding = threading.Lock()
+
+
+def hands_on(native_id: str) -> threading.RLock:
+    """Held while cells change hands on this box: what its queue says, and its launch record, are judged and changed
+    together. Queues are brought up side by side in one process, and a move changes two of them; the engine's lock keeps
+    other processes away."""
+    with _finding:
+        return _alone.setdefault(native_id, threading.RLock())
 
 
 @dataclass(frozen=True)
@@ -24,7 +37,8 @@ class Changes:
     """What is to become of the queue. `wanted`: cells that this box shall have run; `entries`: their lines.
 
     `appended`: those of which the queue does not say that yet; `drops`: lines that take cells out; `waiting`: cells
-    that another box still holds.
+    that another box still holds; `staying`: those of `wanted` that the program gives another box, which does not have
+    them yet.
     """
 
     wanted: Mapping[str, Cell]
@@ -32,6 +46,7 @@ class Changes:
     appended: tuple[str, ...]
     drops: tuple[Line, ...]
     waiting: tuple[str, ...]
+    staying: frozenset[str] = frozenset()
 
     def lines(self) -> list[Line]:
         """What is appended to the queue, in order."""
@@ -45,6 +60,21 @@ class Changes:
         found = (journal.cells.get(str(drop["cell"])) for drop in self.drops)
         return any(cell is not None and cell.state in ("running", "failed") for cell in found)
 
+    def less(self, gone: Collection[str], present: Mapping[str, Line]) -> Changes:
+        """Without cells that another box took meanwhile. A line that was left in the queue is taken out."""
+        left = sorted(name for name in gone if present.get(name, {}).get("op") == "add")
+        return replace(
+            self,
+            wanted={name: cell for name, cell in self.wanted.items() if name not in gone},
+            entries={name: line for name, line in self.entries.items() if name not in gone},
+            appended=tuple(name for name in self.appended if name not in gone),
+            drops=(
+                *self.drops,
+                *({"op": "drop", "cell": name, "reason": MOVED, "unless_started": True} for name in left),
+            ),
+            staying=self.staying - set(gone),
+        )
+
     def _retry(self, name: str) -> int:
         return int(self.entries[name].get("retry", 0))
 
@@ -52,20 +82,55 @@ class Changes:
 def changes(spec: LaunchSpec, store: EvidenceStore, journal: Journal, present: Mapping[str, dict[str, Any]]) -> Changes:
     """Compares what the box is told with what its queue holds (`present`: the last line of each cell)."""
     elsewhere = held_elsewhere(store, spec)
-    held = elsewhere | verified_here(store, spec)
+    own = store.launch(spec.box, spec.generation)
+    stay = staying(present, own, spec.elsewhere, {*elsewhere, *spec.dropped})
+    held = elsewhere | verified_here(store, spec, stay.values())
     wanted = {cell.name: cell for cell in spec.cells if cell.name not in held and cell.name not in spec.dropped}
     wanted |= _kept(spec, present, wanted)
+    wanted |= {name: cell for name, cell in stay.items() if name not in held}
     entries = {name: entry(cell, spec) for name, cell in wanted.items()}
     appended = tuple(
         name for name, line in entries.items() if _may_append(present.get(name), line, journal.cells.get(name))
     )
     drops = tuple(
         {"op": "drop", "cell": name, "reason": reason}
-        for name, reason in _drops(spec, present, journal).items()
+        for name, reason in _drops(spec, present, journal, wanted).items()
         if present.get(name, {}).get("op") == "add"
     )
     named = {cell.name for cell in spec.cells}
-    return Changes(wanted, entries, appended, drops, tuple(sorted(elsewhere & named)))
+    staying_here = frozenset(stay) & set(wanted)
+    return Changes(wanted, entries, appended, drops, tuple(sorted(elsewhere & named)), staying_here)
+
+
+def staying(
+    present: Mapping[str, Line], own: Launch | None, elsewhere: Mapping[str, str], held: Collection[str]
+) -> dict[str, Cell]:
+    """Cells of this queue (`present`) that the program gives another box, which does not have them yet: until it takes
+    them they are this box's, and run here when their turn comes. A cell between two queues would wait for nobody.
+
+    `own`: this box's launch record. What it does not name was taken while this box was at rest, and may be in another
+    box's hands already. `elsewhere`: cell → first digits of the config that it is to have; one that is to have another
+    config than the line here says is not to run here. `held`: what is another box's, or dropped.
+    """
+    found = {}
+    for name in own.cells if own is not None else ():
+        line, digits = present.get(name), elsewhere.get(name)
+        if not digits or line is None or line.get("op") != "add" or name in held:
+            continue
+        cell = Cell(name=name, params=line["params"])
+        if same_config(cell.config_digest, digits):
+            found[name] = cell
+    return found
+
+
+def same_config(digest: str, digits: str) -> bool:
+    """Whether `digits` are the first ones of a config's digest."""
+    return bool(digits) and digest.removeprefix(DIGEST_PREFIX).startswith(digits)
+
+
+def started(progress: CellProgress | None) -> bool:
+    """Whether the journal knows of an attempt that was not taken out."""
+    return progress is not None and progress.state not in ("pending", "dropped")
 
 
 def finished(progress: CellProgress | None, retry: int) -> bool:
@@ -130,7 +195,7 @@ def changed_cells(journal: Journal, cells: tuple[Cell, ...]) -> list[str]:
         for cell in cells
         if (progress := journal.cells.get(cell.name)) is not None
         and progress.config_digest is not None
-        and progress.state not in ("pending", "dropped")
+        and started(progress)
         and progress.config_digest != cell.config_digest
     ]
 
@@ -140,7 +205,7 @@ def _kept(spec: LaunchSpec, present: Mapping[str, dict[str, Any]], wanted: Itera
     names = set(spec.retries) - set(wanted) - set(spec.dropped)
     return {
         name: Cell(name=name, params=present[name]["params"])
-        for name in sorted(names & spec.elsewhere)
+        for name in sorted(names & set(spec.elsewhere))
         if present.get(name, {}).get("op") == "add"
     }
 
@@ -153,15 +218,13 @@ def _may_append(present: Line | None, line: Line, progress: CellProgress | None)
     return progress is None or progress.state != "sealed" or int(line.get("retry", 0)) > progress.retry
 
 
-def _drops(spec: LaunchSpec, present: Mapping[str, Any], journal: Journal) -> dict[str, str]:
+def _drops(spec: LaunchSpec, present: Mapping[str, Any], journal: Journal, wanted: Collection[str]) -> dict[str, str]:
     """Cells to take out: dropped by name; or not started and now another box's, or taken off the roster."""
     drops = {name: reason for name, reason in spec.dropped.items() if name in present}
-    named = {cell.name for cell in spec.cells}
+    named = {cell.name for cell in spec.cells} | set(wanted)
     for name in present:
-        progress = journal.cells.get(name)
-        started = progress is not None and progress.state not in ("pending", "dropped")
-        if name not in named and name not in drops and not started:
-            drops[name] = "moved to another box" if name in spec.elsewhere else "taken off the roster before it started"
+        if name not in named and name not in drops and not started(journal.cells.get(name)):
+            drops[name] = MOVED if name in spec.elsewhere else "taken off the roster before it started"
     return drops
 
 
@@ -176,8 +239,9 @@ def held_elsewhere(store: EvidenceStore, spec: LaunchSpec) -> set[str]:
     return {cell for other in living(store) if other.box != spec.box for cell in other.cells}
 
 
-def verified_here(store: EvidenceStore, spec: LaunchSpec) -> set[str]:
-    """Cells whose verified copy the evidence holds, whole, and that nobody asked to run again since."""
+def verified_here(store: EvidenceStore, spec: LaunchSpec, further: Iterable[Cell] = ()) -> set[str]:
+    """Cells, and `further` ones, whose verified copy the evidence holds, whole, and that nobody asked to run again
+    since."""
     try:
         digest = store.latest_receipt()
         receipt = store.receipt(digest) if digest else None
@@ -185,7 +249,7 @@ def verified_here(store: EvidenceStore, spec: LaunchSpec) -> set[str]:
         return set()
     if receipt is None:
         return set()
-    digests = {cell.name: cell.config_digest for cell in spec.cells}
+    digests = {cell.name: cell.config_digest for cell in (*spec.cells, *further)}
     superseded = {name: again.manifest for name, again in spec.retries.items() if again.manifest is not None}
     good = [
         cell.name

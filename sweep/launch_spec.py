@@ -21,8 +21,8 @@ class LaunchSpec:
     generation: int
     cells: tuple[Cell, ...]
     dropped: Mapping[str, str]
-    elsewhere: frozenset[str]
-    """Roster cells that another box's queue was given by the program."""
+    elsewhere: Mapping[str, str]
+    """Roster cells that the program gives another box → first digits of their config's digest; empty: not known."""
     workdir: Path
     include: tuple[str, ...]
     code: str
@@ -52,11 +52,13 @@ class LaunchSpec:
 
 @dataclass(frozen=True)
 class Launched:
-    """What launching did. `waiting`: cells that another box still holds."""
+    """What launching did. `waiting`: cells that another box still holds; `staying`: cells that are to move, and stay
+    in this queue until the other box takes them."""
 
     appended: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
+    staying: tuple[str, ...] = ()
     started_runner: bool = False
     notes: tuple[str, ...] = field(default_factory=tuple)
 

@@ -4,11 +4,13 @@ Whose a cell is stands in the launch records of the evidence. It is let go in th
 that holds it, on the condition that it has not started (the runner judges that under the lock under which it claims);
 a look at the journal, where a claim that came first is written; and only then the launch record. So a runner that was
 faster keeps its cell, and a command that was cut off leaves a cell that the next one finds to be nobody's.
+
+It is the box that is to have a cell that takes it, when it is there and its queue is brought up; nothing is pushed. So
+the cells of a box that can't be rented wait, and run, where they were.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,13 +19,9 @@ from sweep.canonical import canonical_json
 from sweep.channel.base import Channel
 from sweep.errors import EvidenceError, PlatformError, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.journal import CellProgress
-from sweep.launch_queue import living, queue_entries
+from sweep.launch_queue import MOVED, hands_on, living, queue_entries, started, staying
 from sweep.launch_wait import read_journal
 from sweep.model import Birth, Launch
-
-RECORDS = threading.Lock()
-"""Queues are brought up side by side in one process, and a move changes the launch records of both."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,6 @@ class Moved:
     left: tuple[str, ...] = ()
 
 
-def started(progress: CellProgress | None) -> bool:
-    """Whether the journal knows of an attempt that was not taken out."""
-    return progress is not None and progress.state not in ("pending", "dropped")
-
-
 def settle(
     store: EvidenceStore,
     box: str,
@@ -62,22 +55,23 @@ def settle(
     wanted: Collection[str],
     *,
     keep: Collection[str],
-    elsewhere: Collection[str],
+    elsewhere: Mapping[str, str],
     find: Find,
 ) -> Moved:
     """Lets go what this box's queue has and is not to have, and takes over what it is to have from other boxes.
 
-    `wanted`: the cells that the program gives this box; `elsewhere`: those that it gives others; `keep`: further ones
-    that are not to be touched (dropped by name). Idempotent; reads and appends on other boxes, starts nothing. Raises
-    for this box's own queue only.
+    `wanted`: the cells that the program gives this box; `elsewhere`: those that it gives others, with the first digits
+    of their config (`staying` until they are taken); `keep`: further ones that are not to be touched (dropped by name).
+    Idempotent; reads and appends on other boxes, starts nothing. Raises for this box's own queue only.
     """
     others = {launch.box: launch for launch in living(store) if launch.box != box}
     held = {cell: launch for launch in others.values() for cell in launch.cells}
     own = store.launch(box, generation)
     present = queue_entries(channel)
-    surplus = {name for name in present if name not in keep and (name not in wanted or name in held)}
+    stay = staying(present, own, elsewhere, held)
+    surplus = {name for name in set(present) - set(keep) - set(stay) if name not in wanted or name in held}
     moved = {name for name in surplus if name in elsewhere or name in held}
-    left = release(store, own, channel, moved, "moved to another box") if moved else set()
+    left = release(store, own, channel, moved, MOVED) if moved else set()
     if surplus - moved:
         left |= release(store, own, channel, surplus - moved, "taken off the roster before it started")
     left = {name for name in left if present[name].get("op") == "add"}  # what was let go before is no news
@@ -105,7 +99,11 @@ def _take_from(
 ) -> set[str]:
     if birth is None:
         raise EvidenceError("it has no birth record")
-    neighbour = find(birth)
+    with hands_on(launch.native_id):  # before it is looked at: one that rests must not begin to run meanwhile
+        return _taken(store, launch, names, find(birth), box)
+
+
+def _taken(store: EvidenceStore, launch: Launch, names: set[str], neighbour: Neighbour, box: str) -> set[str]:
     if neighbour.channel is not None:
         try:
             return release(store, launch, neighbour.channel, names, f"moved to box {box}")
@@ -125,31 +123,29 @@ def release(
     store: EvidenceStore, launch: Launch | None, channel: Channel, names: Iterable[str], reason: str
 ) -> set[str]:
     """Takes cells out of a box's queue unless they have started. Returns those that it has no more."""
-    present = queue_entries(channel)
-    asked = set(names)
-    gone = [name for name in sorted(asked) if present.get(name, {}).get("op") == "add"]
-    before = read_journal(channel)
-    lines = [
-        {"op": "drop", "cell": name, "reason": reason, "unless_started": True}
-        for name in gone
-        if not started(before.cells.get(name))
-    ]
-    if lines:
-        data = b"".join(canonical_json(line) + b"\n" for line in lines)
-        channel.append_locked(onbox.QUEUE, data, onbox.QUEUE_LOCK)
-    after = read_journal(channel)
-    free = {name for name in asked if not started(after.cells.get(name))}
-    return _forget(store, launch, free)
+    with hands_on(channel.native_id):
+        present = queue_entries(channel)
+        asked = set(names)
+        gone = [name for name in sorted(asked) if present.get(name, {}).get("op") == "add"]
+        before = read_journal(channel)
+        lines = [
+            {"op": "drop", "cell": name, "reason": reason, "unless_started": True}
+            for name in gone
+            if not started(before.cells.get(name))
+        ]
+        if lines:
+            data = b"".join(canonical_json(line) + b"\n" for line in lines)
+            channel.append_locked(onbox.QUEUE, data, onbox.QUEUE_LOCK)
+        after = read_journal(channel)
+        free = {name for name in asked if not started(after.cells.get(name))}
+        return _forget(store, launch, free)
 
 
 def _forget(store: EvidenceStore, launch: Launch | None, names: set[str]) -> set[str]:
-    if launch is None:
-        return names
-    with RECORDS:
-        now = store.launch(launch.box, launch.generation)
-        if now is not None and names & set(now.cells):
-            cells = {name: digest for name, digest in now.cells.items() if name not in names}
-            store.write_launch(now.model_copy(update={"cells": cells}))
+    now = store.launch(launch.box, launch.generation) if launch is not None else None
+    if now is not None and names & set(now.cells):
+        cells = {name: digest for name, digest in now.cells.items() if name not in names}
+        store.write_launch(now.model_copy(update={"cells": cells}))
     return names
 
 

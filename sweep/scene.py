@@ -15,6 +15,7 @@ from sweep.model import Birth, Cell, Launch, Loss, Receipt, Teardown
 from sweep.money.budget import Budget
 from sweep.money.ledger import Spent
 from sweep.patrol import Patrol
+from sweep.roster import assign
 from sweep.state import BoxEntry, QueueEntry, StackState
 from sweep.teardown import Existence, Observation, Verdict
 
@@ -134,6 +135,8 @@ class Scene:
     waived: Mapping[str, str] = field(default_factory=dict)
     """Cells that a person's word for this very receipt lets go: name → reason."""
     strangers: tuple[Stranger, ...] = ()
+    asked: tuple[str, ...] = ()
+    """Boxes that the stack file wants running, rented or not."""
     notes: tuple[str, ...] = ()
     evidence: str | None = None
     evidence_problem: str = ""
@@ -141,3 +144,13 @@ class Scene:
     """Whether the backend has the stack at all."""
     searched: bool = True
     """Whether every place where something could bill was asked and answered."""
+
+    @property
+    def not_rented(self) -> tuple[str, ...]:
+        """Boxes that the stack file wants running and that neither the state nor the records know as living."""
+        living = {sight.box.name for sight in self.sights} | {stranger.box for stranger in self.strangers}
+        return tuple(name for name in self.asked if name not in living)
+
+    def meant_for(self, cell: str) -> str:
+        """The box that the stack file gives this cell; empty where that can't be told."""
+        return assign((cell,), self.asked).get(cell, "")

@@ -121,6 +121,17 @@ class StackFile:
             return None
         return value if isinstance(value, str) else None
 
+    def running_boxes(self) -> tuple[str, ...]:
+        """The boxes that are wanted running, as they are written; none where that can't be read."""
+        try:
+            boxes = self.sweep().get("boxes")
+        except ConfigError:
+            return ()
+        asked = boxes.items() if isinstance(boxes, dict) else ()
+        return tuple(
+            str(name) for name, box in asked if not isinstance(box, dict) or box.get("want") in (None, "running")
+        )
+
     def approval(self) -> Approval | None:
         """The approval that the file holds. Raises ConfigError when there is one and it is malformed."""
         raw = self.sweep().get("approval")

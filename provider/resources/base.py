@@ -114,6 +114,10 @@ class Handler(ABC, Generic[InputsT, StateT]):
             if decision is not Decision.IGNORE and before.get(name) != after.get(name)
         }
 
+    def noticed(self, old: dict[str, Any], new: dict[str, Any]) -> tuple[str, ...]:
+        """Ignored inputs that differ in a way that asks for an update all the same. Raw inputs; raises nothing."""
+        return ()
+
     def comparable(self, value: InputsT) -> dict[str, Any]:
         """The inputs of either side as plain JSON types."""
         dumped = value.model_dump(mode="json")

@@ -43,7 +43,7 @@ def move_in(op: Operation, state: QueueState, store: EvidenceStore, channel: Cha
         channel,
         wanted,
         keep=state.dropped,
-        elsewhere=state.elsewhere,
+        elsewhere=state.others,
         find=find,
     )
     if moved.left:

@@ -27,6 +27,7 @@ from sweep.evidence.store import EvidenceStore
 from sweep.journal import CellProgress, Journal, parse_journal
 from sweep.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweep.launch_queue import finished
+from sweep.model import read_elsewhere
 from sweep.teardown import Existence, Observation, may_end
 
 STOP_SECONDS = 30.0
@@ -50,7 +51,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         "account": Decision.REPLACE,
         "generation": Decision.REPLACE,
         "roster_digest": Decision.IGNORE,  # what it means for this box is in `cells`
-        "elsewhere": Decision.IGNORE,
+        "elsewhere": Decision.IGNORE,  # but for a changed config: `noticed`
         "teardown": Decision.UPDATE,
         "want": Decision.UPDATE,
         "job": Decision.UPDATE,
@@ -122,6 +123,13 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return []
         return [] if there is not None and names <= set(there) else secrets.failures("job", new.job.secrets)
 
+    def noticed(self, old: dict[str, Any], new: dict[str, Any]) -> tuple[str, ...]:
+        """Another box's cell that is to have another config: until it is taken, it may wait in this queue as it was."""
+        lists = [value if isinstance(value := side.get("elsewhere"), list) else [] for side in (old, new)]
+        before, after = (read_elsewhere(map(str, texts)) for texts in lists)
+        changed = any(digits and after.get(name, digits) != digits for name, digits in before.items())
+        return ("elsewhere",) if changed else ()
+
     def create(self, op: Operation, inputs: QueueInputs) -> tuple[str, QueueState]:
         state = QueueState(**inputs.model_dump(), launched_at=datetime.now(UTC))
         self._bring_up(op, state)
@@ -141,7 +149,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             op.info(f"queue of {state.box_name}: the box is cleared, nothing more is started on it")
             return
         refuse_during_teardown(store, f"queue of {state.box_name}", op.stack)
-        if not state.cells and not state.dropped:
+        given = store.launch(state.box_name, state.generation)
+        if not state.cells and not state.dropped and (given is None or not given.cells):
             return
         if not waking.awake(op, state, store):
             return
@@ -158,6 +167,10 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             op.warn(f"queue of {state.box_name}: {note}")
         for name in done.removed:
             op.info(f"queue of {state.box_name}: {name} taken out")
+        if done.staying:
+            count = len(done.staying)
+            words = f"{count} cell{'' if count == 1 else 's'} that had not started stay{'s' if count == 1 else ''} here"
+            op.info(f"queue of {state.box_name}: {words} until the box that is to have them takes them over")
         if done.waiting:
             op.info(f"queue of {state.box_name}: {len(done.waiting)} cells stay with the box that was given them first")
 
@@ -169,7 +182,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             generation=state.generation,
             cells=state.cells,
             dropped=state.dropped,
-            elsewhere=frozenset(state.elsewhere),
+            elsewhere=state.others,
             workdir=(op.session.project_root / Path(state.job.workdir).expanduser()).resolve(),
             include=state.job.include,
             code=state.job.code,
@@ -277,7 +290,7 @@ def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal) -> list
                 "Give the changed cell a new name (cells.add), and take the old one out with cells.drop",
             )
         )
-    named = {cell.name for cell in new.cells} | set(new.dropped) | set(new.elsewhere)
+    named = {cell.name for cell in new.cells} | set(new.dropped) | set(new.others)
     left_out = [cell.name for cell in old.cells if cell.name not in named and _started(journal.cells.get(cell.name))]
     if left_out:
         have = "has" if len(left_out) == 1 else "have"

@@ -14,6 +14,7 @@ from provider.resources.base import Failure
 from sweep.errors import EvidenceError, JournalDamaged
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import CellProgress, Journal
+from sweep.launch_queue import same_config
 from sweep.model import Again, Birth
 from sweep.onbox import short
 from sweep.retries import on_record
@@ -38,20 +39,23 @@ def complete(old: QueueInputs | None, new: QueueInputs) -> tuple[QueueInputs, li
     if asked is None:
         retries = dict(old.retries or {}) if old else {}
     else:
-        stayed = set(record.cells) & set(new.elsewhere) if record else set()
+        stayed = set(record.cells) & set(new.others) if record else set()
         told = {"retry", "salt", "manifest"}
         retries = {
             name: Again.model_validate(retry.model_dump(include=told))
             for name, retry in sorted(asked.items())
             if name in own or name in stayed
         }
-    pins, failures = _pins(new.pins or {}, {*known, new.job.code, *((old.pins or {}).values() if old else ())})
+    pins, failures = _pins(new.pins or {}, {*known, new.job.code, *((old.pins or {}).values() if old else ())}, own)
     versions = new.versions or (old.versions if old else None)
     changes = {"pins": pins or None, "retries": retries or None, "versions": versions}
     return new.model_copy(update=changes), failures
 
 
-def _pins(pins: Mapping[str, str], known: Collection[str]) -> tuple[dict[str, str], list[Failure]]:
+def _pins(
+    pins: Mapping[str, str], known: Collection[str], own: Collection[str]
+) -> tuple[dict[str, str], list[Failure]]:
+    """Whole digests. What is wrong with another box's pin, its own queue says."""
     found: dict[str, str] = {}
     failures = []
     for cell, pin in sorted(pins.items()):
@@ -61,6 +65,8 @@ def _pins(pins: Mapping[str, str], known: Collection[str]) -> tuple[dict[str, st
             found[cell] = fitting[0]
             continue
         found[cell] = pin
+        if cell not in own:
+            continue
         listed = ", ".join(short(code) for code in sorted(known)[:LISTED]) + (" …" if len(known) > LISTED else "")
         why = f"fits {len(fitting)} versions; write more digits" if fitting else "is no version of this sweep"
         failures.append(Failure("pins", f'{cell} is pinned to code: "{prefix}", which {why}. Known: {listed}'))
@@ -70,7 +76,7 @@ def _pins(pins: Mapping[str, str], known: Collection[str]) -> tuple[dict[str, st
 @dataclass(frozen=True)
 class Standing:
     """Roster cells that ran, or run, and keep what they ran with: name → its code and state; and this queue's cells
-    that would start with the job's code now."""
+    that would start with the job's code now, those among them that it has until their new box takes them."""
 
     kept: Mapping[str, CellProgress]
     takers: tuple[str, ...]
@@ -87,7 +93,7 @@ class Standing:
 def standing(new: QueueInputs, own: Journal | None) -> Standing:
     """Out of this box's journal and those of all others of the sweep, live or as they were pulled last."""
     retries = _asked(new)
-    names = {*(cell.name for cell in new.cells), *new.elsewhere} - set(new.dropped)
+    names = {*(cell.name for cell in new.cells), *new.others} - set(new.dropped)
     kept: dict[str, CellProgress] = {}
     codes: dict[str, str] = {}
     for journal in [*_others(new), *([own] if own else [])]:
@@ -100,8 +106,23 @@ def standing(new: QueueInputs, own: Journal | None) -> Standing:
         if progress.code is None and name in codes:  # found sealed: the journal that knows its code is another one
             kept[name] = CellProgress(name, progress.state, code=codes[name])
     pinned = new.pins or {}
-    takers = (c.name for c in new.cells if c.name not in kept and c.name not in pinned and c.name not in new.dropped)
+    own_names = [*(cell.name for cell in new.cells), *_staying(new)]
+    takers = (name for name in own_names if name not in kept and name not in pinned and name not in new.dropped)
     return Standing(kept, tuple(takers))
+
+
+def _staying(new: QueueInputs) -> list[str]:
+    """Cells that this queue was given, and that the program gives another box: it has them until they are taken."""
+    try:
+        record = EvidenceStore.open(new.evidence).launch(new.box_name, new.generation)
+    except EvidenceError:
+        return []
+    others = new.others
+    return (
+        sorted(name for name, digest in record.cells.items() if same_config(digest, others.get(name, "")))
+        if record
+        else []
+    )
 
 
 def _asked(new: QueueInputs) -> dict[str, int]:
@@ -159,8 +180,10 @@ def comings_and_goings(old: QueueInputs, new: QueueInputs, ran: Collection[str],
     """
     before, after = [cell.name for cell in old.cells], [cell.name for cell in new.cells]
     more, left = sorted(set(after) - set(before) - set(ran)), set(before) - set(after)
-    fewer, stay = sorted(left - set(ran)), sorted(left & set(ran) & set(own.cells) - set(new.dropped))
+    move = sorted((left - set(ran) - set(new.dropped)) & set(new.others))
+    fewer, stay = sorted(left - set(ran) - set(move)), sorted(left & set(ran) & set(own.cells) - set(new.dropped))
     parts = [f"{len(more)} cell{'' if len(more) == 1 else 's'} more ({named(more)})"] if more else []
+    parts += [f"{len(move)} to move to another box ({named(move)})"] if move else []
     parts += [f"{len(fewer)} taken out ({named(fewer)})"] if fewer else []
     parts += [f"{len(stay)} that started stay{'s' if len(stay) == 1 else ''} here ({named(stay)})"] if stay else []
     retried = sorted(name for name, again in (new.retries or {}).items() if again != (old.retries or {}).get(name))

@@ -125,6 +125,7 @@ def look(sources: Sources) -> Scene:
         broken=broken,
         waived=_waived(digest, [proposed, *(box.word()[0] for box in state.boxes)]),
         strangers=others.strangers,
+        asked=() if target.is_store else target.file.running_boxes(),
         notes=(*plan.notes, *others.notes, *notes),
         evidence=sources.evidence,
         evidence_problem=sources.problem,

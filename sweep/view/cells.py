@@ -108,7 +108,8 @@ def _state(
             return "pending", "whether it started is not known: the journal can't be read"
         if holder.seen.stopped:
             return "pending", f"waits with box {holder.box.name}, which is stopped"
-        return ("blocked_disk", _too_little(holder.blocked)) if holder.blocked else ("pending", stale)
+        note = "; ".join(filter(None, (stale, _to_move(scene, cell.name, holder))))
+        return ("blocked_disk", _too_little(holder.blocked)) if holder.blocked else ("pending", note)
     if progress.state == "sealed":
         if verdict is not None and verdict.manifest == progress.manifest and verdict.state == "missing":
             return "missing", "; ".join(verdict.reasons)
@@ -126,6 +127,15 @@ def _state(
     if holder.seen.runner_alive is None:
         return "running", stale or "whether its runner is alive is not known"
     return "running", f"heartbeat {ago(holder.heartbeat, scene.now)}" if holder.heartbeat else ""
+
+
+def _to_move(scene: Scene, cell: str, holder: Sight) -> str:
+    """Where a cell waits that was given this box and is to go to another one, which has not taken it."""
+    given = holder.launch is not None and cell in holder.launch.cells
+    meant = scene.meant_for(cell)
+    if not given or meant in ("", holder.box.name):
+        return ""
+    return f"waits in the queue of {holder.box.name} until {meant}, which is to have it, takes it over"
 
 
 def _too_little(blocked: Mapping[str, Any]) -> str:

@@ -63,6 +63,48 @@ def test_new_boxes_take_over_unstarted_cells_only(one_box: Stack) -> None:
     assert ran(stack) == Counter(SEEDS)
 
 
+def test_cells_of_a_box_that_is_refused_go_on_where_they_are(one_box: Stack) -> None:
+    """The second box's smoke run fails, when the first one's queue has been brought up: it runs those cells, as if
+    nothing had been asked; until the box is there, and takes what has not started."""
+    stack = one_box
+    before, go, good = owners(stack), stack.base / "go", stack.base / "good"
+    wait = f"n=0; until test -e {go} || test $n = 600; do sleep 0.1; n=$((n+1)); done; test -e {good}"
+    stack.edit_config(lambda sweep: sweep["job"].update(smoke={"run": wait}))
+    want(stack, "box-1", "running")
+    process = stack.start("pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", stack.name)
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if "stay here until the box that is to have them takes them over" in line:
+            go.touch()
+    assert process.wait(60) != 0, said
+    assert go.exists(), said
+    assert "box box-1 is not rented" in said
+    assert owners(stack) == before, "cells left for a box that is not there"
+    told = ok(stack.sweepctl("status", "--json")).json()
+    waiting = [cell for cell in told["cells"] if cell["state"] == "pending"]
+    assert [cell["box"] for cell in waiting] == ["box-0"] * (len(SEEDS) - 1)
+    notes = {cell["note"] for cell in waiting}
+    assert notes == {"", "waits in the queue of box-0 until box-1, which is to have it, takes it over"}
+    assert "box box-1 is in the stack file and not rented: `pulumi up` rents it" in told["notes"]
+
+    first = stack.started("box-0")
+    (stack.control / f"hold-{first[0]}").unlink()
+    stack.wait_for(lambda: set(first) <= stack.sealed(), "the first cell")
+    good.touch()
+    stack.boxes = ("box-0", "box-1")
+    result = ok(stack.up())
+    assert "taken over from box box-0" in result.text, str(result)
+    owned = owners(stack)
+    assert owned["box-1"]
+    assert sum(len(cells) for cells in owned.values()) == len(SEEDS), owned
+    assert ok(stack.pulumi("preview")).rc == 0
+    stack.release()
+    stack.wait_done()
+    assert ran(stack) == Counter(SEEDS)
+
+
 def test_sealed_cells_stay_when_boxes_come(one_box: Stack) -> None:
     """What is sealed is not trained again elsewhere, though the new box would have been given it."""
     stack = one_box

@@ -19,7 +19,7 @@ from profiles.load import load_profiles
 from profiles.resolve import resolve
 from provider.dispatch import HANDLERS, handler_for
 from sweep.errors import ConfigError
-from sweep.model import CellText
+from sweep.model import CellText, elsewhere_text
 from tests.unit.config.helpers import GOOD, write
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -151,7 +151,9 @@ def test_cells_of_other_boxes_are_named(project: Path) -> None:
     queues = {name: inputs(made["sweepstack:index:Queue", name]) for name in ("box-0", "box-1")}
     own = {name: [cell.split()[0] for cell in queue["cells"]] for name, queue in queues.items()}
     assert sorted(own["box-0"] + own["box-1"]) == sorted(StackConfig.load(project, "x").roster.names)
-    assert queues["box-0"]["elsewhere"] == sorted(own["box-1"])
+    texts = {elsewhere_text(cell) for cell in StackConfig.load(project, "x").roster.cells}
+    assert queues["box-0"]["elsewhere"] == sorted(text for text in texts if text.split()[0] in own["box-1"])
+    assert len(queues["box-0"]["elsewhere"]) == len(own["box-1"])
 
 
 def test_an_approval_reaches_the_boxes_that_it_names_and_whole(project: Path) -> None:

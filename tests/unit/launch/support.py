@@ -89,7 +89,7 @@ class Site:
             generation=1,
             cells=made,
             dropped={},
-            elsewhere=frozenset(),
+            elsewhere={},
             workdir=self.job,
             include=(),
             code=collect(self.job).digest,

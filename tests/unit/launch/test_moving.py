@@ -13,7 +13,7 @@ from sweep import onbox
 from sweep.channel.base import Channel
 from sweep.channel.local import LocalChannel
 from sweep.errors import Unreachable
-from sweep.model import Birth, Cell
+from sweep.model import Birth, Cell, elsewhere_text, read_elsewhere
 from sweep.moving import Moved, Neighbour, release, settle, unplaced
 from tests.unit.evidence.world import Box, World
 
@@ -77,7 +77,7 @@ def move(world: World, wanted: set[str], channel: Channel | None = None, resting
         assert birth.box == "box-0"
         return Neighbour(channel, resting)
 
-    return settle(world.store, taker.name, taker.generation, taker.channel, wanted, keep=(), elsewhere=(), find=find)
+    return settle(world.store, taker.name, taker.generation, taker.channel, wanted, keep=(), elsewhere={}, find=find)
 
 
 def test_what_has_not_started_is_taken_over_and_the_rest_stays(world: World) -> None:
@@ -114,6 +114,50 @@ def test_a_kill_after_the_tombstone_leaves_a_cell_that_the_next_up_finds(world: 
     assert left_over(world, names(world, B)) == sorted(names(world, B))
     assert move(world, names(world, B), world.box.channel).taken == dict.fromkeys(names(world, B), "box-0")
     assert tombstones(world.box) == sorted(names(world, B)), "it was let go twice"
+
+
+def brought_up(world: World, wanted: set[str], *others: Cell) -> Moved:
+    """box-0 is brought up with `wanted`; the program gives `others` another box."""
+    box = world.box
+    elsewhere = read_elsewhere(elsewhere_text(cell) for cell in others)
+
+    def find(_: Birth) -> Neighbour:
+        return Neighbour(world.boxes[1].channel)
+
+    return settle(world.store, box.name, 1, box.channel, wanted, keep=(), elsewhere=elsewhere, find=find)
+
+
+def test_cells_leave_their_queue_when_the_other_box_takes_them_and_not_before(world: World) -> None:
+    """The box that is to have them may never come to be: its create can be refused for days."""
+    _, b, c = world.cells
+    assert brought_up(world, names(world, A), b, c) == Moved()
+    assert tombstones(world.box) == []
+    assert owns(world.box) == names(world)
+    assert left_over(world, names(world, B, C)) == sorted(names(world, B, C)), "the box that is there asks for them"
+    assert move(world, names(world, B, C), world.box.channel).taken == dict.fromkeys(names(world, B, C), "box-0")
+    give(world.boxes[1], b, c)
+    assert brought_up(world, names(world, A), b, c) == Moved()
+    assert owns(world.box) == names(world, A)
+    assert tombstones(world.box) == sorted(names(world, B, C))
+
+
+def test_a_cell_that_is_to_have_another_config_does_not_wait_as_it_was(world: World) -> None:
+    """It would run with what nobody wants any more."""
+    _, b, c = world.cells
+    changed = b.model_copy(update={"params": {**b.params, "more": 1}})
+    assert brought_up(world, names(world, A), Cell(**changed.model_dump()), c).left == (b.name,)
+    assert owns(world.box) == names(world, A, C)
+    assert tombstones(world.box) == [b.name]
+
+
+def test_what_was_taken_from_a_box_at_rest_is_let_go_when_it_wakes(world: World) -> None:
+    """Its queue still has the lines, and nobody's record names the cells: the taker may be about to run them."""
+    _, b, c = world.cells
+    world.store.write_journal("box-0", 1, b"")
+    move(world, names(world, B), None, resting=True)
+    assert brought_up(world, names(world, A), b, c).left == (b.name,)
+    assert owns(world.box) == names(world, A, C)
+    assert tombstones(world.box) == [b.name]
 
 
 def left_over(world: World, wanted: set[str]) -> list[str]:
@@ -160,7 +204,7 @@ def test_a_box_that_comes_back_from_a_stop_lets_go_what_others_took(world: World
     world.boxes[1].start(world.cells[B])
     world.boxes[1].start(world.cells[C])
     wanted = names(world)  # by the hash, all of them are box-0's again
-    moved = settle(world.store, back.name, 1, back.channel, wanted, keep=(), elsewhere=(), find=find)
+    moved = settle(world.store, back.name, 1, back.channel, wanted, keep=(), elsewhere={}, find=find)
     assert set(moved.left) == names(world, B, C)
     assert moved.kept == dict.fromkeys(names(world, B, C), "box-1")
     assert sorted(tombstones(back)) == sorted(names(world, B, C))

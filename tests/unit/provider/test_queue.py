@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from provider.dispatch import diff, to_properties
 from provider.models import BoxState, QueueState
 from provider.resources.base import Decision, Gone
 from provider.session import Severity
@@ -15,7 +16,7 @@ from sweep import onbox
 from sweep.canonical import canonical_json
 from sweep.channel.local import LocalChannel
 from sweep.errors import SweepstackError, TeardownRefused
-from sweep.model import Again, Retry, Teardown
+from sweep.model import Again, Cell, Retry, Teardown, elsewhere_text
 from sweep.onbox import short
 from sweep.retries import add
 from sweep.workdir import collect
@@ -115,6 +116,81 @@ def test_an_update_says_what_it_took_out_and_what_waits(sweep: Sweep) -> None:
     sweep.queue(two, "b", "c")
     sweep.until_state(two, "sealed", "b")
     assert sweep.started().count("b b") == 1
+
+
+def others(*cells: str) -> list[str]:
+    """Cells of another box, as the program names them."""
+    return [elsewhere_text(Cell(name=name, params={"word": name})) for name in cells]
+
+
+def test_cells_whose_new_box_is_not_rented_stay_and_are_taken_when_it_is(sweep: Sweep) -> None:
+    sweep.roster = ("a", "b", "c")
+    one = sweep.box()
+    sweep.hold("a", "b")
+    queue = sweep.queue(one, job={"slots": 1})
+    sweep.until_state(one, "running", "a")
+    inputs = sweep.queue_inputs(one, "a", elsewhere=others("b", "c"), job={"slots": 1})
+    words = _said(sweep, lambda: QUEUE.check(sweep.op("Queue"), queue, inputs))
+    assert "queue of box-0: 2 to move to another box (b, c)" in words
+    words = _said(sweep, lambda: QUEUE.update(sweep.op("Queue"), "q", queue, inputs))
+    assert "2 cells that had not started stay here until the box that is to have them takes them over" in words
+    two = sweep.box("box-1")
+    taken = _said(sweep, lambda: sweep.queue(two, "b", "c", elsewhere=others("a"), job={"slots": 1}))
+    assert "queue of box-1: 2 cells that had not started are taken over from box box-0" in taken
+    assert "stay here" not in _said(sweep, lambda: QUEUE.update(sweep.op("Queue"), "q", queue, inputs))
+    sweep.release()
+    sweep.drained(one)
+    sweep.drained(two)
+    assert sorted(sweep.started()) == ["a a", "b b", "c c"]
+
+
+def _said(sweep: Sweep, what: Any) -> str:
+    sweep.said.lines.clear()
+    what()
+    return sweep.said.text(Severity.INFO)
+
+
+def test_a_queue_with_nothing_but_cells_that_are_to_move_goes_on(sweep: Sweep) -> None:
+    """The program gives it none any more, the box that is to have them is not there, and its runner has died."""
+    box = sweep.at_work("a", "b")
+    queue = sweep.queue(box, "a", "b")
+    channel = sweep.channel(box)
+    for process in channel.processes():
+        channel.terminate(process.pid, grace=0)
+    sweep.drained(box)
+    sweep.release()
+    inputs = sweep.queue_inputs(box, cells=[], elsewhere=others("a", "b"))
+    new = QUEUE.update(sweep.op("Queue"), "q", queue, inputs)
+    sweep.drained(box)
+    assert sweep.states(box) == {"a": "sealed", "b": "sealed"}
+    seen = QUEUE.read(sweep.op("Queue"), "q", new)
+    assert not isinstance(seen, Gone)
+    assert seen.unhealthy == ()
+
+
+def test_code_that_would_be_mixed_by_cells_that_are_to_move_is_refused_here_too(sweep: Sweep) -> None:
+    """Until they are taken they run here, and with the new code."""
+    box, queue = half_done(sweep)
+    new_code(sweep)
+    inputs = sweep.queue_inputs(box, "a", "b", elsewhere=others("c", "d"))
+    (failure,) = QUEUE.check(sweep.op("Queue"), queue, inputs).failures
+    assert "2 pending" in failure.reason
+
+
+def test_a_changed_config_of_another_box_s_cell_asks_for_an_update(sweep: Sweep) -> None:
+    """The cell may wait in this queue as it was; that other cells came or went is no reason."""
+    box = sweep.box()
+    old = to_properties(sweep.queue_inputs(box, "a", elsewhere=[*others("b"), "c"]))
+    for names, changed in (
+        (others("b", "c", "d"), ()),
+        (others("c"), ()),
+        (["b 0123456789abcdef"], ("elsewhere",)),
+    ):
+        new = to_properties(sweep.queue_inputs(box, "a", elsewhere=names))
+        found = diff(sweep.op("Queue"), old, old, new)
+        assert (found.changed, found.replaces) == (changed, ()), names
+    odd = {**old, "elsewhere": 7}
+    assert diff(sweep.op("Queue"), odd, odd, old).changed == ()
 
 
 # Checking
