@@ -57,6 +57,8 @@ class BoxComponent(pulumi.ComponentResource):
                 links=_links(plan),
                 volume=plan.durable.volume if plan.durable is not None and plan.durable.kept else None,
                 secrets=list(plan.job.secrets) or None,
+                named=sorted([*(box.name for box in plan.boxes), *plan.gone]),
+                leaving=approval_to_leave(plan),
                 roster_digest=plan.roster.digest,
                 teardown=teardown,
                 want=box_plan.want,
@@ -86,3 +88,11 @@ def approval_for(plan: Plan, box: str) -> dict[str, Any] | None:
     if approval is None or not any(action.box == box for action in approval.actions):
         return None
     return approval.model_dump(mode="json")
+
+
+def approval_to_leave(plan: Plan) -> dict[str, Any] | None:
+    """The approval, where it names a box that this program no longer has (`want: gone`)."""
+    staying = {box.name for box in plan.boxes}
+    if plan.approval is None or all(action.box in staying for action in plan.approval.actions):
+        return None
+    return plan.approval.model_dump(mode="json")

@@ -73,6 +73,8 @@ class BoxArgs(Args):
     links: pulumi.Input[Mapping[str, str]] | None = None
     volume: pulumi.Input[str] | None = None
     secrets: pulumi.Input[Sequence[str]] | None = None
+    named: pulumi.Input[Sequence[str]] | None = None
+    leaving: pulumi.Input[Mapping[str, Any]] | None = None
     want: pulumi.Input[str] | None = None
     when_done: pulumi.Input[str] | None = None
     approval: pulumi.Input[Mapping[str, Any]] | None = None

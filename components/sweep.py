@@ -7,21 +7,13 @@ from typing import Any
 
 import pulumi
 
-from components.box import BoxComponent
+from components.box import BoxComponent, approval_to_leave
 from components.resources import Identity, IdentityArgs
 from components.volume import durable_mount
 from profiles.plan import Plan
 from sweep.money.outlook import Outlook
 from sweep.smoke import standing
 from sweep.workdir import Shipment, collect
-
-
-def approval_to_leave(plan: Plan) -> dict[str, Any] | None:
-    """The approval, where it names a box that this program no longer has (`want: gone`)."""
-    staying = {box.name for box in plan.boxes}
-    if plan.approval is None or all(action.box in staying for action in plan.approval.actions):
-        return None
-    return plan.approval.model_dump(mode="json")
 
 
 def outlook_of(plan: Plan) -> dict[str, Any]:

@@ -142,7 +142,8 @@ class BoxInputs(Inputs):
     `secrets`: names that must be set where a box is rented, so that its cells don't find out later. `placed`: the offer
     that was chosen; `bid`: USD per hour of the whole spot box; `links`: where the job expects a mount → the mount.
     `volume`: the name of the kept volume that it mounts, so that a preview asks for offers within reach of it.
-    `dry_run`: whether a preview asks; Check takes it out.
+    `dry_run`: whether a preview asks; Check takes it out. `named`: all boxes of the stack file, those that are wanted
+    gone among them; `leaving`: the approval of boxes that it takes out: beside one that stays locked nothing is rented.
     """
 
     identity: str
@@ -162,6 +163,8 @@ class BoxInputs(Inputs):
     links: dict[str, str] | None = None
     volume: str | None = None
     secrets: tuple[str, ...] | None = None
+    named: tuple[str, ...] | None = None
+    leaving: Approval | None = None
     roster_digest: Digest
     teardown: TeardownFacts
     want: Want = "running"

@@ -12,7 +12,7 @@ from provider.pace import OutOfPatience
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.offers import Capability
 from provider.platforms.registry import load_platform
-from provider.resources import ending, market, pausing, spending, telling
+from provider.resources import ending, leftover, market, pausing, spending, telling
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.coming_up import AT_REST
 from provider.resources.identity import take_lease
@@ -66,6 +66,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "links": Decision.REPLACE,
         "volume": Decision.IGNORE,  # what is mounted is in mounts
         "secrets": Decision.IGNORE,  # what they mean is the queue's
+        "named": Decision.IGNORE,
+        "leaving": Decision.IGNORE,
         "roster_digest": Decision.UPDATE,
         "teardown": Decision.UPDATE,
         "want": Decision.UPDATE,
@@ -82,6 +84,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         refused = []
         if rented is None and new.want == "running":
             refused = market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run})
+            beside = leftover.refusal(op, new)
+            refused += [Failure("name", beside)] if beside else []
         if old is None or rented is None:
             failures = [*refused, *self._over_price(new), *pausing.check(op, rented, old, new)]
             failures += secrets.failures("secrets", new.secrets)
@@ -137,6 +141,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         generation, existing = generation_of(op, store, platform, inputs)
         if existing is None:
             refuse_during_teardown(store, f"box {inputs.name}", op.stack)
+            if beside := leftover.refusal(op, inputs):
+                raise SweepstackError(beside)
             price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
             spending.refuse_past(op, store, inputs.budget, inputs.name, price)
             spending.smoke_first(op, inputs.smoke, inputs.name)

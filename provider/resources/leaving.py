@@ -14,7 +14,7 @@ from provider.resources.ending import Judgement
 from provider.session import Operation
 from sweep.errors import EvidenceError, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.model import Action, Approval, Birth
+from sweep.model import Approval, Birth
 from sweep.teardown import BoxFacts, may_end
 
 LASTS = timedelta(hours=1)
@@ -30,20 +30,21 @@ def judge_leaving(evidence: str, approval: Approval, roster_digest: str | None, 
         return []
     living = {birth.native_id: birth for birth in births if birth.ended_at is None}
     return [
-        _judge(evidence, living[action.native_id], action, approval, roster_digest, full=full)
+        judge_birth(evidence, living[action.native_id], action.native_id, approval, roster_digest, full=full)
         for action in approval.actions
         if action.native_id in living and action.verb == VERB
     ]
 
 
-def _judge(
-    evidence: str, birth: Birth, action: Action, approval: Approval, roster_digest: str | None, *, full: bool
+def judge_birth(
+    evidence: str, birth: Birth, native_id: str, approval: Approval | None, roster_digest: str | None, *, full: bool
 ) -> Judgement:
+    """Whether the box of this record may end by `approval`: all that is asked about one without inputs."""
     facts = BoxFacts(
         identity=EvidenceStore.open(evidence).marker.identity,
         evidence=evidence,
         name=birth.box,
-        native_id=action.native_id,
+        native_id=native_id,
         account=birth.account,
         generation=birth.generation,
         verb=VERB,
@@ -53,7 +54,7 @@ def _judge(
         price_per_hour=birth.price_per_hour,
         created_at=birth.created_at,
     )
-    seen, record = observe(birth.platform, action.native_id, birth.account)
+    seen, record = observe(birth.platform, native_id, birth.account)
     return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
 
 

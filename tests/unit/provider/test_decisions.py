@@ -36,7 +36,9 @@ def test_only_what_nobody_types_is_ignored() -> None:
     assert ignored == {
         "Box.budget",  # counts at the next create; the person sees its change at the identity
         "Box.dry_run",
+        "Box.leaving",  # asked when a box is rented
         "Box.live",
+        "Box.named",
         "Box.placed",  # counts at the next create; a rented box is what it is
         "Box.secrets",
         "Box.volume",  # what is mounted is in mounts
