@@ -13,6 +13,7 @@ from sweep import onbox
 from sweep.channel.base import Channel
 from sweep.channel.local import LocalChannel
 from sweep.errors import Unreachable
+from sweep.launch_queue import hands_on
 from sweep.model import Birth, Cell, elsewhere_text, read_elsewhere
 from sweep.moving import Moved, Neighbour, release, settle, unplaced
 from tests.unit.evidence.world import Box, World
@@ -226,6 +227,37 @@ def test_an_outage_in_the_middle_moves_nothing(world: World) -> None:
     moved = move(world, names(world), Hooked(world.box, instead=cut))
     assert set(moved.unknown) == names(world)
     assert owns(world.box) == names(world)
+
+
+def free(native_id: str) -> bool:
+    """Whether another queue could have its cells change hands on this box now."""
+    found: list[bool] = []
+
+    def ask() -> None:
+        if hands_on(native_id).acquire(blocking=False):
+            hands_on(native_id).release()
+            found.append(True)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    return bool(found)
+
+
+def test_a_box_is_looked_at_and_changed_in_one_go(world: World) -> None:
+    """Or it might be started in between, and run what was taken from it while it rested."""
+    seen: list[bool] = []
+    box = world.box
+
+    def find(_: Birth) -> Neighbour:
+        seen.append(free(box.native_id))
+        return Neighbour(Hooked(box, before=lambda: seen.append(free(box.native_id))))
+
+    taker = world.boxes[1]
+    moved = settle(world.store, taker.name, 1, taker.channel, names(world), keep=(), elsewhere={}, find=find)
+    assert set(moved.taken) == names(world)
+    assert seen == [False, False]
+    assert free(box.native_id)
 
 
 def test_two_boxes_that_take_over_at_once_share_what_there_is(world: World) -> None:

@@ -8,6 +8,8 @@ import signal
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+import pytest
+
 from sweep.launch import Launched, launch
 from sweep.launch_queue import changes, entry
 from sweep.model import Cell, Launch, elsewhere_text, read_elsewhere
@@ -15,6 +17,7 @@ from sweep.moving import release
 from sweep.workdir import collect
 from tests.unit.launch.support import Site
 from tests.unit.launch.test_launch import given_elsewhere, later
+from tests.unit.launch.test_moving import free
 from tests.unit.launch.test_versions import change_code, lines
 
 __all__ = ["later"]  # a fixture
@@ -116,6 +119,16 @@ def test_a_cell_that_is_taken_without_a_tombstone_meanwhile_gets_one(site: Site)
     site.release()
     site.drained()
     assert site.started() == ["a a", "c c"]
+
+
+def test_what_is_given_and_its_record_are_written_in_one_go(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between them, a taker would find a record that does not say what the queue does."""
+    seen: list[bool] = []
+    append, write = site.channel.append_locked, site.store.write_launch
+    monkeypatch.setattr(site.channel, "append_locked", lambda *a: (seen.append(free(site.native_id)), append(*a)))
+    monkeypatch.setattr(site.store, "write_launch", lambda *a: (seen.append(free(site.native_id)), write(*a)))
+    site.launch("a")
+    assert seen == [False, False]
 
 
 def _launched_meanwhile(site: Site, what: Callable[[], None]) -> Launched:
