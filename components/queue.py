@@ -10,7 +10,8 @@ from pydantic import TypeAdapter
 from components.gate import BoxRef
 from components.resources import Identity, Queue, QueueArgs
 from profiles.plan import BoxPlan, JobPlan, Plan
-from sweep.model import CellText, elsewhere_text
+from sweep.elsewhere import elsewhere_text
+from sweep.model import CellText
 
 
 def job_input(job: JobPlan, box: BoxPlan, code: str) -> dict[str, Any]:

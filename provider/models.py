@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
-from sweep.model import Again, Approval, ArtifactSpec, BoxName, CellName, CellText, Digest, Record, read_elsewhere
+from sweep.elsewhere import read_elsewhere
+from sweep.model import Again, Approval, ArtifactSpec, BoxName, CellName, CellText, Digest, Record
 from sweep.money.budget import Budget
 from sweep.money.clocks import ClockFact
 from sweep.money.outlook import Outlook

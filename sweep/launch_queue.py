@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweep import onbox
-from sweep.canonical import DIGEST_PREFIX, digest_of
+from sweep.canonical import digest_of
 from sweep.channel.base import Channel
+from sweep.elsewhere import same_config
 from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import CellProgress, Journal
@@ -121,11 +122,6 @@ def staying(
         if same_config(cell.config_digest, digits):
             found[name] = cell
     return found
-
-
-def same_config(digest: str, digits: str) -> bool:
-    """Whether `digits` are the first ones of a config's digest."""
-    return bool(digits) and digest.removeprefix(DIGEST_PREFIX).startswith(digits)
 
 
 def started(progress: CellProgress | None) -> bool:

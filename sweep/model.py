@@ -7,7 +7,6 @@ Shapes that we write are closed and frozen (`Record`). Digests are `sha256:<hex>
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -24,7 +23,7 @@ from pydantic import (
     model_serializer,
 )
 
-from sweep.canonical import DIGEST_PREFIX, digest_of
+from sweep.canonical import digest_of
 from sweep.loaders.base import Loader
 
 SCHEMA = 1
@@ -94,19 +93,6 @@ CellText = Annotated[
 ]
 """A cell as it passes the engine: one line of text. The engine has one kind of number, we have 20 and 20.0; and what it
 does with each value, for each of 10,000 cells, would take most of a preview."""
-
-
-CONFIG_DIGITS = 16
-
-
-def elsewhere_text(cell: Cell) -> str:
-    """Another box's cell as it passes the engine: `<name> <first digits of its config's digest>`."""
-    return f"{cell.name} {cell.config_digest.removeprefix(DIGEST_PREFIX)[:CONFIG_DIGITS]}"
-
-
-def read_elsewhere(texts: Iterable[str]) -> dict[str, str]:
-    """Cell → first digits of its config's digest; empty where the text has none (a state from before)."""
-    return {name: digits for name, _, digits in (text.partition(" ") for text in texts)}
 
 
 class ArtifactSpec(Record):

@@ -22,12 +22,12 @@ from provider.session import Operation
 from provider.wire import holds_unknown
 from sweep import onbox
 from sweep.channel.base import Channel
+from sweep.elsewhere import read_elsewhere
 from sweep.errors import EvidenceError, PlatformError, StillCreating, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import CellProgress, Journal, parse_journal
 from sweep.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweep.launch_queue import finished
-from sweep.model import read_elsewhere
 from sweep.teardown import Existence, Observation, may_end
 
 STOP_SECONDS = 30.0

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from provider.models import QueueInputs
 from provider.platforms.observe import observe
 from provider.resources.base import Failure
+from sweep.elsewhere import same_config
 from sweep.errors import EvidenceError, JournalDamaged
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import CellProgress, Journal
-from sweep.launch_queue import same_config
 from sweep.model import Again, Birth
 from sweep.onbox import short
 from sweep.retries import on_record

@@ -18,8 +18,9 @@ from components.sweep import Sweep
 from profiles.load import load_profiles
 from profiles.resolve import resolve
 from provider.dispatch import HANDLERS, handler_for
+from sweep.elsewhere import elsewhere_text
 from sweep.errors import ConfigError
-from sweep.model import CellText, elsewhere_text
+from sweep.model import CellText
 from tests.unit.config.helpers import GOOD, write
 
 REPOSITORY = Path(__file__).resolve().parents[3]

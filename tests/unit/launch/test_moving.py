@@ -12,9 +12,10 @@ import pytest
 from sweep import onbox
 from sweep.channel.base import Channel
 from sweep.channel.local import LocalChannel
+from sweep.elsewhere import elsewhere_text, read_elsewhere
 from sweep.errors import Unreachable
 from sweep.launch_queue import hands_on
-from sweep.model import Birth, Cell, elsewhere_text, read_elsewhere
+from sweep.model import Birth, Cell
 from sweep.moving import Moved, Neighbour, release, settle, unplaced
 from tests.unit.evidence.world import Box, World
 

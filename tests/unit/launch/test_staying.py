@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from sweep.elsewhere import elsewhere_text, read_elsewhere
 from sweep.launch import Launched, launch
 from sweep.launch_queue import changes, entry
-from sweep.model import Cell, Launch, elsewhere_text, read_elsewhere
+from sweep.model import Cell, Launch
 from sweep.moving import release
 from sweep.workdir import collect
 from tests.unit.launch.support import Site

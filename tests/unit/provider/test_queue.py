@@ -15,8 +15,9 @@ from provider.wire import UNKNOWN
 from sweep import onbox
 from sweep.canonical import canonical_json
 from sweep.channel.local import LocalChannel
+from sweep.elsewhere import elsewhere_text
 from sweep.errors import SweepstackError, TeardownRefused
-from sweep.model import Again, Cell, Retry, Teardown, elsewhere_text
+from sweep.model import Again, Cell, Retry, Teardown
 from sweep.onbox import short
 from sweep.retries import add
 from sweep.workdir import collect
