@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Patch:
-    """`old` occurs exactly once in `path` and becomes `new`."""
-
-    path: str
-    old: str
-    new: str
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A broken promise. Every one of `caught_by` must fail on it."""
-
-    name: str
-    patches: tuple[Patch, ...]
-    caught_by: tuple[str, ...]
-
+from tests.mutants.model import Mutant, Patch
+from tests.mutants.moving import MOVING
 
 WRONG_READ = "tests/conformance/test_faults.py::test_a_read_that_goes_wrong_never_says_gone_of_what_bills"
 
 MUTANTS = (
+    *MOVING,
     Mutant(
         "end a volume without asking the sweeps that used it",
         (
