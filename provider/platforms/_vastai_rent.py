@@ -48,6 +48,7 @@ PROBE = True
 GRACE_SECONDS = 30.0
 """A state that never leads to a running box is believed when it has lasted so long: lists lag behind."""
 SEARCH_AGAIN_SECONDS = 30.0
+KEY_SECONDS = 20.0
 _GONE_SECONDS = 60.0
 
 
@@ -273,7 +274,7 @@ class Renting:
     def _until_ready(self, identifier: int, *, adopted: bool) -> BoxRecord:
         seen = self._guess(identifier)
         reason = told = ""
-        keyed = not self._request.public_key
+        keyed = not self._request.public_key or (not adopted and self._let_in_at_once(identifier))
         shown = adopted
         patience = self._session.patience
         absent, dead_end = (Lasting(patience, scaled(GRACE_SECONDS)) for _ in range(2))
@@ -337,6 +338,15 @@ class Renting:
         age = self._session.poll_seconds("create", of_all=False)
         row = self._client.sight(identifier, self._session.patience, age=age)
         return self._session.row(identifier) if row is None and thorough else row
+
+    def _let_in_at_once(self, identifier: int) -> bool:
+        """Like `_let_in`, for a box that was rented just now, and not to be cut short: who comes back to a create that
+        was cut off finds a box that boots, and nobody would let the key in then. A failure is tried again."""
+        session = self._session.with_patience(scaled(KEY_SECONDS))
+        with contextlib.suppress(PlatformError):
+            session.client.attach_key(identifier, self._request.public_key, session.patience)
+            return True
+        return False
 
     def _let_in(self, identifier: int, *, adopted: bool) -> bool:
         """Whether the user's public key is let in; one more try each time."""

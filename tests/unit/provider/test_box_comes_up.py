@@ -154,6 +154,25 @@ def test_a_box_that_was_ended_meanwhile_is_said_to_be(spot: Spot) -> None:
         spot.update(bid=0.9)
 
 
+def test_a_create_that_is_cut_off_has_let_the_key_in(sweep: Sweep, tmp_path: Path, monkeypatch: Any) -> None:
+    """The next up waits for the box that boots, and has no create to let the key in with."""
+    with vast_world(tmp_path, monkeypatch) as sim:
+        sim.act("set", {"boot_reads": 10**6, "by_itself": 10**6})
+
+        def emit(severity: Severity, _urn: str, text: str) -> None:
+            if "rented instance" in text:
+                sweep.cancelled.set()
+
+        session = Session(sweep.project, emit, sweep.cancelled)
+        op = Operation(session, f"urn:pulumi:{STACK}::project::sweepstack:index:Box::box-0")
+        wanted = sweep.box_inputs(adapter="vastai", mounts={}, price_per_hour=None, teardown=TEARDOWN)
+        error = still_creating(lambda: BOX.create(op, wanted))
+        (instance,) = sim.world.instances.values()
+        assert error.identifier == str(instance.id)
+        assert instance.actual != "running"
+        assert instance.keys == ["ssh-ed25519 AAAA test"]
+
+
 # Its queue
 
 
