@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -160,13 +159,11 @@ def test_another_accounts_box_is_not_touched(platform: Platform, harness: Any, r
 
 
 def test_a_cancelled_create_keeps_the_id(platform: Platform, harness: Any) -> None:
-    harness.slow_boot(60)
-    wait = Wait(60)
+    harness.slow_boot(3000)
+    wait = Wait(3000)  # longer than a test may take: only the cancel ends it
     threading.Timer(0.3, wait.cancelled.set).start()
-    begin = time.monotonic()
     with pytest.raises((StillCreating, PlatformError)) as caught:
         platform.create(harness.request(TAG), wait=wait)
-    assert time.monotonic() - begin < 20
     found = platform.find_by_tag(TAG)
     if not isinstance(caught.value, StillCreating):  # cancelled before the request was sent: then nothing was made
         assert (found, harness.rentals()) == (None, set())

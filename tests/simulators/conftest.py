@@ -38,4 +38,4 @@ def bob(runpod_sim: RunPodSim) -> Iterator[httpx.Client]:
 
 def _client(sim: RunPodSim, key: str) -> httpx.Client:
     headers = {"Authorization": f"Bearer {key}", "User-Agent": "sweepstack-tests"}
-    return httpx.Client(base_url=sim.url, headers=headers, timeout=5)
+    return httpx.Client(base_url=sim.url, headers=headers, timeout=60)

@@ -24,7 +24,7 @@ def channel(world: World) -> Channel:
     return world.channel
 
 
-def eventually(what: Callable[[], bool], seconds: float = 20) -> None:
+def eventually(what: Callable[[], bool], seconds: float = 120) -> None:
     begin = time.monotonic()
     while not what():
         assert time.monotonic() - begin < seconds
@@ -129,7 +129,7 @@ def test_any_name_is_a_name(channel: Channel, world: World, tmp_path: Path) -> N
     odd = next(entry.name for entry in channel.listdir("data") if entry.name.startswith("bytes"))
     assert channel.read(f"data/{odd}") == b"x"
     argv = ["printf", "%s|", *NAMES]
-    assert channel.run(argv, timeout=20).stdout.decode() == "".join(f"{name}|" for name in NAMES)
+    assert channel.run(argv, timeout=120).stdout.decode() == "".join(f"{name}|" for name in NAMES)
 
 
 def test_a_walk_lists_files_once_and_says_what_is_missing(channel: Channel, world: World) -> None:

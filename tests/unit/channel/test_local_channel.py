@@ -55,7 +55,7 @@ def nothing_left_running() -> Iterator[None]:
                 os.kill(process.pid, signal.SIGKILL)
 
 
-def eventually(what: Callable[[], bool], seconds: float = 10) -> None:
+def eventually(what: Callable[[], bool], seconds: float = 120) -> None:
     begin = time.monotonic()
     while not what():
         assert time.monotonic() - begin < seconds

@@ -32,7 +32,7 @@ def born(native_id: str) -> Birth:
 
 def test_a_box_that_does_not_answer_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two queues ask for two boxes: both are being asked at the same time, or the barrier breaks."""
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=120)
 
     def observe(adapter: str, native_id: str, account: str, *, files: bool) -> tuple[Observation, None]:
         both.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -34,12 +35,10 @@ def alive(pid: int) -> bool:
 
 def test_deadline_ends_the_whole_group(tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    script = f"sleep 60 & echo $! > {note}; wait"
-    began = time.monotonic()
+    script = f"sleep 3000 & echo $! > {note}; wait"
     with pytest.raises(SetupError, match="still running after"):
         run(["/bin/sh", "-c", script], what="sleeper", deadline=0.5)
-    assert time.monotonic() - began < 5
-    ends = time.monotonic() + 5
+    ends = time.monotonic() + 60
     while alive(int(note.read_text())) and time.monotonic() < ends:
         time.sleep(0.01)
     assert not alive(int(note.read_text()))
@@ -60,13 +59,11 @@ def test_first_failure_ends_the_others_and_is_the_one_that_is_told() -> None:
         raise SetupError("the cause")
 
     def long(cancel: threading.Event) -> None:
-        run(["/bin/sleep", "60"], what="long", deadline=60, cancel=cancel)
+        run(["/bin/sleep", "3000"], what="long", deadline=3000, cancel=cancel)  # longer than a test may take
 
-    began = time.monotonic()
     with pytest.raises(SetupError, match="the cause") as caught:
         Together()([long, fails])
     assert not isinstance(caught.value, Cancelled)
-    assert time.monotonic() - began < 5
 
 
 def test_ctrl_c_ends_what_was_started(tmp_path: Path) -> None:
@@ -83,7 +80,7 @@ except KeyboardInterrupt:
     note = tmp_path / "pid"
     setup = subprocess.Popen([sys.executable, "-c", program, str(note)], cwd=ROOT)
     try:
-        ends = time.monotonic() + 10
+        ends = time.monotonic() + 60
         while not (note.exists() and note.read_text().strip()) and time.monotonic() < ends:
             time.sleep(0.02)
         setup.send_signal(signal.SIGINT)
@@ -116,10 +113,15 @@ def test_cache_is_for_one_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixtur
     lock.parent.mkdir()
     with lock.open("w") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
-        threading.Timer(0.3, lambda: fcntl.flock(holder, fcntl.LOCK_UN)).start()
-        began = time.monotonic()
+        let_go = threading.Event()
+
+        def lets_go() -> None:
+            let_go.set()
+            fcntl.flock(holder, fcntl.LOCK_UN)
+
+        threading.Timer(0.3, lets_go).start()
         with main_module.cache_lock(lock, Console(), threading.Event()):
-            assert time.monotonic() - began > 0.2
+            assert let_go.is_set()
     assert "another set-up is at work" in capsys.readouterr().out
 
 
@@ -132,11 +134,11 @@ def test_waiting_for_the_cache_can_be_ended(tmp_path: Path) -> None:
             pass
 
 
-def test_probe_of_a_host_that_is_not_there_is_short() -> None:
-    began = time.monotonic()
+def test_probe_of_a_host_that_is_not_there_or_says_nothing_ends() -> None:
     assert not answers("http://127.0.0.1:9/", seconds=2)
     assert not answers("http://no-such-host.invalid/", seconds=2)
-    assert time.monotonic() - began < 5
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the connection, and never a word
+        assert not answers(f"http://127.0.0.1:{silent.getsockname()[1]}/", seconds=0.5)
 
 
 def test_old_python_is_told_what_is_needed(tmp_path: Path) -> None:
