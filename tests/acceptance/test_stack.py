@@ -15,14 +15,9 @@ from tests.engine.harness import Stack
 Make = Callable[..., Stack]
 
 
-def states(stack: Stack) -> dict[str, str]:
-    """What `verify` says of each cell."""
-    return {cell["name"]: cell["state"] for cell in stack.verify()["cells"]}
-
-
-def reasons(stack: Stack, cell: str) -> str:
-    """Why a cell is not verified."""
-    return " ".join(next(one["reasons"] for one in stack.verify()["cells"] if one["name"] == cell))
+def states(verify: Result) -> dict[str, str]:
+    """What `verify --json` says of each cell."""
+    return {cell["name"]: cell["state"] for cell in verify.json()["cells"]}
 
 
 def refused(stack: Stack, *cells: str) -> Result:
@@ -41,15 +36,14 @@ def test_a01_zero_byte_checkpoint(finished: Stack) -> None:
     assert pull.rc == 1, str(pull)
     assert "seed1" in pull.text, str(pull)
     assert "model.safetensors" in pull.text, str(pull)
-    result = finished.sweepctl("verify")
+    result = finished.sweepctl("verify", "--json")
     assert result.rc == 1, str(result)
-    found = states(finished)
+    found = states(result)
     assert found.pop("seed1") in ("damaged", "missing")
     assert set(found.values()) == {"verified"}
     refused(finished, "seed1")
 
 
-@pytest.fixture(scope="module")
 def spoiled(make_stack: Make) -> Stack:
     """Four cells that all ended with exit 0 and were sealed; three of them left something that does not load."""
     stack = make_stack(cells=("seed0", "seed1", "seed2", "seed3"), boxes=("box-0",))
@@ -65,16 +59,20 @@ def spoiled(make_stack: Make) -> Stack:
     return stack
 
 
-@pytest.mark.parametrize(("cell", "why"), [("seed1", "finite"), ("seed2", "w1"), ("seed3", "")])
-def test_a02_size_and_hash_are_right_and_it_does_not_load(spoiled: Stack, cell: str, why: str) -> None:
-    """A hash proves identity, never content: not verified, by its name and reason, and the box stays."""
-    assert spoiled.verify()["verified"] == 1
-    assert states(spoiled)[cell] == "damaged"
-    assert "model.safetensors" in reasons(spoiled, cell)
-    assert why in reasons(spoiled, cell)
-    assert spoiled.sweepctl("verify").rc == 1
-    assert spoiled.sweepctl("approve", "--receipt", spoiled.verify()["receipt"]).rc != 0
-    refused(spoiled, cell)
+def test_a02_size_and_hash_are_right_and_it_does_not_load(make_stack: Make) -> None:
+    """A hash proves identity, never content: not verified, by their names and reasons, and the box stays."""
+    stack = spoiled(make_stack)
+    result = stack.sweepctl("verify", "--json")
+    assert result.rc == 1, str(result)
+    document = result.json()
+    assert document["verified"] == 1
+    damaged = {cell["name"]: " ".join(cell["reasons"]) for cell in document["cells"] if cell["state"] == "damaged"}
+    assert set(damaged) == {"seed1", "seed2", "seed3"}
+    for cell, why in (("seed1", "finite"), ("seed2", "w1"), ("seed3", "")):
+        assert "model.safetensors" in damaged[cell]
+        assert why in damaged[cell]
+    assert stack.sweepctl("approve", "--receipt", document["receipt"]).rc != 0
+    refused(stack, *damaged)
 
 
 def test_a03_yesterday_s_success_is_not_today_s(make_stack: Make) -> None:
@@ -115,12 +113,12 @@ def test_a04_all_done_and_one_cell_never_ran(make_stack: Make) -> None:
     stack.vanish("box-1")
     stack.wait_idle()
     stack.sweepctl("pull")
-    result = stack.sweepctl("verify")
+    result = stack.sweepctl("verify", "--json")
     assert result.rc == 1, str(result)
-    found = states(stack)
+    found = states(result)
     assert found.pop(missing) != "verified"
     assert set(found.values()) == {"verified"}
-    approve = stack.sweepctl("approve", "--receipt", stack.verify()["receipt"])
+    approve = stack.sweepctl("approve", "--receipt", result.json()["receipt"])
     assert f"not there {missing}" in approve.text, str(approve)  # box-0's own cells are safe: it may go, knowingly
     ok(stack.sweepctl("approve", "--revoke"))
     stack.release()

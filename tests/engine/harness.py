@@ -6,7 +6,9 @@ first on PATH. HOME, the XDG folders, PULUMI_HOME and the backend are the test's
 
 from __future__ import annotations
 
+import compileall
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -28,6 +30,7 @@ from tests.engine.looking import Snapshot, different, line_diff, tree
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout under test. In a mutant's tree this is the mutant."""
 LEFT_OUT = {"tests", "docs", "bench", "results", "dist"}
+COMPILED = ("components", "profiles", "provider", "sweep")
 
 TRAIN = Path(__file__).with_name("train.py")
 
@@ -187,7 +190,7 @@ class Stack:
         self.approve()
         ok(self.up())
 
-    def wait_for(self, what: Callable[[], object], words: str, seconds: float = 60.0) -> None:
+    def wait_for(self, what: Callable[[], object], words: str, seconds: float = commands.COMMAND_SECONDS) -> None:
         """Looks 20 times a second until `what` holds."""
         deadline = time.monotonic() + seconds
         while not what():
@@ -400,14 +403,27 @@ def copy_over(source: Path, target: Path) -> None:
         subprocess.run(["cp", "-a", str(source), str(target)], check=True)
 
 
+@functools.cache
+def compiled_once() -> None:
+    """Compiles what is not compiled yet of the checkout under test."""
+    for folder in COMPILED:
+        compileall.compile_dir(ROOT / folder, quiet=2)
+
+
 def copy_checkout(target: Path) -> None:
-    """The files of the checkout that a person works with, and its environment by a link."""
+    """The files of the checkout that a person works with, and its environment by a link.
+
+    What Python has compiled of it goes along, or each sweep of the tests would compile the whole provider again: Python
+    takes a compiled file only where it fits the source's size and time, and a copy has both.
+    """
+    compiled_once()
     target.mkdir(parents=True)
     for entry in sorted(ROOT.iterdir()):
         if entry.name in LEFT_OUT or (entry.name.startswith(".") and entry.name != ".pulumi-version"):
             continue
         if entry.is_dir():
-            shutil.copytree(entry, target / entry.name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            ignored = None if entry.name in COMPILED else shutil.ignore_patterns("__pycache__")
+            shutil.copytree(entry, target / entry.name, symlinks=True, ignore=ignored)
         else:
             shutil.copy2(entry, target / entry.name)
     (target / ".venv").symlink_to((ROOT / ".venv").resolve())

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.engine import looking
-from tests.engine.commands import ok
+from tests.engine.commands import COMMAND_SECONDS, ok
 from tests.engine.harness import Stack
 from tests.engine.looking import descendants, tree
 from tests.engine.test_liveness import WayOut
 
-SLOW = {"SWEEPSTACK_DRILL_BOOT_SECONDS": "60"}
+SLOW = {"SWEEPSTACK_DRILL_BOOT_SECONDS": "600"}
+"""Longer than any command is waited for: what ends before that did not wait for the boot."""
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def stack(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
 
 
 def creating(stack: Stack) -> subprocess.Popen[str]:
-    """A `pulumi up` that is in the middle of Box.Create: the box is made and takes a minute to boot."""
+    """A `pulumi up` that is in the middle of Box.Create: the box is made and boots until `boots_now`."""
     process = stack.start(
         "pulumi", "up", "--stack", stack.name, "--yes", "--non-interactive", "--skip-preview", env=SLOW
     )
@@ -49,7 +50,7 @@ def providers_of(process: subprocess.Popen[str]) -> list[int]:
 
 
 def boots_now(stack: Stack) -> None:
-    """The minute of booting is over."""
+    """The booting is over."""
     path = stack.box_dir("box-0") / "box.json"
     facts = json.loads(path.read_text())
     facts["ready_at"] = facts["created_at"]
@@ -81,7 +82,7 @@ def test_provider_killed_in_create(stack: Stack) -> None:
     for pid in providers_of(process):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=COMMAND_SECONDS)
     assert process.returncode != 0, out + err
     status_names(stack, native_id)
     destroy = stack.destroy(noisy=True)
@@ -97,7 +98,7 @@ def test_provider_killed_in_create_and_given_up(stack: Stack) -> None:
     for pid in providers_of(process):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=COMMAND_SECONDS)
     boots_now(stack)
     assert stack.resources("Box") == []
     out = WayOut(stack)
@@ -113,7 +114,7 @@ def test_cli_killed_in_create(stack: Stack) -> None:
     plugins = providers_of(process)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    stack.wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in plugins), "the plugins to end", 15)
+    stack.wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in plugins), "the plugins to end")
     ok(stack.run("pulumi", "cancel", stack.name, "--yes", "--non-interactive"))
     status_names(stack, native_id)
     one_box_adopted(stack, native_id)
@@ -134,16 +135,14 @@ def test_cli_killed_in_create_then_destroy(stack: Stack) -> None:
 
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
 def test_sigint_in_create(stack: Stack, times: int) -> None:
-    """Ctrl-C in Create, once and twice: the command ends within seconds, and the next `up` adopts the box."""
+    """Ctrl-C in Create, once and twice: the command ends, however long the boot, and the next `up` adopts the box."""
     process = creating(stack)
     native_id = stack.native_ids()[0]
-    begin = time.monotonic()
     for _ in range(times):
         os.kill(process.pid, signal.SIGINT)
         time.sleep(0.2)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=COMMAND_SECONDS)
     assert process.returncode != 0, out + err
-    assert time.monotonic() - begin < 20
     if times == 1:
         assert native_id in out + err, f"the message does not name what bills\n{out}{err}"
         assert [r["id"] for r in stack.resources("Box")] == [native_id]
@@ -155,7 +154,7 @@ def test_two_ups_at_once(stack: Stack) -> None:
     """Two `up`s at the same time rent one box: the engine's lock, and behind it the tag."""
     first = stack.start("pulumi", "up", "--stack", stack.name, "--yes", "--non-interactive", "--skip-preview")
     second = stack.start("pulumi", "up", "--stack", stack.name, "--yes", "--non-interactive", "--skip-preview")
-    ends = [process.communicate(timeout=120) for process in (first, second)]
+    ends = [process.communicate(timeout=COMMAND_SECONDS) for process in (first, second)]
     assert 0 in (first.returncode, second.returncode), ends
     ok(stack.up())
     assert len(stack.native_ids()) == 1

@@ -26,7 +26,7 @@ def test_evidence_deleted(small_finished: Stack) -> None:
     births = small_finished.births
     small_finished.births = list  # type: ignore[method-assign]  # they were in the evidence
     out = WayOut(small_finished)
-    out.abandons("box-0", preview=True)
+    out.abandons("box-0")
     out.is_over()
     small_finished.births = births  # type: ignore[method-assign]
     assert len(small_finished.births()) <= 1

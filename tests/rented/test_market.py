@@ -46,7 +46,7 @@ def test_up_takes_nothing_dearer_than_the_preview_showed(world: World) -> None:
 def test_place_is_a_lock_file_and_next_goes_on(world: World) -> None:
     placed = ok(world.stack.sweepctl("place", timeout=120))
     assert "$/H" in placed.text
-    assert placed.text.rstrip().endswith("pulumi preview --stack sweep-vast")
+    assert placed.out.rstrip().endswith("pulumi preview --stack sweep-vast")
     first = placement(world)
     assert first["platform"] == "vastai"
     offer = first["boxes"]["box-0"]
