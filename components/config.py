@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import PrivateAttr, ValidationError
 
@@ -63,6 +64,19 @@ class OfFile(Shape):
         """What the file says, as plain values."""
         return self._raw
 
+    @classmethod
+    def load(cls, project_root: Path, stack: str, platforms: Collection[str] | None = None) -> Self:
+        """Reads `stacks/Pulumi.<stack>.yaml`. Reads files only; raises ConfigError with all mistakes.
+
+        `platforms`: those that may be candidates; by default those with a profile.
+        """
+        return cls.of(find(project_root, stack), platforms)
+
+    @classmethod
+    @abstractmethod
+    def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
+        """The config in a file that was read."""
+
 
 class StoreConfig(OfFile, StoreShape):
     """A stack of volumes whose config holds: `stack` and `file` say which one."""
@@ -70,12 +84,7 @@ class StoreConfig(OfFile, StoreShape):
     key = STORE
 
     @classmethod
-    def load(cls, project_root: Path, stack: str, platforms: Collection[str] | None = None) -> StoreConfig:
-        """Reads `stacks/Pulumi.<stack>.yaml`. Reads files only; raises ConfigError with all mistakes."""
-        return cls.of(find(project_root, stack), platforms)
-
-    @classmethod
-    def of(cls, found: Found, platforms: Collection[str] | None = None) -> StoreConfig:
+    def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
         """The config in a file that was read."""
         mistakes, at, document = list(found.mistakes), found.at, found.document
         if found.kind == SWEEP:
@@ -120,15 +129,7 @@ class StackConfig(OfFile, SweepConfig):
         return tuple(artifact.spec(path) for path, artifact in self.artifacts.items())
 
     @classmethod
-    def load(cls, project_root: Path, stack: str, platforms: Collection[str] | None = None) -> StackConfig:
-        """Reads `stacks/Pulumi.<stack>.yaml`. Reads files only; raises ConfigError with all mistakes.
-
-        `platforms`: those that may be candidates; by default those with a profile.
-        """
-        return cls.of(find(project_root, stack), platforms)
-
-    @classmethod
-    def of(cls, found: Found, platforms: Collection[str] | None = None) -> StackConfig:
+    def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
         """The config in a file that was read."""
         mistakes, at, document = list(found.mistakes), found.at, found.document
         if found.kind == STORE:

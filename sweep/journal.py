@@ -49,6 +49,11 @@ class CellProgress:
     failure_class: str | None = None
 
 
+def started(progress: CellProgress | None) -> bool:
+    """Whether the journal knows of an attempt that was not taken out."""
+    return progress is not None and progress.state not in ("pending", "dropped")
+
+
 @dataclass(frozen=True)
 class Blocked:
     """Why the queue starts nothing now: `why` is `disk` or `inodes`, `free` and `needed` are bytes or inodes."""

@@ -15,6 +15,7 @@ from sweep.canonical import canonical_json
 from sweep.channel.base import Channel
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
+from sweep.journal import started as started_cell
 from sweep.launch_queue import (
     Changes,
     changed_cells,
@@ -25,7 +26,6 @@ from sweep.launch_queue import (
     refuse_changed,
     staying,
 )
-from sweep.launch_queue import started as has_started
 from sweep.launch_ship import ship, ship_runner
 from sweep.launch_spec import FirstCellFailed, Launched, LaunchSpec, SetupFailed
 from sweep.launch_wait import FIRST_STEP_SECONDS, SETUP_SECONDS, await_first_step, read_journal
@@ -96,7 +96,7 @@ def launch(
         )
     notes = (waits,) if waits else ()
     dropped = tuple(str(drop["cell"]) for drop in todo.drops)
-    staying = tuple(sorted(name for name in todo.staying if not has_started(journal.cells.get(name))))
+    staying = tuple(sorted(name for name in todo.staying if not started_cell(journal.cells.get(name))))
     return Launched(todo.appended, dropped, todo.waiting, staying, started, notes)
 
 

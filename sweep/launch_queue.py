@@ -14,7 +14,7 @@ from sweep.channel.base import Channel
 from sweep.elsewhere import same_config
 from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.journal import CellProgress, Journal
+from sweep.journal import CellProgress, Journal, started
 from sweep.launch_spec import LaunchSpec
 from sweep.model import Cell, Launch
 
@@ -122,11 +122,6 @@ def staying(
         if same_config(cell.config_digest, digits):
             found[name] = cell
     return found
-
-
-def started(progress: CellProgress | None) -> bool:
-    """Whether the journal knows of an attempt that was not taken out."""
-    return progress is not None and progress.state not in ("pending", "dropped")
 
 
 def finished(progress: CellProgress | None, retry: int) -> bool:

@@ -19,7 +19,8 @@ from sweep.canonical import canonical_json
 from sweep.channel.base import Channel
 from sweep.errors import EvidenceError, PlatformError, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.launch_queue import MOVED, hands_on, living, queue_entries, started, staying
+from sweep.journal import started
+from sweep.launch_queue import MOVED, hands_on, living, queue_entries, staying
 from sweep.launch_wait import read_journal
 from sweep.model import Birth, Launch
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from sweep.cell_times import CellTimes, cell_times
-from sweep.journal import CellProgress, Journal, SetupProgress
+from sweep.journal import CellProgress, Journal, SetupProgress, started
 from sweep.metrics import Point
 from sweep.model import Birth, Cell, Launch, Loss, Receipt, Teardown
 from sweep.money.budget import Budget
@@ -89,7 +89,7 @@ class Sight:
     def holds(self, cell: str) -> int:
         """How surely the cell is this box's: 3 it ran here, 2 its queue was given it, 1 it is meant for it, 0 not."""
         progress = self.progress(cell)
-        if progress is not None and progress.state not in ("pending", "dropped"):
+        if started(progress):
             return 3
         if self.launch is not None and cell in self.launch.cells:
             return 2

@@ -40,7 +40,7 @@ def channel_to(row: Mapping[str, Any], record: BoxRecord, why_closed: Callable[[
 
 def closed(record: BoxRecord) -> str:
     """Why nothing may run on it, as the end of a sentence; empty when something may."""
-    if record.phase in (Phase.STOPPED, Phase.STOPPING):
+    if record.phase.at_rest:
         note = f" ({record.note})" if record.note else ""
         return f"is stopped: nothing on it runs or can be read until it is started{note}"
     if record.phase is Phase.ENDING:

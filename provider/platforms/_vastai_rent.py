@@ -92,7 +92,7 @@ class Renting:
         self._wait.progress(f"{request.name}: adopted instance {identifier} of vast.ai{_told(present.note)}")
         if present.phase is Phase.ENDING:
             raise NotYetGone(f"instance {identifier} carries the tag {request.tag} and is being destroyed: finish that")
-        if present.phase in (Phase.STOPPING, Phase.STOPPED):
+        if present.phase.at_rest:
             return present
         return self._until_ready(identifier, adopted=True)
 

@@ -39,6 +39,11 @@ class Phase(StrEnum):
     GONE = "gone"
     UNKNOWN = "unknown"
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is stopped, or on its way there: nothing on it is started, or runs on."""
+        return self in (Phase.STOPPED, Phase.STOPPING)
+
 
 @dataclass(frozen=True)
 class BoxRequest:

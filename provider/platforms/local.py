@@ -108,7 +108,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             raise OutcomeUnknown(f"drill: the answer to the request for {request.tag} was lost")
         if made and drill == "fail-after-create":
             raise StillCreating(record.native_id, record.outputs(), [f"drill: {request.name} failed after it was made"])
-        if record.phase in (Phase.STOPPING, Phase.STOPPED):
+        if record.phase.at_rest:
             return record
         return self._wait_until_ready(request.name, record, wait)
 

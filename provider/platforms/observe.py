@@ -29,7 +29,7 @@ def observe(adapter: str, native_id: str, account: str, *, files: bool = True) -
         return Observation(Existence.GONE), None
     if record.phase is Phase.UNKNOWN:
         return Observation(Existence.UNKNOWN, note=record.note or f"{adapter} does not explain its state"), record
-    stopped = record.phase in (Phase.STOPPED, Phase.STOPPING)
+    stopped = record.phase.at_rest
     try:
         channel = platform.channel(native_id, account)
         journal = read_journal(channel)

@@ -50,14 +50,14 @@ class Pause:
     @property
     def at_rest(self) -> bool:
         """Whether it stands still already: nothing is left to be killed."""
-        return self.record is not None and self.record.phase in (Phase.STOPPED, Phase.STOPPING)
+        return self.record is not None and self.record.phase.at_rest
 
 
 def judge_stop(adapter: str, facts: BoxFacts, paths: dict[str, str], approval: Approval | None, *, full: bool) -> Pause:
     """Looks at the box, and at the tiers that the stop kills, and asks the check. Never raises for an outage."""
     seen, record = observe(adapter, facts.native_id, facts.account)
     risk = AtRisk()
-    at_rest = record is not None and record.phase in (Phase.STOPPED, Phase.STOPPING)
+    at_rest = record is not None and record.phase.at_rest
     if seen.existence is Existence.EXISTS and not at_rest:
         risk = risk_on(adapter, facts, paths, seen.journal)
     return Pause(facts, seen, record, risk, may_stop(facts, approval, seen, risk, full=full))

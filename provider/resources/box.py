@@ -14,7 +14,6 @@ from provider.platforms.offers import Capability
 from provider.platforms.registry import load_platform
 from provider.resources import ending, leftover, market, pausing, spending, telling
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
-from provider.resources.coming_up import AT_REST
 from provider.resources.identity import take_lease
 from provider.resources.renting import charge, generation_of, outputs_of, rent, seen_of
 from provider.resources.replacing import recipe
@@ -165,7 +164,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             op.info(f"box {inputs.name}: {existing.native_id} carries this box's tag: adopted, nothing new is rented")
         record = rent(op, platform, inputs, birth, store)
         state = self._state(inputs, record, generation, tag)
-        if (record.phase in AT_REST and not ending_now) or inputs.want == "stopped":
+        if (record.phase.at_rest and not ending_now) or inputs.want == "stopped":
             state = state.model_copy(update={"phase": pausing.converge(op, state).phase.value})
         return record.native_id, state
 

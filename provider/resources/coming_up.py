@@ -28,7 +28,6 @@ RETURN_SECONDS = 600.0
 """So long a box that was told to run may be shown as ended."""
 ANSWER_SECONDS = 60.0
 POLL_SECONDS = 0.2
-AT_REST = (Phase.STOPPED, Phase.STOPPING)
 
 
 def until_running(op: Operation, state: BoxState | QueueState, *, told: bool = False) -> BoxRecord:
@@ -47,7 +46,7 @@ def until_running(op: Operation, state: BoxState | QueueState, *, told: bool = F
             if look.waited:
                 _until_answers(op, look.platform, record)
             return record
-        if record.phase in AT_REST and (not told or look.stood() >= paced(LAG_SECONDS)):
+        if record.phase.at_rest and (not told or look.stood() >= paced(LAG_SECONDS)):
             if state.teardown.stop is None:
                 return record
             look.waited, told = True, False

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from provider.models import QueueState
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
-from provider.resources.coming_up import AT_REST
 from provider.session import Operation
 from sweep.channel.base import Channel
 from sweep.errors import PlatformError, SweepstackError
@@ -25,7 +24,7 @@ def find(birth: Birth) -> Neighbour:
     try:
         platform = load_platform(birth.platform)
         phase = platform.get(birth.native_id, birth.account).phase
-        resting = phase in AT_REST
+        resting = phase.at_rest
         if phase in (Phase.GONE, Phase.UNKNOWN):
             return Neighbour(None)
         return Neighbour(platform.channel(birth.native_id, birth.account), resting)

@@ -9,7 +9,7 @@ from provider.platforms.power import STOP_SECONDS, Pause, drained, judge_stop, s
 from provider.platforms.registry import load_platform
 from provider.resources import ending
 from provider.resources.base import Failure
-from provider.resources.coming_up import AT_REST, until_running
+from provider.resources.coming_up import until_running
 from provider.session import Operation
 from sweep.errors import EvidenceError, SweepstackError, TeardownRefused
 from sweep.evidence.store import EvidenceStore
@@ -77,12 +77,12 @@ def deviation(state: BoxState, record: BoxRecord, seen: Observation) -> str:
         return f"box {name} is {phase.value} and wanted stopped: it bills as if it ran"
     if phase is Phase.RUNNING:
         return ""
-    if phase in AT_REST and rests_drained(state, seen):
+    if phase.at_rest and rests_drained(state, seen):
         return ""
     why = f" ({record.note})" if record.note else ""
-    if phase in AT_REST and state.resources.get("spot"):
+    if phase.at_rest and state.resources.get("spot"):
         why = why or " (outbid, or stopped by hand; a higher bid may bring it back)"
-    if phase in AT_REST:
+    if phase.at_rest:
         return f"box {name} is {phase.value} and wanted running{why}; `pulumi up` starts it"
     return f"box {name} is {phase.value}, not ready{why}"
 

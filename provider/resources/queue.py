@@ -17,7 +17,6 @@ from provider.platforms.registry import load_platform
 from provider.resources import ending, neighbours, versions, waking
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.box import refuse_during_teardown
-from provider.resources.coming_up import AT_REST
 from provider.session import Operation
 from provider.wire import holds_unknown
 from sweep import onbox
@@ -25,7 +24,7 @@ from sweep.channel.base import Channel
 from sweep.elsewhere import read_elsewhere
 from sweep.errors import EvidenceError, PlatformError, StillCreating, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.journal import CellProgress, Journal, parse_journal
+from sweep.journal import Journal, parse_journal, started
 from sweep.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweep.launch_queue import finished
 from sweep.teardown import Existence, Observation, may_end
@@ -214,7 +213,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return Seen(inputs, state)
         if seen.journal is None:
             return Seen(inputs, state, (f"queue of {state.box_name}: unknown, {seen.account_problem or seen.note}",))
-        if record is not None and record.phase in AT_REST and state.want == "stopped":
+        if record is not None and record.phase.at_rest and state.want == "stopped":
             return Seen(inputs, state)
         waiting = self._idle_cells(state, seen)
         if waiting:
@@ -291,7 +290,7 @@ def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal) -> list
             )
         )
     named = {cell.name for cell in new.cells} | set(new.dropped) | set(new.others)
-    left_out = [cell.name for cell in old.cells if cell.name not in named and _started(journal.cells.get(cell.name))]
+    left_out = [cell.name for cell in old.cells if cell.name not in named and started(journal.cells.get(cell.name))]
     if left_out:
         have = "has" if len(left_out) == 1 else "have"
         drop = f'cells.drop: {{{left_out[0]}: "…"}}'
@@ -320,7 +319,3 @@ def _secrets_on(channel: Channel) -> dict[str, str] | None:
 def _retry(inputs: QueueInputs, cell: str) -> int:
     again = (inputs.retries or {}).get(cell)
     return again.retry if again else 0
-
-
-def _started(progress: CellProgress | None) -> bool:
-    return progress is not None and progress.state not in ("pending", "dropped")

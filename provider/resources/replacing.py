@@ -12,7 +12,7 @@ from provider.models import BoxInputs
 from provider.resources.ending import Judgement
 from sweep.errors import EvidenceError
 from sweep.evidence.store import EvidenceStore
-from sweep.journal import CellProgress, Journal
+from sweep.journal import CellProgress, Journal, started
 
 
 def recipe(judgement: Judgement, old: BoxInputs, new: BoxInputs, changed: Sequence[str], *, stack: str) -> str:
@@ -26,8 +26,8 @@ def recipe(judgement: Judgement, old: BoxInputs, new: BoxInputs, changed: Sequen
     wanted = _flow({"want": "running", "resources": new.resources})
     cells = judgement.seen.journal.cells if judgement.seen.journal else {}
     lines = [line.name for line in judgement.verdict.cells]
-    waiting = [cell for cell in lines if not _started(cells.get(cell))]
-    staying = [cell for cell in lines if _started(cells.get(cell)) and not _ended(cells[cell])]
+    waiting = [cell for cell in lines if not started(cells.get(cell))]
+    staying = [cell for cell in lines if started(cells.get(cell)) and not _ended(cells[cell])]
     count = f"{len(waiting)} cell{'' if len(waiting) == 1 else 's'}"
     rows = [
         "To move instead:",
@@ -80,10 +80,6 @@ def _hours_left(journal: Journal | None, staying: Sequence[str]) -> float | None
     begun = [journal.cells[name].started_at for name in staying]
     left = [median - (now - at).total_seconds() for at in begun if at is not None]
     return max([0.0, *left]) / 3600
-
-
-def _started(progress: CellProgress | None) -> bool:
-    return progress is not None and progress.state not in ("pending", "dropped")
 
 
 def _ended(progress: CellProgress) -> bool:

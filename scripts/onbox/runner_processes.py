@@ -39,7 +39,7 @@ def processes() -> Iterator[Process]:
     for name in os.listdir(PROC):
         if name.isdigit() and int(name) != os.getpid():
             with contextlib.suppress(OSError, IndexError):  # it ended meanwhile
-                fields = _stat(name)
+                fields = stat_fields(name)
                 if fields[0] not in ("Z", "X"):
                     environ = b""
                     with contextlib.suppress(PermissionError):  # another user's: none of ours
@@ -50,7 +50,7 @@ def processes() -> Iterator[Process]:
 def start_of(pid: int) -> str:
     """When a process started, in the system's own words; empty where that can't be told."""
     try:
-        return _stat(str(pid))[19]
+        return stat_fields(str(pid))[19]
     except (OSError, IndexError):
         return ""
 
@@ -108,7 +108,7 @@ def end_group(group: int, grace: float) -> list[int]:
     return end_all(lambda: [process.pid for process in processes() if process.group == group], grace)
 
 
-def _stat(name: str) -> list[str]:
+def stat_fields(name: str) -> list[str]:
     """The fields of /proc/<pid>/stat behind the command's name, which may hold anything."""
     return (PROC / name / "stat").read_bytes().rpartition(b")")[2].decode("ascii", "replace").split()
 

@@ -14,6 +14,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, Collection, NamedTuple  # noqa: UP035
 
+from runner_processes import stat_fields
+
 CGROUP = Path("/sys/fs/cgroup")
 UNLIMITED = 1 << 60
 GPU_SECONDS = 20.0
@@ -103,8 +105,7 @@ def usage(sessions: Collection[int]) -> dict[int, Usage]:
             if not name.isdigit():
                 continue
             with contextlib.suppress(OSError, IndexError, ValueError):  # it ended meanwhile
-                with open(f"/proc/{name}/stat", "rb") as handle:
-                    fields = handle.read().rpartition(b")")[2].decode("ascii", "replace").split()
+                fields = stat_fields(name)
                 if fields[3] in wanted:
                     before = found.get(int(fields[3]), Usage(0.0, 0))
                     ticks = sum(int(field) for field in fields[11:15])  # with those of children that were waited for

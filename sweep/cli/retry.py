@@ -13,7 +13,7 @@ from sweep.cli.progress import Progress
 from sweep.cli.pull import usable
 from sweep.cli.target import Target
 from sweep.cli.words import who
-from sweep.journal import CellProgress
+from sweep.journal import CellProgress, started
 from sweep.model import Retry
 from sweep.retries import add, on_record
 from sweep.scene import Scene, Sight
@@ -156,7 +156,7 @@ def _asked(scene: Scene, view: CellView, before: Retry | None, reason: str) -> A
 
 def _sealed(scene: Scene, view: CellView, progress: CellProgress | None) -> str | None:
     """The manifest of its sealed copy, as the journal has it; or the verified copy's, where the journal is no more."""
-    if progress is not None and progress.state not in ("pending", "dropped"):
+    if progress is not None and started(progress):
         return progress.manifest
     cells = scene.receipt.cells if scene.receipt else ()
     return next((cell.manifest for cell in cells if cell.name == view.name), None)
@@ -170,9 +170,7 @@ def _holder(scene: Scene, name: str) -> Sight | None:
 def _ran(scene: Scene, view: CellView) -> bool:
     holder = _holder(scene, view.name)
     progress = holder.progress(view.name) if holder else None
-    return _sealed(scene, view, progress) is not None or (
-        progress is not None and progress.state not in ("pending", "dropped")
-    )
+    return _sealed(scene, view, progress) is not None or started(progress)
 
 
 def _ended(scene: Scene, view: CellView) -> bool:

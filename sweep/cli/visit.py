@@ -38,7 +38,7 @@ def way_to(target: Target, box: BoxEntry) -> Channel:
     try:
         platform = load_platform(box.adapter)
         record = platform.get(box.native_id, box.account)
-        if record.phase in (Phase.STOPPED, Phase.STOPPING):
+        if record.phase.at_rest:
             raise No(
                 f"box {box.name} is {record.phase}: nothing runs on it",
                 [f"pulumi up --stack {target.stack}    (after boxes.{box.name}.want is set to running)"],
