@@ -24,7 +24,7 @@ def find(birth: Birth) -> Neighbour:
     try:
         platform = load_platform(birth.platform)
         phase = platform.get(birth.native_id, birth.account).phase
-        resting = phase.at_rest
+        resting = phase is Phase.STOPPED  # on its way there, its runner may still claim cells
         if phase in (Phase.GONE, Phase.UNKNOWN):
             return Neighbour(None)
         return Neighbour(platform.channel(birth.native_id, birth.account), resting)

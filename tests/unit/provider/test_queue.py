@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,15 +10,18 @@ import pytest
 
 from provider.dispatch import diff, to_properties
 from provider.models import BoxState, QueueState
+from provider.platforms.base import Phase
 from provider.resources.base import Decision, Gone
+from provider.resources.neighbours import find
 from provider.session import Severity
 from provider.wire import UNKNOWN
 from sweep import onbox
 from sweep.canonical import canonical_json
 from sweep.channel.local import LocalChannel
 from sweep.elsewhere import elsewhere_text
-from sweep.errors import SweepstackError, TeardownRefused
+from sweep.errors import PlatformError, SweepstackError, TeardownRefused
 from sweep.model import Again, Cell, Retry, Teardown
+from sweep.moving import Neighbour
 from sweep.onbox import short
 from sweep.retries import add
 from sweep.workdir import collect
@@ -149,6 +153,24 @@ def _said(sweep: Sweep, what: Any) -> str:
     sweep.said.lines.clear()
     what()
     return sweep.said.text(Severity.INFO)
+
+
+@pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.STOPPING, Phase.RUNNING])
+def test_only_a_box_that_is_stopped_is_spoken_for_by_its_copied_journal(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, phase: Phase
+) -> None:
+    """While it stops, its runner may still claim cells: what nobody can ask then is not known."""
+    sweep.box()
+    (birth,) = sweep.store.births()
+    assert birth.native_id is not None
+    record = sweep.platform.get(birth.native_id, birth.account)
+    monkeypatch.setattr("provider.platforms.local.LocalPlatform.get", lambda *_: replace(record, phase=phase))
+
+    def silent(*_: Any) -> None:
+        raise PlatformError("no answer")
+
+    monkeypatch.setattr("provider.platforms.local.LocalPlatform.channel", silent)
+    assert find(birth) == Neighbour(None, phase is Phase.STOPPED)
 
 
 def test_a_queue_with_nothing_but_cells_that_are_to_move_goes_on(sweep: Sweep) -> None:
