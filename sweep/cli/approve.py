@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from provider.platforms.power import judge_stop
 from sweep.cli.adrift import with_adrift
-from sweep.cli.look import look, open_sources
+from sweep.cli.look import look, open_sources, unrented
 from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.progress import Progress
 from sweep.cli.proposal import Plan, show
@@ -69,6 +69,9 @@ def approve(target: Target, words: Words, out: Out) -> int:
         _ask(plan, words, target)
     target.file.write_approval(plan.approval)
     following = [f"pulumi up --stack {target.stack}    (clears the boxes)", f"pulumi destroy --stack {target.stack}"]
+    if (names := unrented(target, scene)) and len(plan.asked) >= sum(not sight.gone for sight in scene.sights):
+        first = ", ".join(f"boxes.{name}.want: gone" for name in names)
+        following.insert(0, f"{first} in {target.file.shown}    (else pulumi up rents {', '.join(names)})")
     if words.verb == STOP:
         asked = [sight.box.name for sight, _ in plan.asked]
         following = [f"{_stop_hint(asked)}, then pulumi up --stack {target.stack}"]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from sweep.cli import approve as approving
 from sweep.cli import pull as pulling
 from sweep.cli import verify as verifying
-from sweep.cli.look import look, open_sources
+from sweep.cli.look import look, open_sources, unrented
 from sweep.cli.output import NO, UNSURE, YES, No, Out
 from sweep.cli.progress import Progress
 from sweep.cli.target import Target
@@ -34,10 +34,12 @@ def finish(target: Target, words: Words, out: Out) -> int:
     try:
         if not _cleared(target):
             if _approved(target):
+                _rent_nothing(target)
                 ask_once(target)
             else:
                 step(f"sweepctl pull --stack {stack}", lambda: pulling.pull(target, quiet))
                 step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(target, quiet))
+                _rent_nothing(target)
                 step(spelled(stack, words), lambda: approving.approve(target, words, quiet))
             step(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out))
             if not _cleared(target):
@@ -123,6 +125,19 @@ def _approved(target: Target) -> bool:
     return all(
         sight.verdict.allowed or (sight.proposed is not None and sight.proposed.allowed) for sight in scene.sights
     )
+
+
+def _rent_nothing(target: Target) -> None:
+    """Raises No where the `pulumi up` on the way out would rent a box, only for it to be ended again."""
+    with Progress("looking"):
+        names = unrented(target, look(open_sources(target)))
+    if names:
+        wants = ", ".join(f"boxes.{name}.want: gone" for name in names)
+        raise No(
+            f"{target.file.shown} wants {', '.join(names)} up, and nothing of that name runs: `pulumi up` on the way "
+            "out would rent it. Nothing was changed",
+            [f"{wants} in {target.file.shown}, then sweepctl finish --stack {target.stack}"],
+        )
 
 
 def spelled(stack: str, words: Words) -> str:

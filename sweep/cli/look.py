@@ -197,6 +197,24 @@ def _sight(
     )
 
 
+def unrented(target: Target, scene: Scene) -> tuple[str, ...]:
+    """The boxes that the next `pulumi up` would rent: the stack file wants them, and none of that name is there, or on
+    record as rented. On the way out that is a box more to end."""
+    try:
+        boxes = target.file.sweep().get("boxes")
+    except ConfigError:
+        return ()
+    there = {sight.box.name for sight in scene.sights if not sight.gone}
+    there |= {birth.box for birth in scene.births if birth.ended_at is None and birth.native_id not in _gone(scene)}
+    wanted = boxes.items() if isinstance(boxes, dict) else ()
+    ends = {name for name, box in wanted if isinstance(box, dict) and box.get("want") == "gone"}
+    return tuple(str(name) for name, _ in wanted if name not in there | ends)
+
+
+def _gone(scene: Scene) -> set[str]:
+    return {sight.box.native_id for sight in scene.sights if sight.gone}
+
+
 def copied_journal(store: EvidenceStore | None, box: str, generation: int) -> Journal | None:
     """The last pulled copy of a box's journal; None where there is none that reads."""
     if store is None:

@@ -182,6 +182,25 @@ MUTANTS = (
         ("tests/unit/platforms/test_vastai_platform.py::test_a_box_with_the_tag_is_adopted_and_nothing_is_rented",),
     ),
     Mutant(
+        "adopt a box with another volume than was asked for",
+        (Patch("provider/platforms/_vastai_volumes.py", "if has == set(wanted):", "if True:"),),
+        (
+            "tests/unit/platforms/test_vastai_platform.py::"
+            "test_a_box_with_the_tag_and_its_volume_is_adopted_also_where_the_list_lags",
+        ),
+    ),
+    Mutant(
+        "take a volume for one whose name ends like it",
+        (
+            Patch(
+                "provider/platforms/observe_volume.py",
+                "if (ours := onbox.volume_of(record.tag)) is not None and ours[1] == name",
+                'if record.tag.endswith(f"-volume-{name}")',
+            ),
+        ),
+        ("tests/unit/provider/test_market_volume.py::test_a_volume_is_found_by_its_whole_name",),
+    ),
+    Mutant(
         "leave a start queued that would bill later",
         (
             Patch(

@@ -158,7 +158,7 @@ def test_a_cell_that_is_not_verified_locks_its_box_alone(world: World) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--box", "box-9"], 'no box box-9 in the state; did you mean "box-'),
+        (["--box", "box-9"], 'no box box-9 in the state (there: box-0, box-1); did you mean "box-'),
         (["--waive", "lr0.33", "--reason", "x"], 'no cell lr0.33 on the roster; did you mean "lr0.3"?'),
         (["--abandon", "bax-1", "--reason", "x"], 'did you mean "box-1"?'),
     ],
