@@ -41,7 +41,10 @@ def notes_of(scene: Scene) -> list[str]:
         if sight.copied:
             notes.append(f"box {sight.box.name} can't be reached: its cells are as of the last copy of its journal")
     if scene.sights:
-        notes += [f"box {name} is in the stack file and not rented: `pulumi up` rents it" for name in scene.not_rented]
+        notes += [
+            f"box {name} is in the stack file and not rented: `pulumi up` rents it, or says why not"
+            for name in scene.not_rented
+        ]
     notes += [
         f"the engine is {operation.kind} {operation.name} now, or was cut off there and keeps that entry unsaid "
         "(pulumi refresh --clear-pending-creates forgets it)"

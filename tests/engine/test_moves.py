@@ -87,7 +87,7 @@ def test_cells_of_a_box_that_is_refused_go_on_where_they_are(one_box: Stack) -> 
     assert [cell["box"] for cell in waiting] == ["box-0"] * (len(SEEDS) - 1)
     notes = {cell["note"] for cell in waiting}
     assert notes == {"", "waits in the queue of box-0 until box-1, which is to have it, takes it over"}
-    assert "box box-1 is in the stack file and not rented: `pulumi up` rents it" in told["notes"]
+    assert "box box-1 is in the stack file and not rented: `pulumi up` rents it, or says why not" in told["notes"]
 
     first = stack.started("box-0")
     (stack.control / f"hold-{first[0]}").unlink()
