@@ -27,7 +27,7 @@ from sweep.channel.base import host_identity
 from sweep.channel.local import LocalChannel
 from sweep.errors import Unreachable, WrongAccount
 
-BOX_ID = re.compile(r"local-[a-z2-7]{10}")
+BOX_ID = re.compile(r"(?:local|host)-[a-z2-7]{10}")
 VOLUME_ID = re.compile(r"volume-([a-z2-7]{10})-[a-z2-7]{10}")
 _FACTS = "volume.json"
 _LOCK_SECONDS = 60.0
@@ -125,10 +125,14 @@ class LocalVolumes:
             fsync_directory(self._store.volumes)
             shutil.rmtree(self._store.trash, ignore_errors=True)  # what is left of it goes with the next command
 
-    def volume_channel(self, native_id: str, mount: str = "") -> LocalChannel:
+    def where_volume(self, native_id: str) -> Path:
+        """The folder of its content. Raises Unreachable when it is not there any more, WrongAccount."""
         if self.get_volume(native_id) is None:
             raise Unreachable(f"the volume {native_id} is not there any more")
-        content = self._content(native_id)
+        return self._content(native_id)
+
+    def volume_channel(self, native_id: str, mount: str = "") -> LocalChannel:
+        content = self.where_volume(native_id)
         if mount:
             return LocalChannel(native_id, None, {mount: content}, runs=False)
         return LocalChannel(native_id, content, {}, runs=False)

@@ -55,14 +55,15 @@ def connect() -> LocalPlatform:
 
 
 class LocalPlatform(LocalVolumes, WithoutMarket):
-    """See `provider.platforms.base.Platform`. `grace`: seconds from SIGTERM to SIGKILL at a destroy or stop."""
+    """See `provider.platforms.base.Platform`. `grace`: seconds from SIGTERM to SIGKILL at a destroy or stop; `prefix`:
+    what the ids of new boxes begin with."""
 
     name = "local"
     capabilities = frozenset({Capability.STOP, Capability.VOLUMES})
 
-    def __init__(self, root: Path, *, grace: float = 5.0) -> None:
+    def __init__(self, root: Path, *, grace: float = 5.0, prefix: str = "local") -> None:
         super().__init__(LocalStore(root))
-        self._grace = grace
+        self._grace, self._prefix = grace, prefix
 
     def account(self) -> str:
         registry = self._store.registry()
@@ -153,13 +154,19 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             return []
         return [record for record in self._all(registry.account) if not record.tag or record.tag.startswith(prefix)]
 
-    def channel(self, native_id: str, account: str) -> LocalChannel:
+    def where(self, native_id: str, account: str) -> tuple[Path, dict[str, Path]]:
+        """A box's folder, and its mounts: box-relative path → where that volume's content lies. Raises Unreachable when
+        the folder is not there, WrongAccount."""
         self._store.require(account)
         box = self._box(native_id)
         with answering(box):
             if not box.is_dir():
                 raise Unreachable(f"{native_id} can't be reached: its folder {box} is not there")
-            return LocalChannel(native_id, box, dict(self._mounts(box)), closed=lambda: closed(box, _ENDING))
+            return box, dict(self._mounts(box))
+
+    def channel(self, native_id: str, account: str) -> LocalChannel:
+        box, mounts = self.where(native_id, account)
+        return LocalChannel(native_id, box, mounts, closed=lambda: closed(box, _ENDING))
 
     def _box(self, native_id: str) -> Path:
         if not BOX_ID.fullmatch(native_id):
@@ -218,7 +225,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
         return BoxRecord(native_id, "", account, phase, None, None, place(box), note)
 
     def _build(self, request: BoxRequest, account: str, boot_seconds: float) -> BoxRecord:
-        native_id, now = f"local-{random_id()}", _now()
+        native_id, now = f"{self._prefix}-{random_id()}", _now()
         staged = self._store.staging / native_id
         facts = {
             "schema": 1,

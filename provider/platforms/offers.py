@@ -74,7 +74,7 @@ class Constraints:
             gpu_names=tuple(gpu.get("name") or ()),
             gpu_count=int(gpu.get("count", 1)) if gpu else 0,
             gpu_memory_gb=Bound(memory.bytes / GB, memory.at_least) if memory else None,
-            cuda=cuda.removesuffix("+"),
+            cuda=cuda.rstrip("+"),
             cuda_at_least=cuda.endswith("+") or not cuda,
             cpu=resources.get("cpu"),
             disk_gb=-(-parse_size(disk).bytes // GB) if disk else None,

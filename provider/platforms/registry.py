@@ -22,12 +22,18 @@ def adapters() -> list[str]:
 
 
 def load_platform(adapter: str) -> Platform:
-    """The platform behind `adapter`: the result of `connect()` in `provider/platforms/<adapter>.py`.
+    """The platform behind `adapter`: the result of `connect()` in `provider/platforms/<adapter>.py`; of
+    `connect_to(address)` where it is named with one, `<adapter>:<address>`, as hosts of the user's own are.
 
     Raises ConfigError for a name that there is no module for. A module that is there and does not import is a broken
     installation: that ImportError passes through and is never skipped.
     """
-    if not _NAME.fullmatch(adapter) or adapter not in adapters():
+    name, _, address = adapter.partition(":")
+    if not _NAME.fullmatch(name) or name not in adapters():
         raise ConfigError(f"there is no platform adapter {adapter!r}; installed are: {', '.join(adapters())}")
-    module = importlib.import_module(f"provider.platforms.{adapter}")
-    return cast(Platform, module.connect())
+    module = importlib.import_module(f"provider.platforms.{name}")
+    if not address:
+        return cast(Platform, module.connect())
+    if not hasattr(module, "connect_to"):
+        raise ConfigError(f"the platform {name} has one account and no address: write {name}, not {adapter!r}")
+    return cast(Platform, module.connect_to(address))

@@ -49,8 +49,10 @@ class SshChannel:
         host_keys: Path | None = None,
         config: str = "none",
         closed: Callable[[], str] | None = None,
+        known_as: str = "",
     ) -> None:
-        """Raises NotAuthorized when there is no key to come in with."""
+        """`known_as`: the name under which the host key is pinned, where it is not the box's own but that of a host
+        that several boxes share. Raises NotAuthorized when there is no key to come in with."""
         self.native_id = native_id
         self.endpoint = endpoint
         self.root = root
@@ -58,7 +60,7 @@ class SshChannel:
         settings = {"root": root, "mounts": {path: str(PurePosixPath(to)) for path, to in (mounts or {}).items()}}
         self._settings = settings
         self._command = python
-        way = Way(endpoint, key or ssh_keys.choose(), Pin(native_id, endpoint.start, host_keys), config)
+        way = Way(endpoint, key or ssh_keys.choose(), Pin(known_as or native_id, endpoint.start, host_keys), config)
         self._links = shared(way, native_id, settings, python)
 
     @property

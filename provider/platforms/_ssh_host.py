@@ -1,0 +1,148 @@
+"""What answers on a host of the user's: the platform of this machine, run over there, one verb a call.
+
+A host that is reached by SSH is a machine like this one. So its boxes are the folder trees that `local` makes, with the
+same locks, records and proofs, below a folder of its own; here is the door to them. Sent over the connection with all
+that it imports (`_ssh_call`): Python 3.8 and the standard library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from provider.platforms._local_store import default_root
+from provider.platforms.base import BoxRecord, BoxRequest, Wait
+from provider.platforms.local import LocalPlatform
+from provider.platforms.offers import same_gpu
+from sweep.errors import PlatformError, RequestRefused, StillCreating, SweepstackError
+
+MARK = "\0sweepstack-host "
+PREFIX = "host"
+"""Of the ids of its boxes."""
+GPU_SECONDS = 20.0
+
+
+class Host:
+    """The verbs. What they take and return is JSON; what they raise is told by its class and text."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        root = Path(os.path.expanduser(settings["root"])) if settings["root"] else default_root()
+        self.platform = LocalPlatform(root, grace=settings["grace"], prefix=PREFIX)
+        self.root = root
+
+    def do_account(self) -> str:
+        return self.platform.account()
+
+    def do_find_by_tag(self, tag: str, account: str) -> dict[str, Any] | None:
+        found = self.platform.find_by_tag(tag, account)
+        return None if found is None else _plain(found)
+
+    def do_create(self, request: dict[str, Any], deadline: float) -> dict[str, Any]:
+        """Looks at the host before anything is made, unless the box is there already."""
+        asked = BoxRequest(**request)
+        if self.platform.find_by_tag(asked.tag) is None:
+            preflight(self.root, asked)
+        return _plain(self.platform.create(asked, wait=Wait(deadline)))
+
+    def do_get(self, native_id: str, account: str) -> dict[str, Any]:
+        return _plain(self.platform.get(native_id, account))
+
+    def do_destroy(self, native_id: str, account: str) -> None:
+        self.platform.destroy(native_id, account)
+
+    def do_stop(self, native_id: str, account: str) -> None:
+        self.platform.stop(native_id, account)
+
+    def do_start(self, native_id: str, account: str, deadline: float) -> dict[str, Any]:
+        return _plain(self.platform.start(native_id, account, wait=Wait(deadline)))
+
+    def do_list_tagged(self, prefix: str) -> list[dict[str, Any]]:
+        return [_plain(record) for record in self.platform.list_tagged(prefix)]
+
+    def do_ensure_volume(self, tag: str, name: str) -> dict[str, Any]:
+        return _plain(self.platform.ensure_volume(tag, name))
+
+    def do_list_volumes(self, prefix: str) -> list[dict[str, Any]]:
+        return [_plain(record) for record in self.platform.list_volumes(prefix)]
+
+    def do_get_volume(self, native_id: str) -> dict[str, Any] | None:
+        found = self.platform.get_volume(native_id)
+        return None if found is None else _plain(found)
+
+    def do_delete_volume(self, native_id: str, account: str) -> None:
+        self.platform.delete_volume(native_id, account)
+
+    def do_where(self, native_id: str, account: str) -> dict[str, Any]:
+        """Where a box's files lie on the host: for a channel to it."""
+        root, mounts = self.platform.where(native_id, account)
+        return {"root": str(root), "mounts": {mount: str(content) for mount, content in mounts.items()}}
+
+    def do_where_volume(self, native_id: str) -> str:
+        return str(self.platform.where_volume(native_id))
+
+
+def preflight(root: Path, request: BoxRequest) -> None:
+    """Refuses a host that has not what was asked for. Raises RequestRefused with all of it; nothing was made."""
+    asked, lacks = request.constraints, []
+    cards = gpus() if asked.gpu_count else []
+    fitting = [card for card in cards if not asked.gpu_names or any(same_gpu(name, card) for name in asked.gpu_names)]
+    if len(fitting) < asked.gpu_count:
+        what = " or ".join(asked.gpu_names) or "GPU"
+        lacks.append(f"{asked.gpu_count}× {what} asked for, and nvidia-smi shows {', '.join(cards) or 'none'}")
+    there = next(folder for folder in (root, *root.parents) if folder.is_dir())
+    free = shutil.disk_usage(there).free
+    if asked.disk_gb is not None and free < asked.disk_gb * 10**9:
+        lacks.append(f"{asked.disk_gb} GB of disk asked for, and {free / 1e9:.1f} GB are free at {there}")
+    inodes = os.statvfs(there)
+    if inodes.f_files and not inodes.f_favail:
+        lacks.append(f"no more files can be made at {there}: its inodes are used up")
+    if not os.access(there, os.W_OK | os.X_OK):
+        lacks.append(f"{there} can't be written to")
+    if lacks:
+        raise RequestRefused(f"this host won't do for {request.name}: {'; '.join(lacks)}. Nothing was made there")
+
+
+def gpus() -> list[str]:
+    """The names of the cards that the driver shows, one each; empty without a driver. Raises PlatformError when it
+    does not answer: then nobody knows."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=GPU_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise PlatformError(f"nvidia-smi is there and does not answer: {error}") from error
+    return [line.strip() for line in done.stdout.decode("utf-8", "replace").splitlines() if line.strip()]
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    found = dataclasses.asdict(record)
+    if isinstance(record, BoxRecord):
+        found.update(phase=str(record.phase), created_at=record.created_at and record.created_at.isoformat())
+    return found
+
+
+def main(settings: Mapping[str, Any]) -> None:
+    """Does one verb and prints its answer. What others print goes to stderr."""
+    sink = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        verb = getattr(Host(settings), f"do_{settings['verb']}")
+        answer = {"ok": verb(**settings["args"])}
+    except StillCreating as error:
+        known = {"identifier": error.identifier, "outputs": error.outputs, "reasons": error.reasons}
+        answer = {"error": "StillCreating", "text": str(error), **known}
+    except SweepstackError as error:
+        answer = {"error": type(error).__name__, "text": str(error)}
+    data = (MARK + json.dumps(answer) + "\n").encode("utf-8")
+    while data:
+        data = data[os.write(sink, data) :]
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,147 @@
+"""Hosts of the user's own, reached by SSH: each is its own account, and a box is a folder tree on it with real processes.
+
+Nothing is rented and nothing is billed by us. The adapter is named with its host, `ssh:user@host:port`, in inputs and
+state, so that a delete from another machine weeks later knows where to go. See `_ssh_host` for what a host does.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from provider.platforms._ssh_call import Address, Caller
+from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
+from provider.platforms.offers import Capability, WithoutMarket
+from sweep.errors import ConfigError, OutcomeUnknown, PlatformError, Unreachable
+
+if TYPE_CHECKING:
+    from sweep.channel.base import Channel
+
+_DEADLINE = 60.0
+
+
+def connect() -> SshPlatform:
+    """Without a host: it lists nothing, and every other verb asks for one."""
+    return SshPlatform("")
+
+
+def connect_to(address: str) -> SshPlatform:
+    """The platform of one host, `user@host:port[/folder]`. Connects nothing yet. Raises ConfigError."""
+    return SshPlatform(str(Address.parse(address)))
+
+
+class SshPlatform(WithoutMarket):
+    """See `provider.platforms.base.Platform`."""
+
+    capabilities = frozenset({Capability.STOP, Capability.VOLUMES, Capability.SSH})
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.name = f"ssh:{address}" if address else "ssh"
+        self._caller = Caller(Address.parse(address)) if address else None
+
+    def account(self) -> str:
+        return str(self._ask("account"))
+
+    def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
+        found = self._ask("find_by_tag", tag=tag, account=account)
+        return None if found is None else self._record(found)
+
+    def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
+        if wait.cancelled.is_set():
+            raise PlatformError(f"cancelled before {request.name} was made: nothing exists, nothing bills")
+        asked = {
+            "tag": request.tag,
+            "name": request.name,
+            "price_per_hour": request.price_per_hour,
+            "mounts": dict(request.mounts),
+            "resources": dict(request.resources),
+        }
+        wait.progress(f"{request.name}: looking at {self.address}, and making its folders there")
+        found = self._record(self._ask("create", wait=wait.deadline, request=asked, deadline=wait.deadline))
+        wait.progress(f"{request.name}: {found.native_id} at {found.location}")
+        return found
+
+    def get(self, native_id: str, account: str) -> BoxRecord:
+        return self._record(self._ask("get", native_id=native_id, account=account))
+
+    def destroy(self, native_id: str, account: str) -> None:
+        self._ask("destroy", native_id=native_id, account=account)
+
+    def stop(self, native_id: str, account: str) -> None:
+        self._ask("stop", native_id=native_id, account=account)
+
+    def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
+        said = self._ask("start", wait=wait.deadline, native_id=native_id, account=account, deadline=wait.deadline)
+        return self._record(said)
+
+    def list_tagged(self, prefix: str) -> list[BoxRecord]:
+        if self._caller is None:
+            return []
+        return [self._record(one) for one in self._ask("list_tagged", prefix=prefix)]
+
+    def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
+        """`size_gb` and `region` mean nothing here: a volume is as large as the host's disk."""
+        return _volume(self._ask("ensure_volume", tag=tag, name=name))
+
+    def list_volumes(self, prefix: str) -> list[VolumeRecord]:
+        if self._caller is None:
+            return []
+        return [_volume(one) for one in self._ask("list_volumes", prefix=prefix)]
+
+    def get_volume(self, native_id: str) -> VolumeRecord | None:
+        found = self._ask("get_volume", native_id=native_id)
+        return None if found is None else _volume(found)
+
+    def delete_volume(self, native_id: str, account: str) -> None:
+        self._ask("delete_volume", native_id=native_id, account=account)
+
+    def channel(self, native_id: str, account: str) -> Channel:
+        where = self._ask("where", native_id=native_id, account=account)
+        return self._open(native_id, where["root"], where["mounts"], lambda: self._closed(native_id, account))
+
+    def volume_channel(self, native_id: str, mount: str = "") -> Channel:
+        content = str(self._ask("where_volume", native_id=native_id))
+        mounts = {mount: content} if mount else {}
+        root = content.rpartition("/")[0] if mount else content
+        return self._open(native_id, root, mounts, lambda: "is a volume without its box: nothing runs on it")
+
+    def _open(self, native_id: str, root: str, mounts: dict[str, str], closed: Any) -> Channel:
+        from sweep.channel.ssh import SshChannel
+
+        address = self._host().address
+        channel: Channel = SshChannel(
+            native_id, address.endpoint, root=root, mounts=mounts, closed=closed, known_as=address.known_as
+        )
+        return channel
+
+    def _closed(self, native_id: str, account: str) -> str:
+        """Why nothing is started there now; empty where the host does not say: then the box itself answers, or not."""
+        try:
+            phase = self.get(native_id, account).phase
+        except PlatformError:
+            return ""
+        if phase in (Phase.STOPPING, Phase.STOPPED):
+            return f"is {phase}: nothing runs on it until it is started again"
+        return "is being destroyed: nothing is started on it any more" if phase is Phase.ENDING else ""
+
+    def _host(self) -> Caller:
+        if self._caller is None:
+            raise ConfigError("a host of your own has an address: boxes.<name>.host, such as root@192.0.2.7:22")
+        return self._caller
+
+    def _ask(self, verb: str, **args: Any) -> Any:
+        return self._host().ask(verb, **args)
+
+    def _record(self, said: Any) -> BoxRecord:
+        try:
+            at = said["created_at"]
+            known = {"phase": Phase(said["phase"]), "created_at": datetime.fromisoformat(at) if at else None}
+            return BoxRecord(**{**said, **known})
+        except (KeyError, TypeError, ValueError) as error:
+            raise Unreachable(f"{self.name} gave an answer that can't be one: {error}") from error
+
+
+def _volume(said: Any) -> VolumeRecord:
+    mounted = said["mounted_by"]
+    return VolumeRecord(**{**said, "mounted_by": None if mounted is None else tuple(mounted)})
