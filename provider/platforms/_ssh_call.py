@@ -8,13 +8,18 @@ import os
 import re
 import threading
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweep import errors
-from sweep.channel.agent_source import OLDEST
+from sweep.channel import agent_source, ssh_keys
 from sweep.channel.base import SshEndpoint
+from sweep.channel.host_keys import Pin
+from sweep.channel.ssh_link import Link
+from sweep.channel.ssh_links import Links
+from sweep.channel.ssh_options import Way
 from sweep.errors import ConfigError, OutcomeUnknown, PlatformError, StillCreating, Unreachable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +34,7 @@ MODULES = (
     "sweep.channel.running",
     "sweep.channel.visiting",
     "sweep.channel.local",
+    "sweep.channel.agent",
     "provider.platforms.offers",
     "provider.platforms.base",
     "provider.platforms._local_drills",
@@ -40,10 +46,9 @@ MODULES = (
     "provider.platforms._ssh_host",
 )
 """In the order in which they are loaded: each after what it imports."""
-MARK = b"\0sweepstack-host "
 READS = frozenset({"account", "find_by_tag", "get", "list_tagged", "list_volumes", "get_volume", "where"})
-CALL_SECONDS = 120.0
-"""Beyond what the verb itself may wait."""
+CALL_SECONDS = 180.0
+"""A stop may wait for another one's lock, and for processes that ignore it."""
 _ADDRESS = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9_.-]*)@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9_.-]*)"
     r"(?::(?P<port>[0-9]{1,5}))?(?P<root>/[^\s\0:]*)?"
@@ -76,7 +81,6 @@ for name, text in json.loads({modules!r}):
     setattr(sys.modules[name.rpartition(".")[0]], whole[-1], module)
 sys.modules["provider.platforms._ssh_host"].main(settings)
 """
-_FROM_STDIN = "import sys,zlib;exec(zlib.decompress(sys.stdin.buffer.read()))"
 
 
 @dataclass(frozen=True)
@@ -113,65 +117,63 @@ class Address:
 
 
 class Caller:
-    """Asks one host. `grace`: seconds from SIGTERM to SIGKILL over there."""
+    """Asks one host. `grace`: seconds from SIGTERM to SIGKILL over there. Threads may share it."""
 
-    def __init__(self, address: Address, *, grace: float = 5.0) -> None:
+    def __init__(self, address: Address, *, grace: float = 5.0, python: str = "python3") -> None:
         self.address, self.grace = address, grace
-        self._lock = threading.Lock()
-        self._channel: Any = None
+        self._python, self._lock = python, threading.Lock()
+        self._links: Links | None = None
 
-    def ask(self, verb: str, *, wait: float = 0.0, **args: Any) -> Any:
+    def ask(self, verb: str, **args: Any) -> Any:
         """The verb's answer. Raises what it raised over there; Unreachable; OutcomeUnknown where a verb that changes
         something was sent and its answer was lost."""
-        settings = {"root": self.address.root, "grace": self.grace, "verb": verb, "args": args}
-        channel = self._open()
-        channel.size("root")  # a host that does not answer is told apart from one that was told something
+        sent = False
+
+        def do(link: Link) -> Any:
+            nonlocal sent
+            sent = True
+            return link.ask("verb", deadline=CALL_SECONDS, name=verb, args=args)
+
         try:
-            done = channel.run(
-                [channel.python, "-I", "-c", _FROM_STDIN], timeout=wait + CALL_SECONDS, stdin=program(settings)
-            )
+            said = self._connections().ask(do, again=verb in READS)
         except Unreachable as error:
-            if verb in READS:
-                raise
-            raise OutcomeUnknown(f"{self.address}: {verb} was sent, and its answer was lost: {error}") from error
-        return self._answer(verb, done.stdout, done.stderr, done.returncode)
+            if sent and verb not in READS:
+                raise OutcomeUnknown(f"{self.address}: {verb} was sent, and its answer was lost: {error}") from error
+            raise
+        if not isinstance(said, dict):
+            raise Unreachable(f"{self.address} does not answer as agreed")
+        if "raised" in said:
+            raise self._error(said)
+        return said.get("is")
 
-    def _open(self) -> Any:
-        from sweep.channel.ssh import SshChannel
-
+    def close(self) -> None:
+        """Ends the connections that are open. The next question connects anew."""
         with self._lock:
-            if self._channel is None:
+            links, self._links = self._links, None
+        if links is not None:
+            links.close()
+
+    def _connections(self) -> Links:
+        """Raises NotAuthorized when there is no key to come in with."""
+        with self._lock:
+            if self._links is None:
                 name = self.address.known_as
-                self._channel = SshChannel(f"host {name}", self.address.endpoint, root="/", known_as=name)
-            return self._channel
+                way = Way(self.address.endpoint, ssh_keys.choose(), Pin(name, ""))
+                settings = {"root": self.address.root, "grace": self.grace}
+                self._links = Links(way, f"the host {name}", settings, self._python, program)
+            return self._links
 
-    def _answer(self, verb: str, out: bytes, err: bytes, code: int) -> Any:
-        _, mark, text = out.rpartition(MARK)
-        try:
-            answer = json.loads(text) if mark else None
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            said = err[-2000:].decode("utf-8", "replace").strip() or f"it ended with {code} and said nothing"
-            if "is the oldest that will do" in said:
-                raise PlatformError(f"{self.address}: {said.splitlines()[-1]}: install a newer python3 there")
-            kind = Unreachable if verb in READS else OutcomeUnknown
-            raise kind(f"{self.address}: {verb} has no answer that can be read: {said.splitlines()[-1]}")
-        if "error" not in answer:
-            return answer.get("ok")
-        raise self._error(answer)
-
-    def _error(self, answer: dict[str, Any]) -> Exception:
-        kind, text = getattr(errors, str(answer["error"]), PlatformError), f"{self.address}: {answer.get('text', '')}"
+    def _error(self, said: Mapping[str, Any]) -> Exception:
+        kind, text = getattr(errors, str(said["raised"]), PlatformError), f"{self.address}: {said.get('text', '')}"
         if kind is StillCreating:
-            return StillCreating(str(answer["identifier"]), dict(answer["outputs"]), list(answer["reasons"]))
+            return StillCreating(**said["known"])
         made: Exception = kind(text)
         return made
 
 
-def program(settings: dict[str, Any]) -> bytes:
-    """What the host's Python reads from stdin and runs."""
-    text = _LOADER.format(oldest=OLDEST, settings=json.dumps(settings), modules=_modules())
+def program(settings: Mapping[str, Any]) -> bytes:
+    """What the host's Python reads and runs."""
+    text = _LOADER.format(oldest=agent_source.OLDEST, settings=json.dumps(dict(settings)), modules=_modules())
     return zlib.compress(text.encode("utf-8"), 6)
 
 

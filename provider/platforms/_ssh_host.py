@@ -7,12 +7,11 @@ that it imports (`_ssh_call`): Python 3.8 and the standard library.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,70 +20,82 @@ from provider.platforms._local_store import default_root
 from provider.platforms.base import BoxRecord, BoxRequest, Wait
 from provider.platforms.local import LocalPlatform
 from provider.platforms.offers import same_gpu
+from sweep.channel.agent import Agent, Cut, Wire, greet, hello
 from sweep.errors import PlatformError, RequestRefused, StillCreating, SweepstackError
 
-MARK = "\0sweepstack-host "
 PREFIX = "host"
 """Of the ids of its boxes."""
 GPU_SECONDS = 20.0
+LOCK_SECONDS = 60.0
 
 
-class Host:
-    """The verbs. What they take and return is JSON; what they raise is told by its class and text."""
+class Host(Agent):
+    """Answers one request after the other, as the agent on a box does. What a verb raises is told by class and text."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        root = Path(os.path.expanduser(settings["root"])) if settings["root"] else default_root()
-        self.platform = LocalPlatform(root, grace=settings["grace"], prefix=PREFIX)
-        self.root = root
+    def __init__(self, wire: Wire, settings: Mapping[str, Any]) -> None:
+        self.wire = wire
+        self.root = Path(settings["root"]) if settings["root"] else default_root()
+        self.platform = LocalPlatform(self.root, grace=settings["grace"], prefix=PREFIX)
 
-    def do_account(self) -> str:
+    def do_verb(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """One verb of the platform: {"is": its answer}, or {"raised": class, "text": …}."""
+        try:
+            return {"is": getattr(self, f"verb_{name}")(**args)}
+        except StillCreating as error:
+            known = {"identifier": error.identifier, "outputs": error.outputs, "reasons": error.reasons}
+            return {"raised": "StillCreating", "text": str(error), "known": known}
+        except SweepstackError as error:
+            return {"raised": type(error).__name__, "text": str(error)}
+
+    def verb_account(self) -> str:
         return self.platform.account()
 
-    def do_find_by_tag(self, tag: str, account: str) -> dict[str, Any] | None:
+    def verb_find_by_tag(self, tag: str, account: str) -> dict[str, Any] | None:
         found = self.platform.find_by_tag(tag, account)
         return None if found is None else _plain(found)
 
-    def do_create(self, request: dict[str, Any], deadline: float) -> dict[str, Any]:
-        """Looks at the host before anything is made, unless the box is there already."""
+    def verb_create(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Looks at the host before anything is made, unless the box is there already. Does not wait until it is
+        ready: whoever asks does, and can be cut."""
         asked = BoxRequest(**request)
         if self.platform.find_by_tag(asked.tag) is None:
             preflight(self.root, asked)
-        return _plain(self.platform.create(asked, wait=Wait(deadline)))
+        return _plain(self.platform.make(asked, wait=Wait(LOCK_SECONDS)))
 
-    def do_get(self, native_id: str, account: str) -> dict[str, Any]:
+    def verb_get(self, native_id: str, account: str) -> dict[str, Any]:
         return _plain(self.platform.get(native_id, account))
 
-    def do_destroy(self, native_id: str, account: str) -> None:
+    def verb_destroy(self, native_id: str, account: str) -> None:
         self.platform.destroy(native_id, account)
 
-    def do_stop(self, native_id: str, account: str) -> None:
+    def verb_stop(self, native_id: str, account: str) -> None:
         self.platform.stop(native_id, account)
 
-    def do_start(self, native_id: str, account: str, deadline: float) -> dict[str, Any]:
-        return _plain(self.platform.start(native_id, account, wait=Wait(deadline)))
+    def verb_start(self, native_id: str, account: str) -> dict[str, Any]:
+        return _plain(self.platform.turn_on(native_id, account))
 
-    def do_list_tagged(self, prefix: str) -> list[dict[str, Any]]:
+    def verb_list_tagged(self, prefix: str) -> list[dict[str, Any]]:
         return [_plain(record) for record in self.platform.list_tagged(prefix)]
 
-    def do_ensure_volume(self, tag: str, name: str) -> dict[str, Any]:
+    def verb_ensure_volume(self, tag: str, name: str) -> dict[str, Any]:
         return _plain(self.platform.ensure_volume(tag, name))
 
-    def do_list_volumes(self, prefix: str) -> list[dict[str, Any]]:
+    def verb_list_volumes(self, prefix: str) -> list[dict[str, Any]]:
         return [_plain(record) for record in self.platform.list_volumes(prefix)]
 
-    def do_get_volume(self, native_id: str) -> dict[str, Any] | None:
+    def verb_get_volume(self, native_id: str) -> dict[str, Any] | None:
         found = self.platform.get_volume(native_id)
         return None if found is None else _plain(found)
 
-    def do_delete_volume(self, native_id: str, account: str) -> None:
+    def verb_delete_volume(self, native_id: str, account: str) -> None:
         self.platform.delete_volume(native_id, account)
 
-    def do_where(self, native_id: str, account: str) -> dict[str, Any]:
+    def verb_where(self, native_id: str, account: str) -> dict[str, Any]:
         """Where a box's files lie on the host: for a channel to it."""
         root, mounts = self.platform.where(native_id, account)
         return {"root": str(root), "mounts": {mount: str(content) for mount, content in mounts.items()}}
 
-    def do_where_volume(self, native_id: str) -> str:
+    def verb_where_volume(self, native_id: str) -> str:
         return str(self.platform.where_volume(native_id))
 
 
@@ -130,19 +141,10 @@ def _plain(record: Any) -> dict[str, Any]:
 
 
 def main(settings: Mapping[str, Any]) -> None:
-    """Does one verb and prints its answer. What others print goes to stderr."""
-    sink = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        verb = getattr(Host(settings), f"do_{settings['verb']}")
-        answer = {"ok": verb(**settings["args"])}
-    except StillCreating as error:
-        known = {"identifier": error.identifier, "outputs": error.outputs, "reasons": error.reasons}
-        answer = {"error": "StillCreating", "text": str(error), **known}
-    except SweepstackError as error:
-        answer = {"error": type(error).__name__, "text": str(error)}
-    data = (MARK + json.dumps(answer) + "\n").encode("utf-8")
-    while data:
-        data = data[os.write(sink, data) :]
-    sys.stderr.flush()
+    """Serves on stdin and stdout until nobody is there, as `sweep.channel.agent.main` does."""
+    sink = greet(settings)
+    wire = Wire(0, sink)
+    with contextlib.suppress(Cut, BrokenPipeError, ConnectionResetError):
+        hello(wire)
+        Host(wire, settings).serve()
     os._exit(0)

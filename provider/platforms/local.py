@@ -90,6 +90,13 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
         return found[0] if found else None
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
+        record = self.make(request, wait=wait)
+        if record.phase.at_rest:
+            return record
+        return self._wait_until_ready(request.name, record, wait)
+
+    def make(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
+        """`create` without waiting until the box is ready; `wait` is for the lock. What it raises, that raises."""
         boot_seconds, drill = drills()
         if not TAG.fullmatch(request.tag):
             raise unsafe(f"the tag {request.tag!r}")
@@ -109,9 +116,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             raise OutcomeUnknown(f"drill: the answer to the request for {request.tag} was lost")
         if made and drill == "fail-after-create":
             raise StillCreating(record.native_id, record.outputs(), [f"drill: {request.name} failed after it was made"])
-        if record.phase.at_rest:
-            return record
-        return self._wait_until_ready(request.name, record, wait)
+        return record
 
     def get(self, native_id: str, account: str) -> BoxRecord:
         self._store.require(account)
@@ -139,11 +144,16 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
         self._switch(native_id).stop()
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
+        record = self.turn_on(native_id, account)
+        wait.progress(f"{native_id} is started again")
+        return self._wait_until_ready(native_id, record, wait)
+
+    def turn_on(self, native_id: str, account: str) -> BoxRecord:
+        """`start` without waiting until the box is ready."""
         self._store.require(account)
         boot_seconds, _ = drills()
         self._switch(native_id).start(_now() + timedelta(seconds=boot_seconds))
-        wait.progress(f"{native_id} is started again")
-        return self._wait_until_ready(native_id, self._look(native_id, account), wait)
+        return self._look(native_id, account)
 
     def _switch(self, native_id: str) -> Switch:
         return Switch(self._store, self._box(native_id), native_id, _ENDING, self._grace)

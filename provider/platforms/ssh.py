@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 from provider.platforms._ssh_call import Address, Caller
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from provider.platforms.offers import Capability, WithoutMarket
-from sweep.errors import ConfigError, OutcomeUnknown, PlatformError, Unreachable
+from sweep.errors import ConfigError, PlatformError, StillCreating, Unreachable
 
 if TYPE_CHECKING:
     from sweep.channel.base import Channel
-
-_DEADLINE = 60.0
 
 
 def connect() -> SshPlatform:
@@ -58,9 +56,31 @@ class SshPlatform(WithoutMarket):
             "resources": dict(request.resources),
         }
         wait.progress(f"{request.name}: looking at {self.address}, and making its folders there")
-        found = self._record(self._ask("create", wait=wait.deadline, request=asked, deadline=wait.deadline))
+        found = self._until_ready(request.name, self._record(self._ask("create", request=asked)), wait)
         wait.progress(f"{request.name}: {found.native_id} at {found.location}")
         return found
+
+    def _until_ready(self, name: str, record: BoxRecord, wait: Wait) -> BoxRecord:
+        """Waits here and not over there, where nobody could cut it. One that is stopped is left so."""
+        seen = record
+
+        def settled() -> bool:
+            nonlocal seen
+            seen = self.get(record.native_id, record.account)
+            return seen.phase is not Phase.CREATING
+
+        if record.phase is Phase.CREATING:
+            try:
+                why = wait.until(settled, f"{name} ({record.native_id}) to be ready")
+            except PlatformError as error:  # the id must not be lost over this
+                raise StillCreating(record.native_id, record.outputs(), [str(error)]) from error
+            if why:
+                raise StillCreating(record.native_id, seen.outputs(), [why])
+        if seen.phase not in (Phase.RUNNING, Phase.STOPPED, Phase.STOPPING):
+            raise StillCreating(
+                record.native_id, seen.outputs(), [f"{name} is {seen.phase}, not running: {seen.note}".rstrip(": ")]
+            )
+        return seen
 
     def get(self, native_id: str, account: str) -> BoxRecord:
         return self._record(self._ask("get", native_id=native_id, account=account))
@@ -72,8 +92,8 @@ class SshPlatform(WithoutMarket):
         self._ask("stop", native_id=native_id, account=account)
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
-        said = self._ask("start", wait=wait.deadline, native_id=native_id, account=account, deadline=wait.deadline)
-        return self._record(said)
+        started = self._record(self._ask("start", native_id=native_id, account=account))
+        return self._until_ready(native_id, started, wait)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         if self._caller is None:

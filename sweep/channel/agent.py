@@ -258,15 +258,25 @@ def _described(error: BaseException) -> dict[str, Any]:
     return {"error": "defect", "text": text[-4000:]}
 
 
-def main(settings: Mapping[str, Any]) -> None:
-    """Serves on stdin and stdout until nobody is there. What others print goes to stderr, not between frames."""
+def greet(settings: Mapping[str, Any]) -> int:
+    """The descriptor that answers go to, on which it was said who speaks. What others print goes to stderr from now on,
+    not between frames."""
     sink = os.dup(1)
     os.dup2(2, 1)
     os.write(sink, b"\0sweepstack-agent " + settings["nonce"].encode("ascii") + b"\n")
-    wire = Wire(0, sink)
+    return sink
+
+
+def hello(wire: Wire) -> None:
+    """The first answer, to no request."""
+    wire.answer({"ok": {"python": sys.executable, "version": list(sys.version_info[:3])}})
+
+
+def main(settings: Mapping[str, Any]) -> None:
+    """Serves on stdin and stdout until nobody is there."""
+    wire = Wire(0, greet(settings))
     channel = BoxChannel(settings["native_id"], settings["root"], settings["mounts"], wire)
     with contextlib.suppress(Cut, BrokenPipeError, ConnectionResetError):
-        version = list(sys.version_info[:3])
-        wire.answer({"ok": {"python": sys.executable, "version": version}})
+        hello(wire)
         Agent(wire, channel).serve()
     os._exit(0)  # a thread that waits for a process of the box must not hold the connection

@@ -35,8 +35,16 @@ class Link:
     """An agent that answers. For one thread at a time. Once anything is raised but what the box answered, it is broken:
     `healthy` is False, and whatever was asked may or may not have happened."""
 
-    def __init__(self, way: Way, native_id: str, settings: Mapping[str, Any], python: str) -> None:
-        """Starts the agent. Raises Unreachable, HostKeyChanged; PlatformError when no python3 there will do."""
+    def __init__(
+        self,
+        way: Way,
+        native_id: str,
+        settings: Mapping[str, Any],
+        python: str,
+        program: Callable[[Mapping[str, Any]], bytes] = agent_source.agent,
+    ) -> None:
+        """Starts the agent, or another `program` that speaks as it does. Raises Unreachable, HostKeyChanged;
+        PlatformError when no python3 there will do."""
         self._way, self._id = way, native_id
         self._buffer, self._room = bytearray(), bytearray(READ_BYTES)
         self.healthy = False
@@ -44,7 +52,7 @@ class Link:
         self.reused = False
         """Was it idle before it was asked? Then it may have been dead already."""
         nonce = secrets.token_hex(16)
-        program = agent_source.agent({**settings, "native_id": native_id, "nonce": nonce})
+        sent = program({**settings, "native_id": native_id, "nonce": nonce})
         self._process = subprocess.Popen(
             [*way.command("-T"), agent_source.reading(python)],
             stdin=subprocess.PIPE,
@@ -63,7 +71,7 @@ class Link:
                 with contextlib.suppress(OSError):  # this user may have no more room in pipes
                     fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, READ_BYTES)
         try:
-            self._write(b"%d\n" % len(program) + program, START_SECONDS)
+            self._write(b"%d\n" % len(sent) + sent, START_SECONDS)
             self._skip_banner(b"\0sweepstack-agent " + nonce.encode("ascii") + b"\n")
             hello = self.answer()
             self.python = str(hello["python"])

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from sweep.channel import ssh_contact
+from sweep.channel import agent_source, ssh_contact
 from sweep.channel.ssh_link import Link
 from sweep.channel.ssh_options import Way
 from sweep.errors import PlatformError, Unreachable
@@ -43,9 +43,17 @@ def shared(way: Way, native_id: str, settings: Mapping[str, Any], python: str) -
 class Links:
     """Connections to one box. Threads share it; a process that was forked makes its own."""
 
-    def __init__(self, way: Way, native_id: str, settings: Mapping[str, Any], python: str) -> None:
+    def __init__(
+        self,
+        way: Way,
+        native_id: str,
+        settings: Mapping[str, Any],
+        python: str,
+        program: Callable[[Mapping[str, Any]], bytes] = agent_source.agent,
+    ) -> None:
+        """`program`: what is sent to the box and answers there."""
         self.way = way
-        self._id, self._settings, self._python = native_id, settings, python
+        self._id, self._settings, self._python, self._program = native_id, settings, python, program
         self._idle: list[Link] = []
         self._lock = threading.Lock()
         self._room = threading.BoundedSemaphore(MOST_LINKS)
@@ -123,7 +131,7 @@ class Links:
         self.first_contact()
         for pause in (*PAUSES, None):
             try:
-                link = Link(self.way, self._id, self._settings, self._python)
+                link = Link(self.way, self._id, self._settings, self._python, self._program)
                 self.python = link.python
                 return link
             except Unreachable as error:

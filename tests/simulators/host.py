@@ -1,0 +1,122 @@
+"""A host of the user's own for the tests: this machine again, entered through a real sshd on loopback, with a HOME and
+an environment of its own. Needs openssh-server, and no root."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from tests.simulators.machines import SSHD
+
+START_SECONDS = 20.0
+_CONFIG = """\
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host_key
+PidFile none
+AuthorizedKeysFile {folder}/authorized_keys
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+ForceCommand . {folder}/environment; exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"
+Subsystem sftp internal-sftp
+LogLevel VERBOSE
+"""
+
+
+class Host:
+    """`port` stays the same over `stop` and `start`. `environment`: what sessions that begin from now on have besides.
+
+    `key`: a private key that is let in. `home`: the HOME of its sessions.
+    """
+
+    user = getpass.getuser()
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.home, self.key = folder, folder / "home", folder / "id"
+        self.home.mkdir(parents=True)
+        for name in ("host_key", "id"):
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
+            subprocess.run(command, check=True)
+        (folder / "authorized_keys").write_text((folder / "id.pub").read_text())
+        self.environment: dict[str, str] = {}
+        self.say()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        (folder / "sshd_config").write_text(_CONFIG.format(port=self.port, folder=folder))
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # it separates privileges there, and insists on it
+        self._sshd: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"{self.user}@127.0.0.1:{self.port}"
+
+    def say(self, **environment: str) -> None:
+        """Sets what new sessions have in their environment."""
+        self.environment = environment
+        words = {"HOME": str(self.home), **environment}
+        lines = [f"export {name}='{value}'" for name, value in words.items()]
+        (self.folder / "environment").write_text("unset XDG_DATA_HOME\n" + "\n".join(lines) + "\n")
+
+    def start(self) -> None:
+        """Answers again, where it did not. Blocks until it does."""
+        if self._sshd is not None:
+            return
+        with (self.folder / "sshd.log").open("ab") as log:
+            self._sshd = subprocess.Popen(
+                [str(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        ends = time.monotonic() + START_SECONDS
+        while socket.socket().connect_ex(("127.0.0.1", self.port)) != 0:
+            said = (self.folder / "sshd.log").read_text()
+            assert self._sshd.poll() is None, said
+            assert time.monotonic() < ends, said
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Nobody answers any more: its sessions end, and what they left behind runs on. Idempotent."""
+        if self._sshd is None:
+            return
+        for pid in [*self._sessions(), self._sshd.pid]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self._sshd.wait(START_SECONDS)
+        self._sshd = None
+
+    def _sessions(self) -> list[int]:
+        """The sshd processes below ours, each a session or a part of one."""
+        assert self._sshd is not None
+        parents: dict[int, tuple[int, bytes]] = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                stat = (entry / "stat").read_bytes()
+            except OSError:
+                continue
+            name = stat[stat.index(b"(") + 1 : stat.rindex(b")")]
+            parents[int(entry.name)] = int(stat[stat.rindex(b")") + 2 :].split()[1]), name
+        found = {self._sshd.pid}
+        while True:
+            more = {
+                pid for pid, (up, name) in parents.items() if up in found and name.startswith(b"sshd") and pid not in found
+            }
+            if not more:
+                return sorted(found - {self._sshd.pid})
+            found |= more
