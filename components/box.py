@@ -42,7 +42,7 @@ class BoxComponent(pulumi.ComponentResource):
             BoxArgs(
                 identity=identity.identity,
                 evidence=identity.evidence,
-                adapter=plan.adapter,
+                adapter=plan.adapter_of(box_plan),
                 name=box_plan.name,
                 resources=dict(box_plan.resources),
                 price_per_hour=plan.price_per_hour,

@@ -18,6 +18,7 @@ from components.config_types import (
     FilePath,
     Flag,
     Fraction,
+    HostText,
     Hours,
     Names,
     PlatformName,
@@ -188,6 +189,9 @@ class BoxConfig(Shape):
     out of the graph, so that the next `pulumi up` deletes it, if it may end"""
     resources: Resources | None = None
     """what this box must have, instead of `job.resources`: [resources](#resources)"""
+    host: HostText | None = None
+    """the host that it is on, where you bring your own: `user@host:port`, with a folder behind it if its files are to
+    lie elsewhere than below the user's home: `root@192.0.2.7:22/data`"""
 
 
 class BudgetConfig(Shape):

@@ -10,6 +10,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
+from sweep.channel.host_address import HostAddress
+from sweep.errors import ConfigError
 from sweep.model import BoxName
 from sweep.units import parse_duration, parse_size
 
@@ -214,5 +216,15 @@ Day = Annotated[date, BeforeValidator(_day)]
 EnvName = Annotated[str, BeforeValidator(_env_name)]
 EnvNames = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
 """Names of environment variables; components/config_checks.py judges them."""
+
+
+def _host(text: str) -> str:
+    try:
+        return str(HostAddress.parse(text))
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+HostText = Annotated[str, _text("a host such as root@192.0.2.7:22, or root@192.0.2.7:22/folder", _host)]
 BoxKey = Annotated[BoxName, BeforeValidator(_box_name)]
 PlatformName = Annotated[str, BeforeValidator(_platform)]

@@ -29,7 +29,7 @@ def gate(plan: Plan, box_plan: BoxPlan, identity: Identity, box: BoxRef, opts: p
         GateArgs(
             identity=identity.identity,
             evidence=identity.evidence,
-            adapter=plan.adapter,
+            adapter=plan.adapter_of(box_plan),
             box=box.native_id,
             box_name=box_plan.name,
             account=box.account,

@@ -47,7 +47,7 @@ def queue(
             identity=identity.identity,
             evidence=identity.evidence,
             stack=pulumi.get_stack(),
-            adapter=plan.adapter,
+            adapter=plan.adapter_of(box_plan),
             box=box.native_id,
             box_name=box_plan.name,
             account=box.account,

@@ -152,7 +152,8 @@ class BoxPlan:
     """One box that is wanted, and its share of the cells, in roster order. `want`: running or stopped.
 
     `resources`: what it must have; `slots`: cells at once on it; `gpus`: of it; each its own, or the job's. `placed`:
-    the offer that was chosen for it (`components.config_rent.Placed`), where one was.
+    the offer that was chosen for it (`components.config_rent.Placed`), where one was. `host`: of the user's own, ""
+    where boxes are rented.
     """
 
     name: str
@@ -162,6 +163,7 @@ class BoxPlan:
     slots: int
     gpus: int
     placed: Mapping[str, Any] | None = None
+    host: str = ""
 
 
 @dataclass(frozen=True)
@@ -193,3 +195,7 @@ class Plan:
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
     site: Site | None = None
+
+    def adapter_of(self, box: BoxPlan) -> str:
+        """What speaks to this box's platform: with its host's address, where it is on a host of the user's own."""
+        return f"{self.adapter}:{box.host}" if box.host else self.adapter

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from components.config import StackConfig
 from components.config_rent import Resources
 from components.config_smoke import configured_smoke
+from profiles.hosts import host_problems
 from profiles.model import Clock, Layout, Profile, Verb, VerbFacts
 from profiles.plan import BoxPlan, Durable, Ending, Issue, JobPlan, Pausing, Plan, Site
 from sweep.errors import ConfigError
@@ -68,22 +69,24 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
         refusals.append(f"no volume can be mounted there that survives {verb.native}: leave mounts out")
     refusals += _one_box_each(config, layout)
     refusals += _spot(config, profile)
-    if profile.meter.rents and config.budget is None:
+    price = _price(config, profile)
+    bills = profile.meter.rents and price != 0
+    if bills and config.budget is None:
         refusals.append("it sends a bill, so the sweep needs a budget, such as budget: {usd: 60}")
     if any(box.want == "stopped" for box in config.boxes.values()):
         refusals += _unstoppable(layout, profile.stop_refused)
     refusals += _auto_stop(config, profile, layout)
     refusals += _files_pass(profile)
-    if profile.meter.rents and config.when_done is None:
+    refusals += host_problems(config, profile, price)
+    if bills and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
     for where, resources in _asked(config):
         if resources.gpu is not None and profile.gpus.offered is False:
             refusals.append(f"has no GPUs, and {where}.gpu asks for {resources.gpu.count}")
-    price = _price(config, profile)
     if price is None and not profile.meter.quoted:
-        bills = f" (it bills in {profile.meter.currency})" if profile.meter.currency not in ("USD", None) else ""
+        money = f" (it bills in {profile.meter.currency})" if profile.meter.currency not in ("USD", None) else ""
         refusals.append(
-            f"nobody quotes its price{bills}: write what a box costs, in USD an hour, as "
+            f"nobody quotes its price{money}: write what a box costs, in USD an hour, as "
             f"overrides: {{{profile.platform}: {{price_per_hour: 0.5}}}}"
         )
     if price is not None and config.max_price is not None and price > config.max_price:
@@ -339,6 +342,7 @@ def _box(config: StackConfig, name: str, cells: tuple[Cell, ...]) -> BoxPlan:
         config.job.slots or gpus or 1,
         gpus,
         placed.model_dump(mode="json") if placed is not None else None,
+        box.host or "",
     )
 
 

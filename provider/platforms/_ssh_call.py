@@ -5,22 +5,20 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import threading
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweep import errors
 from sweep.channel import agent_source, ssh_keys
-from sweep.channel.base import SshEndpoint
+from sweep.channel.host_address import HostAddress
 from sweep.channel.host_keys import Pin
 from sweep.channel.ssh_link import Link
 from sweep.channel.ssh_links import Links
 from sweep.channel.ssh_options import Way
-from sweep.errors import ConfigError, OutcomeUnknown, PlatformError, StillCreating, Unreachable
+from sweep.errors import OutcomeUnknown, PlatformError, StillCreating, Unreachable
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = (
@@ -49,15 +47,11 @@ MODULES = (
 READS = frozenset({"account", "find_by_tag", "get", "list_tagged", "list_volumes", "get_volume", "where"})
 CALL_SECONDS = 180.0
 """A stop may wait for another one's lock, and for processes that ignore it."""
-_ADDRESS = re.compile(
-    r"(?:(?P<user>[A-Za-z_][A-Za-z0-9_.-]*)@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9_.-]*)"
-    r"(?::(?P<port>[0-9]{1,5}))?(?P<root>/[^\s\0:]*)?"
-)
-
 _LOADER = """
 import sys
 if sys.version_info < {oldest}:
-    sys.stderr.write("sweepstack: python3 here is %d.%d, and {oldest} is the oldest that will do" % sys.version_info[:2])
+    found = "sweepstack: python3 here is %d.%d, and {oldest} is the oldest that will do"
+    sys.stderr.write(found % sys.version_info[:2])
     sys.exit(97)
 import datetime, enum, json, types
 if not hasattr(datetime, "UTC"):
@@ -83,43 +77,10 @@ sys.modules["provider.platforms._ssh_host"].main(settings)
 """
 
 
-@dataclass(frozen=True)
-class Address:
-    """A host, and the folder on it below which boxes lie ("": the default of its user)."""
-
-    user: str
-    host: str
-    port: int
-    root: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """`[user@]host[:port][/folder]`. Raises ConfigError for anything else."""
-        match = _ADDRESS.fullmatch(text)
-        if match is None or int(match["port"] or 22) not in range(1, 65536):
-            raise ConfigError(f"{text!r} is no host; write user@host, user@host:port or user@host:port/folder")
-        host = match["host"].strip("[]")
-        return cls(match["user"] or "root", host, int(match["port"] or 22), (match["root"] or "").rstrip("/"))
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.user}@{host}:{self.port}{self.root}"
-
-    @property
-    def endpoint(self) -> SshEndpoint:
-        """Where its sshd listens. A host keeps its key over restarts: one start for ever."""
-        return SshEndpoint(self.host, self.port, self.user)
-
-    @property
-    def known_as(self) -> str:
-        """The name under which its host key is pinned: the folder is no part of it."""
-        return f"{self.user}@{self.host}:{self.port}"
-
-
 class Caller:
     """Asks one host. `grace`: seconds from SIGTERM to SIGKILL over there. Threads may share it."""
 
-    def __init__(self, address: Address, *, grace: float = 5.0, python: str = "python3") -> None:
+    def __init__(self, address: HostAddress, *, grace: float = 5.0, python: str = "python3") -> None:
         self.address, self.grace = address, grace
         self._python, self._lock = python, threading.Lock()
         self._links: Links | None = None
@@ -157,8 +118,8 @@ class Caller:
         """Raises NotAuthorized when there is no key to come in with."""
         with self._lock:
             if self._links is None:
-                name = self.address.known_as
-                way = Way(self.address.endpoint, ssh_keys.choose(), Pin(name, ""))
+                name, endpoint = self.address.login, self.address.endpoint
+                way = Way(endpoint, ssh_keys.choose(), Pin(name, endpoint.start))
                 settings = {"root": self.address.root, "grace": self.grace}
                 self._links = Links(way, f"the host {name}", settings, self._python, program)
             return self._links

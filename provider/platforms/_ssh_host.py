@@ -20,6 +20,7 @@ from provider.platforms._local_store import default_root
 from provider.platforms.base import BoxRecord, BoxRequest, Wait
 from provider.platforms.local import LocalPlatform
 from provider.platforms.offers import same_gpu
+from sweep import onbox
 from sweep.channel.agent import Agent, Cut, Wire, greet, hello
 from sweep.errors import PlatformError, RequestRefused, StillCreating, SweepstackError
 
@@ -60,7 +61,10 @@ class Host(Agent):
         asked = BoxRequest(**request)
         if self.platform.find_by_tag(asked.tag) is None:
             preflight(self.root, asked)
-        return _plain(self.platform.make(asked, wait=Wait(LOCK_SECONDS)))
+        made = self.platform.make(asked, wait=Wait(LOCK_SECONDS))
+        if onbox.DURABLE not in asked.mounts:  # nothing there outlives the box, and its queue seals all the same
+            (self.platform.where(made.native_id, made.account)[0] / onbox.DURABLE).mkdir(parents=True, exist_ok=True)
+        return _plain(made)
 
     def verb_get(self, native_id: str, account: str) -> dict[str, Any]:
         return _plain(self.platform.get(native_id, account))

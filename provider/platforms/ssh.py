@@ -1,4 +1,4 @@
-"""Hosts of the user's own, reached by SSH: each is its own account, and a box is a folder tree on it with real processes.
+"""Hosts of the user's own, reached by SSH: each is an account, and a box is a folder tree on it with real processes.
 
 Nothing is rented and nothing is billed by us. The adapter is named with its host, `ssh:user@host:port`, in inputs and
 state, so that a delete from another machine weeks later knows where to go. See `_ssh_host` for what a host does.
@@ -9,13 +9,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from provider.platforms._ssh_call import Address, Caller
+from provider.platforms._ssh_call import Caller
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from provider.platforms.offers import Capability, WithoutMarket
+from sweep.channel.host_address import HostAddress
 from sweep.errors import ConfigError, PlatformError, StillCreating, Unreachable
 
 if TYPE_CHECKING:
-    from sweep.channel.base import Channel
+    from sweep.channel.base import Channel, SshEndpoint
 
 
 def connect() -> SshPlatform:
@@ -25,7 +26,7 @@ def connect() -> SshPlatform:
 
 def connect_to(address: str) -> SshPlatform:
     """The platform of one host, `user@host:port[/folder]`. Connects nothing yet. Raises ConfigError."""
-    return SshPlatform(str(Address.parse(address)))
+    return SshPlatform(str(HostAddress.parse(address)))
 
 
 class SshPlatform(WithoutMarket):
@@ -36,7 +37,12 @@ class SshPlatform(WithoutMarket):
     def __init__(self, address: str) -> None:
         self.address = address
         self.name = f"ssh:{address}" if address else "ssh"
-        self._caller = Caller(Address.parse(address)) if address else None
+        self._caller = Caller(HostAddress.parse(address)) if address else None
+
+    @property
+    def endpoint(self) -> SshEndpoint | None:
+        """Where the host's sshd listens, by its address; nobody is asked. None without a host."""
+        return self._caller.address.endpoint if self._caller is not None else None
 
     def account(self) -> str:
         return str(self._ask("account"))
@@ -129,10 +135,8 @@ class SshPlatform(WithoutMarket):
     def _open(self, native_id: str, root: str, mounts: dict[str, str], closed: Any) -> Channel:
         from sweep.channel.ssh import SshChannel
 
-        address = self._host().address
-        channel: Channel = SshChannel(
-            native_id, address.endpoint, root=root, mounts=mounts, closed=closed, known_as=address.known_as
-        )
+        endpoint = self._host().address.endpoint
+        channel: Channel = SshChannel(native_id, endpoint, root=root, mounts=mounts, closed=closed)
         return channel
 
     def _closed(self, native_id: str, account: str) -> str:
@@ -157,7 +161,7 @@ class SshPlatform(WithoutMarket):
         try:
             at = said["created_at"]
             known = {"phase": Phase(said["phase"]), "created_at": datetime.fromisoformat(at) if at else None}
-            return BoxRecord(**{**said, **known})
+            return BoxRecord(**{**said, **known, "endpoint": self.endpoint})
         except (KeyError, TypeError, ValueError) as error:
             raise Unreachable(f"{self.name} gave an answer that can't be one: {error}") from error
 

@@ -31,6 +31,7 @@ class SshEndpoint:
     """Where a box's sshd listens now. `proxied`: through the platform's own relay, which passes a shell and no files.
 
     `start` is the platform's mark of this start of the box: while it is the same, the host key must be, too.
+    `known_as`: the name under which that key is pinned; "" for the box's own, a host's where several boxes share it.
     """
 
     host: str
@@ -38,6 +39,7 @@ class SshEndpoint:
     user: str = "root"
     proxied: bool = False
     start: str = ""
+    known_as: str = ""
 
 
 @dataclass(frozen=True)

@@ -49,10 +49,8 @@ class SshChannel:
         host_keys: Path | None = None,
         config: str = "none",
         closed: Callable[[], str] | None = None,
-        known_as: str = "",
     ) -> None:
-        """`known_as`: the name under which the host key is pinned, where it is not the box's own but that of a host
-        that several boxes share. Raises NotAuthorized when there is no key to come in with."""
+        """Raises NotAuthorized when there is no key to come in with."""
         self.native_id = native_id
         self.endpoint = endpoint
         self.root = root
@@ -60,7 +58,8 @@ class SshChannel:
         settings = {"root": root, "mounts": {path: str(PurePosixPath(to)) for path, to in (mounts or {}).items()}}
         self._settings = settings
         self._command = python
-        way = Way(endpoint, key or ssh_keys.choose(), Pin(known_as or native_id, endpoint.start, host_keys), config)
+        pin = Pin(endpoint.known_as or native_id, endpoint.start, host_keys)
+        way = Way(endpoint, key or ssh_keys.choose(), pin, config)
         self._links = shared(way, native_id, settings, python)
 
     @property

@@ -114,9 +114,7 @@ class Host:
             parents[int(entry.name)] = int(stat[stat.rindex(b")") + 2 :].split()[1]), name
         found = {self._sshd.pid}
         while True:
-            more = {
-                pid for pid, (up, name) in parents.items() if up in found and name.startswith(b"sshd") and pid not in found
-            }
-            if not more:
+            more = {pid for pid, (up, name) in parents.items() if up in found and name.startswith(b"sshd")}
+            if more <= found:
                 return sorted(found - {self._sshd.pid})
             found |= more

@@ -1,0 +1,45 @@
+"""Boxes on hosts of the user's own: what the config has to say of them, and what can't be kept there yet."""
+
+from __future__ import annotations
+
+from components.config import StackConfig
+from profiles.model import Profile
+from sweep.channel.host_address import HostAddress
+
+
+def host_problems(config: StackConfig, profile: Profile, price: float | None) -> list[str]:
+    """Why the boxes can't be on the hosts that the config names; empty when they can. `price`: USD an hour and box."""
+    hosts = {name: box.host for name, box in config.boxes.items() if box.want != "gone"}
+    named = {name: HostAddress.parse(host).login for name, host in hosts.items() if host}
+    if profile.ssh is None:
+        return [
+            f"boxes.{name}.host is a host of your own, and {profile.platform} makes its boxes itself: leave it out"
+            for name in named
+        ]
+    problems = [
+        f"boxes.{name}.host is missing: its boxes are hosts that you have already, such as host: root@192.0.2.7:22"
+        for name in hosts
+        if name not in named
+    ]
+    problems += _together(named)
+    ending = profile.verbs[profile.meter_stop_verb]
+    if price != 0 and ending.issued_by != "api":
+        problems.append(
+            f"a host there goes on billing until {ending.native}, which only a person can do or prove; that is not "
+            f"available yet in this version (issue D). A host of your own that bills nobody by the hour: "
+            f"overrides: {{{profile.platform}: {{price_per_hour: 0}}}}"
+        )
+    return problems
+
+
+def _together(named: dict[str, str]) -> list[str]:
+    """Two boxes on one host would each count all of its cards."""
+    boxes: dict[str, list[str]] = {}
+    for name, login in named.items():
+        boxes.setdefault(login, []).append(name)
+    return [
+        f"{' and '.join(names)} are on the same host ({login}): one box a host; job.slots says how many cells run on it "
+        "at once"
+        for login, names in boxes.items()
+        if len(names) > 1
+    ]
