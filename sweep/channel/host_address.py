@@ -27,10 +27,11 @@ class HostAddress:
     def parse(cls, text: str) -> HostAddress:
         """`[user@]host[:port][/folder]`. Raises ConfigError for anything else."""
         match = _ADDRESS.fullmatch(text)
-        if match is None or int(match["port"] or 22) not in range(1, 65536):
+        folder = (match["root"] or "") if match is not None else ""
+        if match is None or int(match["port"] or 22) not in range(1, 65536) or ".." in folder.split("/"):
             raise ConfigError(f"{text!r} is no host: write user@host, user@host:port or user@host:port/folder")
         host = match["host"].strip("[]")
-        return cls(match["user"] or "root", host, int(match["port"] or 22), (match["root"] or "").rstrip("/"))
+        return cls(match["user"] or "root", host, int(match["port"] or 22), folder.rstrip("/"))
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -82,6 +82,13 @@ class Known:
             if ours is not None and state.identity is not None and state.identity.identity == ours[0]
         )
 
+    def hosts(self) -> list[str]:
+        """The adapters that are named with a host's address, as states and open records know them: a host lists its
+        own boxes, and nobody lists the hosts."""
+        boxes = {box.adapter for state in self.states.values() for box in state.boxes}
+        births = {birth.platform for births in self.births.values() for birth in births if birth.ended_at is None}
+        return sorted(adapter for adapter in boxes | births if ":" in adapter)
+
     def speaks_of(self, adapter: str) -> bool:
         """Whether anything of this platform is in a state or an open record."""
         boxes = any(box.adapter == adapter for state in self.states.values() for box in state.boxes)
@@ -97,7 +104,7 @@ def audit(root: Path, out: Out) -> int:
     findings: list[Finding] = []
     asked: list[str] = []
     with Progress("asking every account"):
-        for adapter in adapters():
+        for adapter in [*adapters(), *known.hosts()]:
             try:
                 findings += look(adapter, load_platform(adapter), known)
                 asked.append(adapter)

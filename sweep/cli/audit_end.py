@@ -25,7 +25,7 @@ AUDIT = "sweepctl audit"
 def end(root: Path, what: str, out: Out, *, typed: str | None) -> int:
     """`what`: `platform:id`; `typed`: the id again, None to ask for it. Irreversible; idempotent; blocks for minutes at
     most. Exit code 0 only when the platform proves that it is gone; raises No where it is known to somebody."""
-    adapter, colon, native_id = what.partition(":")
+    adapter, colon, native_id = what.rpartition(":")  # a host's address has colons of its own
     if not colon or not native_id:
         raise Unsure(f"{what!r} names no platform and id", [AUDIT])
     with Progress("reading every state of this backend"):

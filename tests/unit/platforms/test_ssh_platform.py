@@ -1,0 +1,210 @@
+"""Hosts of one's own: what is looked at before anything is made, and what is believed when the way to them breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from provider.platforms._local_drills import BOOT_DRILL
+from provider.platforms._ssh_call import MODULES, program
+from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
+from provider.platforms.registry import load_platform
+from provider.platforms.ssh import SshPlatform
+from sweep.channel.host_keys import HostKeyChanged
+from sweep.errors import (
+    ConfigError,
+    NotYetGone,
+    OutcomeUnknown,
+    PlatformError,
+    RequestRefused,
+    Unreachable,
+    WrongAccount,
+)
+from tests.simulators.host import Host
+from tests.simulators.machines import require
+
+TAG = "sweepstack-a1b2c3-box-0-g1"
+TWO_CARDS = "#!/bin/sh\nprintf 'NVIDIA GeForce RTX 4090\\nNVIDIA GeForce RTX 4090\\n'\n"
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    require()
+    host = Host(tmp_path / "host")
+    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(host.key))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    yield host
+    host.stop()
+
+
+def platform_of(host: Host, folder: str = "") -> SshPlatform:
+    found = load_platform(f"ssh:{host.address}{folder}")
+    assert isinstance(found, SshPlatform)
+    return found
+
+
+def create(platform: SshPlatform, **resources: object) -> BoxRecord:
+    return platform.create(BoxRequest(TAG, "box-0", 0.0, resources=resources), wait=Wait(60))
+
+
+def boxes(host: Host) -> list[str]:
+    return [path.name for path in host.home.glob(".local/share/sweepstack/local/boxes/*")]
+
+
+def shim(host: Host, text: str) -> None:
+    """A driver's tool on the host's PATH."""
+    tool = host.folder / "bin" / "nvidia-smi"
+    tool.parent.mkdir(exist_ok=True)
+    tool.write_text(text)
+    tool.chmod(0o755)
+    host.say(PATH=f"{tool.parent}:/usr/local/bin:/usr/bin:/bin")
+
+
+def test_cards_are_counted_before_anything_is_made(host: Host) -> None:
+    shim(host, TWO_CARDS)
+    platform = platform_of(host)
+    with pytest.raises(RequestRefused, match=r"4× RTX 4090 asked for, and nvidia-smi shows NVIDIA GeForce RTX 4090"):
+        create(platform, gpu={"name": ["RTX 4090"], "count": 4})
+    with pytest.raises(RequestRefused, match="1× A100 asked for"):
+        create(platform, gpu={"name": ["A100"], "count": 1})
+    assert boxes(host) == []
+    assert create(platform, gpu={"name": ["A100", "RTX 4090"], "count": 2}).phase is Phase.RUNNING
+
+
+def test_a_driver_that_does_not_answer_is_no_host_without_cards(host: Host) -> None:
+    shim(host, "#!/bin/sh\nexit 9\n")
+    with pytest.raises(PlatformError, match="nvidia-smi is there and does not answer"):
+        create(platform_of(host), gpu={"count": 1})
+    assert boxes(host) == []
+
+
+def test_no_driver_no_cards_and_a_full_disk_in_one_message(host: Host) -> None:
+    host.say(PATH="/usr/bin:/bin")
+    with pytest.raises(RequestRefused) as refused:
+        create(platform_of(host), gpu={"count": 1}, disk="900000GB")
+    assert "nvidia-smi shows none" in str(refused.value)
+    assert "900000 GB of disk asked for" in str(refused.value)
+    assert host.address in str(refused.value)
+    assert boxes(host) == []
+
+
+def test_a_box_of_a_host_has_its_three_tiers(host: Host) -> None:
+    platform = platform_of(host)
+    box = create(platform)
+    channel = platform.channel(box.native_id, box.account)
+    for tier in ("data", "scratch", "mnt/durable"):
+        channel.write(f"{tier}/x", b"there")
+        assert channel.read(f"{tier}/x") == b"there"
+    assert box.endpoint == platform.endpoint
+
+
+def test_boxes_lie_where_the_address_says(host: Host, tmp_path: Path) -> None:
+    platform = platform_of(host, f"{tmp_path}/disk")
+    box = create(platform)
+    assert [path.name for path in (tmp_path / "disk" / "boxes").iterdir()] == [box.native_id]
+    assert boxes(host) == []
+    platform.destroy(box.native_id, box.account)
+
+
+def test_another_machine_behind_the_address_is_stopped_at_its_host_key(host: Host, tmp_path: Path) -> None:
+    platform = platform_of(host)
+    box = create(platform)
+    host.stop()
+    for path in (host.folder / "host_key", host.folder / "host_key.pub"):
+        path.unlink()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(host.folder / "host_key")], check=True)
+    host.start()
+    for ask in (platform.get, platform.destroy):
+        with pytest.raises(HostKeyChanged, match="trust-host"):
+            ask(box.native_id, box.account)
+    assert boxes(host) == [box.native_id]
+
+
+def test_another_disk_behind_the_same_host_is_another_account(host: Host) -> None:
+    """Put back from an image, or the same host key on a new machine: what was there is not proved gone."""
+    platform = platform_of(host)
+    box = create(platform)
+    store = host.home / ".local/share/sweepstack/local"
+    store.rename(host.home / "aside")
+    create(platform)
+    with pytest.raises(WrongAccount, match=box.account):
+        platform.get(box.native_id, box.account)
+
+
+def test_a_verb_whose_answer_is_lost_is_of_unknown_outcome(host: Host) -> None:
+    host.say(PATH="/usr/bin:/bin")
+    platform = platform_of(host)
+    box = create(platform)
+    channel = platform.channel(box.native_id, box.account)
+    channel.write("data/x", b"")
+    stubborn = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(99)"
+    )
+    channel.spawn([channel.python, "-c", stubborn], cwd="data", env={}, log="data/log")
+    ends = time.monotonic() + 20
+    while b"up" not in channel.read("data/log"):
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+    threading.Timer(1.0, host.stop).start()
+    with pytest.raises(OutcomeUnknown, match="destroy was sent, and its answer was lost"):
+        platform.destroy(box.native_id, box.account)
+    with pytest.raises(Unreachable):
+        platform.get(box.native_id, box.account)
+    host.start()
+    ends = time.monotonic() + 30
+    while platform.get(box.native_id, box.account).phase is not Phase.GONE:
+        with contextlib.suppress(NotYetGone):  # the first one may go on over there
+            platform.destroy(box.native_id, box.account)
+        assert time.monotonic() < ends
+
+
+def test_a_start_is_waited_for_here(host: Host) -> None:
+    platform = platform_of(host)
+    box = create(platform)
+    platform.stop(box.native_id, box.account)
+    with pytest.raises(PlatformError, match="stopped: nothing runs on it"):
+        platform.channel(box.native_id, box.account).run(["true"], timeout=5)
+    host.say(**{BOOT_DRILL: "1.5"})
+    assert platform._caller is not None
+    platform._caller.close()
+    said: list[str] = []
+    assert platform.start(box.native_id, box.account, wait=Wait(30, said.append)).phase is Phase.RUNNING
+
+
+def test_a_platform_without_a_host_lists_nothing_and_says_what_is_missing() -> None:
+    bare = load_platform("ssh")
+    assert (bare.list_tagged(""), bare.list_volumes("")) == ([], [])
+    with pytest.raises(ConfigError, match=r"boxes\.<name>\.host"):
+        bare.account()
+
+
+def test_only_hosts_have_addresses() -> None:
+    with pytest.raises(ConfigError, match="has one account and no address"):
+        load_platform("local:root@192.0.2.7")
+    with pytest.raises(ConfigError, match="user@host:port"):
+        load_platform("ssh:root@192.0.2.7:22/../etc")
+
+
+def test_the_oldest_python_that_will_do_runs_all_of_it(host: Host, tmp_path: Path) -> None:
+    """Every module that is sent compiles there; whether its words exist there, too, is for the box to show."""
+    oldest = Path.home() / ".pyenv/versions/3.8.18/bin/python3.8"
+    if not oldest.exists():
+        for name in MODULES:
+            path = Path(__file__).parents[3] / f"{name.replace('.', '/')}.py"
+            compile(path.read_text(), str(path), "exec", dont_inherit=True)
+        assert program({"native_id": "x", "nonce": "y"})
+        return
+    platform = platform_of(host)
+    assert platform._caller is not None
+    platform._caller._python = str(oldest)
+    box = create(platform)
+    platform.stop(box.native_id, box.account)
+    platform.start(box.native_id, box.account, wait=Wait(30))
+    platform.destroy(box.native_id, box.account)
+    assert platform.get(box.native_id, box.account).phase is Phase.GONE
