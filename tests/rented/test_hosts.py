@@ -1,0 +1,121 @@
+"""The loop of the README on two hosts of one's own: the stack file that ships, typed, over real sshds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.engine.commands import assert_refused, ok
+from tests.engine.harness import Stack
+from tests.rented.world import without_internet
+from tests.simulators.host import Host
+from tests.simulators.machines import require
+
+STORE = ".local/share/sweepstack/local"
+
+
+@dataclass
+class Lab:
+    """A stack, and the hosts that its boxes are on."""
+
+    stack: Stack
+    hosts: list[Host]
+
+    def boxes(self) -> list[str]:
+        """What lies on the hosts."""
+        return [path.name for host in self.hosts for path in sorted(host.home.glob(f"{STORE}/boxes/*"))]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    require()
+    hosts = [Host(tmp_path / name) for name in ("one", "two")]
+    python = Path(sys.prefix) / "bin"
+    for host in hosts:
+        host.say(PATH=f"{python}:/usr/local/bin:/usr/bin:/bin")
+        (host.folder / "authorized_keys").write_text((hosts[0].folder / "id.pub").read_text())
+    stack = Stack(tmp_path / "sweep", name="sweep-generic")
+    stack.env |= {"SWEEPSTACK_SSH_KEY": str(hosts[0].key)}
+    stack.env.pop("SSH_AUTH_SOCK", None)
+    stack.evidence = stack.checkout / "results" / "sweep-generic"
+    without_internet(stack)
+    stack.edit_config(
+        lambda sweep: sweep.update(
+            boxes={f"box-{number}": {"want": "running", "host": host.address} for number, host in enumerate(hosts)}
+        )
+    )
+    stack.edit_config(lambda sweep: sweep["cells"].update(grid={"lr": [0.1, 0.03], "seed": [0, 1]}))
+    try:
+        yield Lab(stack, hosts)
+    finally:
+        for native_id in lab_ids(hosts):
+            stack.kill_box(native_id)
+        for host in hosts:
+            host.stop()
+
+
+def lab_ids(hosts: list[Host]) -> list[str]:
+    return [path.name for host in hosts for path in host.home.glob(f"{STORE}/boxes/*")]
+
+
+def test_the_loop(lab: Lab) -> None:
+    """preview → up → destroy refused → cut → wait → pull → verify → approve → up → destroy → audit."""
+    stack = lab.stack
+    stack.init()
+    ok(stack.pulumi("preview", timeout=180))
+    assert lab.boxes() == [], "a preview makes nothing"
+    ok(stack.up(timeout=300))
+    assert len(lab.boxes()) == 2
+    again = ok(stack.pulumi("preview", "--json", timeout=180)).json()["changeSummary"]
+    assert not {what: count for what, count in again.items() if what not in ("same", "refresh") and count}, again
+    assert_refused(stack.destroy(timeout=180))
+    assert len(lab.boxes()) == 2, "a refused destroy ends nothing"
+    ok(stack.run("sweepctl", "audit"))
+
+    lab.hosts[1].stop()
+    status = stack.sweepctl("status", "--json", timeout=120).json()
+    assert {cell["state"] for cell in status["cells"]} & {"failed", "lost"} == set(), "unreachable is not failed"
+    assert {box["name"]: box["phase"] for box in status["boxes"]}["box-1"] == "unknown"
+    assert_refused(stack.destroy(timeout=180))
+    lab.hosts[1].start()
+
+    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("pull", timeout=180))
+    verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
+    assert (verify["verified"], verify["total"]) == (4, 4)
+    ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
+    ok(stack.up(timeout=180))
+    ok(stack.destroy(timeout=180))
+    assert lab.boxes() == []
+    ok(stack.run("sweepctl", "audit"))
+
+
+def test_mistakes_about_hosts_are_said_before_anything_is_made(lab: Lab) -> None:
+    stack = lab.stack
+    stack.init()
+
+    def hosts(one: str | None, two: str | None) -> None:
+        boxes = {"box-0": {"host": one} if one else {}, "box-1": {"host": two} if two else {}}
+        stack.edit_config(lambda sweep: sweep.update(boxes=boxes))
+
+    mistakes = [
+        (lab.hosts[0].address, None, "boxes.box-1.host is missing"),
+        (lab.hosts[0].address, lab.hosts[0].address, "box-0 and box-1 are on the same host"),
+        ("root@h:22:23", lab.hosts[1].address, "expected a host such as"),
+    ]
+    for one, two, said in mistakes:
+        hosts(one, two)
+        result = stack.pulumi("preview", timeout=180)
+        assert result.rc != 0
+        assert said in result.text, str(result)
+    hosts(f"{lab.hosts[0].user}@127.0.0.1:1", lab.hosts[1].address)
+    refused = stack.up(timeout=180)
+    assert refused.rc != 0
+    assert "can't be reached" in refused.text, str(refused)
+    assert not list((Path(lab.hosts[0].home) / STORE).glob("boxes/*"))
+    assert os.path.exists(stack.config_file)
