@@ -22,13 +22,8 @@ def host_problems(config: StackConfig, profile: Profile, price: float | None) ->
         if name not in named
     ]
     problems += _together(named)
-    ending = profile.verbs[profile.meter_stop_verb]
-    if price != 0 and ending.issued_by != "api":
-        problems.append(
-            f"a host there goes on billing until {ending.native}, which only a person can do or prove; that is not "
-            f"available yet in this version (issue D). A host of your own that bills nobody by the hour: "
-            f"overrides: {{{profile.platform}: {{price_per_hour: 0}}}}"
-        )
+    if price != 0 and profile.unproved:
+        problems.append(f"{profile.unproved}overrides: {{{profile.platform}: {{price_per_hour: 0}}}}")
     return problems
 
 
@@ -38,7 +33,7 @@ def _together(named: dict[str, str]) -> list[str]:
     for name, login in named.items():
         boxes.setdefault(login, []).append(name)
     return [
-        f"{' and '.join(names)} are on the same host ({login}): one box a host; job.slots says how many cells run on it "
+        f"{' and '.join(names)} are on the same host ({login}): one box a host; job.slots says how many cells it runs "
         "at once"
         for login, names in boxes.items()
         if len(names) > 1

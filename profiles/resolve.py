@@ -70,7 +70,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     refusals += _one_box_each(config, layout)
     refusals += _spot(config, profile)
     price = _price(config, profile)
-    bills = profile.meter.rents and price != 0
+    bills = profile.meter.rents and not (profile.ssh is not None and price == 0)  # a host of one's own
     if bills and config.budget is None:
         refusals.append("it sends a bill, so the sweep needs a budget, such as budget: {usd: 60}")
     if any(box.want == "stopped" for box in config.boxes.values()):
@@ -248,7 +248,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
             pausing=_pausing(config, profile),
             clocks=_clocks(config, profile),
             keeps_per_gb_month=_kept_prices(layout, verb.keeps),
-            issue=_issue(issued),
+            issue=_issue(issued) if _price(config, profile) != 0 else None,
         ),
         durable=durable,
         price_per_hour=_price(config, profile),
@@ -362,7 +362,7 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
             f"takes it away: let `sweepctl tend` pull sealed cells as they come{_or_mount(profile)}"
         )
     ending = layout.verbs[profile.meter_stop_verb]
-    if ending.issued_by == "person":
+    if ending.issued_by == "person" and _price(config, profile) != 0:
         notes.append(f"{profile.platform}: only a person can end a box there ({ending.native}): {ending.manual}")
     for clock in profile.danger_clocks:
         if clock.starts == "start":

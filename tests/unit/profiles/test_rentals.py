@@ -64,15 +64,15 @@ DURABLE = {  # the place that outlives the end of a box: without a volume, with 
 
 
 def there(name: str, **facts: Any) -> Profile:
-    """The profile as it is once its adapter is installed."""
-    return load_profile(name).model_copy(update={"unavailable": "", **facts})
+    """The profile as it is once its adapter is installed, and the end of its boxes can be proved."""
+    return load_profile(name).model_copy(update={"unavailable": "", "unproved": "", **facts})
 
 
 def text(name: str, more: str = "", *, when_done: str = "keep", want: str = "running") -> str:
     return (
         GOOD.replace("candidates: [local]", f"candidates: [{name}]")
         .replace("overrides: {local: {price_per_hour: 0.12}}", f"overrides: {{{name}: {{price_per_hour: 0.5}}}}")
-        .replace("want: running", f"want: {want}")
+        .replace("want: running", f"want: {want}, host: root@192.0.2.7")
         .replace("    boxes:", f"    budget: {{usd: 60}}\n    when_done: {when_done}\n{more}    boxes:")
     )
 
