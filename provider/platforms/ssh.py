@@ -82,7 +82,7 @@ class SshPlatform(WithoutMarket):
                 raise StillCreating(record.native_id, record.outputs(), [str(error)]) from error
             if why:
                 raise StillCreating(record.native_id, seen.outputs(), [why])
-        if seen.phase not in (Phase.RUNNING, Phase.STOPPED, Phase.STOPPING):
+        if seen.phase is not Phase.RUNNING and not seen.phase.at_rest:
             raise StillCreating(
                 record.native_id, seen.outputs(), [f"{name} is {seen.phase}, not running: {seen.note}".rstrip(": ")]
             )
@@ -145,7 +145,7 @@ class SshPlatform(WithoutMarket):
             phase = self.get(native_id, account).phase
         except PlatformError:
             return ""
-        if phase in (Phase.STOPPING, Phase.STOPPED):
+        if phase.at_rest:
             return f"is {phase}: nothing runs on it until it is started again"
         return "is being destroyed: nothing is started on it any more" if phase is Phase.ENDING else ""
 
