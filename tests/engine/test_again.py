@@ -14,10 +14,9 @@ from tests.engine.test_two_people import both
 Make = Callable[..., Stack]
 
 
-def test_retry_of_a_verified_cell_after_the_clearance(make_stack: Make) -> None:
+def test_retry_of_a_verified_cell_after_the_clearance(small_finished: Stack) -> None:
     """Refused while the box is cleared. Revoked and run again: the word of before, put back, clears nothing."""
-    stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))
-    ok(stack.up())
+    stack = small_finished
     stack.run_loop()
     approved = stack.config_file.read_text()
     refused = stack.sweepctl("retry", "seed0", "--reason", "a doubt")
@@ -45,12 +44,9 @@ def test_retry_of_a_verified_cell_after_the_clearance(make_stack: Make) -> None:
     assert len(stack.births()) == 1
 
 
-def test_retry_between_approval_and_up(make_stack: Make) -> None:
+def test_retry_between_approval_and_up(small_finished: Stack) -> None:
     """Approved, then asked for again, and both come with one `up`: the cell is never ended in its second run."""
-    stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))
-    ok(stack.up())
-    stack.wait_done()
-    stack.wait_idle()
+    stack = small_finished
     ok(stack.sweepctl("pull"))
     stack.approve()
     stack.hold("seed0")
@@ -76,17 +72,26 @@ def seals(stack: Stack) -> list[str]:
     return [e["cell"] for box in stack.boxes for e in stack.journal(box) if e["event"] == "cell-sealed"]
 
 
-@pytest.mark.parametrize("second", ["seed1", "seed0"], ids=["another cell", "the same cell"])
-def test_two_people_retry_at_once(make_stack: Make, second: str) -> None:
-    """Both words count, once: each cell named runs exactly once more, the others do not."""
+@pytest.fixture(scope="module")
+def three_once(make_stack: Make) -> Stack:
+    """One box; its three cells are sealed."""
     stack = make_stack(cells=("seed0", "seed1", "seed2"), boxes=("box-0",))
     ok(stack.up())
     stack.wait_done()
     stack.wait_idle()
-    other = stack.base / "second"
+    stack.save("three")
+    return stack
+
+
+@pytest.mark.parametrize("second", ["seed1", "seed0"], ids=["another cell", "the same cell"])
+def test_two_people_retry_at_once(three_once: Stack, second: str) -> None:
+    """Both words count, once: each cell named runs exactly once more, the others do not."""
+    stack = three_once
+    stack.restore("three")
+    other = stack.base / f"second-of-{second}"
     shutil.copytree(stack.checkout, other, symlinks=True)
     words = ("sweepctl", "retry", "--stack", stack.name, "--reason", "a doubt")
-    for end in both(stack, *words, "seed0", second=(*words, second)):
+    for end in both(stack, *words, "seed0", second=(*words, second), clone=other):
         if end.rc:
             ok(stack.run(*end.argv))  # told that somebody else wrote: typed again
     ok(stack.up())

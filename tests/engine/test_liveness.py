@@ -289,11 +289,9 @@ def test_a_failed_cell_is_waived(small: Stack) -> None:
     out.is_over()
 
 
-def test_finish_is_one_command(small: Stack) -> None:
+def test_finish_is_one_command(small_finished: Stack) -> None:
     """`sweepctl finish` on a terminal: pulls, verifies, shows, asks once, and ends the sweep; prints each command."""
-    ok(small.up())
-    small.wait_done()
-    small.wait_idle()
+    small = small_finished
     result = small.terminal("sweepctl", "finish", "--stack", small.name, answers=[("?", "yes\r")])
     assert result.rc == 0, str(result)
     for command in ("sweepctl pull", "sweepctl verify", "pulumi up", "pulumi destroy"):

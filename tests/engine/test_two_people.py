@@ -18,17 +18,23 @@ from tests.engine.harness import Stack, copy_checkout
 def stack(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
     """Two boxes, four cells, not up yet; and the clone of a second person beside it, with the same stack config."""
     made = make_stack()
-    second = made.base / "second"
-    copy_checkout(second)
-    shutil.copy2(made.config_file, second / "stacks" / made.config_file.name)
+    a_second_person(made)
     yield made
     made.close()
 
 
-def both(stack: Stack, *argv: str, second: tuple[str, ...] = ()) -> list[Result]:
+def a_second_person(stack: Stack) -> None:
+    """Their clone, with the same stack config."""
+    second = stack.base / "second"
+    if not second.exists():
+        copy_checkout(second)
+    shutil.copy2(stack.config_file, second / "stacks" / stack.config_file.name)
+
+
+def both(stack: Stack, *argv: str, second: tuple[str, ...] = (), clone: Path | None = None) -> list[Result]:
     """The same command (or `second`) typed by two people at the same moment, each in a clone of their own."""
     people: list[tuple[tuple[str, ...], subprocess.Popen[str]]] = []
-    for words, folder in ((argv, stack.checkout), (second or argv, stack.base / "second")):
+    for words, folder in ((argv, stack.checkout), (second or argv, clone or stack.base / "second")):
         env = {"PATH": stack.env["PATH"].replace(str(stack.checkout), str(folder))}
         people.append((words, stack.start(*words, env=env, cwd=folder)))
     ends = []
@@ -117,11 +123,10 @@ def test_one_adds_a_cell_that_the_other_does_not_know(stack: Stack) -> None:
     assert starts(stack)["seed4"] == 1
 
 
-def test_two_people_pull_and_verify(stack: Stack) -> None:
+def test_two_people_pull_and_verify(finished: Stack) -> None:
     """Two pulls and two verifies at once: whole copies, and one and the same receipt."""
-    ok(stack.up())
-    stack.wait_done()
-    stack.wait_idle()
+    stack = finished
+    a_second_person(stack)
     for end in both(stack, "sweepctl", "pull", "--stack", stack.name):
         assert end.rc == 0 or "another" in end.text, str(end)
     receipts = [ok(end).json() for end in both(stack, "sweepctl", "verify", "--stack", stack.name, "--json")]
@@ -129,11 +134,10 @@ def test_two_people_pull_and_verify(stack: Stack) -> None:
     assert [one["verified"] for one in receipts] == [4, 4]
 
 
-def test_one_destroys_while_the_other_brings_up(stack: Stack) -> None:
+def test_one_destroys_while_the_other_brings_up(cleared: Stack) -> None:
     """Approved and cleared: whichever comes first, at the end each box was rented once and nothing is left half."""
-    ok(stack.up())
-    stack.run_loop()
-    shutil.copy2(stack.config_file, stack.base / "second" / "stacks" / stack.config_file.name)
+    stack = cleared
+    a_second_person(stack)
     destroy = ("pulumi", "destroy", "--stack", stack.name, "--yes", "--skip-preview", "--non-interactive")
     ends = both(stack, *destroy, second=up(stack))
     assert 0 in [end.rc for end in ends], ends
