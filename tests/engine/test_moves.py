@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.engine.commands import ok
+from tests.engine.commands import COMMAND_SECONDS, ok
 from tests.engine.harness import Stack
 from tests.engine.test_stop import want
 
@@ -226,7 +226,7 @@ def test_two_people_add_the_same_box_at_once(one_box: Stack) -> None:
         stack.start("pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", stack.name)
         for _ in range(2)
     ]
-    said = ["".join(process.communicate(timeout=180)) for process in ups]
+    said = ["".join(process.communicate(timeout=COMMAND_SECONDS)) for process in ups]
     codes = sorted(process.returncode for process in ups)
     assert codes[0] == 0, said
     assert codes == [0, 0] or any("locked" in text for text in said), said

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.engine.commands import ok
+from tests.engine.commands import COMMAND_SECONDS, ok
 from tests.engine.harness import Stack
 from tests.engine.test_stop import phases, want
 
@@ -75,7 +75,7 @@ def test_it_ends_when_nothing_is_left_and_destroys_nothing(at_work: Stack) -> No
     assert second.rc == 1
     assert "is tended by process" in second.err
     stack.release()
-    out, err = tending.communicate(timeout=120)
+    out, err = tending.communicate(timeout=COMMAND_SECONDS)
     assert tending.returncode == 0, out + err
     seen = rounds(out)
     assert {name for line in seen for name in line["stopped"]} == {"box-0", "box-1"}  # type: ignore[attr-defined]
@@ -123,7 +123,7 @@ def test_an_interrupt_leaves_nothing_half_done(at_work: Stack) -> None:
     assert tending.stdout is not None
     assert "again in" in tending.stdout.readline()
     os.kill(tending.pid, signal.SIGTERM)
-    assert tending.wait(timeout=30) == 130
+    assert tending.wait(timeout=COMMAND_SECONDS) == 130
     assert not record.exists()
     now = datetime.now(UTC)
     times = {"since": now, "at": now, "until": now + timedelta(hours=1)}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import NEVER_SHOWN, Result, ok
+from tests.engine.commands import COMMAND_SECONDS, NEVER_SHOWN, Result, ok
 from tests.engine.harness import Stack, copy_checkout
 
 
@@ -39,7 +39,7 @@ def both(stack: Stack, *argv: str, second: tuple[str, ...] = (), clone: Path | N
         people.append((words, stack.start(*words, env=env, cwd=folder)))
     ends = []
     for words, process in people:
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=COMMAND_SECONDS)
         ends.append(Result(words, process.returncode, out, err, 0.0))
     for result in ends:
         assert not any(words in result.text for words in NEVER_SHOWN), str(result)

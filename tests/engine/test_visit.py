@@ -8,7 +8,7 @@ import signal
 import threading
 from pathlib import Path
 
-from tests.engine.commands import Result, ok
+from tests.engine.commands import COMMAND_SECONDS, Result, ok
 from tests.engine.harness import Stack
 from tests.engine.test_stop import want
 
@@ -66,7 +66,7 @@ def test_a_persons_process_is_not_the_boxs(finished: Stack) -> None:
     finally:
         for pid in sleepers(visitor.pid):
             os.kill(pid, signal.SIGTERM)
-        assert visitor.wait(timeout=30) == 128 + signal.SIGTERM
+        assert visitor.wait(timeout=COMMAND_SECONDS) == 128 + signal.SIGTERM
 
 
 def test_ports_are_here_already(finished: Stack) -> None:

@@ -210,9 +210,9 @@ def test_cell_that_finds_the_disk_full_has_not_failed(small_disk: Callable[..., 
     assert event["why"] == "disk"
     (failure,) = box.events("cell-failed", "a")
     assert (failure["class"], failure["final"]) == ("disk", False)
-    filler.unlink()
-    if not tidy:
+    if not tidy:  # first, while the runner waits: it would begin the next attempt there meanwhile
         shutil.rmtree(box.root / "scratch" / "sweep" / "a")
+    filler.unlink()
     assert runner.ended() == 0, box.log()
     assert box.state("a") == "sealed"
     assert len(box.events("cell-failed", "a")) == 1

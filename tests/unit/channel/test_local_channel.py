@@ -118,7 +118,7 @@ for number in range(25):
 
 def test_lines_of_several_writers_stay_whole(channel: LocalChannel, root: Path) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", APPEND, str(root), str(number)]) for number in range(4)]
-    assert [writer.wait(30) for writer in writers] == [0, 0, 0, 0]
+    assert [writer.wait(120) for writer in writers] == [0, 0, 0, 0]
     lines = [line.split(b" ") for line in channel.read("data/queue.jsonl").splitlines()]
     assert len({line[0] for line in lines}) == len(lines) == 100
     assert all(len(line[1]) == 5000 for line in lines)

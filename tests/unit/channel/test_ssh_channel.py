@@ -185,7 +185,7 @@ def test_a_cancelled_command_ends_on_the_box(ssh_world: SshWorld) -> None:
             )
             eventually(lambda: running(ssh_world, "sleep 303"))
             os.killpg(child.pid, number) if how == "attach" else child.send_signal(number)
-            assert child.wait(30) != 0
+            assert child.wait(120) != 0
             eventually(lambda: not running(ssh_world, "sleep 303"))
 
 
@@ -463,7 +463,7 @@ def test_a_port_of_the_box_is_reached(channel: SshChannel, ssh_world: SshWorld) 
     assert "there again" in child.stdout.readline()
     child.send_signal(signal.SIGINT)
     assert "until now" in child.stdout.read()
-    assert child.wait(30) == 0
+    assert child.wait(120) == 0
     child.stdout.close()
     channel.terminate(pid)
 
@@ -503,7 +503,7 @@ def test_a_shell_on_a_terminal(ssh_world: SshWorld, tmp_path: Path) -> None:
     os.write(ours, b"exit 9\n")
     with contextlib.suppress(OSError):  # EIO: the other side has closed
         read_until(lambda: child.poll() is not None)
-    assert child.wait(30) == 9
+    assert child.wait(120) == 9
     os.close(ours)
     assert b"/dev/pts/" in seen
     assert b"/sweepstack\r\n" in seen

@@ -295,7 +295,7 @@ def test_watch_on_a_terminal_redraws_and_leaves_cleanly(world: World, box: Box) 
         left = read_until(ours, "\x1b[?1049l", process).partition("\x1b[?1049l")[2]
         if "next   " not in left:  # the last picture, on the screen that stays
             left += read_until(ours, "next   ", process)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         assert "KeyError" in left
         assert "Traceback" not in left
         assert "error:" not in left
@@ -313,7 +313,7 @@ def test_watch_elsewhere_prints_a_block_when_something_happens(world: World, box
         text = read_until(process.stdout.fileno(), "next   ", process)
         assert "1 sealed" in text
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         rest, errors = process.communicate()
         assert (rest, errors) == (b"", b"")
     finally:

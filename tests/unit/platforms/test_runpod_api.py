@@ -427,14 +427,14 @@ def test_one_machine_rents_one_box_a_tag(server: Server) -> None:
 
     def grant(handler: Any) -> None:
         rented.set()
-        assert release.wait(20)
+        assert release.wait(120)
         server.routes["GET /v2/pods"] = [reply(200, {"pods": [pod()]})]
         reply(201, pod())(handler)
 
     server.routes["POST /v2/pods"] = [grant]
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(create), pool.submit(create)]
-        assert rented.wait(20)
+        assert rented.wait(120)
         release.set()
         assert {one.result(20).native_id for one in both} == {POD}
     assert count(server, "POST /v2/pods") == 1

@@ -40,7 +40,7 @@ def plugin(errors: Path, cwd: Path) -> Iterator[Any]:
             yield provider_pb2_grpc.ResourceProviderStub(channel)
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(120)
 
 
 def imported(errors: Path) -> set[str]:

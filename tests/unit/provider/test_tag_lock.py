@@ -38,7 +38,7 @@ def test_another_process_keeps_the_tag_until_it_ends_however_it_ends() -> None:
     with pytest.raises(PlatformError, match="nothing was rented"), one_at_a_time("acme", "me", "tag-1", Wait(0.2)):
         raise AssertionError("two at once")
     holder.kill()
-    holder.wait(20)
+    holder.wait(120)
     with one_at_a_time("acme", "me", "tag-1", Wait(20)) as memory:
         assert not memory.first
 

@@ -84,7 +84,7 @@ except KeyboardInterrupt:
         while not (note.exists() and note.read_text().strip()) and time.monotonic() < ends:
             time.sleep(0.02)
         setup.send_signal(signal.SIGINT)
-        assert setup.wait(10) == 130
+        assert setup.wait(120) == 130
     finally:
         setup.kill()
     assert not alive(int(note.read_text()))
