@@ -94,6 +94,10 @@ def run(
             os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
         raise AssertionError(f"$ {' '.join(argv)}\nstill running after {timeout:g} s\n{out}\n{err}") from error
+    except BaseException:  # Ctrl-C of the tests: the command has a session of its own, and would go on for ever
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
     result = Result(tuple(argv), process.returncode, out, err, time.monotonic() - begin)
     if not noisy:
         for words in NEVER_SHOWN:
