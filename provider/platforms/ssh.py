@@ -110,6 +110,10 @@ class SshPlatform(WithoutMarket):
         """`size_gb` and `region` mean nothing here: a volume is as large as the host's disk."""
         return _volume(self._ask("ensure_volume", tag=tag, name=name))
 
+    def quote_volume(self, size_gb: int, region: str) -> float | None:
+        """Nothing: the disk is the host's."""
+        return 0.0
+
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
         if self._caller is None:
             return []

@@ -36,6 +36,12 @@ def test_a_rented_box_is_what_was_asked_for(platform: Platform, harness: Any, re
     assert harness.rentals() == {record.native_id}
 
 
+def test_every_verb_of_the_protocol_is_there(platform: Platform) -> None:
+    verbs = [name for name, what in vars(Platform).items() if callable(what) and not name.startswith("_")]
+    assert len(verbs) > 15
+    assert [name for name in verbs if not callable(getattr(platform, name, None))] == []
+
+
 def test_a_box_is_found_by_its_whole_tag_only(platform: Platform, rent: Renter) -> None:
     assert platform.find_by_tag(TAG) is None
     record = rent()
