@@ -165,8 +165,16 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         record = rent(op, platform, inputs, birth, store)
         state = self._state(inputs, record, generation, tag)
         if (record.phase.at_rest and not ending_now) or inputs.want == "stopped":
-            state = state.model_copy(update={"phase": pausing.converge(op, state).phase.value})
+            state = state.model_copy(update={"phase": self._converged(op, state).phase.value})
         return record.native_id, state
+
+    def _converged(self, op: Operation, state: BoxState, *, told: bool = False) -> BoxRecord:
+        """`pausing.converge`. Its StillCreating leaves with a whole state: less could be read by nobody."""
+        try:
+            return pausing.converge(op, state, told=told)
+        except StillCreating as error:  # a platform knows the box, and not all that the state has to keep
+            known = {name: value for name, value in error.outputs.items() if value is not None}
+            raise StillCreating(error.identifier, outputs_of(state) | known, error.reasons) from error
 
     def _state(self, inputs: BoxInputs, record: BoxRecord, generation: int, tag: str) -> BoxState:
         known = inputs.model_dump() | {"price_per_hour": record.price_per_hour}
@@ -239,10 +247,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             load_platform(state.adapter).change_bid(state.native_id, state.account, new.bid)
             op.info(f"box {state.name}: the bid is ${new.bid:.3f}/h now")
         try:
-            record = pausing.converge(op, state, told=bidding)
-        except StillCreating as error:  # a platform knows the box, and not all that the state has to keep
-            known = {name: value for name, value in error.outputs.items() if value is not None}
-            raise StillCreating(error.identifier, outputs_of(state) | known, error.reasons) from error
+            record = self._converged(op, state, told=bidding)
         except NoCapacity as error:
             if not bidding:
                 raise

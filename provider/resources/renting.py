@@ -178,7 +178,8 @@ def generation_of(
         return last.generation + 1, None
     if record.phase is Phase.UNKNOWN:
         raise SweepstackError(
-            f"box {inputs.name}: {last.native_id} may still run and bill; nothing new is rented ({record.note})"
+            f"box {inputs.name}: {last.native_id} may still run and bill; nothing new is rented ({record.note}). "
+            f"Next: pulumi up --stack {op.stack}, which asks again"
         )
     return last.generation, record
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from provider.models import BoxState
+from provider.platforms.base import Phase
 from provider.platforms.local import LocalPlatform
 from sweep import onbox
 from sweep.canonical import canonical_json
 from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError, Unreachable, WrongAccount
 from sweep.model import Lease, Teardown
 from tests.unit.provider.support import BOX, Sweep, approval_for, approved, still_creating
+from tests.unit.provider.test_box_ledger import STOPPABLE
 
 LOSE, FAIL, BOOT = "lose-answer", "fail-after-create", "SWEEPSTACK_DRILL_BOOT_SECONDS"
 DRILL = "SWEEPSTACK_DRILL_CREATE"
@@ -93,6 +96,31 @@ def test_a_lost_answer_and_a_box_that_is_not_ready_leave_a_whole_state(
     state = BoxState.model_validate(late.outputs)
     assert (state.native_id, state.generation, state.name) == (late.identifier, 1, "box-0")
     assert [birth.native_id for birth in sweep.store.births()] == [late.identifier]
+
+
+def test_a_stopped_box_that_is_adopted_and_does_not_come_up_leaves_a_whole_state(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = sweep.box(teardown=STOPPABLE)
+    stopped = sweep.box_inputs(teardown=STOPPABLE).model_copy(update={"want": "stopped"})
+    assert BOX.update(sweep.op(), box.native_id, box, stopped).phase == "stopped"
+    monkeypatch.setenv(BOOT, "60")
+    late = still_creating(lambda: sweep.box(teardown=STOPPABLE, timeout=0.3))  # its state is lost
+    state = BoxState.model_validate(late.outputs)
+    assert (state.native_id, state.generation, state.tag) == (box.native_id, 1, box.tag)
+
+
+def test_a_box_of_which_nobody_knows_keeps_its_place_and_the_next_command_is_said(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = sweep.box()
+    honest = LocalPlatform.get
+    odd = {"phase": Phase.UNKNOWN, "note": "it says MIGRATING"}
+    monkeypatch.setattr(LocalPlatform, "get", lambda *arguments: replace(honest(*arguments), **odd))
+    with pytest.raises(SweepstackError, match=r"MIGRATING.*Next: pulumi up --stack sweep-t") as told:
+        sweep.box()
+    assert f"{box.native_id} may still run and bill; nothing new is rented" in str(told.value)
+    assert sweep.listed() == [box.native_id]
 
 
 def test_a_lost_answer_that_shows_nowhere_is_not_said_to_be_nothing(
