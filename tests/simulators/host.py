@@ -72,9 +72,9 @@ class Host:
         """Answers again, where it did not. Blocks until it does."""
         if self._sshd is not None:
             return
-        with (self.folder / "sshd.log").open("ab") as log:
+        with (self.folder / "sshd.log").open("ab") as log:  # it ends with the tests, however they end
             self._sshd = subprocess.Popen(
-                [str(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")],
+                ["setpriv", "--pdeathsig", "KILL", str(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
