@@ -47,6 +47,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
     inputs_type = BoxInputs
     state_type = BoxState
     replaces_before_delete = True
+    not_in_outputs = frozenset({"leaving"})  # said of one change, and not of the box
     decisions: ClassVar[dict[str, Decision]] = {
         "identity": Decision.REFUSE,
         "evidence": Decision.REFUSE,

@@ -17,8 +17,9 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple  # noqa: UP035
 from runner_records import Journal, say
 
 LEAST_BYTES, LEAST_INODES = 256 << 20, 1000
-SPACIOUS_BYTES = 4 << 30
-"""A cell that found no room cleans up after itself: where less is free than this, it is believed that it was here."""
+SPACIOUS_BYTES, ROOMY_BYTES = 4 << 30, 16 << 30
+"""A cell that found no room cleans up after itself: where less is free than the first, it is believed that it was here;
+where more than the second is, or twice the largest cell, it is not."""
 
 
 class Room(NamedTuple):
@@ -137,7 +138,8 @@ class DiskGate:
             return lack
         suspects = []
         for room, _ in self._rooms():
-            if 0 <= room.free < max(SPACIOUS_BYTES, room.total // 10):
+            roomy = max(ROOMY_BYTES, 2 * self._journal.largest)  # a tenth of a large disk is a lot
+            if 0 <= room.free < max(SPACIOUS_BYTES, min(room.total // 10, roomy)):
                 suspects.append((room.free / max(1, room.total), "disk", room, room.free))
             if 0 <= room.inodes_free < room.inodes_total // 10:
                 suspects.append((room.inodes_free / room.inodes_total, "inodes", room, room.inodes_free))
