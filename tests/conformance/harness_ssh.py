@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from provider.platforms._local_drills import BOOT_DRILL, CREATE_DRILL
-from provider.platforms.base import BoxRequest, Platform, VolumeRecord
+from provider.platforms.base import BoxRequest
 from provider.platforms.registry import load_platform
 from provider.platforms.ssh import SshPlatform
-from tests.conformance.harness import FAULTS
+from tests.conformance import harness_local
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 
@@ -28,28 +26,21 @@ print(load_platform(sys.argv[2]).create(BoxRequest(**json.loads(sys.argv[1])), w
 """
 
 
-class Harness:
-    """See `harness.Harness`. Its boxes are always real."""
+class Harness(harness_local.Harness):
+    """See `harness.Harness`. What lies on the host is what lies on this machine elsewhere; the way to it is its own."""
 
     adapter = "ssh"
     host = False
-    wire = False
-    price = 0.25
-    killed_by_stop = ("scratch",)
-    kept_by_stop = ("data", "mnt/durable")
-    secrets: tuple[str, ...] = ()
-    plays: frozenset[tuple[str, str]] = frozenset()
-    impossible = frozenset(FAULTS)  # nothing answers there but our own code: what fails is the way to it (`cut_off`)
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
         require()
+        super().__init__(tmp_path, monkeypatch, machines)
         self._host = Host(tmp_path / "host")
         self._root = self._host.home / ".local/share/sweepstack/local"
         self._connected: list[SshPlatform] = []
         monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(self._host.key))
-        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
-    def connect(self) -> SshPlatform:
+    def connect(self) -> SshPlatform:  # type: ignore[override]
         """The adapter as the provider gets it, but less patient with processes."""
         platform = load_platform(f"ssh:{self._host.address}")
         assert isinstance(platform, SshPlatform)
@@ -57,19 +48,6 @@ class Harness:
         platform._caller.grace = 0.3
         self._connected.append(platform)
         return platform
-
-    def request(self, tag: str, **changes: Any) -> BoxRequest:
-        return BoxRequest(**{"tag": tag, "name": "box-0", "price_per_hour": self.price, **changes})
-
-    def volume(self, platform: Platform, tag: str) -> VolumeRecord:
-        return platform.ensure_volume(tag, "durable")
-
-    def rentals(self) -> set[str]:
-        boxes = self._root / "boxes"
-        return set(os.listdir(boxes)) if boxes.is_dir() else set()
-
-    def doubled(self) -> dict[str, list[str]]:
-        return {}
 
     def slow_boot(self, seconds: float) -> None:
         """New boxes take so long to be ready."""
@@ -89,32 +67,16 @@ class Harness:
             if platform._caller is not None:
                 platform._caller.close()
 
-    def make_unreadable(self, native_id: str) -> None:
-        """The host still has the box, and its record is damaged."""
-        (self._root / "boxes" / native_id / "box.json").write_bytes(b'{"schema": 1, "nat')
-
-    def make_foreign(self) -> None:
-        """Another host's folder is there now."""
-        file = self._root / "registry.json"
-        shutil.copy(file, self._root / "registry.saved")
-        file.write_text(json.dumps({**json.loads(file.read_text()), "id": "zzzzzzzzzz"}))
-
     def cut_off(self) -> None:
         """The host does not answer."""
         self._host.stop()
-
-    def remove_by_hand(self, native_id: str) -> None:
-        """Somebody removes the box behind our back."""
-        shutil.rmtree(self._root / "boxes" / native_id)
 
     def repair(self) -> None:
         """Everything answers again, from the real folder."""
         self._host.start()
         if self._host.environment:
             self._drill()
-        saved = self._root / "registry.saved"
-        if saved.exists():
-            saved.rename(self._root / "registry.json")
+        super().repair()
 
     def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
         """The ids that so many processes get for the same request at the same time."""
