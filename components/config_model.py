@@ -41,7 +41,7 @@ from sweep.units import parse_size
 
 def _not_a_url(value: Any) -> Any:
     if isinstance(value, str) and ("://" in value or value.startswith("git@")):
-        raise wrong("a folder; anything else is not available yet in this version (issue B)")
+        raise wrong("a folder; anything else is not available yet in this version")
     return value
 
 
@@ -65,7 +65,7 @@ EvidencePlace = Annotated[Text, BeforeValidator(_an_address)]
 
 def _not_on_a_box(value: str) -> str:
     if value == "box":
-        raise wrong("local; a smoke run on a box is not available yet in this version (issue C)")
+        raise wrong("local; a smoke run on a box is not available yet in this version")
     return value
 
 
