@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import json
-import os
 import threading
-import zlib
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from sweep import errors
@@ -20,19 +16,10 @@ from sweep.channel.ssh_links import Links
 from sweep.channel.ssh_options import Way
 from sweep.errors import OutcomeUnknown, PlatformError, StillCreating, Unreachable
 
-ROOT = Path(__file__).resolve().parents[2]
 MODULES = (
-    "sweep.errors",
-    "sweep.canonical",
+    *agent_source.MODULES,
     "sweep.units",
     "sweep.onbox",
-    "sweep.channel.base",
-    "sweep.channel.walking",
-    "sweep.channel.processes",
-    "sweep.channel.running",
-    "sweep.channel.visiting",
-    "sweep.channel.local",
-    "sweep.channel.agent",
     "provider.platforms.offers",
     "provider.platforms.base",
     "provider.platforms._local_drills",
@@ -44,37 +31,11 @@ MODULES = (
     "provider.platforms._ssh_host",
 )
 """In the order in which they are loaded: each after what it imports."""
-READS = frozenset({"account", "find_by_tag", "get", "list_tagged", "list_volumes", "get_volume", "where"})
+READS = frozenset(
+    {"account", "find_by_tag", "get", "list_tagged", "list_volumes", "get_volume", "where", "where_volume"}
+)
 CALL_SECONDS = 180.0
 """A stop may wait for another one's lock, and for processes that ignore it."""
-_LOADER = """
-import sys
-if sys.version_info < {oldest}:
-    found = "sweepstack: python3 here is %d.%d, and {oldest} is the oldest that will do"
-    sys.stderr.write(found % sys.version_info[:2])
-    sys.exit(97)
-import datetime, enum, json, types
-if not hasattr(datetime, "UTC"):
-    datetime.UTC = datetime.timezone.utc
-if not hasattr(enum, "StrEnum"):
-    class StrEnum(str, enum.Enum):
-        __str__ = str.__str__
-    enum.StrEnum = StrEnum
-settings = json.loads({settings!r})
-for name, text in json.loads({modules!r}):
-    whole = name.split(".")
-    for depth in range(1, len(whole)):
-        package = ".".join(whole[:depth])
-        if package not in sys.modules:
-            sys.modules[package] = types.ModuleType(package)
-            sys.modules[package].__path__ = []
-    module = types.ModuleType(name)
-    module.__file__ = "<sweepstack>/" + name
-    sys.modules[name] = module
-    exec(compile(text, module.__file__, "exec"), module.__dict__)
-    setattr(sys.modules[name.rpartition(".")[0]], whole[-1], module)
-sys.modules["provider.platforms._ssh_host"].main(settings)
-"""
 
 
 class Caller:
@@ -121,7 +82,7 @@ class Caller:
                 name, endpoint = self.address.login, self.address.endpoint
                 way = Way(endpoint, ssh_keys.choose(), Pin(name, endpoint.start))
                 settings = {"root": self.address.root, "grace": self.grace}
-                self._links = Links(way, f"the host {name}", settings, self._python, program)
+                self._links = Links(way, partial(Link, way, f"the host {name}", settings, self._python, program))
             return self._links
 
     def _error(self, said: Mapping[str, Any]) -> Exception:
@@ -134,10 +95,4 @@ class Caller:
 
 def program(settings: Mapping[str, Any]) -> bytes:
     """What the host's Python reads and runs."""
-    text = _LOADER.format(oldest=agent_source.OLDEST, settings=json.dumps(dict(settings)), modules=_modules())
-    return zlib.compress(text.encode("utf-8"), 6)
-
-
-@functools.cache
-def _modules() -> str:
-    return json.dumps([(name, (ROOT / f"{name.replace('.', os.sep)}.py").read_text("utf-8")) for name in MODULES])
+    return agent_source.program(settings, MODULES, 'sys.modules["provider.platforms._ssh_host"].main(settings)')

@@ -13,11 +13,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from provider.platforms._local_store import default_root
-from provider.platforms.base import BoxRecord, BoxRequest, Wait
+from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.local import LocalPlatform
 from provider.platforms.offers import same_gpu
 from sweep import onbox
@@ -28,6 +29,11 @@ PREFIX = "host"
 """Of the ids of its boxes."""
 GPU_SECONDS = 20.0
 LOCK_SECONDS = 60.0
+VERBS = (
+    *("account", "find_by_tag", "create", "get", "destroy", "stop", "turn_on", "list_tagged", "where"),
+    *("ensure_volume", "list_volumes", "get_volume", "delete_volume", "where_volume"),
+)
+"""Of the local platform, with its own arguments; `create` is ours, and looks at the host first."""
 
 
 class Host(Agent):
@@ -41,21 +47,16 @@ class Host(Agent):
     def do_verb(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """One verb of the platform: {"is": its answer}, or {"raised": class, "text": …}."""
         try:
-            return {"is": getattr(self, f"verb_{name}")(**args)}
+            if name not in VERBS:
+                raise PlatformError(f"{name!r} is nothing that a host is asked for")
+            return {"is": _plain(self.create(**args) if name == "create" else getattr(self.platform, name)(**args))}
         except StillCreating as error:
             known = {"identifier": error.identifier, "outputs": error.outputs, "reasons": error.reasons}
             return {"raised": "StillCreating", "text": str(error), "known": known}
         except SweepstackError as error:
             return {"raised": type(error).__name__, "text": str(error)}
 
-    def verb_account(self) -> str:
-        return self.platform.account()
-
-    def verb_find_by_tag(self, tag: str, account: str) -> dict[str, Any] | None:
-        found = self.platform.find_by_tag(tag, account)
-        return None if found is None else _plain(found)
-
-    def verb_create(self, request: dict[str, Any]) -> dict[str, Any]:
+    def create(self, request: dict[str, Any]) -> BoxRecord:
         """Looks at the host before anything is made, unless the box is there already. Does not wait until it is
         ready: whoever asks does, and can be cut."""
         asked = BoxRequest(**request)
@@ -64,43 +65,7 @@ class Host(Agent):
         made = self.platform.make(asked, wait=Wait(LOCK_SECONDS))
         if onbox.DURABLE not in asked.mounts:  # nothing there outlives the box, and its queue seals all the same
             (self.platform.where(made.native_id, made.account)[0] / onbox.DURABLE).mkdir(parents=True, exist_ok=True)
-        return _plain(made)
-
-    def verb_get(self, native_id: str, account: str) -> dict[str, Any]:
-        return _plain(self.platform.get(native_id, account))
-
-    def verb_destroy(self, native_id: str, account: str) -> None:
-        self.platform.destroy(native_id, account)
-
-    def verb_stop(self, native_id: str, account: str) -> None:
-        self.platform.stop(native_id, account)
-
-    def verb_start(self, native_id: str, account: str) -> dict[str, Any]:
-        return _plain(self.platform.turn_on(native_id, account))
-
-    def verb_list_tagged(self, prefix: str) -> list[dict[str, Any]]:
-        return [_plain(record) for record in self.platform.list_tagged(prefix)]
-
-    def verb_ensure_volume(self, tag: str, name: str) -> dict[str, Any]:
-        return _plain(self.platform.ensure_volume(tag, name))
-
-    def verb_list_volumes(self, prefix: str) -> list[dict[str, Any]]:
-        return [_plain(record) for record in self.platform.list_volumes(prefix)]
-
-    def verb_get_volume(self, native_id: str) -> dict[str, Any] | None:
-        found = self.platform.get_volume(native_id)
-        return None if found is None else _plain(found)
-
-    def verb_delete_volume(self, native_id: str, account: str) -> None:
-        self.platform.delete_volume(native_id, account)
-
-    def verb_where(self, native_id: str, account: str) -> dict[str, Any]:
-        """Where a box's files lie on the host: for a channel to it."""
-        root, mounts = self.platform.where(native_id, account)
-        return {"root": str(root), "mounts": {mount: str(content) for mount, content in mounts.items()}}
-
-    def verb_where_volume(self, native_id: str) -> str:
-        return str(self.platform.where_volume(native_id))
+        return made
 
 
 def preflight(root: Path, request: BoxRequest) -> None:
@@ -137,11 +102,17 @@ def gpus() -> list[str]:
     return [line.strip() for line in done.stdout.decode("utf-8", "replace").splitlines() if line.strip()]
 
 
-def _plain(record: Any) -> dict[str, Any]:
-    found = dataclasses.asdict(record)
-    if isinstance(record, BoxRecord):
-        found.update(phase=str(record.phase), created_at=record.created_at and record.created_at.isoformat())
-    return found
+def _plain(answer: Any) -> Any:
+    """What a verb returns, as JSON."""
+    if isinstance(answer, (list, tuple)):
+        return [_plain(one) for one in answer]
+    if isinstance(answer, dict):
+        return {key: _plain(value) for key, value in answer.items()}
+    if dataclasses.is_dataclass(answer):
+        return _plain({field.name: getattr(answer, field.name) for field in dataclasses.fields(answer)})
+    if isinstance(answer, datetime):
+        return answer.isoformat()
+    return str(answer) if isinstance(answer, (Path, Phase)) else answer
 
 
 def main(settings: Mapping[str, Any]) -> None:

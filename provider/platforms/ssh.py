@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 def connect() -> SshPlatform:
     """Without a host: it lists nothing, and every other verb asks for one."""
-    return SshPlatform("")
+    return SshPlatform(None)
 
 
 def connect_to(address: str) -> SshPlatform:
     """The platform of one host, `user@host:port[/folder]`. Connects nothing yet. Raises ConfigError."""
-    return SshPlatform(str(HostAddress.parse(address)))
+    return SshPlatform(HostAddress.parse(address))
 
 
 class SshPlatform(WithoutMarket):
@@ -34,15 +34,15 @@ class SshPlatform(WithoutMarket):
 
     capabilities = frozenset({Capability.STOP, Capability.VOLUMES, Capability.SSH})
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: HostAddress | None) -> None:
         self.address = address
         self.name = f"ssh:{address}" if address else "ssh"
-        self._caller = Caller(HostAddress.parse(address)) if address else None
+        self._caller = Caller(address) if address else None
 
     @property
     def endpoint(self) -> SshEndpoint | None:
         """Where the host's sshd listens, by its address; nobody is asked. None without a host."""
-        return self._caller.address.endpoint if self._caller is not None else None
+        return self.address.endpoint if self.address is not None else None
 
     def account(self) -> str:
         return str(self._ask("account"))
@@ -98,7 +98,7 @@ class SshPlatform(WithoutMarket):
         self._ask("stop", native_id=native_id, account=account)
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
-        started = self._record(self._ask("start", native_id=native_id, account=account))
+        started = self._record(self._ask("turn_on", native_id=native_id, account=account))
         return self._until_ready(native_id, started, wait)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
@@ -127,8 +127,8 @@ class SshPlatform(WithoutMarket):
         self._ask("delete_volume", native_id=native_id, account=account)
 
     def channel(self, native_id: str, account: str) -> Channel:
-        where = self._ask("where", native_id=native_id, account=account)
-        return self._open(native_id, where["root"], where["mounts"], lambda: self._closed(native_id, account))
+        root, mounts = self._ask("where", native_id=native_id, account=account)
+        return self._open(native_id, root, mounts, lambda: self._closed(native_id, account))
 
     def volume_channel(self, native_id: str, mount: str = "") -> Channel:
         content = str(self._ask("where_volume", native_id=native_id))

@@ -10,22 +10,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-SWEEP = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MODULES = (
-    "errors",
-    "canonical",
-    "channel",
-    "channel.base",
-    "channel.walking",
-    "channel.processes",
-    "channel.running",
-    "channel.visiting",
-    "channel.local",
-    "channel.agent",
+    "sweep.errors",
+    "sweep.canonical",
+    "sweep.channel.base",
+    "sweep.channel.walking",
+    "sweep.channel.processes",
+    "sweep.channel.running",
+    "sweep.channel.visiting",
+    "sweep.channel.local",
+    "sweep.channel.agent",
 )
 """In the order in which they are loaded: each after what it imports."""
 
-VISITING = ("errors", "channel", "channel.base", "channel.visiting")
+VISITING = ("sweep.errors", "sweep.channel.base", "sweep.channel.visiting")
 """The few that a person's own command needs: they go as an argument, which `ps` on the box shows."""
 
 OLDEST = (3, 8)
@@ -40,20 +39,29 @@ if sys.version_info < {oldest}:
     found = "sweepstack: python3 here is %d.%d, and {oldest} is the oldest that will do"
     sys.stderr.write(found % sys.version_info[:2] + chr(10))
     sys.exit(97)
-import json, types
-settings = json.loads({settings!r})
-modules = json.loads({modules!r})
-sys.modules["sweep"] = types.ModuleType("sweep")
-sys.modules["sweep"].__path__ = []
-for name, text in modules:
-    module = types.ModuleType("sweep." + name)
+import datetime, enum, json, types
+if not hasattr(datetime, "UTC"):
+    datetime.UTC = datetime.timezone.utc
+if not hasattr(enum, "StrEnum"):
+    class StrEnum(str, enum.Enum):
+        __str__ = str.__str__
+    enum.StrEnum = StrEnum
+def load(name, text):
+    parent, _, last = name.rpartition(".")
+    if parent and parent not in sys.modules:
+        load(parent, None)
+    module = types.ModuleType(name)
     module.__file__ = "<sweepstack>/" + name
-    if name == "channel":
+    sys.modules[name] = module
+    if text is None:
         module.__path__ = []
-    sys.modules[module.__name__] = module
-    exec(compile(text, module.__file__, "exec"), module.__dict__)
-    parent, _, last = module.__name__.rpartition(".")
-    setattr(sys.modules[parent], last, module)
+    else:
+        exec(compile(text, module.__file__, "exec"), module.__dict__)
+    if parent:
+        setattr(sys.modules[parent], last, module)
+settings = json.loads({settings!r})
+for name, text in json.loads({modules!r}):
+    load(name, text)
 {call}
 """
 
@@ -70,17 +78,17 @@ def given(python: str, program: bytes) -> str:
 
 def agent(settings: Mapping[str, Any]) -> bytes:
     """The program that serves: compressed, for `reading`."""
-    return _program(settings, _modules(MODULES), 'sys.modules["sweep.channel.agent"].main(settings)')
+    return program(settings, MODULES, 'sys.modules["sweep.channel.agent"].main(settings)')
 
 
 def visit(settings: Mapping[str, Any]) -> bytes:
     """The program that runs a person's command: compressed, for `given`."""
-    call = 'sys.exit(sys.modules["sweep.channel.visiting"].visit(settings))'
-    return _program(settings, _modules(VISITING), call)
+    return program(settings, VISITING, 'sys.exit(sys.modules["sweep.channel.visiting"].visit(settings))')
 
 
-def _program(settings: Mapping[str, Any], modules: str, call: str) -> bytes:
-    text = _LOADER.format(oldest=OLDEST, settings=json.dumps(dict(settings)), modules=modules, call=call)
+def program(settings: Mapping[str, Any], modules: tuple[str, ...], call: str) -> bytes:
+    """A program of these modules, loaded in this order, that then runs `call`, which may use `settings`: compressed."""
+    text = _LOADER.format(oldest=OLDEST, settings=json.dumps(dict(settings)), modules=_modules(modules), call=call)
     return zlib.compress(text.encode("utf-8"), 9)
 
 
@@ -90,6 +98,4 @@ def _modules(names: tuple[str, ...]) -> str:
 
 
 def _source(name: str) -> str:
-    if name == "channel":
-        return ""
-    return (SWEEP / name.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8")
+    return (ROOT / name.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8")

@@ -8,9 +8,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
-from sweep.channel import agent_source, ssh_contact
+from sweep.channel import ssh_contact
 from sweep.channel.ssh_link import Link
 from sweep.channel.ssh_options import Way
 from sweep.errors import PlatformError, Unreachable
@@ -36,24 +37,17 @@ def shared(way: Way, native_id: str, settings: Mapping[str, Any], python: str) -
     name = repr((way.facts, native_id, json.dumps(dict(settings), sort_keys=True), python))
     with _SHARING:
         if name not in _SHARED:
-            _SHARED[name] = Links(way, native_id, settings, python)
+            _SHARED[name] = Links(way, partial(Link, way, native_id, settings, python))
         return _SHARED[name]
 
 
 class Links:
     """Connections to one box. Threads share it; a process that was forked makes its own."""
 
-    def __init__(
-        self,
-        way: Way,
-        native_id: str,
-        settings: Mapping[str, Any],
-        python: str,
-        program: Callable[[Mapping[str, Any]], bytes] = agent_source.agent,
-    ) -> None:
-        """`program`: what is sent to the box and answers there."""
+    def __init__(self, way: Way, connect: Callable[[], Link]) -> None:
+        """`connect` makes one more of them, to whatever answers over there."""
         self.way = way
-        self._id, self._settings, self._python, self._program = native_id, settings, python, program
+        self._make = connect
         self._idle: list[Link] = []
         self._lock = threading.Lock()
         self._room = threading.BoundedSemaphore(MOST_LINKS)
@@ -131,7 +125,7 @@ class Links:
         self.first_contact()
         for pause in (*PAUSES, None):
             try:
-                link = Link(self.way, self._id, self._settings, self._python, self._program)
+                link = self._make()
                 self.python = link.python
                 return link
             except Unreachable as error:
