@@ -7,8 +7,8 @@ from profiles.model import Profile
 from sweep.channel.host_address import HostAddress
 
 
-def host_problems(config: StackConfig, profile: Profile, price: float | None) -> list[str]:
-    """Why the boxes can't be on the hosts that the config names; empty when they can. `price`: USD an hour and box."""
+def host_problems(config: StackConfig, profile: Profile, *, own: bool) -> list[str]:
+    """Why the boxes can't be on the hosts that the config names; empty when they can. `own`: they bill nobody."""
     hosts = {name: box.host for name, box in config.boxes.items() if box.want != "gone"}
     named = {name: HostAddress.parse(host).login for name, host in hosts.items() if host}
     if profile.ssh is None:
@@ -22,7 +22,7 @@ def host_problems(config: StackConfig, profile: Profile, price: float | None) ->
         if name not in named
     ]
     problems += _together(named)
-    if price != 0 and profile.unproved:
+    if profile.unproved and not own:
         problems.append(f"{profile.unproved}overrides: {{{profile.platform}: {{price_per_hour: 0}}}}")
     return problems
 

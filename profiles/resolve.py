@@ -70,14 +70,14 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     refusals += _one_box_each(config, layout)
     refusals += _spot(config, profile)
     price = _price(config, profile)
-    bills = profile.meter.rents and not (profile.ssh is not None and price == 0)  # a host of one's own
+    bills = profile.meter.rents and not _own_host(config, profile)
     if bills and config.budget is None:
         refusals.append("it sends a bill, so the sweep needs a budget, such as budget: {usd: 60}")
     if any(box.want == "stopped" for box in config.boxes.values()):
         refusals += _unstoppable(layout, profile.stop_refused)
     refusals += _auto_stop(config, profile, layout)
     refusals += _files_pass(profile)
-    refusals += host_problems(config, profile, price)
+    refusals += host_problems(config, profile, own=_own_host(config, profile))
     if bills and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
     for where, resources in _asked(config):
@@ -212,6 +212,11 @@ def _too_big(where: str, wanted: str | None, layout: Layout) -> list[str]:
     return [f"its {HOME_TIER} tier holds {cap / 1e9:g} GB, and {where}.disk asks for {wanted}"]
 
 
+def _own_host(config: StackConfig, profile: Profile) -> bool:
+    """Whether its boxes are hosts that bill nobody by the hour: then their end is ours alone to prove."""
+    return profile.ssh is not None and _price(config, profile) == 0
+
+
 def _price(config: StackConfig, profile: Profile) -> float | None:
     override = config.overrides.get(profile.platform)
     if override is not None and override.price_per_hour is not None:
@@ -248,7 +253,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
             pausing=_pausing(config, profile),
             clocks=_clocks(config, profile),
             keeps_per_gb_month=_kept_prices(layout, verb.keeps),
-            issue=_issue(issued) if _price(config, profile) != 0 else None,
+            issue=None if _own_host(config, profile) else _issue(issued),
         ),
         durable=durable,
         price_per_hour=_price(config, profile),
@@ -362,7 +367,7 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
             f"takes it away: let `sweepctl tend` pull sealed cells as they come{_or_mount(profile)}"
         )
     ending = layout.verbs[profile.meter_stop_verb]
-    if ending.issued_by == "person" and _price(config, profile) != 0:
+    if ending.issued_by == "person" and not _own_host(config, profile):
         notes.append(f"{profile.platform}: only a person can end a box there ({ending.native}): {ending.manual}")
     for clock in profile.danger_clocks:
         if clock.starts == "start":

@@ -135,11 +135,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         store = EvidenceStore.open(inputs.evidence)
         take_lease(store)
         ending_now = store.teardown() is not None
-        if ending_now and not _on_record(store, inputs.name):
-            refuse_during_teardown(store, f"box {inputs.name}", op.stack)
         platform = load_platform(inputs.adapter)
         generation, existing = generation_of(op, store, platform, inputs)
-        if existing is None:
+        if existing is None:  # one that the state has lost has to come back into it to be ended
             refuse_during_teardown(store, f"box {inputs.name}", op.stack)
             if beside := leftover.refusal(op, inputs):
                 raise SweepstackError(beside)
@@ -321,11 +319,6 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         ending.record_end(op, facts, way or "")
         survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
         op.info(f"box {state.name} is gone ({way}); {waiting_cost(facts).split('; ')[-1]}; survives: {survives}")
-
-
-def _on_record(store: EvidenceStore, name: str) -> bool:
-    """Whether this box may still be there: one that the state has lost has to come back into it to be ended."""
-    return any(birth.box == name and birth.ended_at is None for birth in store.births())
 
 
 def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:
