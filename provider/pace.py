@@ -6,21 +6,18 @@ The quotas of a platform are facts of its API, so they stand with its adapter; w
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from sweep.errors import PlatformError, Unreachable
+from provider.limiter import paced
+from sweep.errors import Unreachable
 
 if TYPE_CHECKING:
     from provider.platforms.base import Wait
 
-PACE_VARIABLE = "SWEEPSTACK_API_PACE"
-"""Every interval, back-off and poll is multiplied by this: 0.01 for tests against a simulator; 1 without it. What a
-real platform allows does not change with it."""
 _MARGIN = 1.05
 """Requests do not arrive exactly as far apart as they were sent."""
 _LOOK_SECONDS = 0.05
@@ -28,18 +25,6 @@ MOST_IN_LINE = 7200.0
 """Seconds that a turn may be away."""
 
 Answer = TypeVar("Answer")
-
-
-def scaled(seconds: float) -> float:
-    """`seconds` of the platform's time, as long as they are to last here."""
-    text = os.environ.get(PACE_VARIABLE, "") or "1"
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = -1.0
-    if not 0 < factor <= 100:
-        raise PlatformError(f"{PACE_VARIABLE} is {text!r}, and it is a factor above 0, such as 0.01: `unset` it")
-    return seconds * factor
 
 
 class OutOfPatience(Unreachable):
@@ -106,7 +91,7 @@ class Limiter:
             now = time.monotonic()
             slot = now
             if len(self._given) == self._given.maxlen:
-                slot = max(now, self._given[0] + scaled(self._seconds) * _MARGIN)
+                slot = max(now, self._given[0] + paced(self._seconds) * _MARGIN)
             if slot - now > (MOST_IN_LINE if patience.elastic else patience.left()):
                 raise OutOfPatience(
                     f"{what}: {slot - now:.0f} s of other requests come first at the pace that the platform allows, "

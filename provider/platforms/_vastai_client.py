@@ -13,7 +13,8 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from provider.pace import Patience, scaled
+from provider.limiter import paced
+from provider.pace import Patience
 from provider.platforms import _vastai_pages as pages
 from provider.platforms._vastai_errors import KEY_HELP, Refusal, error_for, lost_answer
 from provider.platforms._vastai_meeting import INTERVALS, Source, meeting_at
@@ -221,12 +222,12 @@ class Client:
                 later = error.retry_after or seconds / count
                 if later > _MAX_BACK_OFF or refused >= _TURNS_REFUSED:
                     raise
-                patience.pause(scaled(min(later * 1.5 ** (refused - 1), _MAX_BACK_OFF)), f"a turn to {what}")
+                patience.pause(paced(min(later * 1.5 ** (refused - 1), _MAX_BACK_OFF)), f"a turn to {what}")
             except Unreachable:
                 lost += 1
                 if writes or lost >= _READS:
                     raise
-                patience.pause(scaled(0.5 * 2 ** (lost - 1)), f"vast.ai to {what}")
+                patience.pause(paced(0.5 * 2 ** (lost - 1)), f"vast.ai to {what}")
 
     def _once(self, what: str, ask: Callable[[Any], Answer], patience: Patience, *, writes: bool) -> Answer:
         import requests

@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from provider.pace import Patience, Shared, scaled
+from provider.limiter import paced
+from provider.pace import Patience, Shared
 from provider.platforms._vastai_client import Client
 from provider.platforms._vastai_meeting import Source
 from provider.platforms._vastai_pages import Row
@@ -160,7 +161,7 @@ class Market:
         """Whether the offer is this caller's to try; it is nobody else's in this process from then on."""
         with self.lock:
             now = time.monotonic()
-            for old in [key for key, moment in self.taken.items() if now - moment > scaled(_TAKEN_SECONDS)]:
+            for old in [key for key, moment in self.taken.items() if now - moment > paced(_TAKEN_SECONDS)]:
                 del self.taken[old]
                 self.settled.discard(old)
             if ask_id in self.taken:
@@ -204,7 +205,7 @@ class Market:
 
         A search by names comes first; where it finds nothing, one without, since hosts write names as they like.
         """
-        age = 0.0 if fresh else scaled(_FRESH_SECONDS)
+        age = 0.0 if fresh else paced(_FRESH_SECONDS)
         found: list[Ask] = []
         asked: list[Row] = []
         for broad in (False, True):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 
-from provider.pace import OutOfPatience, scaled
+from provider.limiter import paced
+from provider.pace import OutOfPatience
 from provider.platforms._vastai_client import PATIENCE_SECONDS
 from provider.platforms._vastai_errors import NoSuchThing, StartQueued
 from provider.platforms._vastai_pages import Row
@@ -34,7 +35,7 @@ def destroy(session: Session, identifier: int) -> None:
         taken = False  # the proof below decides
     except OutcomeUnknown as error:
         raise NotYetGone(f"{error}. Next: the same command again; until then instance {identifier} may bill") from error
-    since, short = time.monotonic(), session.with_patience(scaled(GONE_SECONDS))
+    since, short = time.monotonic(), session.with_patience(paced(GONE_SECONDS))
     watch = Watch(short, Wait(), f"instance {identifier} to be gone", behind="destroy", later=taken)
 
     def ended() -> bool:
@@ -77,7 +78,7 @@ def prove_stopped(session: Session, identifier: int) -> str:
         seen = f"it is {record.phase}{f' ({record.note})' if record.note else ''}"
         return settled(row)
 
-    short = session.with_patience(scaled(STOP_SECONDS))
+    short = session.with_patience(paced(STOP_SECONDS))
     with session.client.meeting.waits_for(identifier):
         what = f"instance {identifier} to stand still"
         why = Watch(short, Wait(), what, behind="state", of_all=False, later=True).until(still)
@@ -142,7 +143,7 @@ def _way_out(row: Row) -> str:
 
 def _until_running(session: Session, identifier: int, record: BoxRecord, wait: Wait) -> BoxRecord:
     seen, told = record, ""
-    absent, dead_end = (Lasting(session.patience, scaled(RESTART_GRACE_SECONDS)) for _ in range(2))
+    absent, dead_end = (Lasting(session.patience, paced(RESTART_GRACE_SECONDS)) for _ in range(2))
 
     def ready() -> bool:
         nonlocal seen, told

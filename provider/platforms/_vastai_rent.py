@@ -1,8 +1,7 @@
 """Renting one box: find it by its tag or rent the cheapest offer, never twice, and wait until it can be used.
 
-vast.ai has no idempotency key. What stands in for it: a lock among this user's processes with a note of what its last
-holder made, the tag as label, a complete list before a create, one PUT for each offer, and after a lost answer the list
-again, several times.
+vast.ai has no idempotency key. In its stead: a lock among this user's processes with a note of what its last holder
+made, the tag as label, a whole list before a create, one PUT an offer, and the list again after a lost answer.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from provider.pace import OutOfPatience, scaled
+from provider.limiter import paced
+from provider.pace import OutOfPatience
 from provider.platforms import _vastai_volumes as volumes
 from provider.platforms._vastai_channel import FOLDERS, ROOT, answers
 from provider.platforms._vastai_client import PATIENCE_SECONDS
@@ -163,8 +163,8 @@ class Renting:
             if not busy:
                 return
             self._wait.progress(f"{self._request.name}: other boxes of this run take what vast.ai shows; asking again")
-            self._session.patience.stand(scaled(SEARCH_AGAIN_SECONDS))
-            self._session.patience.pause(scaled(SEARCH_AGAIN_SECONDS), "offers that no other box of this run takes")
+            self._session.patience.stand(paced(SEARCH_AGAIN_SECONDS))
+            self._session.patience.pause(paced(SEARCH_AGAIN_SECONDS), "offers that no other box of this run takes")
 
     def _asks(self, machine: int | None, refusals: list[str], tried: set[int]) -> Iterator[Ask]:
         """The chosen offer, then all others by price, then those of a new search: the first may be some seconds old.
@@ -237,7 +237,7 @@ class Renting:
         try:
             with contextlib.suppress(NoSuchThing, OutcomeUnknown):
                 session.client.destroy(identifier, session.patience)
-            short = self._session.with_patience(scaled(_GONE_SECONDS))
+            short = self._session.with_patience(paced(_GONE_SECONDS))
             why = Watch(short, Wait(), f"instance {identifier} to be gone").until(
                 lambda: session.row(identifier) is None
             )
@@ -255,7 +255,7 @@ class Renting:
         session = self._session.with_patience(PATIENCE_SECONDS)
         for pause in LOOK_AGAIN[:looks]:
             try:
-                session.patience.pause(scaled(pause))
+                session.patience.pause(paced(pause))
                 found = session.found(self._request.tag)
             except PlatformError:
                 continue  # the next look may be answered; no answer at all is an outcome that nobody knows
@@ -277,13 +277,13 @@ class Renting:
         keyed = not self._request.public_key or (not adopted and self._let_in_at_once(identifier))
         shown = adopted
         patience = self._session.patience
-        absent, dead_end = (Lasting(patience, scaled(GRACE_SECONDS)) for _ in range(2))
+        absent, dead_end = (Lasting(patience, paced(GRACE_SECONDS)) for _ in range(2))
         begun = patience.left()
 
         def ready() -> bool:
             nonlocal seen, reason, keyed, shown, told
             try:
-                row = self._look(identifier, shown or begun - patience.left() > scaled(GRACE_SECONDS))
+                row = self._look(identifier, shown or begun - patience.left() > paced(GRACE_SECONDS))
             except OutOfPatience:
                 raise
             except Unreachable as error:  # a box boots on while nobody tells of it
@@ -342,7 +342,7 @@ class Renting:
     def _let_in_at_once(self, identifier: int) -> bool:
         """Like `_let_in`, for a box that was rented just now, and not to be cut short: who comes back to a create that
         was cut off finds a box that boots, and nobody would let the key in then. A failure is tried again."""
-        session = self._session.with_patience(scaled(KEY_SECONDS))
+        session = self._session.with_patience(paced(KEY_SECONDS))
         with contextlib.suppress(PlatformError):
             session.client.attach_key(identifier, self._request.public_key, session.patience)
             return True
@@ -369,7 +369,7 @@ class Renting:
 
     def _last_look(self, identifier: int, seen: BoxRecord) -> BoxRecord:
         """How it stands when waiting was cut off: the state of this moment goes into the engine's record."""
-        session = self._session.with_patience(scaled(10.0) + 5.0)
+        session = self._session.with_patience(paced(10.0) + 5.0)
         with contextlib.suppress(PlatformError):
             row = session.client.instances(session.patience).get(identifier)
             return session.record(row) if row is not None else seen

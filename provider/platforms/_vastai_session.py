@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from provider.pace import OutOfPatience, Patience, scaled
+from provider.limiter import paced
+from provider.pace import OutOfPatience, Patience
 from provider.platforms._vastai_client import PATIENCE_SECONDS, Client
 from provider.platforms._vastai_pages import Row
 from provider.platforms._vastai_states import record_of
@@ -41,7 +42,7 @@ class Session:
         """Asks whose key is at hand. Raises WrongAccount when it is not `account`'s; NotAuthorized, Unreachable."""
         patience = patience or Patience(PATIENCE_SECONDS, elastic=True)
         client = Client()
-        at_hand = str(client.user(patience, age=max(age, scaled(ACCOUNT_AGE_SECONDS)))["id"])
+        at_hand = str(client.user(patience, age=max(age, paced(ACCOUNT_AGE_SECONDS)))["id"])
         if account and account != at_hand:
             raise WrongAccount(
                 f"this was rented with the vast.ai account {account}, and the key at hand is that of account "
@@ -64,7 +65,7 @@ class Session:
         `since`: that list may be up to `age` old if it was begun after this moment (monotonic), so that those who all
         wait for an end share it."""
         proved = self.client.meeting.gone.get(identifier)
-        if proved is not None and time.monotonic() - proved < scaled(PROVED_SECONDS):
+        if proved is not None and time.monotonic() - proved < paced(PROVED_SECONDS):
             return None
         if since is not None:
             age = max(0.0, min(age, time.monotonic() - since))
@@ -91,7 +92,7 @@ class Session:
         `of_all`: whether the look is at all of the account."""
         meeting = self.client.meeting
         pages = meeting.pages if of_all or not meeting.narrow else 1
-        return meeting.pace(scaled(POLL_SECONDS * pages), scaled(MOST_POLL_SECONDS), behind)
+        return meeting.pace(paced(POLL_SECONDS * pages), paced(MOST_POLL_SECONDS), behind)
 
     def tagged(self, tag: str, *, age: float = 0.0) -> list[Row]:
         """The instances with this whole label, those that live first, each kind by age; of a complete list.

@@ -11,7 +11,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from provider.pace import OutOfPatience, Patience, scaled
+from provider.limiter import paced
+from provider.pace import OutOfPatience, Patience
 from provider.platforms._vastai_client import PATIENCE_SECONDS, Client
 from provider.platforms._vastai_errors import NoSuchThing
 from provider.platforms._vastai_offers import HOURS_PER_MONTH
@@ -89,7 +90,7 @@ def must_fit(
     Raises PlatformError for a box with another volume, with one too many or without; Unreachable where nobody says."""
     has: set[str] = set()
     for pause in _LOOKS:  # the list may be from before the instance was made
-        patience.pause(scaled(pause), "the list of volumes")
+        patience.pause(paced(pause), "the list of volumes")
         records = [record for _, record in listed(client, account, patience).values()]
         has = {record.native_id for record in records if str(instance) in (record.mounted_by or ())}
         if has == set(wanted):
@@ -187,7 +188,7 @@ def for_box(session: Session, request: BoxRequest, wait: Wait) -> tuple[int | No
         return present is None or not in_use(present[0])
 
     watch = Watch(session, wait, f"the volume {native_id} to be let go of by its last box")
-    if why := watch.until(free, scaled(RELEASE_SECONDS)):
+    if why := watch.until(free, paced(RELEASE_SECONDS)):
         raise PlatformError(
             f"{request.name} was not made: {why}. A volume of vast.ai is mounted by one box at a time: end the one "
             "that mounts it first"
@@ -216,10 +217,10 @@ def delete(client: Client, account: str, native_id: str, patience: Patience) -> 
         ) from error
     except OutcomeUnknown as error:
         raise NotYetGone(f"{error}. Next: the same command again; until then the volume may bill") from error
-    end = Patience(scaled(_GONE_SECONDS))
+    end = Patience(paced(_GONE_SECONDS))
     try:
         while contract in listed(client, account, patience):
-            end.pause(scaled(2.0))
+            end.pause(paced(2.0))
     except OutOfPatience:
         raise NotYetGone(
             f"vast.ai accepted the deletion of volume {native_id} and still lists it. Next: the same command again"
@@ -235,7 +236,7 @@ def _appears(client: Client, account: str, tag: str) -> VolumeRecord | None:
     """Several looks: what was made a moment ago may not be listed yet. Not to be cancelled, or the id is lost."""
     patience = Patience(PATIENCE_SECONDS)
     for pause in _LOOKS:
-        patience.pause(scaled(pause))
+        patience.pause(paced(pause))
         if (found := find(client, account, tag, patience)) is not None:
             return found
     return None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provider.pace import Patience, scaled
+from provider.limiter import paced
+from provider.pace import Patience
 from provider.platforms import _vastai_power as power
 from provider.platforms import _vastai_volumes as volumes
 from provider.platforms._vastai_channel import channel_to, closed
@@ -53,7 +54,7 @@ class VastPlatform:
         return Session.open().account
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
-        age = scaled(READ_AGE_SECONDS)
+        age = paced(READ_AGE_SECONDS)
         return Session.open(account=account, age=age).found(tag, age=age)
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
@@ -66,7 +67,7 @@ class VastPlatform:
             _forget(session)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        age = scaled(READ_AGE_SECONDS)
+        age = paced(READ_AGE_SECONDS)
         session = Session.open(account=account, age=age)
         identifier = box_number(native_id)
         row = session.row(identifier, age=age)
@@ -97,7 +98,7 @@ class VastPlatform:
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         """With the empty prefix, instances that bear no label too: they are the account's, if none of ours."""
-        age = scaled(READ_AGE_SECONDS)
+        age = paced(READ_AGE_SECONDS)
         session = Session.open(age=age)
         rows = session.client.instances(session.patience, age=age)
         found = [
@@ -108,7 +109,7 @@ class VastPlatform:
         return sorted(found, key=lambda record: record.native_id)
 
     def offers(self, constraints: Constraints) -> list[Offer]:
-        session = Session.open(age=scaled(READ_AGE_SECONDS))
+        session = Session.open(age=paced(READ_AGE_SECONDS))
         machine = None
         if constraints.volume:
             machine = _machine(session, constraints.volume)
@@ -117,8 +118,8 @@ class VastPlatform:
         return [ask.offer for ask in asks]
 
     def balance(self) -> Balance | None:
-        session = Session.open(age=scaled(READ_AGE_SECONDS))
-        said = session.client.user(session.patience, age=scaled(READ_AGE_SECONDS))
+        session = Session.open(age=paced(READ_AGE_SECONDS))
+        said = session.client.user(session.patience, age=paced(READ_AGE_SECONDS))
         credit = said.get("credit")
         if isinstance(credit, bool) or not isinstance(credit, int | float):
             return None
@@ -152,11 +153,11 @@ class VastPlatform:
             return volumes.ensure(session.client, session.account, tag, size_gb, region, session.patience)
 
     def quote_volume(self, size_gb: int, region: str) -> float | None:
-        session = Session.open(age=scaled(READ_AGE_SECONDS))
+        session = Session.open(age=paced(READ_AGE_SECONDS))
         return volumes.price_of(volumes.asks(session.client, size_gb, region, session.patience)[0], size_gb)
 
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
-        session = Session.open(age=scaled(READ_AGE_SECONDS))
+        session = Session.open(age=paced(READ_AGE_SECONDS))
         found = volumes.listed(session.client, session.account, session.patience)
         return [record for _, record in found.values() if record.tag.startswith(prefix)]
 
@@ -171,7 +172,7 @@ class VastPlatform:
         volumes.delete(session.client, session.account, native_id, session.patience)
 
     def channel(self, native_id: str, account: str) -> Channel:
-        age = scaled(READ_AGE_SECONDS)
+        age = paced(READ_AGE_SECONDS)
         session = Session.open(account=account, age=age)
         identifier = box_number(native_id)
         row = session.row(identifier, age=age)

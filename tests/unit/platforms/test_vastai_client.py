@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from provider.pace import PACE_VARIABLE, OutOfPatience, Patience
+from provider.limiter import PACE_VARIABLE
+from provider.pace import OutOfPatience, Patience
 from provider.platforms._vastai_client import Client
 from provider.platforms._vastai_errors import NoSuchThing, RentedAnyway, StartQueued
 from provider.platforms._vastai_meeting import INTERVALS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provider.pace import PACE_VARIABLE
+from provider.limiter import PACE_VARIABLE
 from provider.platforms import _vastai_rent as rent
 from provider.platforms import _vastai_volumes as volumes
 from provider.platforms import vastai

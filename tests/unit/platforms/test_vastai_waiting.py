@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from provider.pace import PACE_VARIABLE, Limiter, OutOfPatience, Patience
+from provider.limiter import PACE_VARIABLE
+from provider.pace import Limiter, OutOfPatience, Patience
 from provider.platforms import _vastai_power as power
 from provider.platforms import _vastai_rent as rent
 from provider.platforms._vastai_meeting import forget
