@@ -1,0 +1,1 @@
+"""What is done on a host, once, before its queue starts."""

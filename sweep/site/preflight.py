@@ -1,0 +1,23 @@
+"""The first step on every host: what it is, as facts that the state keeps and `pulumi up` shows."""
+
+from __future__ import annotations
+
+import shlex
+
+from sweep.site.steps import Step
+
+_LOOK = r"""
+"$0" -c 'import sys; print("python=%d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 8))' || {
+    echo "$0 is missing here, or older than Python 3.8, which everything on a box needs" >&2; exit 1; }
+for way in tmux setsid nohup; do command -v $way >/dev/null 2>&1 && { echo "detach=$way"; break; }; done
+echo "clock=$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+df -Pk "$SWEEPSTACK_ROOT" | awk 'NR == 2 { print "free_gb=" int($4 / 976562.5) }'
+df -Pi "$SWEEPSTACK_ROOT" 2>/dev/null | awk 'NR == 2 && $4 ~ /^[0-9]+$/ { print "free_inodes=" $4 }'
+echo "system=$(uname -sm)"
+"""
+
+
+def preflight(python: str = "python3") -> Step:
+    """Facts: python, detach (how a process outlives a login here), clock (UTC, when it was looked at), free_gb,
+    free_inodes (absent where the file system does not count them), system. Fails without Python 3.8."""
+    return Step("preflight", f"sh -c {shlex.quote(_LOOK)} {shlex.quote(python)}", None, "looking at the host")
