@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
+from components.config_network import NetworkOverride
 from components.config_rent import Mount, MountPath, Placement, Resources
 from components.config_types import (
     BoxKey,
@@ -230,6 +231,8 @@ class Override(Shape):
     boxes bill all the same, such as hosts that are entered by SSH"""
     stopped_price_per_hour: PriceOrZero | None = None
     """the same while the box is stopped"""
+    network: NetworkOverride | None = None
+    """proxy, mirrors and caches of boxes that are entered by SSH: [network](#network)"""
 
 
 def at_least_one(what: str) -> Callable[[Any], Any]:

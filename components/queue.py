@@ -9,12 +9,12 @@ from pydantic import TypeAdapter
 
 from components.gate import BoxRef
 from components.resources import Identity, Queue, QueueArgs
-from profiles.plan import BoxPlan, JobPlan, Plan
+from profiles.plan import BoxPlan, JobPlan, Plan, Site
 from sweep.elsewhere import elsewhere_text
 from sweep.model import CellText
 
 
-def job_input(job: JobPlan, box: BoxPlan, code: str) -> dict[str, Any]:
+def job_input(job: JobPlan, box: BoxPlan, code: str, site: Site | None = None) -> dict[str, Any]:
     """The job as an input. What was not asked for is left out, so that a new key changes no old state."""
     asked = {
         "setup": job.setup,
@@ -24,6 +24,7 @@ def job_input(job: JobPlan, box: BoxPlan, code: str) -> dict[str, Any]:
         "min_free_bytes": job.min_free_bytes,
         "min_free_inodes": job.min_free_inodes,
         "stall_seconds": job.stall_seconds,
+        "network": site.network() if site is not None else {},
     }
     return {
         "run": job.run,
@@ -55,7 +56,7 @@ def queue(
             roster_digest=plan.roster.digest,
             teardown=box.teardown,
             want=box_plan.want,
-            job=job_input(plan.job, box_plan, code),
+            job=job_input(plan.job, box_plan, code, plan.site),
             cells=TypeAdapter(tuple[CellText, ...]).dump_python(box_plan.cells),
             elsewhere=sorted(elsewhere_text(cell) for cell in plan.roster.cells if cell.name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),

@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from components.config_network import Route
 from profiles.fact import Fact
 
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Moves = Literal["never", "create", "start"]
-Route = Literal["huggingface", "pip", "conda", "apt"]
 
 
 class SshFlavour(Fact):

@@ -113,9 +113,9 @@ class Site:
     """How a box that is entered by SSH is set up. `user`: None, the person's to say. `places`: tier → where it lies on
     the host, the volume's name filled in; tiers that lie below our own root are not in it.
 
-    `env`: mirrors and caches as the platform has them; `~/` in it and in `places` is the login's home. `proxy`: the
-    shell lines that turn it on and off again, "" for none; `keep`: packages of the image that stay as they are;
-    `detach`: the platform's way to outlive a login.
+    `env`: mirrors and caches, after what the person switched; `~/` in it and in `places` is the login's home. `proxy`:
+    the shell lines that turn it on and off again, "" for none; `always`: whether every set-up and cell has it on;
+    `keep`: packages of the image that stay as they are; `detach`: the platform's way to outlive a login.
     """
 
     user: str | None
@@ -125,6 +125,15 @@ class Site:
     proxy: tuple[str, str]
     keep: tuple[str, ...]
     detach: str
+    always: bool = True
+
+    def network(self) -> dict[str, Any]:
+        """What the box's processes are told of its network, as an input; what is empty is left out."""
+        on, off = self.proxy
+        said = {"env": dict(sorted(self.env.items())), "proxy_on": on, "proxy_off": off}
+        return {key: value for key, value in said.items() if value} | (
+            {"proxy_always": True} if self.always and on else {}
+        )
 
 
 @dataclass(frozen=True)

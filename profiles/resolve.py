@@ -13,6 +13,7 @@ from components.config_rent import Resources
 from components.config_smoke import configured_smoke
 from profiles.hosts import host_problems
 from profiles.model import Clock, Layout, Profile, Verb, VerbFacts
+from profiles.network import network_problems, switched
 from profiles.plan import BoxPlan, Durable, Ending, Issue, JobPlan, Pausing, Plan, Site
 from sweep.errors import ConfigError
 from sweep.model import Cell
@@ -77,6 +78,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
         refusals += _unstoppable(layout, profile.stop_refused)
     refusals += _auto_stop(config, profile, layout)
     refusals += _files_pass(profile)
+    refusals += network_problems(config, profile)
     refusals += host_problems(config, profile, own=_own_host(config, profile))
     if bills and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
@@ -267,15 +269,15 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         approval=config.approval,
         reasons=(*refused, chosen),
         notes=_notes(config, profile),
-        site=_site(profile, layout, durable),
+        site=_site(config, profile, layout, durable),
     )
 
 
-def _site(profile: Profile, layout: Layout, durable: Durable | None) -> Site | None:
+def _site(config: StackConfig, profile: Profile, layout: Layout, durable: Durable | None) -> Site | None:
     if profile.ssh is None or profile.network is None or profile.environment is None:
         return None
     volume = durable.volume if durable is not None else ""
-    proxy = profile.network.proxy
+    network = switched(config, profile)
     return Site(
         user=profile.ssh.user,
         python=profile.environment.python,
@@ -284,10 +286,11 @@ def _site(profile: Profile, layout: Layout, durable: Durable | None) -> Site | N
             for name, tier in layout.tiers.items()
             if tier.place is not None and tier.path
         },
-        env=profile.network.env,
-        proxy=(proxy.hook, proxy.off) if proxy is not None else ("", ""),
+        env=network.env,
+        proxy=network.proxy,
         keep=profile.environment.keep,
         detach=profile.detach_primitive,
+        always=network.always,
     )
 
 

@@ -203,6 +203,16 @@ class MetricsInput(Record):
     stop_on_nan: bool = False
 
 
+class NetworkInput(Record):
+    """What stands between a box and the world: `env`, variables of mirrors and caches (`~/` is the login's home);
+    `proxy_on` and `proxy_off`, shell lines; `proxy_always`: whether every set-up and cell has it on."""
+
+    env: dict[str, str] = Field(default_factory=dict)
+    proxy_on: str = ""
+    proxy_off: str = ""
+    proxy_always: bool = False
+
+
 class JobInput(Record):
     """What a cell runs. `workdir` as the person wrote it; `code` the digest of the files that ship.
 
@@ -222,6 +232,7 @@ class JobInput(Record):
     min_free_bytes: int | None = None
     min_free_inodes: int | None = None
     stall_seconds: float | None = None
+    network: NetworkInput | None = None
 
 
 class OnBoxInputs(Inputs):

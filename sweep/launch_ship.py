@@ -85,6 +85,7 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "secrets": list(spec.secret_names),
         "min_free": dict(spec.min_free),
         "stall_seconds": spec.stall_seconds,
+        "network": dict(spec.network),
     }
     return {
         "schema": SCHEMA,

@@ -44,6 +44,8 @@ class LaunchSpec:
     min_free: Mapping[str, int] = field(default_factory=dict)
     """`bytes` and `inodes` that must be free before a cell starts; empty: the runner's own."""
     stall_seconds: float | None = None
+    network: Mapping[str, Any] = field(default_factory=dict)
+    """Proxy, mirrors and caches of the box; of no version: a cell that starts later has them as they are then."""
 
     def code_of(self, cell: str) -> str:
         """The code that a cell would start with now."""

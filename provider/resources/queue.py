@@ -202,6 +202,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
                 if least
             },
             stall_seconds=state.job.stall_seconds,
+            network=state.job.network.model_dump(exclude_defaults=True) if state.job.network else {},
         )
 
     def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:

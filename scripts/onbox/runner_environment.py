@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 from typing import Any, Callable, Collection, Mapping  # noqa: UP035
 
+from runner_network import network
 from runner_records import Entry
 from runner_sealing import CellFailure
 
@@ -60,7 +61,7 @@ def variables(home: Path, spec: Mapping[str, Any], entry: Entry, values: Mapping
     """The environment of a version's processes. Nothing is inherited but the path: what they see is written down.
 
     `values`: what placeholders stand for; without it, variables that need some are left out, and so is the checkpoint
-    helper (a setup's case). Raises CellFailure for an unknown placeholder, SecretsRefused.
+    helper (a setup's case). Raises CellFailure for an unknown placeholder, SecretsRefused, NetworkRefused.
     """
     folder = folder_of(home, entry)
     path = [os.path.dirname(spec["python"]), os.environ.get("PATH", os.defpath)]
@@ -69,6 +70,7 @@ def variables(home: Path, spec: Mapping[str, Any], entry: Entry, values: Mapping
         "HOME": os.path.expanduser("~"),
         "LANG": os.environ.get("LANG", "C.UTF-8"),
     }
+    env.update(network(spec, env))
     for given in (spec.get("env") or {}, entry.env):
         for name, text in given.items():
             if values is not None:

@@ -19,6 +19,7 @@ from typing import Any, Callable, Mapping  # noqa: UP035
 
 from runner_attempt import describe
 from runner_environment import SecretsRefused, folder_of, python_of, redact_file, redacted, values_of, variables
+from runner_network import NetworkRefused
 from runner_probe import gpus_asked, probe, understood
 from runner_processes import end_group, signal_group, start_of
 from runner_records import Entry, Journal, now, say
@@ -78,6 +79,8 @@ class Setups:
             env = variables(self._home, spec, entry, values_of(entry, str(self._home)))
         except SecretsRefused as error:
             return self._failed(entry, entry.work, "secrets", str(error))
+        except NetworkRefused as error:
+            return self._failed(entry, entry.work, "network", str(error))
         except CellFailure:  # the cell itself says so when it is started
             env = {}
         code = self._code(entry)

@@ -156,7 +156,8 @@ class Channel(Protocol):
     def spawn(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], log: str) -> int:
         """Starts a process that outlives us: own session, stdin empty, output appended to `log`. Returns its pid.
 
-        `env` is its whole environment, plus the box's id; nothing is inherited. Costs what the box costs.
+        `env` is its whole environment, plus the box's id and the login's HOME; nothing else is inherited. Costs what
+        the box costs.
         """
         ...
 

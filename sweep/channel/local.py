@@ -168,7 +168,7 @@ class LocalChannel:
                 process = subprocess.Popen(
                     list(argv),
                     cwd=self._locate(cwd),
-                    env={**env, BOX_ID_VARIABLE: self.native_id},
+                    env={"HOME": os.path.expanduser("~"), **env, BOX_ID_VARIABLE: self.native_id},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,

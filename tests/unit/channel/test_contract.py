@@ -269,7 +269,7 @@ def test_what_is_spawned_is_on_its_own(channel: Channel, world: World, monkeypat
     pid = channel.spawn(argv, cwd="data/sweep", env={"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}, log="data/log/runner.log")
     eventually(lambda: (channel.size("data/log/runner.log") or 0) > 0)
     said = channel.read("data/log/runner.log").decode()
-    assert said == "['LANG', 'LC_ALL', 'SWEEPSTACK_BOX_ID'] True ''\n"
+    assert said == "['HOME', 'LANG', 'LC_ALL', 'SWEEPSTACK_BOX_ID'] True ''\n"
     eventually(lambda: world.sh("test", "-e", f"/proc/{pid}").returncode != 0)  # no zombie is left of it
     channel.spawn(argv, cwd="data", env={}, log="data/log/runner.log")
     eventually(lambda: channel.read("data/log/runner.log").count(b"\n") == 2)
