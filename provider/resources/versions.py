@@ -208,9 +208,9 @@ def _described(
 
 
 _lock = threading.Lock()
-_asking: dict[str, threading.Lock] = {}
-"""By box: one that does not answer holds up who asks for it, and nobody else."""
-_seen: dict[str, tuple[float, Journal | None]] = {}
+_asking: dict[tuple[str, str], threading.Lock] = {}
+"""By platform and box: one that does not answer holds up who asks for it, and nobody else."""
+_seen: dict[tuple[str, str], tuple[float, Journal | None]] = {}
 
 
 def _others(new: QueueInputs) -> Iterable[Journal]:
@@ -235,11 +235,12 @@ def _others(new: QueueInputs) -> Iterable[Journal]:
 
 def _live(birth: Birth) -> Journal | None:
     assert birth.native_id is not None
+    box = (birth.platform, birth.native_id)
     with _lock:
-        alone = _asking.setdefault(birth.native_id, threading.Lock())
+        alone = _asking.setdefault(box, threading.Lock())
     with alone:
-        when, journal = _seen.get(birth.native_id, (0.0, None))
+        when, journal = _seen.get(box, (0.0, None))
         if time.monotonic() - when > LOOK_AGAIN_SECONDS:
             journal = observe(birth.platform, birth.native_id, birth.account, files=False)[0].journal
-            _seen[birth.native_id] = (time.monotonic(), journal)
+            _seen[box] = (time.monotonic(), journal)
         return journal
