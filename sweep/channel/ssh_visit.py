@@ -59,9 +59,9 @@ def reach(way: Way, port: int, local: int, say: Callable[[str], None]) -> str:
     while True:
         with _tunnel(way, port, local) as (process, log):
             if _established(process, local):
-                say(f"{where} is port {port} of the box; Ctrl-C ends it" if not made else f"{where} is there again")
-                made, pause = True, 1.0
                 try:
+                    say(f"{where} is port {port} of the box; Ctrl-C ends it" if not made else f"{where} is there again")
+                    made, pause = True, 1.0
                     process.wait()
                 except KeyboardInterrupt:
                     return f"{where} was port {port} of the box, until now"

@@ -434,15 +434,17 @@ def test_a_verb_is_one_round_trip_and_few_connections(channel: SshChannel, gatew
 
 
 def test_a_port_of_the_box_is_reached(channel: SshChannel, ssh_world: SshWorld) -> None:
-    page = "import http.server; http.server.test(http.server.SimpleHTTPRequestHandler, port=8123, bind='127.0.0.1')"
+    page = "import http.server; http.server.test(http.server.SimpleHTTPRequestHandler, port=0, bind='127.0.0.1')"
     channel.write("data/page/index.html", b"from the box")
-    pid = channel.spawn([channel.python, "-c", page], cwd="data/page", env=PATHS, log="data/log")
+    pid = channel.spawn([channel.python, "-u", "-c", page], cwd="data/page", env=PATHS, log="data/log")
+    eventually(lambda: b"Serving HTTP" in channel.read("data/log"))  # a tunnel to nobody listening would be cut
+    port = int(channel.read("data/log").decode().split(" port ")[1].split()[0])
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         local = probe.getsockname()[1]
         probe.listen()
         with pytest.raises(PlatformError, match=rf"port {local} of this machine is taken"):
-            channel.reach(8123, local)
+            channel.reach(port, local)
     program = textwrap.dedent(f"""
         from pathlib import Path
         from sweep.channel.base import SshEndpoint
@@ -451,11 +453,11 @@ def test_a_port_of_the_box_is_reached(channel: SshChannel, ssh_world: SshWorld) 
         key = SshKey({ssh_world.key.public!r}, Path({str(ssh_world.key.identity)!r}), "the test")
         channel = SshChannel("test-box", SshEndpoint("127.0.0.1", {ssh_world.machine.port}, start="1"), key=key,
                              host_keys=Path({str(ssh_world.folder / "host-keys")!r}))
-        print(channel.reach(8123, {local}, lambda text: print(text, flush=True)))
+        print(channel.reach({port}, {local}, lambda text: print(text, flush=True)))
     """)
     child = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
-    assert f"http://127.0.0.1:{local} is port 8123" in child.stdout.readline()
+    assert f"http://127.0.0.1:{local} is port {port}" in child.stdout.readline()
     with urllib.request.urlopen(f"http://127.0.0.1:{local}/", timeout=120) as page_seen:
         assert page_seen.read() == b"from the box"
     assert ssh_world.machine.gateway is not None
