@@ -78,6 +78,7 @@ def launch(
     started, waits = False, ""
     if (todo.appended or todo.unfinished(journal)) and not channel.lock_held(onbox.RUNNER_LOCK):
         progress("starting the runner")
+        _rests_no_more(spec, store)
         channel.spawn(
             [channel.python, channel.absolute(f"{onbox.HOME}/{runner}"), channel.absolute(onbox.HOME)],
             cwd=onbox.HOME,
@@ -98,6 +99,12 @@ def launch(
     dropped = tuple(str(drop["cell"]) for drop in todo.drops)
     staying = tuple(sorted(name for name in todo.staying if not started_cell(journal.cells.get(name))))
     return Launched(todo.appended, dropped, todo.waiting, staying, started, notes)
+
+
+def _rests_no_more(spec: LaunchSpec, store: EvidenceStore) -> None:
+    rest = store.rest(spec.box, spec.generation)
+    if rest is not None and rest.head is not None:
+        store.write_rest(rest.model_copy(update={"head": None, "at": datetime.now(UTC)}))
 
 
 def _without_taken(

@@ -27,7 +27,7 @@ from sweep.model import Birth, Launch
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Another box. `resting`: it is stopped, so that its last copied journal speaks for it where it does not answer."""
+    """Another box. `resting`: it is stopped, so that its copied journal may speak for it where it does not answer."""
 
     channel: Channel | None
     resting: bool = False
@@ -113,9 +113,15 @@ def _taken(store: EvidenceStore, launch: Launch, names: set[str], neighbour: Nei
                 raise
     elif not neighbour.resting:
         raise PlatformError("it can't be reached")
-    journal = store.journal(launch.box, launch.generation)
+    journal, rest = store.journal(launch.box, launch.generation), store.rest(launch.box, launch.generation)
     if journal is None:
         raise EvidenceError("it is stopped, and no copy of its journal was kept")
+    if rest is None or rest.native_id != launch.native_id or rest.head != journal.head:
+        raise EvidenceError(
+            "it was stopped by somebody else and can't be read: a cell may have started there after its journal was "
+            f"copied last. Start it (boxes.{launch.box}.want: running), or give up what is only there: "
+            f"sweepctl approve --abandon {launch.box}"
+        )
     # Nothing runs there. Before its runner is started again, `settle` takes out of its queue what others hold.
     return _forget(store, launch, {name for name in names if not started(journal.cells.get(name))})
 

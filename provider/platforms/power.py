@@ -28,6 +28,7 @@ from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.model import Approval, LedgerPhase
 from sweep.money.ledger import record_phase
+from sweep.resting import Rest
 from sweep.stopping import AtRisk, look_for_risk, may_stop
 from sweep.teardown import BoxFacts, Existence, Observation, Verdict
 
@@ -105,10 +106,15 @@ def end_runner(platform: Platform, native_id: str, account: str, *, grace: float
 
 
 def keep_journal(store: EvidenceStore, platform: Platform, facts: BoxFacts) -> str:
-    """Copies the journal into the evidence, since a stopped box may not answer. Returns why not, where it can't."""
+    """Copies the journal into the evidence, since a stopped box may not answer, with the word that it is whole: its
+    runner has ended. Returns why not, where it can't."""
     try:
         data = platform.channel(facts.native_id, facts.account).read(onbox.JOURNAL)
-        store.write_journal(facts.name, facts.generation, data)
+        head = store.write_journal(facts.name, facts.generation, data).head
+        now = datetime.now(UTC)
+        store.write_rest(
+            Rest(box=facts.name, generation=facts.generation, native_id=facts.native_id, head=head, at=now)
+        )
     except FileNotFoundError:
         return ""
     except (PlatformError, EvidenceError, JournalDamaged, OSError) as error:

@@ -20,6 +20,7 @@ from sweep.evidence.s3_shelf import S3Shelf, Traffic
 from sweep.evidence.shelf import ABSENT, FolderShelf, Shelf
 from sweep.journal import Journal, parse_journal, whole_lines
 from sweep.model import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Receipt, Teardown
+from sweep.resting import Rest
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LATEST = f"{place.RECORDS}/latest-receipt"
@@ -130,6 +131,14 @@ class EvidenceStore(RecordShelf):
     def write_launch(self, launch: Launch) -> None:
         """Writes the launch record of its box and generation."""
         self._write(self._record("launches", launch.box, launch.generation), launch)
+
+    def rest(self, box: str, generation: int) -> Rest | None:
+        """What is known of the end of a box's runner, or None when it was never ended for a stop."""
+        return self._one(self._record("rests", box, generation), Rest)
+
+    def write_rest(self, rest: Rest) -> None:
+        """Writes it for its box and generation."""
+        self._write(self._record("rests", rest.box, rest.generation), rest)
 
     def losses(self) -> list[Loss]:
         """Cells that are gone for good, by box and native id."""

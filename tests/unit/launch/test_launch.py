@@ -16,6 +16,7 @@ from sweep.errors import ConfigError, PlatformError, SweepstackError, Unreachabl
 from sweep.evidence.verify import BoxView, VerifyRequest, verify
 from sweep.launch import FirstCellFailed
 from sweep.model import ArtifactSpec, Cell, Launch
+from sweep.resting import Rest
 from sweep.roster import Roster
 from tests.unit.launch.support import IDENTITY, Broken, Site
 
@@ -80,6 +81,20 @@ def test_a_drained_queue_stays_as_it_is(site: Site) -> None:
     again = site.launch("a")
     assert (again.appended, again.started_runner) == ((), False)
     assert site.journal.head == head
+
+
+def test_the_word_of_a_stop_ends_when_something_is_started(site: Site) -> None:
+    """Only then: the journal that was copied at the stop is whole until a runner claims again."""
+    site.launch("a")
+    site.drained()
+    head = site.journal.head
+    site.store.write_rest(Rest(box=site.name, generation=1, native_id=site.native_id, head=head, at=datetime.now(UTC)))
+    site.launch("a")
+    assert (rest := site.store.rest(site.name, 1))
+    assert rest.head == head
+    site.launch("a", "b")
+    assert (rest := site.store.rest(site.name, 1))
+    assert rest.head is None
 
 
 def test_a_new_cell_joins_the_live_queue(site: Site) -> None:

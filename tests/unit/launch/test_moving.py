@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sweep.errors import Unreachable
 from sweep.launch_queue import hands_on
 from sweep.model import Birth, Cell
 from sweep.moving import Moved, Neighbour, release, settle, unplaced
+from sweep.resting import Rest
 from tests.unit.evidence.world import Box, World
 
 A, B, C = 0, 1, 2
@@ -80,6 +82,21 @@ def move(world: World, wanted: set[str], channel: Channel | None = None, resting
         return Neighbour(channel, resting)
 
     return settle(world.store, taker.name, taker.generation, taker.channel, wanted, keep=(), elsewhere={}, find=find)
+
+
+def stopped_by_us(world: World, journal: bytes, **changes: Any) -> None:
+    """What a stop writes once box-0's runner has ended."""
+    head = world.store.write_journal("box-0", 1, journal).head
+    known = {"box": "box-0", "generation": 1, "native_id": world.box.native_id, "head": head, "at": datetime.now(UTC)}
+    world.store.write_rest(Rest.model_validate(known | changes))
+
+
+@pytest.mark.parametrize("changes", [{"head": None}, {"native_id": "local-other6"}, {"head": "0" * 63 + "1"}])
+def test_only_the_word_of_its_last_stop_speaks_for_a_box_at_rest(world: World, changes: dict[str, Any]) -> None:
+    """Not that of a stop before it ran again, of another machine, or one that was copied earlier."""
+    stopped_by_us(world, b"", **changes)
+    assert set(move(world, names(world), None, resting=True).unknown) == names(world)
+    assert owns(world.box) == names(world)
 
 
 def test_what_has_not_started_is_taken_over_and_the_rest_stays(world: World) -> None:
@@ -155,7 +172,7 @@ def test_a_cell_that_is_to_have_another_config_does_not_wait_as_it_was(world: Wo
 def test_what_was_taken_from_a_box_at_rest_is_let_go_when_it_wakes(world: World) -> None:
     """Its queue still has the lines, and nobody's record names the cells: the taker may be about to run them."""
     _, b, c = world.cells
-    world.store.write_journal("box-0", 1, b"")
+    stopped_by_us(world, b"")
     move(world, names(world, B), None, resting=True)
     assert brought_up(world, names(world, A), b, c).left == (b.name,)
     assert owns(world.box) == names(world, A, C)
@@ -182,7 +199,13 @@ def test_a_box_that_does_not_answer_keeps_its_cells_unless_it_rests(world: World
     world.box.start(world.cells[A])
     moved = move(world, names(world), None, resting)
     assert set(moved.unknown) == names(world)
-    world.store.write_journal("box-0", 1, world.box.journal_file.read_bytes())
+    data = world.box.journal_file.read_bytes()
+    world.store.write_journal("box-0", 1, data)  # by a pull, some time before its platform stopped it
+    moved = move(world, names(world), None, resting)
+    assert set(moved.unknown) == names(world)
+    if resting:
+        assert "stopped by somebody else" in moved.unknown[world.cells[B].name]
+    stopped_by_us(world, data)
     moved = move(world, names(world), None, resting)
     if resting:
         assert moved.taken == dict.fromkeys(names(world, B, C), "box-0")
@@ -195,7 +218,7 @@ def test_a_box_that_does_not_answer_keeps_its_cells_unless_it_rests(world: World
 
 def test_a_box_that_comes_back_from_a_stop_lets_go_what_others_took(world: World) -> None:
     """Before its runner is started: its queue still has lines for cells that are another box's now."""
-    world.store.write_journal("box-0", 1, b"")
+    stopped_by_us(world, b"")
     move(world, names(world, B, C), None, resting=True)
     give(world.boxes[1], world.cells[B], world.cells[C])
     back = world.box

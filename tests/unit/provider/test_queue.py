@@ -35,6 +35,7 @@ from tests.unit.provider.support import (
     picture,
     still_creating,
 )
+from tests.unit.provider.test_box_ledger import STOPPABLE
 
 
 def state_of(inputs: Any) -> QueueState:
@@ -171,6 +172,19 @@ def test_only_a_box_that_is_stopped_is_spoken_for_by_its_copied_journal(
 
     monkeypatch.setattr("provider.platforms.local.LocalPlatform.channel", silent)
     assert find(birth) == Neighbour(None, phase is Phase.STOPPED)
+
+
+def test_a_stop_leaves_the_word_that_the_copied_journal_is_whole(sweep: Sweep) -> None:
+    box = sweep.at_work("a", "b")
+    assert sweep.store.rest(box.name, box.generation) is None
+    wipes_nothing = STOPPABLE | {"stop": {"kills": [], "keeps": ["scratch", "data", "durable"], "price_per_hour": 0.01}}
+    inputs = sweep.box_inputs(teardown=wipes_nothing).model_copy(update={"want": "stopped"})
+    assert BOX.update(sweep.op(), box.native_id, box, inputs).phase == "stopped"
+    rest, journal = sweep.store.rest(box.name, box.generation), sweep.store.journal(box.name, box.generation)
+    assert rest is not None
+    assert journal is not None
+    assert journal.entries
+    assert (rest.native_id, rest.head) == (box.native_id, journal.head)
 
 
 def test_a_queue_with_nothing_but_cells_that_are_to_move_goes_on(sweep: Sweep) -> None:

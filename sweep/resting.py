@@ -1,0 +1,23 @@
+"""What speaks for a box that is stopped and does not answer: the copy of its journal, if its runner was ended by us.
+
+A box that was stopped by its platform or at a console may have claimed cells after its journal was copied last.
+"""
+
+from __future__ import annotations
+
+from pydantic import AwareDatetime
+
+from sweep.model import Record
+
+
+class Rest(Record):
+    """Written when a box's runner was ended for a stop, and again when something is to be started there.
+
+    `head`: that of the journal then, which was copied; None: something may have been started since.
+    """
+
+    box: str
+    generation: int
+    native_id: str
+    head: str | None
+    at: AwareDatetime
