@@ -80,7 +80,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     """The engine's requests, unpacked for `dispatch` and packed again."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session = session
 
     def Handshake(self, request: Any, context: grpc.ServicerContext) -> Any:
         return provider_pb2.ProviderHandshakeResponse(accept_secrets=True)
@@ -101,8 +101,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     def Check(self, request: Any, context: grpc.ServicerContext) -> Any:
-        op = Operation(self._session, request.urn)
-        inputs, failures = self._guard(
+        op = Operation(self.session, request.urn)
+        inputs, failures = self.guard(
             context, lambda: dispatch.check(op, to_python(request.olds), to_python(request.news))
         )
         return provider_pb2.CheckResponse(
@@ -111,8 +111,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Diff(self, request: Any, context: grpc.ServicerContext) -> Any:
-        op = Operation(self._session, request.urn)
-        found = self._guard(
+        op = Operation(self.session, request.urn)
+        found = self.guard(
             context,
             lambda: dispatch.diff(op, to_python(request.old_inputs), to_python(request.olds), to_python(request.news)),
         )
@@ -125,14 +125,14 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Create(self, request: Any, context: grpc.ServicerContext) -> Any:
-        op = Operation(self._session, request.urn, request.timeout, request.preview)
+        op = Operation(self.session, request.urn, request.timeout, request.preview)
         inputs = to_python(request.properties)
-        identifier, outputs = self._guard(context, lambda: dispatch.create(op, inputs), inputs)
+        identifier, outputs = self.guard(context, lambda: dispatch.create(op, inputs), inputs)
         return provider_pb2.CreateResponse(id=identifier, properties=to_struct(outputs))
 
     def Read(self, request: Any, context: grpc.ServicerContext) -> Any:
-        op = Operation(self._session, request.urn)
-        found = self._guard(
+        op = Operation(self.session, request.urn)
+        found = self.guard(
             context,
             lambda: dispatch.read(op, request.id, to_python(request.inputs), to_python(request.properties)),
         )
@@ -144,9 +144,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.ReadResponse(id=request.id, properties=to_struct(outputs), inputs=to_struct(inputs))
 
     def Update(self, request: Any, context: grpc.ServicerContext) -> Any:
-        op = Operation(self._session, request.urn, request.timeout, request.preview)
+        op = Operation(self.session, request.urn, request.timeout, request.preview)
         news = to_python(request.news)
-        outputs = self._guard(
+        outputs = self.guard(
             context,
             lambda: dispatch.update(op, request.id, to_python(request.old_inputs), to_python(request.olds), news),
             news,
@@ -154,8 +154,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.UpdateResponse(properties=to_struct(outputs))
 
     def Delete(self, request: Any, context: grpc.ServicerContext) -> Any:
-        op = Operation(self._session, request.urn, request.timeout)
-        self._guard(
+        op = Operation(self.session, request.urn, request.timeout)
+        self.guard(
             context,
             lambda: dispatch.delete(op, request.id, to_python(request.old_inputs), to_python(request.properties)),
         )
@@ -163,10 +163,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     def Cancel(self, request: Any, context: grpc.ServicerContext) -> Any:
         # Also called at the normal end of every operation: nothing to say then.
-        self._session.cancelled.set()
+        self.session.cancelled.set()
         return empty_pb2.Empty()
 
-    def _guard(
+    def guard(
         self, context: grpc.ServicerContext, work: Callable[[], Answer], inputs: dict[str, Any] | None = None
     ) -> Answer:
         """Runs `work`; whatever it raises reaches the person as one message without a traceback."""
@@ -212,7 +212,7 @@ def project_root(start: Path) -> Path:
     return next((folder for folder in (start, *start.parents) if (folder / "Pulumi.yaml").is_file()), start)
 
 
-def serve(engine_address: str) -> int:
+def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Servicer) -> int:
     """Serves until the engine closes it (SIGINT), goes away, or SIGTERM. Prints the port first, as plugins must."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     redact.install()
@@ -231,7 +231,7 @@ def serve(engine_address: str) -> int:
         ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="call"),
         options=[("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.max_send_message_length", MESSAGE_BYTES)],
     )
-    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Servicer(session), server)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer(session), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     parent = os.getppid()

@@ -8,6 +8,7 @@ number arrives as a double: whole ones become int here, and what must keep its e
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf import struct_pb2
@@ -27,20 +28,34 @@ class Unknown:
 UNKNOWN: Final = Unknown()
 
 
-def to_python(struct: struct_pb2.Struct) -> dict[str, Any]:
-    """A struct as plain dicts, lists, str, int, float, bool, None; `UNKNOWN` where a preview knows nothing."""
-    return {key: _value_to_python(value) for key, value in struct.fields.items()}
+@dataclass(frozen=True)
+class Secret:
+    """A value that travels as a secret: the engine's state keeps it encrypted."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return "<secret>"
 
 
-def _value_to_python(value: struct_pb2.Value) -> Any:
+def to_python(struct: struct_pb2.Struct, *, secrets: bool = False) -> dict[str, Any]:
+    """A struct as plain dicts, lists, str, int, float, bool, None; `UNKNOWN` where a preview knows nothing.
+
+    `secrets`: keep the wrapping of secret values, as `Secret`.
+    """
+    return {key: _value_to_python(value, secrets) for key, value in struct.fields.items()}
+
+
+def _value_to_python(value: struct_pb2.Value, secrets: bool) -> Any:
     kind = value.WhichOneof("kind")
     if kind == "struct_value":
         fields = value.struct_value.fields
         if SIGNATURE_KEY in fields and fields[SIGNATURE_KEY].string_value == SECRET_SIGNATURE:
-            return _value_to_python(fields["value"])
-        return to_python(value.struct_value)
+            inner = _value_to_python(fields["value"], secrets)
+            return Secret(inner) if secrets else inner
+        return to_python(value.struct_value, secrets=secrets)
     if kind == "list_value":
-        return [_value_to_python(item) for item in value.list_value.values]
+        return [_value_to_python(item, secrets) for item in value.list_value.values]
     if kind == "number_value":
         number = value.number_value
         return int(number) if number.is_integer() and abs(number) < 2**53 else number
@@ -64,6 +79,9 @@ def _value_from_python(value: Any) -> struct_pb2.Value:
         return struct_pb2.Value(null_value=struct_pb2.NULL_VALUE)
     if isinstance(value, Unknown):
         return struct_pb2.Value(string_value=UNKNOWN_SENTINEL)
+    if isinstance(value, Secret):
+        wrapped = {SIGNATURE_KEY: SECRET_SIGNATURE, "value": value.value}
+        return struct_pb2.Value(struct_value=to_struct(wrapped))
     if isinstance(value, bool):
         return struct_pb2.Value(bool_value=value)
     if isinstance(value, int | float):
@@ -81,8 +99,21 @@ def holds_unknown(value: Any) -> bool:
     """Whether a value, or anything inside it, is not known yet."""
     if isinstance(value, Unknown):
         return True
+    if isinstance(value, Secret):
+        return holds_unknown(value.value)
     if isinstance(value, Mapping):
         return any(holds_unknown(item) for item in value.values())
     if isinstance(value, list | tuple):
         return any(holds_unknown(item) for item in value)
     return False
+
+
+def bare(value: Any) -> Any:
+    """A value without the wrapping of secrets, however deep."""
+    if isinstance(value, Secret):
+        return bare(value.value)
+    if isinstance(value, Mapping):
+        return {key: bare(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [bare(item) for item in value]
+    return value

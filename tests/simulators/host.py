@@ -14,6 +14,9 @@ from pathlib import Path
 from tests.simulators.machines import SSHD
 
 START_SECONDS = 20.0
+_SFTP = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server")
+SFTP_SERVER = next((path for path in _SFTP if os.path.exists(path)), "internal-sftp")
+"""A program, since ForceCommand starts it as one."""
 _CONFIG = """\
 Port {port}
 ListenAddress 127.0.0.1
@@ -26,20 +29,20 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 ForceCommand . {folder}/environment; exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"
-Subsystem sftp internal-sftp
-LogLevel VERBOSE
+Subsystem sftp {sftp}
+{more}LogLevel VERBOSE
 """
 
 
 class Host:
     """`port` stays the same over `stop` and `start`. `environment`: what sessions that begin from now on have besides.
 
-    `key`: a private key that is let in. `home`: the HOME of its sessions.
+    `key`: a private key that is let in. `home`: the HOME of its sessions. `settings`: more lines of its configuration.
     """
 
     user = getpass.getuser()
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: str = "") -> None:
         self.folder, self.home, self.key = folder, folder / "home", folder / "id"
         self.home.mkdir(parents=True)
         for name in ("host_key", "id"):
@@ -51,7 +54,9 @@ class Host:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        (folder / "sshd_config").write_text(_CONFIG.format(port=self.port, folder=folder))
+        (folder / "sshd_config").write_text(
+            _CONFIG.format(port=self.port, folder=folder, sftp=SFTP_SERVER, more=settings)
+        )
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # it separates privileges there, and insists on it
         self._sshd: subprocess.Popen[bytes] | None = None
