@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from sweep import errors
-from sweep.channel import agent_source, ssh_keys
+from sweep.channel import agent_source, ssh_route
 from sweep.channel.host_address import HostAddress
-from sweep.channel.host_keys import Pin
 from sweep.channel.ssh_link import Link
 from sweep.channel.ssh_links import Links
 from sweep.channel.ssh_options import Way
@@ -46,6 +46,11 @@ class Caller:
         self._python, self._lock = python, threading.Lock()
         self._links: Links | None = None
 
+    @functools.cached_property
+    def way(self) -> Way:
+        """How the host is reached from here. Raises as `ssh_route.way_to`."""
+        return ssh_route.way_to(self.address)
+
     def ask(self, verb: str, **args: Any) -> Any:
         """The verb's answer. Raises what it raised over there; Unreachable; OutcomeUnknown where a verb that changes
         something was sent and its answer was lost."""
@@ -76,13 +81,11 @@ class Caller:
             links.close()
 
     def _connections(self) -> Links:
-        """Raises NotAuthorized when there is no key to come in with."""
         with self._lock:
             if self._links is None:
-                name, endpoint = self.address.login, self.address.endpoint
-                way = Way(endpoint, ssh_keys.choose(), Pin(name, endpoint.start))
+                way, where = self.way, f"the host {self.address.login}"
                 settings = {"root": self.address.root, "grace": self.grace}
-                self._links = Links(way, partial(Link, way, f"the host {name}", settings, self._python, program))
+                self._links = Links(way, partial(Link, way, where, settings, self._python, program))
             return self._links
 
     def _error(self, said: Mapping[str, Any]) -> Exception:

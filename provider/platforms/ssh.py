@@ -17,6 +17,7 @@ from sweep.errors import ConfigError, PlatformError, StillCreating, Unreachable
 
 if TYPE_CHECKING:
     from sweep.channel.base import Channel, SshEndpoint
+    from sweep.channel.ssh_options import Way
 
 
 def connect() -> SshPlatform:
@@ -43,6 +44,11 @@ class SshPlatform(WithoutMarket):
     def endpoint(self) -> SshEndpoint | None:
         """Where the host's sshd listens, by its address; nobody is asked. None without a host."""
         return self.address.endpoint if self.address is not None else None
+
+    @property
+    def way(self) -> Way | None:
+        """How its sshd is reached from here. None without a host. Raises as `ssh_route.way_to`."""
+        return self._caller.way if self._caller is not None else None
 
     def account(self) -> str:
         return str(self._ask("account"))
@@ -139,8 +145,8 @@ class SshPlatform(WithoutMarket):
     def _open(self, native_id: str, root: str, mounts: dict[str, str], closed: Any) -> Channel:
         from sweep.channel.ssh import SshChannel
 
-        endpoint = self._host().address.endpoint
-        channel: Channel = SshChannel(native_id, endpoint, root=root, mounts=mounts, closed=closed)
+        way = self._host().way
+        channel: Channel = SshChannel(native_id, way.endpoint, root=root, mounts=mounts, closed=closed, way=way)
         return channel
 
     def _closed(self, native_id: str, account: str) -> str:

@@ -49,8 +49,10 @@ class SshChannel:
         host_keys: Path | None = None,
         config: str = "none",
         closed: Callable[[], str] | None = None,
+        way: Way | None = None,
     ) -> None:
-        """Raises NotAuthorized when there is no key to come in with."""
+        """`way`: how it is reached, where `endpoint` alone does not say. Raises NotAuthorized when there is no key to come
+        in with."""
         self.native_id = native_id
         self.endpoint = endpoint
         self.root = root
@@ -59,7 +61,7 @@ class SshChannel:
         self._settings = settings
         self._command = python
         pin = Pin(endpoint.known_as or native_id, endpoint.start, host_keys)
-        way = Way(endpoint, key or ssh_keys.choose(), pin, config)
+        way = way or Way(endpoint, key or ssh_keys.choose(), pin, config)
         self._links = shared(way, native_id, settings, python)
 
     @property

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,15 @@ def choose(env: Mapping[str, str] | None = None) -> SshKey:
     if found is None or time.monotonic() - found[0] > REMEMBERED_SECONDS:
         found = _FOUND[shell] = (time.monotonic(), _choose(env))
     return found[1]
+
+
+def of_files(paths: Sequence[Path], source: str, env: Mapping[str, str] | None = None) -> SshKey:
+    """The first of these key files that is there. `source`: who names them, for people. Raises NotAuthorized, where
+    there is none or it can't be used without a question."""
+    for path in paths:
+        if path.is_file() or path.with_name(f"{path.name}.pub").is_file():
+            return _from_file(path, os.environ if env is None else env, source)
+    raise NotAuthorized(f"{source} names {', '.join(map(str, paths))}, and there is no such key")
 
 
 def _choose(env: Mapping[str, str]) -> SshKey:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sweep.channel import agent, agent_source
-from sweep.channel.host_keys import changed
+from sweep.channel.ssh_contact import explained, said_last, turned_away, wrong_key
 from sweep.channel.ssh_options import Way
 from sweep.errors import NotYetGone, PlatformError, Unreachable
 
@@ -28,6 +28,8 @@ BANNER_BYTES = 1 << 16
 """What a box's login shell may print before the agent speaks."""
 MOST_ANSWER = 256 << 20
 SAID_BYTES = 4000
+LOST = 255
+"""What ssh itself exits with."""
 _KINDS = {"NotYetGone": NotYetGone, "Unreachable": Unreachable, "PlatformError": PlatformError}
 
 
@@ -246,13 +248,15 @@ class Link:
         return self._verdict(self._process.poll(), "")
 
     def _verdict(self, code: int | None, said: str) -> PlatformError:
-        last = (said.splitlines() or [""])[-1]
-        if "HOST IDENTIFICATION HAS CHANGED" in said or "Host key verification failed" in said:
-            return changed(self._way.pin, self._way.endpoint)
-        if "Permission denied (" in said:
+        said = explained(self._way, said) if code == LOST else said
+        last = said_last(self._way, said)
+        if wrong := wrong_key(self._way, said):
+            return wrong
+        if door := turned_away(self._way, said):
+            at = self._where() if door is self._way else f"{door.pin.native_id}, on the way to {self._where()},"
             return Unreachable(
-                f"{self._where()} does not let {self._way.endpoint.user} in with the key of {self._way.key.source} "
-                f"({last}). Was the box rented with another one? SWEEPSTACK_SSH_KEY names the file of the right one"
+                f"{at} does not let {door.endpoint.user} in with the key of {door.key.source} ({last}). Was it made "
+                f"for another one? SWEEPSTACK_SSH_KEY names the file of the right one"
             )
         if code in (126, 127):
             return PlatformError(f"{self._where()} can't run python3, which everything there needs: {last}")

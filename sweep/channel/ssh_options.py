@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shlex
 import stat
 import subprocess
 import tempfile
@@ -29,13 +30,16 @@ class Way:
     """How one box is reached: where, with which key, and which host key it has to show.
 
     `config`: an ssh configuration file to read; none is read by default, so that a person's own settings for all hosts
-    change nothing here.
+    change nothing here. `via`: the way to the host that it goes through, which has to show its own pinned key. `proxy`:
+    a command that leads there instead, from the person's configuration.
     """
 
     endpoint: SshEndpoint
     key: SshKey
     pin: Pin
     config: str = "none"
+    via: Way | None = None
+    proxy: str = ""
 
     def command(self, *options: str, shared: bool = True, known: Path | None = None) -> list[str]:
         """`ssh … user@host`, to which the remote command is added. `options`: more of ssh's own.
@@ -63,13 +67,32 @@ class Way:
             "EscapeChar": "none",
             "LogLevel": "ERROR",
         }
+        if proxy := self._proxy():
+            settings["ProxyCommand"] = proxy
         if shared and known is None:
             settings |= {"ControlMaster": "auto", "ControlPath": self.socket, "ControlPersist": PERSIST_SECONDS}
         else:
             settings |= {"ControlMaster": "no", "ControlPath": "none"}
-        words = [word for name, value in settings.items() for word in ("-o", f"{name}={_quoted(value)}")]
+        words = [
+            word
+            for name, value in settings.items()
+            for word in ("-o", f"{name}={value if name == 'ProxyCommand' else _quoted(value)}")
+        ]
         where = ["-p", str(self.endpoint.port), "-l", self.endpoint.user, "--", self.endpoint.host]
         return ["ssh", "-F", self.config, *words, *options, *where]
+
+    def _proxy(self) -> str:
+        """The command that leads to the endpoint, as ssh's configuration takes it: a line for a shell, % doubled."""
+        if self.via is None:
+            return self.proxy
+        host = f"[{self.endpoint.host}]" if ":" in self.endpoint.host else self.endpoint.host
+        command = self.via.command("-W", f"{host}:{self.endpoint.port}", shared=False)
+        return shlex.join(command).replace("%", "%%")
+
+    @property
+    def chain(self) -> tuple[Way, ...]:
+        """This way and those that it goes through, the last one first."""
+        return (self,) if self.via is None else (self, *self.via.chain)
 
     @property
     def socket(self) -> str:
@@ -80,7 +103,8 @@ class Way:
     @property
     def facts(self) -> tuple[object, ...]:
         """All that makes one way differ from another."""
-        return (self.endpoint, self.key.public, self.key.identity, self.pin.path, self.config)
+        before = self.via.facts if self.via is not None else ()
+        return (self.endpoint, self.key.public, self.key.identity, self.pin.path, self.config, self.proxy, before)
 
     def forget_connection(self) -> None:
         """Makes the next ssh connect anew: the shared connection seems dead. What still runs over it may go on."""

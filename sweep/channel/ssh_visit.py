@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.channel import agent_source
-from sweep.channel.host_keys import changed
+from sweep.channel.ssh_contact import said_last, wrong_key
 from sweep.channel.ssh_options import Way
 from sweep.errors import PlatformError, Unreachable
 
@@ -114,10 +114,10 @@ def _said(log: Path) -> str:
 
 
 def _why(way: Way, said: str) -> PlatformError:
-    if "HOST IDENTIFICATION HAS CHANGED" in said or "Host key verification failed" in said:
-        return changed(way.pin, way.endpoint)
+    if wrong := wrong_key(way, said):
+        return wrong
     where = f"{way.pin.native_id} at {way.endpoint.host}:{way.endpoint.port}"
-    return Unreachable(f"{where} can't be reached: {said.splitlines()[-1]}")
+    return Unreachable(f"{where} can't be reached: {said_last(way, said)}")
 
 
 def _interruptible() -> None:

@@ -52,14 +52,12 @@ def _way_to(target: Target, name: str) -> Way:
     again = [f"sweepctl status --stack {target.stack}"]
     try:
         platform = load_platform(box.adapter)
-        endpoint = getattr(platform, "endpoint", None)  # a host's own address: nobody has to be asked for it
+        way: Way | None = getattr(platform, "way", None)  # a host's own: nobody has to be asked for it
+        if way is not None:
+            return way
+        endpoint = platform.get(box.native_id, box.account).endpoint
         if endpoint is None:
-            record = platform.get(box.native_id, box.account)
-            if record.endpoint is None:
-                raise No(
-                    f"box {name} is {record.phase} and has no SSH address now: there is no host key to compare", again
-                )
-            endpoint = record.endpoint
+            raise No(f"box {name} has no SSH address now: there is no host key to compare", again)
         return Way(endpoint, ssh_keys.choose(), Pin(endpoint.known_as or box.native_id, endpoint.start))
     except No:
         raise

@@ -46,8 +46,7 @@ class Host:
         self.folder, self.home, self.key = folder, folder / "home", folder / "id"
         self.home.mkdir(parents=True)
         for name in ("host_key", "id"):
-            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
-            subprocess.run(command, check=True)
+            self._keygen(name)
         (folder / "authorized_keys").write_text((folder / "id.pub").read_text())
         self.environment: dict[str, str] = {}
         self.say()
@@ -72,6 +71,18 @@ class Host:
         words = {"HOME": str(self.home), **environment}
         lines = [f"export {name}='{value}'" for name, value in words.items()]
         (self.folder / "environment").write_text("unset XDG_DATA_HOME\n" + "\n".join(lines) + "\n")
+
+    def new_key(self) -> None:
+        """Shows another host key from now on, as another machine behind the same address would."""
+        self.stop()
+        for path in (self.folder / "host_key", self.folder / "host_key.pub"):
+            path.unlink()
+        self._keygen("host_key")
+        self.start()
+
+    def _keygen(self, name: str) -> None:
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
+        subprocess.run(command, check=True)
 
     def start(self) -> None:
         """Answers again, where it did not. Blocks until it does."""

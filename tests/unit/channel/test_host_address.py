@@ -13,7 +13,11 @@ from sweep.errors import ConfigError
     [
         ("root@192.0.2.7", "root@192.0.2.7:22"),
         ("root@192.0.2.7:10234", "root@192.0.2.7:10234"),
-        ("gpu1", "root@gpu1:22"),
+        ("gpu1", "gpu1"),
+        ("gpu1/data", "gpu1/data"),
+        ("ann@bastion,bob@b2:77,gpu1:2222/data", "ann@bastion:22,bob@b2:77,root@gpu1:2222/data"),
+        ("gpu1=ann@bastion:22,ann@10.0.0.5:2222/data", "gpu1=ann@bastion:22,ann@10.0.0.5:2222/data"),
+        ("gpu1=*,ann@10.0.0.5:2222", "gpu1=*,ann@10.0.0.5:2222"),
         ("ann@connect.westb.example.com:10234/root/data/", "ann@connect.westb.example.com:10234/root/data"),
         ("ann@[2001:db8::7]:2222/x", "ann@[2001:db8::7]:2222/x"),
     ],
@@ -28,6 +32,7 @@ def test_one_spelling(text: str, spelled: str) -> None:
     "text",
     [
         *("", "root@", "root@h:0", "root@h:99999", "a b@h", "root@h:22/a b", "-oProxyCommand=x@h", "root@-h"),
+        *("*,u@h", "a=b=u@h", "a=", "u@h,", ",u@h", "u@h,/x", "a b=u@h", "gpu1=*"),
         *("u@h:22/../x", "root@h:22:23", "root@h\n", "ssh://root@h", "root@h:22x"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -115,11 +114,7 @@ def test_boxes_lie_where_the_address_says(host: Host, tmp_path: Path) -> None:
 def test_another_machine_behind_the_address_is_stopped_at_its_host_key(host: Host, tmp_path: Path) -> None:
     platform = platform_of(host)
     box = create(platform)
-    host.stop()
-    for path in (host.folder / "host_key", host.folder / "host_key.pub"):
-        path.unlink()
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(host.folder / "host_key")], check=True)
-    host.start()
+    host.new_key()
     for ask in (platform.get, platform.destroy):
         with pytest.raises(HostKeyChanged, match="trust-host"):
             ask(box.native_id, box.account)
