@@ -125,7 +125,11 @@ def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any],
         if decision is not Decision.IGNORE and _differs(old_inputs.get(name), news.get(name))
     ]
     changed += handler.noticed(old_inputs, news)
-    replaces = [name for name in changed if handler.decisions[name] is Decision.REPLACE]
+    replaces = [
+        name
+        for name in changed
+        if handler.decisions[name] is Decision.REPLACE and not handler.in_place(name, old_inputs, news)
+    ]
     return Difference(tuple(changed), tuple(replaces), handler.replaces_before_delete)
 
 

@@ -179,7 +179,7 @@ class BoxState(BoxInputs):
     """What is known of the rented thing. `price_per_hour` is the platform's where it names one.
 
     `ssh`: where its sshd listened when it was last looked at (`host:port`), for people; `region` and `offer`: what was
-    rented; `gpu_count`: the cards that the platform says it has.
+    rented; `gpu_count`: the cards that the platform says it has; `host_keys`: fingerprints of what its sshd showed.
     """
 
     native_id: str
@@ -192,6 +192,7 @@ class BoxState(BoxInputs):
     region: str | None = None
     offer: str | None = None
     gpu_count: int | None = None
+    host_keys: tuple[str, ...] | None = None
 
 
 class MetricsInput(Record):

@@ -83,7 +83,7 @@ class BoxRecord:
     `created_at` is aware, UTC; None together with an empty `tag` where the platform can't tell any more. `endpoint`:
     where its sshd listens now, None where it has none (yet). `gpu_count`: the cards that it has at this moment, None
     where the platform does not say; 0 where some were asked for is a box that must run nothing. `region` and `offer`
-    say what was rented.
+    say what was rented. `host_keys`: fingerprints of what its sshd has to show, where that is a host's of the user's.
     """
 
     native_id: str
@@ -98,6 +98,7 @@ class BoxRecord:
     gpu_count: int | None = None
     region: str = ""
     offer: str = ""
+    host_keys: tuple[str, ...] = ()
 
     def outputs(self) -> dict[str, Any]:
         """The record as plain JSON values, as the engine's state keeps it (`location` and `note` are not kept)."""

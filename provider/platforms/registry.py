@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import provider.platforms
 from provider.platforms.base import Platform
@@ -29,11 +30,43 @@ def load_platform(adapter: str) -> Platform:
     installation: that ImportError passes through and is never skipped.
     """
     name, _, address = adapter.partition(":")
-    if not _NAME.fullmatch(name) or name not in adapters():
-        raise ConfigError(f"there is no platform adapter {adapter!r}; installed are: {', '.join(adapters())}")
-    module = importlib.import_module(f"provider.platforms.{name}")
+    module = _module(adapter)
     if not address:
         return cast(Platform, module.connect())
     if not hasattr(module, "connect_to"):
         raise ConfigError(f"the platform {name} has one account and no address: write {name}, not {adapter!r}")
     return cast(Platform, module.connect_to(address))
+
+
+def spelled(adapter: str, known: str = "") -> str:
+    """The adapter as a state keeps it: readable on any machine, weeks later. `known`: as the state has it now.
+
+    An address that is a name of this machine's configuration comes with what it leads to. Raises ConfigError.
+    """
+    name, _, address = adapter.partition(":")
+    if not address:
+        return adapter
+    kept = known.partition(":")[2] if at_addresses(known, adapter) else ""
+    return f"{name}:{_module(adapter).spelled(address, kept)}"
+
+
+def at_addresses(one: object, other: object) -> bool:
+    """Whether both are of one kind, and each has an address of its own: then a change is one of address."""
+    texts = [side.partition(":") if isinstance(side, str) else ("", "", "") for side in (one, other)]
+    return texts[0][0] == texts[1][0] and all(address for _, _, address in texts)
+
+
+def prove_same(adapter: str, former: str, native_id: str, account: str, host_keys: Sequence[str] | None) -> None:
+    """Returns when the machine at `adapter` is proved to be the one that was at `former`. `host_keys`: fingerprints
+    that it had there, as far as the state knows; None to leave what nobody here knows to the update.
+
+    Raises RequestRefused for another machine, Unreachable where nobody can say.
+    """
+    _module(adapter).prove_same(adapter.partition(":")[2], former.partition(":")[2], native_id, account, host_keys)
+
+
+def _module(adapter: str) -> Any:
+    name = adapter.partition(":")[0]
+    if not _NAME.fullmatch(name) or name not in adapters():
+        raise ConfigError(f"there is no platform adapter {adapter!r}; installed are: {', '.join(adapters())}")
+    return importlib.import_module(f"provider.platforms.{name}")

@@ -6,14 +6,18 @@ state, so that a delete from another machine weeks later knows where to go. See 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from provider.platforms import _ssh_moving
 from provider.platforms._ssh_call import Caller
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from provider.platforms.offers import Capability, WithoutMarket
 from sweep.channel.host_address import HostAddress
-from sweep.errors import ConfigError, PlatformError, StillCreating, Unreachable
+from sweep.channel.ssh_config import completed
+from sweep.errors import ConfigError, PlatformError, RequestRefused, StillCreating, Unreachable
 
 if TYPE_CHECKING:
     from sweep.channel.base import Channel, SshEndpoint
@@ -28,6 +32,28 @@ def connect() -> SshPlatform:
 def connect_to(address: str) -> SshPlatform:
     """The platform of one host, `user@host:port[/folder]`. Connects nothing yet. Raises ConfigError."""
     return SshPlatform(HostAddress.parse(address))
+
+
+def spelled(address: str, known: str = "") -> str:
+    """See `provider.platforms.registry.spelled`. A name that is not configured here is what the state says of it."""
+    asked = HostAddress.parse(address)
+    found = completed(asked)
+    if asked.bare and known and not found.alias:
+        kept = HostAddress.parse(known)
+        if kept.alias == asked.host:
+            return str(replace(kept, root=asked.root))
+    return str(found)
+
+
+def prove_same(address: str, former: str, native_id: str, account: str, host_keys: Sequence[str] | None) -> None:
+    """See `provider.platforms.registry.prove_same`."""
+    new, old = HostAddress.parse(address), HostAddress.parse(former)
+    if new.root != old.root:
+        raise RequestRefused(
+            f"the box lies in {old.root or 'the default folder'} of {old.login}, and a box does not move to "
+            f"{new.root or 'the default folder'}. Write host: {old} back, or end the box first"
+        )
+    _ssh_moving.prove_same(new, old, native_id, account, host_keys)
 
 
 class SshPlatform(WithoutMarket):
@@ -171,7 +197,8 @@ class SshPlatform(WithoutMarket):
         try:
             at = said["created_at"]
             known = {"phase": Phase(said["phase"]), "created_at": datetime.fromisoformat(at) if at else None}
-            return BoxRecord(**{**said, **known, "endpoint": self.endpoint})
+            keys = tuple(self._caller.way.pin.fingerprints()) if self._caller is not None else ()
+            return BoxRecord(**{**said, **known, "endpoint": self.endpoint, "host_keys": keys})
         except (KeyError, TypeError, ValueError) as error:
             raise Unreachable(f"{self.name} gave an answer that can't be one: {error}") from error
 

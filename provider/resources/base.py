@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Generic
@@ -109,10 +110,14 @@ class Handler(ABC, Generic[InputsT, StateT]):
         before = self.comparable(old)
         after = self.comparable(new)
         return {
-            name: decision
+            name: Decision.UPDATE if decision is Decision.REPLACE and self.in_place(name, before, after) else decision
             for name, decision in self.decisions.items()
             if decision is not Decision.IGNORE and before.get(name) != after.get(name)
         }
+
+    def in_place(self, name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        """Whether this change of an input that replaces is one of those that don't. Plain values; raises nothing."""
+        return False
 
     def noticed(self, old: dict[str, Any], new: dict[str, Any]) -> tuple[str, ...]:
         """Ignored inputs that differ in a way that asks for an update all the same. Raw inputs; raises nothing."""

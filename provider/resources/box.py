@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -12,7 +13,7 @@ from provider.pace import OutOfPatience
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.offers import Capability
 from provider.platforms.registry import load_platform
-from provider.resources import ending, leftover, market, pausing, spending, telling
+from provider.resources import addresses, ending, leftover, market, pausing, spending, telling
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.identity import take_lease
 from provider.resources.renting import charge, generation_of, outputs_of, rent, seen_of
@@ -77,11 +78,18 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "live": Decision.IGNORE,
     }
 
+    def in_place(self, name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        return addresses.in_place(name, before, after)
+
     def check(self, op: Operation, old: BoxInputs | None, new: BoxInputs) -> Checked[BoxInputs]:
         """Writes `clearance`. Refuses a change that would replace a locked box: a replace is a destroy."""
         dry_run, new = new.dry_run, new.model_copy(update={"dry_run": None})
-        rented = self._rented(old or new)
-        refused = []
+        new, refused = addresses.written_out(old, new)
+        if refused:
+            return Checked(new, refused)
+        rented, moved = addresses.foreseen(op, old, new, self._rented(old or new))
+        if moved:
+            return Checked(new, moved)
         if rented is None and new.want == "running":
             refused = market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run})
             beside = leftover.refusal(op, new)
@@ -224,6 +232,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
 
     def _update(self, op: Operation, old: BoxState, new: BoxInputs) -> BoxState:
         store = self._evidence(op, old, new.approval)
+        addresses.follow(op, store, old, new)
+        old = old.model_copy(update={"adapter": new.adapter})
         if store is None:
             pass  # no records to keep it in: the delete finds the approval in the state
         elif not new.clearance.startswith("cleared"):

@@ -6,10 +6,11 @@ since a gate that reports itself gone would take the box with it in the same des
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from provider.models import GateInputs, GateState
-from provider.resources import ending
+from provider.resources import addresses, ending
 from provider.resources.base import Checked, Decision, Gone, Handler, Seen
 from provider.session import Operation
 
@@ -36,8 +37,14 @@ class GateHandler(Handler[GateInputs, GateState]):
         "live": Decision.IGNORE,
     }
 
+    def in_place(self, name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        return addresses.in_place(name, before, after)
+
     def check(self, op: Operation, old: GateInputs | None, new: GateInputs) -> Checked[GateInputs]:
         """Writes `clearance`; a stale, expired or foreign approval shows as `locked (reason)`, and stops no more."""
+        new, failures = addresses.written_out(old, new)
+        if failures:
+            return Checked(new, failures)
         state = GateState(**new.model_dump())
         judgement = ending.judge(state, new.approval, full=False)
         return Checked(new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from provider.models import QueueInputs, QueueState
 from provider.platforms.observe import observe
 from provider.platforms.power import end_runner
 from provider.platforms.registry import load_platform
-from provider.resources import ending, neighbours, versions, waking
+from provider.resources import addresses, ending, neighbours, versions, waking
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.box import refuse_during_teardown
 from provider.session import Operation
@@ -64,10 +65,16 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         "approval": Decision.IGNORE,  # the gate shows it
     }
 
+    def in_place(self, name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        return addresses.in_place(name, before, after)
+
     def check(self, op: Operation, old: QueueInputs | None, new: QueueInputs) -> Checked[QueueInputs]:
         """Refuses what Update would refuse, as far as it can be seen now. Preview is advisory, Update is the truth."""
         if old is not None and old.box != new.box:
             old = None
+        new, failures = addresses.written_out(old, new)
+        if failures:
+            return Checked(new, failures)
         completed, failures = versions.complete(old, new)
         seen = (
             observe(old.adapter, old.box, old.account)[0] if old else Observation(Existence.EXISTS, parse_journal(b""))

@@ -9,7 +9,7 @@ from provider.limiter import paced
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, Wait
 from provider.platforms.offers import Capability, Constraints
-from provider.resources import market
+from provider.resources import addresses, market
 from provider.session import Operation
 from sweep.errors import NoCapacity, OutcomeUnknown, PlatformError, StillCreating, SweepstackError
 from sweep.evidence.store import EvidenceStore
@@ -159,6 +159,8 @@ def generation_of(
     last = max(births, key=lambda birth: birth.generation)
     if last.ended_at is not None:
         return last.generation + 1, None
+    if addresses.moves(last.platform, inputs.adapter):
+        last = addresses.found_again(store, last, inputs.adapter)
     if last.platform != inputs.adapter:
         raise SweepstackError(
             f"box {inputs.name} was rented on {last.platform} ({last.native_id or last.tag}) and has not ended; "
@@ -200,7 +202,13 @@ def _left_by_an_earlier_try(op: Operation, platform: Platform, birth: Birth) -> 
 def seen_of(record: BoxRecord) -> dict[str, Any]:
     """What the platform says of a box beyond its phase, as outputs; nothing where it says nothing."""
     where = f"{record.endpoint.host}:{record.endpoint.port}" if record.endpoint is not None else None
-    found = {"ssh": where, "region": record.region, "offer": record.offer, "gpu_count": record.gpu_count}
+    found: dict[str, Any] = {
+        "ssh": where,
+        "region": record.region,
+        "offer": record.offer,
+        "gpu_count": record.gpu_count,
+    }
+    found["host_keys"] = list(record.host_keys) or None
     return {name: value for name, value in found.items() if value not in (None, "")}
 
 

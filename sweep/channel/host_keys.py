@@ -45,6 +45,16 @@ class Pin:
     def pinned(self) -> bool:
         return self.path.is_file()
 
+    @property
+    def compared(self) -> bool:
+        """Whether a person compared it with what the box says of itself. False where nothing is pinned."""
+        try:
+            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+            receipt = json.loads(lines[0].partition(": ")[2])
+        except (OSError, ValueError, IndexError):
+            return False
+        return isinstance(receipt, dict) and receipt.get("protected") is True
+
     def fingerprints(self) -> list[str]:
         """Of each pinned key, as people compare them: `ED25519 SHA256:…`. Empty while nothing is pinned."""
         return [fingerprint(key) for key in keys_of(self.path)]
@@ -81,10 +91,12 @@ class Pin:
 def changed(pin: Pin, endpoint: SshEndpoint) -> HostKeyChanged:
     """The error for a box that shows another key than it did."""
     known = ", ".join(pin.fingerprints()) or "unreadable"
+    host = f" --host {endpoint.known_as}" if endpoint.known_as else ""
     return HostKeyChanged(
         f"the host key of {pin.native_id} at {endpoint.host}:{endpoint.port} is not the one that it had when it was "
         f"first reached since this start ({known}): somebody may be in between, or another box has its address. "
-        f"Nothing was sent. Compare it in the platform's own console; then `sweepctl trust-host BOX`"
+        f"Nothing was sent. Compare it in the platform's own console, or on the host itself; then "
+        f"`sweepctl trust-host BOX{host}`"
     )
 
 

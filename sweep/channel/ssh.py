@@ -51,8 +51,7 @@ class SshChannel:
         closed: Callable[[], str] | None = None,
         way: Way | None = None,
     ) -> None:
-        """`way`: how it is reached, where `endpoint` alone does not say. Raises NotAuthorized when there is no key to come
-        in with."""
+        """`way`: how it is reached, where `endpoint` alone does not say. Raises NotAuthorized without a key."""
         self.native_id = native_id
         self.endpoint = endpoint
         self.root = root

@@ -67,7 +67,7 @@ def _configured(name: str, hop: Hop | None = None, depth: int = 0) -> Configured
     if depth > MOST_HOPS:
         raise ConfigError(f"the ssh configuration leads to {name} through more than {MOST_HOPS} hosts")
     usual = _said(name, "none").get("identityfile", [])
-    found = Hop(*(said.get(key, [""])[0] for key in ("user", "hostname")), int(said.get("port", ["22"])[0]))
+    found = Hop(said["user"][0], said["hostname"][0], int(said["port"][0]))
     own = [] if said.get("identityfile") == usual else said.get("identityfile", [])
     identities = tuple(_path(text, found, name) for text in own if text != "none")
     via = None

@@ -37,9 +37,9 @@ def shown(way: Way) -> list[str]:
 
 
 def offered(way: Way) -> list[str]:
-    """The host keys (type, base64) that the box shows now. Hosts on the way to it have to be pinned. Raises Unreachable.
+    """The host keys (type, base64) that the box shows now. Raises Unreachable.
 
-    A box shows its own before anyone is let in: our key need not be known there yet.
+    A box shows its own before anyone is let in: our key need not be known there yet. Hosts on the way are pinned.
     """
     with tempfile.TemporaryDirectory(prefix="sweepstack-") as folder:
         known = Path(folder) / "known"

@@ -41,9 +41,7 @@ def _configured(found: Configured, name: str, known_as: str) -> Way:
     return _way(found.hop, known_as, via, found.identities, name, found.command)
 
 
-def _way(
-    hop: Hop, known_as: str, via: Way | None, keys: Sequence[Path] = (), name: str = "", command: str = ""
-) -> Way:
+def _way(hop: Hop, known_as: str, via: Way | None, keys: Sequence[Path] = (), name: str = "", command: str = "") -> Way:
     key = ssh_keys.of_files(keys, f"the ssh configuration of {name}") if keys else ssh_keys.choose()
     endpoint = SshEndpoint(hop.host, hop.port, hop.user, known_as=known_as)
     return Way(endpoint, key, Pin(known_as, endpoint.start), via=via, proxy=command)

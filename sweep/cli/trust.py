@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from provider.platforms.registry import load_platform
 from sweep.channel import ssh_contact, ssh_keys
+from sweep.channel.host_address import HostAddress
 from sweep.channel.host_keys import Pin
 from sweep.channel.ssh_options import Way
+from sweep.channel.ssh_route import way_to
 from sweep.cli.output import NO, YES, No, Out, Unsure
 from sweep.cli.target import Target
 from sweep.cli.visit import find_box
@@ -14,9 +16,11 @@ from sweep.errors import SweepstackError
 ON_THE_BOX = "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done"
 
 
-def trust_host(target: Target, name: str, fingerprint: str, out: Out) -> int:
-    """Exit 0: the pinned key is the one that answers, now; 1: it is not, and nothing was changed."""
-    way = _way_to(target, name)
+def trust_host(target: Target, name: str, fingerprint: str, out: Out, *, host: str = "") -> int:
+    """Exit 0: the pinned key is the one that answers, now; 1: it is not, and nothing was changed. `host`: an address of
+    the user's own, which no state need have yet."""
+    way = _way_to(target, name, host)
+    again = f"sweepctl trust-host --stack {target.stack} {name}{f' --host {host}' if host else ''}"
     known = way.pin.fingerprints()
     try:
         if fingerprint:
@@ -24,7 +28,7 @@ def trust_host(target: Target, name: str, fingerprint: str, out: Out) -> int:
                 seen = ", ".join(ssh_contact.shown(way))
                 raise No(
                     f"box {name} does not show {fingerprint}, but {seen}: nothing was pinned",
-                    [f"sweepctl trust-host --stack {target.stack} {name}"],
+                    [again],
                 )
             known = way.pin.fingerprints()
         shown = ssh_contact.shown(way)
@@ -43,13 +47,18 @@ def trust_host(target: Target, name: str, fingerprint: str, out: Out) -> int:
     out.line("Open the box in its platform's own console, not over SSH, and compare what it says of itself:")
     out.line(f"  {ON_THE_BOX}")
     wanted = shown[0].split()[-1]
-    out.next([f"sweepctl trust-host --stack {target.stack} {name} --fingerprint {wanted}    (only if it is the same)"])
+    out.next([f"{again} --fingerprint {wanted}    (only if it is the same)"])
     return NO
 
 
-def _way_to(target: Target, name: str) -> Way:
-    box = find_box(target, name)
+def _way_to(target: Target, name: str, host: str) -> Way:
     again = [f"sweepctl status --stack {target.stack}"]
+    if host:
+        try:
+            return way_to(HostAddress.parse(host))
+        except SweepstackError as error:
+            raise Unsure(str(error), again) from error
+    box = find_box(target, name)
     try:
         platform = load_platform(box.adapter)
         way: Way | None = getattr(platform, "way", None)  # a host's own: nobody has to be asked for it

@@ -35,7 +35,8 @@ Subsystem sftp {sftp}
 
 
 class Host:
-    """`port` stays the same over `stop` and `start`. `environment`: what sessions that begin from now on have besides.
+    """`port` stays the same over `stop` and `start`, unless it moves. `environment`: what sessions that begin from now
+    on have besides.
 
     `key`: a private key that is let in. `home`: the HOME of its sessions. `settings`: more lines of its configuration.
     """
@@ -50,12 +51,8 @@ class Host:
         (folder / "authorized_keys").write_text((folder / "id.pub").read_text())
         self.environment: dict[str, str] = {}
         self.say()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        (folder / "sshd_config").write_text(
-            _CONFIG.format(port=self.port, folder=folder, sftp=SFTP_SERVER, more=settings)
-        )
+        self._settings = settings
+        self.move()
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # it separates privileges there, and insists on it
         self._sshd: subprocess.Popen[bytes] | None = None
@@ -71,6 +68,14 @@ class Host:
         words = {"HOME": str(self.home), **environment}
         lines = [f"export {name}='{value}'" for name, value in words.items()]
         (self.folder / "environment").write_text("unset XDG_DATA_HOME\n" + "\n".join(lines) + "\n")
+
+    def move(self) -> None:
+        """Listens on another port, from its next start on."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        words = {"port": self.port, "folder": self.folder, "sftp": SFTP_SERVER, "more": self._settings}
+        (self.folder / "sshd_config").write_text(_CONFIG.format(**words))
 
     def new_key(self) -> None:
         """Shows another host key from now on, as another machine behind the same address would."""

@@ -50,6 +50,10 @@ def trust_host(
     fingerprint: Annotated[
         str, typer.Option("--fingerprint", metavar="SHA256:…", help="What you read on the box itself: pins that key.")
     ] = "",
+    host: Annotated[
+        str,
+        typer.Option("--host", metavar="ADDRESS", help="A host of yours that it is on, or is to be on from now on."),
+    ] = "",
     stack: Stack = None,
     json: AsJson = False,
 ) -> None:
@@ -60,7 +64,7 @@ def trust_host(
         from sweep.cli.target import Target
         from sweep.cli.trust import trust_host as run
 
-        return run(Target.find_sweep(stack), box, fingerprint, Out(as_json=json))
+        return run(Target.find_sweep(stack), box, fingerprint, Out(as_json=json), host=host)
 
     answer(ask)
 

@@ -34,7 +34,7 @@ from provider.resources.volume import VolumeHandler
 from provider.session import Operation, Session, Severity
 from sweep import onbox
 from sweep.channel import processes
-from sweep.channel.local import LocalChannel
+from sweep.channel.base import Channel
 from sweep.errors import StillCreating
 from sweep.evidence.pull import BoxSource, pull_all
 from sweep.evidence.store import EvidenceStore
@@ -82,7 +82,7 @@ class Sweep:
         self.cancelled = threading.Event()
         self.roster: tuple[str, ...] = ("a", "b")
         self.identity = self.found()
-        self.volume = self.made_volume()
+        self.keep()
         self.native_ids: list[str] = []
 
     # What the engine would send
@@ -98,6 +98,10 @@ class Sweep:
     def found(self, **changes: Any) -> IdentityState:
         return IDENTITY.create(self.op("Identity", "identity"), self.identity_inputs(**changes))[1]
 
+    def keep(self) -> None:
+        """Makes what outlives the boxes."""
+        self.volume = self.made_volume()
+
     def made_volume(self) -> VolumeState:
         inputs = VolumeInputs(
             identity=self.identity.identity, evidence=self.identity.evidence, adapter="local", name="store"
@@ -112,14 +116,22 @@ class Sweep:
     def roster_digest(self) -> str:
         return Roster(self.cells).digest
 
+    def adapter(self, _name: str) -> str:
+        """Of a box of this name."""
+        return "local"
+
+    def mounts(self) -> dict[str, str]:
+        """Of every box."""
+        return {onbox.DURABLE: self.volume.native_id}
+
     def box_inputs(self, name: str = "box-0", **changes: Any) -> BoxInputs:
         known = {
             "identity": self.identity.identity,
             "evidence": self.identity.evidence,
-            "adapter": "local",
+            "adapter": self.adapter(name),
             "name": name,
             "price_per_hour": 0.5,
-            "mounts": {onbox.DURABLE: self.volume.native_id},
+            "mounts": self.mounts(),
             "roster_digest": self.roster_digest,
             "teardown": FACTS,
         }
@@ -160,7 +172,7 @@ class Sweep:
         return {
             "identity": box.identity,
             "evidence": box.evidence,
-            "adapter": "local",
+            "adapter": self.adapter(box.name),
             "box": box.native_id,
             "box_name": box.name,
             "account": box.account,
@@ -231,7 +243,7 @@ class Sweep:
     def volume_root(self) -> Path:
         return self.platform_root / "volumes" / self.volume.native_id / "content"
 
-    def channel(self, box: BoxState) -> LocalChannel:
+    def channel(self, box: BoxState) -> Channel:
         return self.platform.channel(box.native_id, box.account)
 
     def states(self, box: BoxState) -> dict[str, str]:
