@@ -1,4 +1,4 @@
-"""Box: one rented machine with its queue and its gate, which are made in this order and deleted in the opposite one."""
+"""Box: one machine, its set-up, its queue and its gate, made in this order and deleted in the opposite one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pulumi
 
 from components.durable_mount import DurableMount, mounts_input
 from components.gate import BoxRef, gate
+from components.platforms import ssh
 from components.queue import queue
 from components.resources import Box, BoxArgs, Gate, Identity, Queue
 from profiles.plan import BoxPlan, Plan
@@ -67,8 +68,10 @@ class BoxComponent(pulumi.ComponentResource):
             ),
             child,
         )
+        self.setup = ssh.set_up(plan, box_plan, self.box, child)
         ref = BoxRef(self.box.native_id, self.box.account, self.box.generation, teardown, approval)
-        self.queue = queue(plan, box_plan, identity, ref, code, child)
+        after_setup = pulumi.ResourceOptions(parent=self, depends_on=[self.setup] if self.setup is not None else None)
+        self.queue = queue(plan, box_plan, identity, ref, code, after_setup)
         after_queue = pulumi.ResourceOptions(parent=self, depends_on=[self.queue])
         self.gate = gate(plan, box_plan, identity, ref, after_queue)
         self.register_outputs({"native_id": self.box.native_id, "clearance": self.gate.clearance})

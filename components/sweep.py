@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 
 from components.box import BoxComponent, approval_to_leave
+from components.platforms import ssh
 from components.resources import Identity, IdentityArgs
 from components.volume import durable_mount
 from profiles.plan import Plan
@@ -68,6 +69,9 @@ class Sweep(pulumi.ComponentResource):
         pulumi.export("identity", self.identity.identity)
         pulumi.export("evidence", self.identity.evidence)
         pulumi.export("boxes", {name: component.box.native_id for name, component in self.boxes.items()})
+        hosts = {name: ssh.facts_of(box.setup) for name, box in self.boxes.items() if box.setup is not None}
+        if hosts:
+            pulumi.export("hosts", hosts)
         pulumi.export("placement", self._placement)
         pulumi.export("ships", self._ships)
         pulumi.export("next", f"sweepctl status --stack {pulumi.get_stack()}")

@@ -1,13 +1,26 @@
-"""`python -m provider.command <engine address>`: the stand-in, whatever else is installed."""
+"""`python -m provider.command <engine address>`: what `provider/command/pulumi-resource-command` starts."""
 
 from __future__ import annotations
 
+import os
 import sys
 
-from provider.command.standin import StandIn
-from provider.host import serve
+from provider.command.choosing import official, with_key
+from sweep.errors import ConfigError
 
-if __name__ == "__main__":
+
+def main() -> int:
+    """Becomes the plugin."""
     if len(sys.argv) < 2:
         sys.exit("This is a Pulumi resource plugin: the engine starts it and hands it an address.")
-    sys.exit(serve(sys.argv[1], StandIn))
+    try:
+        found = official(os.environ)
+    except ConfigError as error:
+        sys.exit(f"sweepstack: {error}")
+    plugin = [str(found)] if found else [sys.executable, "-P", "-m", "provider.command.standin"]
+    argv = with_key([*plugin, *sys.argv[1:]], os.environ)
+    os.execvp(argv[0], argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

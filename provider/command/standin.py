@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import json
 import secrets
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +22,7 @@ from provider.command import fields
 from provider.command.copying import copy_of
 from provider.command.dialing import Dialer, Ended
 from provider.dispatch import token_of
-from provider.host import Servicer
+from provider.host import Servicer, serve
 from provider.protocol import plugin_pb2, provider_pb2
 from provider.session import Operation
 from provider.wire import UNKNOWN, bare, to_python, to_struct
@@ -221,3 +222,7 @@ def _error(text: str) -> PlatformError:
 
 def _text(content: bytearray) -> str:
     return content.decode("utf-8", "replace").removesuffix("\n")
+
+
+if __name__ == "__main__":
+    sys.exit(serve(sys.argv[1], StandIn))

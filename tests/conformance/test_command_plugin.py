@@ -32,7 +32,7 @@ ASSET, ARCHIVE = "c44067f5952c0a294b673a41bacd8c17", "0def7320c3a5731c473e5ecbe6
 
 
 def start(**env: str) -> Plugin:
-    argv = [REAL] if REAL else [sys.executable, "-P", "-m", "provider.command"]
+    argv = [REAL] if REAL else [sys.executable, "-P", "-m", "provider.command.standin"]
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     return Plugin(argv, {**kept, "PYTHONPATH": str(ROOT), **env})
 

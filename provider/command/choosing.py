@@ -1,0 +1,54 @@
+"""Which plugin answers for the `command` package, and the key that it comes in with.
+
+The official one where it is installed, of the very version that the Python package was made for; else the stand-in.
+Either is started with an SSH agent that holds the person's key, the one that our own connections use: so no key, and
+no path of one, is an input of a command or in the state.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from sweep.channel import ssh_keys
+from sweep.errors import ConfigError, NotAuthorized
+
+VARIABLE = "SWEEPSTACK_COMMAND_PLUGIN"
+"""The path of a `pulumi-resource-command` to use whatever is installed."""
+VERSION = "1.2.1"
+"""Of the `pulumi-command` package in pyproject.toml."""
+
+
+def official(env: Mapping[str, str]) -> Path | None:
+    """The official plugin: the one that is named, or that of the engine's own folder; None where there is none.
+
+    Raises ConfigError when the named one can't be run.
+    """
+    named = env.get(VARIABLE)
+    if named:
+        path = Path(named).expanduser()
+        if not path.is_file() or not os.access(path, os.X_OK):
+            raise ConfigError(f"{VARIABLE} names {path}, which can't be run. Next: unset {VARIABLE}, or correct it")
+        return path.absolute()
+    home = Path(env.get("PULUMI_HOME") or Path(env.get("HOME") or "~").expanduser() / ".pulumi")
+    path = home / "plugins" / f"resource-command-v{VERSION}" / "pulumi-resource-command"
+    return path if path.is_file() and os.access(path, os.X_OK) else None
+
+
+def with_key(argv: list[str], env: Mapping[str, str]) -> list[str]:
+    """`argv`, below an agent that holds the key; as it is where the person's own agent does, or there is none.
+
+    ssh-agent becomes `argv` itself and leaves the agent behind as a child, which ends with it.
+    """
+    if shutil.which("ssh-agent") is None or shutil.which("ssh-add") is None:
+        return argv
+    try:
+        key = ssh_keys.choose(env)
+    except NotAuthorized:
+        return argv  # the first dial will say that nobody is let in; most commands dial nowhere
+    if key.identity is None:
+        return argv
+    load = 'ssh-add -q "$0" </dev/null >/dev/null 2>&1; exec "$@"'
+    return ["ssh-agent", "sh", "-c", load, str(key.identity), *argv]
