@@ -1,4 +1,4 @@
-"""Boxes on hosts of the user's own: what the config has to say of them, and what can't be kept there yet."""
+"""Boxes on hosts of the user's own: what the config has to say of them, and what can't be."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from profiles.model import Profile
 from sweep.channel.host_address import HostAddress
 
 
-def host_problems(config: StackConfig, profile: Profile, *, own: bool) -> list[str]:
-    """Why the boxes can't be on the hosts that the config names; empty when they can. `own`: they bill nobody."""
+def host_problems(config: StackConfig, profile: Profile) -> list[str]:
+    """Why the boxes can't be on the hosts that the config names; empty when they can."""
     hosts = {name: box.host for name, box in config.boxes.items() if box.want != "gone"}
     named = {name: HostAddress.parse(host).login for name, host in hosts.items() if host}
     if profile.ssh is None:
@@ -22,8 +22,6 @@ def host_problems(config: StackConfig, profile: Profile, *, own: bool) -> list[s
         if name not in named
     ]
     problems += _together(named)
-    if profile.unproved and not own:
-        problems.append(f"{profile.unproved}overrides: {{{profile.platform}: {{price_per_hour: 0}}}}")
     return problems
 
 

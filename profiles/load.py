@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def load_profile(name: str, folder: Path = FOLDER) -> Profile:
     shown = f"profiles/{path.name}"
     head, body, body_line = _split(path.read_text(encoding="utf-8"), shown)
     document = parse_document(head, shown, first_line=2)
-    made = {"unavailable": _unavailable(document.data.get("adapter"), folder), "unproved": _unproved(document.data)}
+    made = {"unavailable": _unavailable(document.data.get("adapter"), folder)}
     problems = [f"line {flaw.line}  {'.'.join(map(str, flaw.loc))}  {flaw.text}" for flaw in document.flaws]
     sections, gotchas, found = _prose(body, body_line)
     problems += found
@@ -59,22 +59,6 @@ def load_profile(name: str, folder: Path = FOLDER) -> Profile:
 def load_profiles(names: Iterable[str], folder: Path = FOLDER) -> dict[str, Profile]:
     """The profiles of these platforms, by name. A broken profile that nobody asked for breaks nothing."""
     return {name: load_profile(name, folder) for name in names}
-
-
-def _unproved(facts: Mapping[str, Any]) -> str:
-    """Why a bill can't be proved ended: the verb that ends it is a person's, or a command's on the box."""
-    try:
-        ending = facts["verbs"][facts["meter_stop_verb"]]
-        issued_by, native = str(ending["issued_by"]), str(ending["native"])
-    except (KeyError, TypeError):
-        return ""  # the model says what is wrong with it
-    if issued_by == "api":
-        return ""
-    who = "a person can do, or prove" if issued_by == "person" else "a command on the box does, and nobody proves"
-    return (
-        f"a box there bills until {native}, which only {who}; that is not available yet in this version (issue D). "
-        "A host of your own that bills nobody by the hour: "
-    )
 
 
 def _unavailable(adapter: Any, folder: Path) -> str:

@@ -257,8 +257,6 @@ class Profile(Fact):
     gotchas: tuple[Gotcha, ...] = ()
     unavailable: str = ""
     """Why nothing can be had there with this version, filled in by the loader; empty where its adapter is installed."""
-    unproved: str = ""
-    """Why the end of a box that bills can't be proved there with this version, filled in by the loader."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Profile:

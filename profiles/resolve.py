@@ -79,7 +79,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     refusals += _auto_stop(config, profile, layout)
     refusals += _files_pass(profile)
     refusals += network_problems(config, profile)
-    refusals += host_problems(config, profile, own=_own_host(config, profile))
+    refusals += host_problems(config, profile)
     if bills and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
     for where, resources in _asked(config):

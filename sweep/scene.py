@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from sweep.cell_times import CellTimes, cell_times
+from sweep.handover import Handover
 from sweep.journal import CellProgress, Journal, SetupProgress, started
 from sweep.metrics import Point
 from sweep.model import Birth, Cell, Launch, Loss, Receipt, Teardown
@@ -43,6 +44,8 @@ class Sight:
     points: Mapping[str, Point] = field(default_factory=dict)
     patrol: Patrol | None = None
     claims_cleared: bool = False
+    handed: Handover | None = None
+    """An end that was begun, and that somebody else has to finish; None where there is none."""
 
     @property
     def gone(self) -> bool:

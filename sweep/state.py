@@ -71,6 +71,17 @@ class VolumeEntry(_Entry):
     actual_region: str | None = None
 
 
+class IssueEntry(BaseModel):
+    """How a verb is issued that goes over no API: by a `command` on the box, or by a person."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    by: str
+    native: str
+    command: str | None = None
+    manual: str | None = None
+
+
 class StopEntry(BaseModel):
     """What a stop does to each tier, and what goes on billing."""
 
@@ -80,6 +91,7 @@ class StopEntry(BaseModel):
     keeps: tuple[str, ...]
     bills_after: tuple[str, ...] = ()
     price_per_hour: float | None = None
+    issue: IssueEntry | None = None
 
 
 class TeardownEntry(BaseModel):
@@ -94,6 +106,7 @@ class TeardownEntry(BaseModel):
     stop: StopEntry | None = None
     clocks: tuple[ClockFact, ...] = ()
     keeps_per_gb_month: dict[str, float] = Field(default_factory=dict)
+    issue: IssueEntry | None = None
 
 
 class _WithApproval(_Entry):

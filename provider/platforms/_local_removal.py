@@ -6,10 +6,16 @@ import contextlib
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
+from provider.platforms._local_store import read_facts
+from sweep.canonical import write_json_atomically
 from sweep.errors import NotYetGone
 
 MOUNTS = Path("/proc/self/mountinfo")
+WORDS = "ended"
+"""Below the platform's root: a word for each box that ended on a machine which is rented on."""
+RENTED_ON = "nothing of it is left on this machine, which is rented on until it is ended where it was rented"
 
 
 def mark_ending(box: Path, *, facts: str, ending: str) -> None:
@@ -28,6 +34,31 @@ def mark_ending(box: Path, *, facts: str, ending: str) -> None:
             (box / ending).touch()
     except NotADirectoryError:
         box.unlink()
+
+
+def leave_word(ending: Path, root: Path) -> None:
+    """Before a box disappears from a rented machine: that it was there, whose bill goes on. Raises OSError."""
+    try:
+        facts = read_facts(ending)
+    except (FileNotFoundError, ValueError):
+        return  # nobody can say any more that it was rented here; who asks for its end knows
+    if facts.get("rented") is True:
+        write_json_atomically(root / WORDS / f"{ending.parent.name}.json", facts)
+
+
+def word_of(native_id: str, root: Path) -> dict[str, Any] | None:
+    """The facts of a box that ended here while the bill went on; None where there is no such word."""
+    try:
+        return read_facts(root / WORDS / f"{native_id}.json")
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return {}
+
+
+def left_words(root: Path) -> set[str]:
+    """The ids of all of them."""
+    return {path.stem for path in (root / WORDS).glob("*.json")}
 
 
 def empty(box: Path, *, keep: tuple[str, ...]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.local import LocalPlatform
 from provider.platforms.offers import same_gpu
 from sweep import onbox
+from sweep.channel import processes
 from sweep.channel.agent import Agent, Cut, Wire, greet, hello
 from sweep.errors import PlatformError, RequestRefused, StillCreating, SweepstackError
 
@@ -30,10 +32,14 @@ PREFIX = "host"
 GPU_SECONDS = 20.0
 LOCK_SECONDS = 60.0
 VERBS = (
-    *("account", "find_by_tag", "create", "get", "destroy", "stop", "turn_on", "list_tagged", "where"),
+    *("account", "find_by_tag", "get", "destroy", "stop", "turn_on", "list_tagged", "where"),
     *("ensure_volume", "list_volumes", "get_volume", "delete_volume", "where_volume"),
 )
-"""Of the local platform, with its own arguments; `create` is ours, and looks at the host first."""
+"""Of the local platform, with its own arguments; and `OWN`, which are ours: `create` looks at the host first."""
+OWN = ("create", "power_off")
+OFF_SECONDS = 2.0
+"""From the answer that the command was taken to the command: it may take the connection along."""
+OFF_LOG = "power-off.log"
 
 
 class Host(Agent):
@@ -42,14 +48,16 @@ class Host(Agent):
     def __init__(self, wire: Wire, settings: Mapping[str, Any]) -> None:
         self.wire = wire
         self.root = Path(settings["root"]) if settings["root"] else default_root()
-        self.platform = LocalPlatform(self.root, grace=settings["grace"], prefix=PREFIX)
+        self.grace = settings["grace"]
+        self.platform = LocalPlatform(self.root, grace=self.grace, prefix=PREFIX)
 
     def do_verb(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """One verb of the platform: {"is": its answer}, or {"raised": class, "text": …}."""
         try:
-            if name not in VERBS:
+            if name not in (*VERBS, *OWN):
                 raise PlatformError(f"{name!r} is nothing that a host is asked for")
-            return {"is": _plain(self.create(**args) if name == "create" else getattr(self.platform, name)(**args))}
+            verb = getattr(self if name in OWN else self.platform, name)
+            return {"is": _plain(verb(**args))}
         except StillCreating as error:
             known = {"identifier": error.identifier, "outputs": error.outputs, "reasons": error.reasons}
             return {"raised": "StillCreating", "text": str(error), "known": known}
@@ -66,6 +74,34 @@ class Host(Agent):
         if onbox.DURABLE not in asked.mounts:  # nothing there outlives the box, and its queue seals all the same
             (self.platform.where(made.native_id, made.account)[0] / onbox.DURABLE).mkdir(parents=True, exist_ok=True)
         return made
+
+    def power_off(self, native_id: str, account: str, command: str) -> None:
+        """Ends what runs of the box, and lets `command` run a moment after this was answered.
+
+        Refuses while another box of this host is at work: the command would end its cells, too."""
+        self.platform.where(native_id, account)
+        others = [
+            record.native_id
+            for record in self.platform.list_tagged("")
+            if record.native_id != native_id and processes.of_box(record.native_id)
+        ]
+        if others:
+            raise RequestRefused(
+                f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} at work on the same host, and {command!r} "
+                "would end that, too: nothing was issued"
+            )
+        program = shlex.split(command)[0]
+        if shutil.which(program) is None:
+            raise RequestRefused(f"there is no {program} on this host: nothing was issued")
+        processes.end_all(native_id, grace=self.grace)
+        with open(self.root / OFF_LOG, "ab") as log:
+            subprocess.Popen(
+                ["/bin/sh", "-c", f"sleep {OFF_SECONDS:g}; exec {command}"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
 
 def preflight(root: Path, request: BoxRequest) -> None:

@@ -52,7 +52,8 @@ class BoxRequest:
     `price_per_hour` in USD, where the platform has no price of its own; `resources` as in the stack config.
     `max_price`: USD per hour of the whole box with its disk; nothing above it is rented, whatever an offer said before.
     `offer`: the key that a person chose (`sweepctl place`), tried before all others. `bid`: USD per hour of the whole
-    spot box. `env` and `image` are the container's, where there is one; `public_key` is let in by its sshd.
+    spot box. `env` and `image` are the container's, where there is one; `public_key` is let in by its sshd. `rented`:
+    it lies on a machine whose bill goes on when the box is gone from it.
     """
 
     tag: str
@@ -66,6 +67,7 @@ class BoxRequest:
     image: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     public_key: str = ""
+    rented: bool = False
 
     @property
     def constraints(self) -> Constraints:

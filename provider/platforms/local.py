@@ -135,6 +135,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
         processes.end_all(native_id, grace=0)  # whatever was being started when we looked first
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
             with contextlib.suppress(FileNotFoundError):  # a second destroy was faster
+                removal.leave_word(box / _ENDING, self._store.root)
                 os.rename(box, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.boxes)
             shutil.rmtree(self._store.trash, ignore_errors=True)
@@ -187,7 +188,8 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
         with answering(self._store.boxes):
             if not self._store.boxes.is_dir():
                 raise Unreachable(f"{self._store.boxes} is not there, so nothing is known of the boxes in it")
-            records = [self._look(folder.name, account) for folder in named(self._store.boxes, BOX_ID)]
+            ids = {folder.name for folder in named(self._store.boxes, BOX_ID)}
+            records = [self._look(name, account) for name in sorted(ids | removal.left_words(self._store.root))]
         return [record for record in records if record.phase is not Phase.GONE]
 
     def _look(self, native_id: str, account: str) -> BoxRecord:
@@ -227,12 +229,23 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
 
     def _without_folder(self, native_id: str, account: str, box: Path) -> BoxRecord:
         alive = processes.of_box(native_id)
+        rented = removal.word_of(native_id, self._store.root)
+        if rented is not None and not alive:
+            return self._rented_on(native_id, account, box, rented)
         note = ""
         if alive:
             pids = ", ".join(str(process.pid) for process in alive)
             note = f"its folder {box} is gone, and {len(alive)} of its processes still run ({pids}): destroy ends them"
         phase = Phase.UNKNOWN if alive else Phase.GONE
         return BoxRecord(native_id, "", account, phase, None, None, place(box), note)
+
+    def _rented_on(self, native_id: str, account: str, box: Path, facts: dict[str, Any]) -> BoxRecord:
+        """What is left of a box on a machine that bills on: nothing but the word that it was there."""
+        try:
+            price, tag, at = facts["price_per_hour"], str(facts["tag"]), _time(facts["created_at"])
+        except (KeyError, TypeError, ValueError):
+            price, tag, at = None, "", None
+        return BoxRecord(native_id, tag, account, Phase.ENDING, price, at, place(box), removal.RENTED_ON)
 
     def _build(self, request: BoxRequest, account: str, boot_seconds: float) -> BoxRecord:
         native_id, now = f"{self._prefix}-{random_id()}", _now()
@@ -248,6 +261,8 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             "mounts": dict(request.mounts),
             "resources": dict(request.resources),
         }
+        if request.rented:
+            facts["rented"] = True
         for mount, volume in request.mounts.items():
             if not _MOUNT.fullmatch(mount):
                 raise unsafe(f"the mount {mount!r} (mnt/<name> is what a box has)")

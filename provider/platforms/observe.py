@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from provider.platforms._handover import settled
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.channel.base import Channel, Listing
 from sweep.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
 from sweep.evidence import unclaimed
+from sweep.handover import known_handover
 from sweep.journal import Journal, parse_journal
 from sweep.teardown import Existence, Observation
 
 
-def observe(adapter: str, native_id: str, account: str, *, files: bool = True) -> tuple[Observation, BoxRecord | None]:
+def observe(
+    adapter: str, native_id: str, account: str, *, files: bool = True, evidence: str = ""
+) -> tuple[Observation, BoxRecord | None]:
     """Asks the platform for the box, then the box for its journal. The record is None unless the box exists.
 
     `files`: whether the box's files are listed, too, which takes longer. Only for what never asks whether it may end:
-    a box whose files were not seen is locked.
+    a box whose files were not seen is locked. `evidence`: where it is on record that the box was stopped, or ended, by
+    somebody else than an API; without it a host that does not answer is unknown.
     """
     try:
         platform = load_platform(adapter)
+        if found := settled(platform, native_id, account, evidence):
+            return found
         record = platform.get(native_id, account)
     except WrongAccount as error:
         return Observation(Existence.UNKNOWN, account_problem=str(error)), None
@@ -29,6 +36,8 @@ def observe(adapter: str, native_id: str, account: str, *, files: bool = True) -
         return Observation(Existence.GONE), None
     if record.phase is Phase.UNKNOWN:
         return Observation(Existence.UNKNOWN, note=record.note or f"{adapter} does not explain its state"), record
+    if record.phase is Phase.ENDING and ":" in adapter and evidence and (known := known_handover(evidence, native_id)):
+        return Observation(Existence.EXISTS, note=known.rented_on, runner_alive=False), record
     stopped = record.phase.at_rest
     try:
         channel = platform.channel(native_id, account)

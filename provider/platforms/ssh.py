@@ -92,6 +92,7 @@ class SshPlatform(WithoutMarket):
             "price_per_hour": request.price_per_hour,
             "mounts": dict(request.mounts),
             "resources": dict(request.resources),
+            "rented": request.rented,
         }
         wait.progress(f"{request.name}: looking at {self.address}, and making its folders there")
         found = self._until_ready(request.name, self._record(self._ask("create", request=asked)), wait)
@@ -128,6 +129,23 @@ class SshPlatform(WithoutMarket):
 
     def stop(self, native_id: str, account: str) -> None:
         self._ask("stop", native_id=native_id, account=account)
+
+    def power_off(self, native_id: str, account: str, command: str) -> None:
+        """Ends the box's processes, and has the host run `command` a moment later. That it took it is all that the
+        return proves. Raises PlatformError where it won't: another box is at work there, or there is no such program.
+        """
+        self._ask("power_off", native_id=native_id, account=account, command=command)
+
+    def who_answers(self) -> list[str]:
+        """The fingerprints of the host keys that are shown at the address now, whoever's they are. Nobody is let in,
+        and nothing is sent. Raises Unreachable when no sshd answers there."""
+        from sweep.channel import ssh_contact
+
+        return ssh_contact.shown(self._host().way)
+
+    def pinned(self) -> list[str]:
+        """The fingerprints that the host is known by on this computer; none where it was never reached from here."""
+        return self._host().way.pin.fingerprints()
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
         started = self._record(self._ask("turn_on", native_id=native_id, account=account))

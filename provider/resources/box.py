@@ -13,7 +13,7 @@ from provider.pace import OutOfPatience
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.offers import Capability
 from provider.platforms.registry import load_platform
-from provider.resources import addresses, ending, leftover, market, pausing, spending, telling
+from provider.resources import addresses, ending, leftover, market, parting, pausing, spending, telling
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.identity import take_lease
 from provider.resources.renting import charge, generation_of, outputs_of, rent, seen_of
@@ -204,7 +204,10 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
     def read(self, op: Operation, identifier: str, state: BoxState) -> Seen[BoxInputs, BoxState] | Gone:
         judgement = ending.judge(state, state.approval, full=False)
         if judgement.seen.existence is Existence.GONE:
-            op.warn(f"box {state.name} ({state.native_id}) is gone from {state.adapter}")
+            how = f": {judgement.seen.note}" if judgement.seen.note else ""
+            op.warn(f"box {state.name} ({state.native_id}) is gone from {state.adapter}{how}")
+            if how:  # nothing of it is left that could say so again
+                ending.close(op, judgement, state.adapter)
             return Gone()
         billed = ending.with_costs(judgement.facts, state, judgement.seen)
         op.warn(ending.lock_line(replace(judgement, facts=billed)))
@@ -288,6 +291,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
 
     def delete(self, op: Operation, identifier: str, state: BoxState) -> None:
         """The check, the verb, then proof: returns only when the platform proves that the native id is gone."""
+        if parting.emptied(op, state):
+            return
         judgement = ending.require_allowed(op, state)
         facts, way = judgement.facts, judgement.verdict.way
         if way == "gone":
@@ -295,6 +300,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         ending.begin_teardown(judgement)
         if way == "abandoned":
             ending.record_loss(op, judgement, state.adapter, "abandoned by a person")
+        if state.teardown.issue is not None:
+            parting.hand_over(op, state, judgement, state.teardown.issue)
+            return
         platform = load_platform(state.adapter)
         turn = Turn(f"{state.adapter} {state.account}", op.seconds(GONE_SECONDS))
         problem = "the platform still lists it"

@@ -13,12 +13,14 @@ from provider.platforms.base import BoxRecord
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
 from provider.session import Operation
+from sweep.books import close_books
 from sweep.cost import box_costs
 from sweep.errors import EvidenceError, PlatformError, TeardownRefused
 from sweep.evidence.store import EvidenceStore
+from sweep.handover import known_handover
 from sweep.model import SETTLED, Approval, Birth, Loss, Teardown
 from sweep.money.budget import BUDGET, Budget
-from sweep.money.ledger import record_phase, spent
+from sweep.money.ledger import spent
 from sweep.money.outlook import sealed_bytes
 from sweep.onbox import sealed_dir
 from sweep.refusal import refusal_text, waiting_cost
@@ -75,7 +77,7 @@ def judge(
     facts = facts_of(state)
     if roster_digest is not None:
         facts = replace(facts, roster_digest=roster_digest)
-    seen, record = observe(state.adapter, facts.native_id, facts.account)
+    seen, record = observe(state.adapter, facts.native_id, facts.account, evidence=facts.evidence)
     return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
 
 
@@ -97,10 +99,24 @@ def require_allowed(op: Operation, state: BoxState | QueueState | GateState) -> 
         facts = with_costs(judgement.facts, state, judgement.seen)
         raise TeardownRefused(refusal_text(facts, judgement.verdict, stack=op.stack))
     if judgement.verdict.way == "gone":
-        record_loss(op, judgement, state.adapter, "its box is gone from the platform")
-        # Whichever of its resources comes first: a refresh may have taken the box itself out of the state.
-        record_end(op, judgement.facts, "gone")
+        close(op, judgement, state.adapter)
     return judgement
+
+
+def close(op: Operation, judgement: Judgement, adapter: str) -> None:
+    """Books for a box that is proved gone: what was lost with it, and its end.
+
+    Whichever of its resources comes first: a refresh may have taken the box itself out of the state. Where it was
+    handed over, the check that allowed its end has spoken of its cells, and it ended when a person saw so.
+    """
+    known = known_handover(judgement.facts.evidence, judgement.facts.native_id)
+    if known is None or known.way in ("", "abandoned"):
+        record_loss(op, judgement, adapter, "its box is gone from the platform")
+    word = known.confirmed if known is not None else None
+    if word is None:
+        record_end(op, judgement.facts, "gone")
+    else:
+        record_end(op, judgement.facts, f"confirmed by {word.by}", word.at)
 
 
 def with_costs(facts: BoxFacts, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
@@ -142,35 +158,19 @@ def begin_teardown(judgement: Judgement) -> None:
         EvidenceStore.open(facts.evidence).update_teardown(begun)
 
 
-def record_end(op: Operation, facts: BoxFacts, how: str) -> None:
-    """Closes the birth record, and the teardown when this was its last box."""
+def record_end(op: Operation, facts: BoxFacts, how: str, at: datetime | None = None) -> None:
+    """Closes the birth record, and the teardown when this was its last box. `at`: when it ended, where that is known
+    to be earlier than now."""
     try:
         with _records:
-            store = EvidenceStore.open(facts.evidence)
-            birth = store.birth(facts.name, facts.generation)
-            if birth is not None and birth.ended_at is None:
-                now = datetime.now(UTC)
-                store.write_birth(birth.model_copy(update={"ended_at": now, "ended_how": how}))
-                record_phase(
-                    store,
-                    box=facts.name,
-                    native_id=facts.native_id,
-                    platform=birth.platform,
-                    account=birth.account,
-                    phase="ended",
-                    price_per_hour=0.0,
-                    at=now,
-                    how=how,
-                )
-
-            def ended(open_one: Teardown | None) -> Teardown | None:
-                if open_one is None or facts.native_id not in open_one.native_ids:
-                    return open_one
-                done = tuple(sorted({*open_one.ended, facts.native_id}))
-                closed = set(done) >= set(open_one.native_ids)
-                return None if closed else open_one.model_copy(update={"ended": done})
-
-            store.update_teardown(ended)
+            close_books(
+                EvidenceStore.open(facts.evidence),
+                box=facts.name,
+                generation=facts.generation,
+                native_id=facts.native_id,
+                how=how,
+                at=at or datetime.now(UTC),
+            )
     except EvidenceError as error:
         op.warn(f"box {facts.name} has ended, but its record could not be closed: {error}")
 
@@ -179,7 +179,8 @@ def record_loss(op: Operation, judgement: Judgement, adapter: str, why: str) -> 
     """Writes down, and says loudly, which cells have no verified copy and no sealed one on a surviving volume."""
     facts = judgement.facts
     birth = birth_of(facts)
-    volumes = birth.mounts.values() if birth else ()
+    dies = set(facts.kills) >= {path.rpartition("/")[2] for path in birth.mounts} if birth else True
+    volumes = birth.mounts.values() if birth and not dies else ()  # one that lies on the machine itself dies with it
     open_cells = [cell.name for cell in judgement.verdict.cells if cell.state not in SETTLED]
     survivors = sealed_on_volumes(adapter, volumes, facts.identity, open_cells)
     if survivors is None:

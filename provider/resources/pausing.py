@@ -11,7 +11,7 @@ from provider.resources import ending
 from provider.resources.base import Failure
 from provider.resources.coming_up import until_running
 from provider.session import Operation
-from sweep.errors import EvidenceError, SweepstackError, TeardownRefused
+from sweep.errors import EvidenceError, SweepstackError, TeardownRefused, Unreachable
 from sweep.evidence.store import EvidenceStore
 from sweep.money.clocks import starting
 from sweep.stopping import stop_facts, stop_line, stop_refusal
@@ -106,7 +106,11 @@ def converge(op: Operation, state: BoxState, *, told: bool = False) -> BoxRecord
     if state.want == "stopped":
         return _stop(op, state)
     if state.clearance.startswith("cleared"):  # nothing more runs on it, so nothing more is paid or waited for
-        return load_platform(state.adapter).get(state.native_id, state.account)
+        try:
+            return load_platform(state.adapter).get(state.native_id, state.account)
+        except Unreachable as error:  # it is cleared all the same, and its end may be all that is left to do
+            known = (state.native_id, state.tag, state.account, Phase.UNKNOWN, state.price_per_hour, state.created_at)
+            return BoxRecord(*known, location="", note=str(error))
     if state.when_done == "stop" and state.teardown.stop is not None:
         seen, record = observe(state.adapter, state.native_id, state.account, files=False)
         if record is not None and seen.stopped and rests_drained(state, seen):

@@ -88,6 +88,7 @@ def _request(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth)
         bid=inputs.bid,
         image=inputs.image or "",
         public_key=_public_key() if Capability.SSH in platform.capabilities else "",
+        rented=inputs.teardown.issue is not None,
     )
 
 

@@ -35,6 +35,26 @@ def with_adrift(scene: Scene, store: EvidenceStore | None) -> Scene:
     return replace(scene, sights=(*scene.sights, *found)) if found else scene
 
 
+def entry_of(store: EvidenceStore, birth: Birth, evidence: str) -> BoxEntry:
+    """A box as its record of birth knows it. It has a native id."""
+    return BoxEntry(
+        urn="",
+        identity=store.marker.identity,
+        evidence=evidence,
+        adapter=birth.platform,
+        name=birth.box,
+        native_id=birth.native_id or "",
+        account=birth.account,
+        generation=birth.generation,
+        tag=birth.tag,
+        price_per_hour=birth.price_per_hour,
+        created_at=birth.created_at or birth.begun_at,
+        mounts=birth.mounts,
+        roster_digest=Roster(()).digest,
+        teardown=_ALL,
+    )
+
+
 def _birth(scene: Scene, stranger: Stranger) -> Birth | None:
     """The open record of a box that is proved to be there."""
     if stranger.kind != "box" or not stranger.proved or stranger.native_id is None:
@@ -45,24 +65,16 @@ def _birth(scene: Scene, stranger: Stranger) -> Birth | None:
 
 def _sight(scene: Scene, store: EvidenceStore, stranger: Stranger, birth: Birth) -> Sight | None:
     assert stranger.native_id is not None
-    box = BoxEntry(
-        urn="",
-        identity=store.marker.identity,
-        evidence=scene.evidence or "",
-        adapter=birth.platform,
-        name=birth.box,
-        native_id=stranger.native_id,
-        account=birth.account,
-        generation=birth.generation,
-        tag=birth.tag,
-        price_per_hour=stranger.price_per_hour,
-        created_at=stranger.since,
-        mounts=birth.mounts,
-        roster_digest=Roster(scene.roster, dict(scene.dropped)).digest,
-        teardown=_ALL,
+    box = entry_of(store, birth, scene.evidence or "").model_copy(
+        update={
+            "native_id": stranger.native_id,
+            "price_per_hour": stranger.price_per_hour,
+            "created_at": stranger.since,
+            "roster_digest": Roster(scene.roster, dict(scene.dropped)).digest,
+        }
     )
     try:
-        seen, record = observe(box.adapter, box.native_id, box.account)
+        seen, record = observe(box.adapter, box.native_id, box.account, evidence=box.evidence)
         launch = store.launch(box.name, box.generation)
     except (EvidenceError, SweepstackError):
         return None

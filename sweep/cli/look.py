@@ -20,6 +20,7 @@ from sweep.cli.strangers import Search, search
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore
+from sweep.handover import known_handover
 from sweep.journal import Journal
 from sweep.model import Approval, Birth, Receipt
 from sweep.money.budget import Budget
@@ -106,9 +107,9 @@ def look(sources: Sources) -> Scene:
     sights = tuple(
         found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
     )
-    others = in_parallel({"search": lambda: search(sources.state, store, births, target)}, LOOK_SECONDS).get(
-        "search"
-    ) or Search(searched=False, notes=("the platforms did not say in time what they run for this sweep",))
+    others = in_parallel(
+        {"search": lambda: search(sources.state, store, births, target, sources.evidence or "")}, LOOK_SECONDS
+    ).get("search") or Search(searched=False, notes=("the platforms did not say in time what they run for this sweep",))
     return Scene(
         state=state,
         now=now,
@@ -139,7 +140,7 @@ def _looker(
 ) -> Callable[[], Sight]:
     def seen() -> Sight:
         try:
-            observation, record = observe(box.adapter, box.native_id, box.account)
+            observation, record = observe(box.adapter, box.native_id, box.account, evidence=box.evidence)
         except SweepstackError as error:
             observation, record = Observation(Existence.UNKNOWN, note=str(error)), None
         sight = _sight(box, sources, births, proposed, now, observation, record)
@@ -194,6 +195,7 @@ def _sight(
         copied=journal is not None and seen.journal is None and not gone,
         proposed=may_end(facts, proposed, seen, now=now, full=False) if proposed and proposed != approval else None,
         claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
+        handed=known_handover(box.evidence, box.native_id) if ":" in box.adapter and not gone else None,
     )
 
 

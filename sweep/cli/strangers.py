@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from provider.platforms._handover import settled
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.registry import load_platform
 from sweep import onbox
@@ -25,14 +26,20 @@ class Search:
     searched: bool = True
 
 
-def search(state: StackState, store: EvidenceStore | None, births: Sequence[Birth], target: Target) -> Search:
+def search(
+    state: StackState, store: EvidenceStore | None, births: Sequence[Birth], target: Target, evidence: str = ""
+) -> Search:
     """Looks up each birth record that has not ended, then everything that carries the sweep's tag. Reads only."""
     known = {box.native_id for box in state.boxes}
     found: dict[str, Stranger] = {}
     notes: list[str] = []
     searched = True
+    silent: set[str] = set()
     for birth in births:
         if birth.native_id in known:
+            continue
+        if over(birth, evidence):
+            silent.add(birth.platform)
             continue
         if birth.ended_at is not None:
             stranger, note = _ended(birth, target)
@@ -52,6 +59,8 @@ def search(state: StackState, store: EvidenceStore | None, births: Sequence[Birt
         try:
             listed = load_platform(adapter).list_tagged(onbox.tag_prefix(identity))
         except SweepstackError as error:
+            if adapter in silent:  # that nobody answers there is what is to be expected
+                continue
             notes.append(f"what {adapter} runs for this sweep is not known: {error}")
             searched = False
             continue
@@ -65,6 +74,16 @@ def search(state: StackState, store: EvidenceStore | None, births: Sequence[Birt
             found[record.native_id] = _by_tag(record, adapter, identity, target)
     entries = [_entry(problem, target) for problem in state.problems]
     return Search((*found.values(), *entries), tuple(notes), searched)
+
+
+def over(birth: Birth, evidence: str) -> bool:
+    """Whether it ended by a word or a command that is on record, and nobody answers at its address now."""
+    if birth.native_id is None or birth.ended_at is None:
+        return False
+    try:
+        return settled(load_platform(birth.platform), birth.native_id, birth.account, evidence) is not None
+    except SweepstackError:
+        return False
 
 
 def _ended(birth: Birth, target: Target) -> tuple[Stranger | None, str]:

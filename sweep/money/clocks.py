@@ -97,6 +97,15 @@ def starting(facts: Iterable[ClockFact]) -> str:
     return f"a stop starts a clock: {'; '.join(words)}" if words else ""
 
 
+def dated(facts: Iterable[ClockFact], begin: datetime) -> str:
+    """What follows a stop at `begin`, with dates: `released at 2026-12-05 09:00 UTC: kills data`; "" for nothing."""
+    words = []
+    for fact in facts:
+        when = "at a time that is not known" if fact.days is None else f"at {_moment(begin + fact.days * DAY)}"
+        words.append(f"{fact.what} {when}" + (f", which kills {', '.join(fact.kills)}" if fact.kills else ""))
+    return "; ".join(words)
+
+
 def _moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC"
 

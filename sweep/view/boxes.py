@@ -31,7 +31,7 @@ def box_view(sight: Sight, now: datetime, spent: Spent | None = None) -> BoxView
         age_seconds=age,
         where=sight.where,
         idle=thing.idle,
-        note=sight.seen.account_problem or sight.seen.note,
+        note=sight.seen.account_problem or _handed(sight) or sight.seen.note,
         idle_seconds=_idle_seconds(sight, now),
         disk_used=patrol.disk.used if patrol else None,
         disk_free=patrol.disk.free if patrol else None,
@@ -90,6 +90,12 @@ def _alarms(sight: Sight, now: datetime) -> Iterator[str]:
         path, hint = sight.blocked.get("path"), sight.blocked.get("hint")
         at = f" at {path}" if path else ""
         yield f"nothing new starts: too little {sight.blocked.get('why') or 'disk'}{at}{f'; {hint}' if hint else ''}"
+
+
+def _handed(sight: Sight) -> str:
+    """What a person has to do before its bill ends, where its end was begun; "" where nothing is open."""
+    known = sight.handed
+    return known.rented_on if known is not None and known.verb == "destroy" and not sight.gone else ""
 
 
 def things(scene: Scene) -> list[Running]:

@@ -15,6 +15,10 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
         return list(dict.fromkeys(stranger.next for stranger in view.unknown))
     if scene.evidence_problem:
         return [f"sweepctl status --stack {stack}    (where the evidence is)"]
+    handed = [sight.box.name for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
+    if handed:
+        confirm = f'sweepctl confirm-gone --stack {stack} {handed[0]} --saw "…"'
+        return [f"{confirm}    (once it is ended at its console)", f"pulumi destroy --stack {stack}"]
     if scene.teardown is not None:
         return [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
     if any(volume.guarded for volume in scene.state.volumes):

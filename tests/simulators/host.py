@@ -3,16 +3,20 @@ an environment of its own. Needs openssh-server, and no root."""
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
+import shlex
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 from tests.simulators.machines import SSHD
 
+ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 20.0
 _SFTP = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server")
 SFTP_SERVER = next((path for path in _SFTP if os.path.exists(path)), "internal-sftp")
@@ -91,7 +95,7 @@ class Host:
 
     def start(self) -> None:
         """Answers again, where it did not. Blocks until it does."""
-        if self._sshd is not None:
+        if self._sshd is not None and self._sshd.poll() is None:
             return
         with (self.folder / "sshd.log").open("ab") as log:  # it ends with the tests, however they end
             self._sshd = subprocess.Popen(
@@ -101,6 +105,7 @@ class Host:
                 stderr=log,
                 start_new_session=True,
             )
+        (self.folder / "sshd.pid").write_text(str(self._sshd.pid))
         ends = time.monotonic() + START_SECONDS
         while socket.socket().connect_ex(("127.0.0.1", self.port)) != 0:
             said = (self.folder / "sshd.log").read_text()
@@ -112,7 +117,7 @@ class Host:
         """Nobody answers any more: its sessions end, and what they left behind runs on. Idempotent."""
         if self._sshd is None:
             return
-        for pid in [*self._sessions(), self._sshd.pid]:
+        for pid in [*sessions_of(self._sshd.pid), self._sshd.pid]:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -120,22 +125,50 @@ class Host:
         self._sshd.wait(START_SECONDS)
         self._sshd = None
 
-    def _sessions(self) -> list[int]:
-        """The sshd processes below ours, each a session or a part of one."""
-        assert self._sshd is not None
-        parents: dict[int, tuple[int, bytes]] = {}
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                stat = (entry / "stat").read_bytes()
-            except OSError:
-                continue
-            name = stat[stat.index(b"(") + 1 : stat.rindex(b")")]
-            parents[int(entry.name)] = int(stat[stat.rindex(b")") + 2 :].split()[1]), name
-        found = {self._sshd.pid}
-        while True:
-            more = {pid for pid, (up, name) in parents.items() if up in found and name.startswith(b"sshd")}
-            if more <= found:
-                return sorted(found - {self._sshd.pid})
-            found |= more
+    def install_shutdown(self) -> Path:
+        """A `shutdown` on the PATH of its sessions that writes down how it was called, and ends the sshd with all of
+        its sessions, as the real one does. Returns the record: a line a call; nothing there before the first."""
+        folder, record = self.folder / "bin", self.folder / "shutdowns"
+        folder.mkdir(exist_ok=True)
+        words = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.simulators.host import power_off; "
+        call = shlex.join([sys.executable, "-c", f"{words}power_off({str(self.folder)!r})"])
+        script = folder / "shutdown"
+        script.write_text(f'#!/bin/sh\necho "shutdown $*" >> {shlex.quote(str(record))}\nexec {call}\n')
+        script.chmod(0o755)
+        path = self.environment.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+        self.say(**{**self.environment, "PATH": f"{folder}:{path}"})
+        return record
+
+    @property
+    def answers(self) -> bool:
+        """Whether anybody listens at its address now."""
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def power_off(folder: str) -> None:
+    """What `shutdown` does on such a host: nobody answers there any more."""
+    pid = int(Path(folder, "sshd.pid").read_text())
+    for each in [*sessions_of(pid), pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+
+
+def sessions_of(sshd: int) -> list[int]:
+    """The sshd processes below this one, each a session or a part of one."""
+    parents: dict[int, tuple[int, bytes]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = (entry / "stat").read_bytes()
+        except OSError:
+            continue
+        name = stat[stat.index(b"(") + 1 : stat.rindex(b")")]
+        parents[int(entry.name)] = int(stat[stat.rindex(b")") + 2 :].split()[1]), name
+    found = {sshd}
+    while True:
+        more = {pid for pid, (up, name) in parents.items() if up in found and name.startswith(b"sshd")}
+        if more <= found:
+            return sorted(found - {sshd})
+        found |= more

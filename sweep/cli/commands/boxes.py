@@ -69,6 +69,34 @@ def trust_host(
     answer(ask)
 
 
+@app.command("confirm-gone")
+def confirm_gone(
+    box: Box,
+    saw: Annotated[str, typer.Option("--saw", metavar="TEXT", help="What the provider's console shows of it.")],
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who saw it; you, by default.")] = "",
+    at: Annotated[
+        str, typer.Option("--at", metavar="TIME", help="When, as 2026-11-21T14:05+08:00; now, by default.")
+    ] = "",
+    another: Annotated[
+        str,
+        typer.Option("--another", metavar="SHA256:…", help="The key of another machine that has its address by now."),
+    ] = "",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """Say that a box is ended whose bill only a person can end. Refused while it answers. Exit 0: on record."""
+
+    def ask() -> int:
+        from sweep.cli.confirm import Word
+        from sweep.cli.confirm import confirm_gone as run
+        from sweep.cli.output import Out
+        from sweep.cli.target import Target
+
+        return run(Target.find_sweep(stack), Word(box, saw, by, at, another.strip()), Out(as_json=json))
+
+    answer(ask)
+
+
 @app.command()
 def tend(
     interval: Annotated[str, typer.Option(metavar="60s", help="From the beginning of one round to the next.")] = "60s",

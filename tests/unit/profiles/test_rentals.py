@@ -65,8 +65,8 @@ DURABLE = {  # the place that outlives the end of a box: without a volume, with 
 
 
 def there(name: str, **facts: Any) -> Profile:
-    """The profile as it is once its adapter is installed, and the end of its boxes can be proved."""
-    return load_profile(name).model_copy(update={"unavailable": "", "unproved": "", **facts})
+    """The profile as it is once its adapter is installed."""
+    return load_profile(name).model_copy(update={"unavailable": "", **facts})
 
 
 def text(name: str, more: str = "", *, when_done: str = "keep", want: str = "running") -> str:
@@ -441,10 +441,15 @@ def test_a_stack_of_volumes_is_refused_likewise(tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.parametrize("name", ENTERED)
-def test_a_host_that_bills_is_refused_until_its_end_can_be_proved(tmp_path: Path, name: str) -> None:
+def test_a_host_that_bills_is_ended_as_its_profile_says(tmp_path: Path, name: str) -> None:
     write(tmp_path, text(name))
-    with pytest.raises(ConfigError, match=r"not available yet in this version \(issue D\)"):
-        resolve(StackConfig.load(tmp_path, "x"), load_profiles([name]))
+    plan = resolve(StackConfig.load(tmp_path, "x"), load_profiles([name]))
+    issue = plan.ending.issue
+    assert issue is not None
+    if name == "autodl":
+        assert (issue.by, issue.native, issue.command) == ("ssh", "关机", "shutdown")
+    else:
+        assert (issue.by, bool(issue.manual), issue.command) == ("person", True, "")
 
 
 def test_a_host_of_one_s_own_needs_no_budget_and_every_box_its_own_host(tmp_path: Path) -> None:

@@ -1,0 +1,179 @@
+"""Hosts whose bill ends by a command on them, or by a person: what is proved of them while nobody answers there."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+from provider.limiter import paced
+from provider.platforms.base import BoxRecord, Phase, Platform, Wait
+from sweep.errors import EvidenceError, JournalDamaged, OutcomeUnknown, PlatformError, Unreachable, Unsupported
+from sweep.evidence.store import EvidenceStore
+from sweep.handover import Handover, forget_handover, handover_of, keep_handover, known_handover
+from sweep.teardown import BoxFacts, Existence, Observation
+
+if TYPE_CHECKING:
+    from provider.platforms.ssh import SshPlatform
+    from sweep.journal import Journal
+
+SILENT_SECONDS = 60.0
+"""So long nobody must answer after a command was taken, before it counts as carried out."""
+AGAIN_SECONDS = 30.0
+"""A host that answers on for so long after it took the command is given it again."""
+POLL_SECONDS = 2.0
+LEAST_SECONDS = 0.1
+
+
+def settled(
+    platform: Platform, native_id: str, account: str, evidence: str
+) -> tuple[Observation, BoxRecord | None] | None:
+    """What is known of a box whose stop or end is over by the evidence, and at whose address nobody answers now. None
+    in every other case: then the box itself is asked."""
+    if not evidence or ":" not in platform.name:
+        return None
+    known = known_handover(evidence, native_id)
+    if known is None or not known.over(native_id):
+        return None
+    if answers(platform, known):
+        if known.confirmed is None:  # it was started again: its silence then proves nothing of the next one
+            with contextlib.suppress(EvidenceError):
+                forget_handover(EvidenceStore.open(evidence), native_id)
+        return None
+    if known.verb == "destroy":
+        return Observation(Existence.GONE, note=told(known)), None
+    note = f"{known.native} since {known.silent_at or known.begun_at:%Y-%m-%d %H:%M} UTC; nobody answers there"
+    record = BoxRecord(native_id, "", account, Phase.STOPPED, None, None, platform.name, note)
+    journal = _journal(evidence, known)
+    seen = Observation(Existence.EXISTS, journal, runner_alive=False, stopped=True, note="" if journal else note)
+    return seen, record
+
+
+def on_host(platform: Platform) -> SshPlatform:
+    """The platform as that of one host. Raises Unsupported for one that is not reached at an address of its own."""
+    from provider.platforms.ssh import SshPlatform
+
+    if not isinstance(platform, SshPlatform):
+        raise Unsupported(f"{platform.name} is no host with an address: its API says what is gone")
+    return platform
+
+
+def answers(platform: Platform, known: Handover) -> bool:
+    """Whether the machine of this box answers at its address. Another one, which a person named, does not count."""
+    try:
+        shown = on_host(platform).who_answers()
+    except Unreachable:
+        return False
+    except PlatformError:
+        return True
+    others = known.confirmed.other_keys if known.confirmed is not None else ()
+    return not shown or not all(key.split()[-1] in others for key in shown)
+
+
+def told(known: Handover) -> str:
+    """How it is known, in one line."""
+    if known.confirmed is not None:
+        word = known.confirmed
+        return f"{word.by} saw at {word.at:%Y-%m-%d %H:%M} UTC: {word.saw}"
+    return f"it took {known.native}, and nobody has answered there since {known.silent_at:%Y-%m-%d %H:%M} UTC"
+
+
+def _journal(evidence: str, known: Handover) -> Journal | None:
+    """The copy of its journal, where it is the whole of it: nothing has run there since."""
+    try:
+        store = EvidenceStore.open(evidence)
+        birth = next((birth for birth in store.births() if birth.native_id == known.native_id), None)
+        journal = store.journal(birth.box, birth.generation) if birth is not None else None
+    except (EvidenceError, JournalDamaged):
+        return None
+    return journal if journal is not None and journal.head == known.journal else None
+
+
+@dataclass(frozen=True)
+class Command:
+    """A verb that is issued on the host itself: its name there, and what is typed."""
+
+    verb: Literal["stop", "destroy"]
+    native: str
+    command: str
+    way: str
+
+
+def issue(
+    store: EvidenceStore, platform: Platform, facts: BoxFacts, asked: Command, *, wait: Wait, say: Callable[[str], None]
+) -> Handover:
+    """Issues a verb over SSH, and waits for the proof: the host took the command, and nobody answers there any more.
+
+    Ends the box's processes first. Idempotent, and resumed by the next call after a crash: what the host took is on
+    record. Raises OutcomeUnknown with the reason when it is not proved in time: nobody may count it as done.
+    """
+    known = _begun(store, facts, asked)
+    begin, silent, problem, tried = time.monotonic(), None, "nothing was asked yet", -float("inf")
+    while True:
+        now = time.monotonic()
+        if _silent(platform):
+            silent = now if silent is None else silent
+            if known.accepted_at is None:
+                problem = f"nobody answers there, and whether it took {asked.command!r} is not known"
+            elif now - silent >= paced(SILENT_SECONDS):
+                since = datetime.now(UTC) - timedelta(seconds=now - silent)
+                return keep_handover(store, known.model_copy(update={"silent_at": known.silent_at or since}))
+            else:
+                problem = "nobody answers there, and not for long enough to be sure"
+        else:
+            silent = None
+            if now - tried >= paced(AGAIN_SECONDS):
+                tried = now
+                try:
+                    on_host(platform).power_off(facts.native_id, facts.account, asked.command)
+                    taken = datetime.now(UTC)
+                    known = known.model_copy(update={"ended_at": taken, "accepted_at": taken, "silent_at": None})
+                    known = keep_handover(store, known)
+                    say(f"{asked.native}: {facts.native_id} took {asked.command!r}; waiting until nobody answers there")
+                    problem = f"it took {asked.command!r}, and answers on"
+                except (Unreachable, OutcomeUnknown) as error:
+                    problem = str(error)
+        if wait.cancelled.wait(max(LEAST_SECONDS, paced(POLL_SECONDS))):
+            problem = "the wait was cancelled"
+        if wait.cancelled.is_set() or time.monotonic() - begin > wait.deadline:
+            raise OutcomeUnknown(f"{asked.native} ({asked.command}) is not proved: {problem}")
+
+
+def _begun(store: EvidenceStore, facts: BoxFacts, asked: Command) -> Handover:
+    """The record of this verb: a new one, unless the same command was taken there and nobody has answered since."""
+    before = handover_of(store, facts.native_id)
+    known = Handover(
+        box=facts.name,
+        native_id=facts.native_id,
+        verb=asked.verb,
+        by="ssh",
+        native=asked.native,
+        way=asked.way,
+        begun_at=datetime.now(UTC),
+        journal=_head(store, facts),
+    )
+    if before is not None and before.by == "ssh" and before.native == asked.native:
+        kept = {"ended_at", "accepted_at", "silent_at", "journal", "begun_at"}
+        known = known.model_copy(update={name: getattr(before, name) for name in kept})
+    return keep_handover(store, known)
+
+
+def _head(store: EvidenceStore, facts: BoxFacts) -> str | None:
+    try:
+        journal = store.journal(facts.name, facts.generation)
+    except (EvidenceError, JournalDamaged):
+        return None
+    return journal.head if journal is not None else None
+
+
+def _silent(platform: Platform) -> bool:
+    try:
+        on_host(platform).who_answers()
+    except Unreachable:
+        return True
+    except PlatformError:
+        return False
+    return False

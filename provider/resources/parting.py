@@ -1,0 +1,159 @@
+"""The end of a box whose bill no API ends: a command on its host does, or a person at a console. No verb of a person's
+is ever issued here, and none that can't be undone.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from provider.models import BoxState, IssueFacts
+from provider.platforms._handover import Command, issue
+from provider.platforms.base import Phase, Wait
+from provider.platforms.registry import load_platform
+from provider.resources import ending
+from provider.session import Operation
+from sweep.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.handover import Handover, handover_of, keep_handover
+from sweep.money.clocks import dated
+from sweep.refusal import waiting_cost
+from sweep.teardown import BoxFacts, Existence
+
+GONE_SECONDS = 300.0
+ENDED_SECONDS = 60.0
+POLL_SECONDS = 0.2
+
+
+def emptied(op: Operation, state: BoxState) -> bool:
+    """Whether a box that was handed to a person has ended since. True when it has, and its books are closed.
+
+    False where nothing was handed over yet: then the check is asked. Raises NotYetGone while it bills, or may: the
+    check allowed its end, its host proved that nothing of it is left, and only the person's step is open.
+    """
+    if state.teardown.issue is None or state.teardown.issue.by != "person":
+        return False
+    known = _known(state)
+    if known is None or known.verb != "destroy" or known.ended_at is None:
+        return False
+    judgement = ending.judge(state, state.approval, full=False)
+    if judgement.seen.existence is Existence.GONE:
+        ending.close(op, judgement, state.adapter)
+        op.info(f"box {state.name} is gone: {judgement.seen.note}")
+        return True
+    facts = ending.with_costs(judgement.facts, state, judgement.seen)
+    if judgement.record is not None and judgement.record.phase is not Phase.ENDING:
+        return False  # it is there again: the check has to be asked anew
+    raise NotYetGone(_open(op, facts, known, _why(state, known)))
+
+
+def hand_over(op: Operation, state: BoxState, judgement: ending.Judgement, how: IssueFacts) -> None:
+    """What follows an allowed check. Returns only when the end of the bill is proved; else raises NotYetGone, with the
+    person's step, what waiting for it costs, and the next command."""
+    facts, way = judgement.facts, judgement.verdict.way or ""
+    try:
+        store = EvidenceStore.open(state.evidence)
+    except EvidenceError as error:
+        raise SweepstackError(f"box {state.name} is not ended: its records can't be written ({error})") from error
+    if how.by == "ssh":
+        _by_command(op, state, store, facts, way, how)
+        return
+    known = Handover(
+        box=state.name,
+        native_id=state.native_id,
+        verb="destroy",
+        by="person",
+        native=how.native,
+        way=way,
+        manual=how.manual or "",
+        begun_at=datetime.now(UTC),
+    )
+    before = handover_of(store, state.native_id)
+    if before is not None and before.verb == "destroy":  # a word that was given stays, whatever is tried again
+        known = known.model_copy(update={"begun_at": before.begun_at, "confirmed": before.confirmed})
+    keep_handover(store, known)
+    problem = _empty_host(op, state)
+    if not problem:
+        known = keep_handover(store, known.model_copy(update={"ended_at": datetime.now(UTC)}))
+    costs = ending.with_costs(facts, state, judgement.seen)
+    raise NotYetGone(_open(op, costs, known, problem))
+
+
+def _empty_host(op: Operation, state: BoxState) -> str:
+    """Ends what is ours on the host. Returns "" when the host proves that nothing of it is left, else what was in the
+    way: a host that does not answer has to be ended all the same."""
+    platform = load_platform(state.adapter)
+    op.progress(f"ending what is ours on {state.adapter}")
+    wait = Wait(op.seconds(ENDED_SECONDS), cancelled=op.session.cancelled)
+    problem = "the host still has it"
+
+    def left() -> bool:
+        nonlocal problem
+        try:
+            platform.destroy(state.native_id, state.account)
+            # A box that was made while it billed nobody leaves no word there.
+            return platform.get(state.native_id, state.account).phase in (Phase.GONE, Phase.ENDING)
+        except NotYetGone as error:
+            problem = str(error)
+            return False
+
+    try:
+        return "" if not wait.until(left, f"{state.native_id} to be ended on its host") else problem
+    except PlatformError as error:
+        return str(error)
+
+
+def _by_command(
+    op: Operation, state: BoxState, store: EvidenceStore, facts: BoxFacts, way: str, how: IssueFacts
+) -> None:
+    """A verb that the host issues itself, and that keeps what is on it."""
+    wait = Wait(op.seconds(GONE_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
+    asked = Command("destroy", how.native, how.command or "", way)
+    try:
+        known = issue(store, load_platform(state.adapter), facts, asked, wait=wait, say=op.progress)
+    except PlatformError as error:
+        cost = waiting_cost(facts)
+        raise NotYetGone(
+            f"box {state.name} ({state.native_id}): {error}. May still bill {cost}.\n"
+            f"  next            pulumi destroy --stack {op.stack}    (asks it again, where it answers)\n"
+            f"  at the console  see that it is off, then {confirm_command(op.stack, state.name)}"
+        ) from error
+    ending.record_end(op, facts, how.native, known.silent_at)
+    clocks = dated(state.teardown.clocks, known.silent_at or datetime.now(UTC))
+    survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
+    op.info(f"box {state.name}: {how.native} is proved ({way}); outlives its release: {survives}")
+    if clocks:
+        op.warn(f"box {state.name} stands still, and nobody here watches it any more: {clocks}")
+
+
+def _known(state: BoxState) -> Handover | None:
+    try:
+        return handover_of(EvidenceStore.open(state.evidence), state.native_id)
+    except EvidenceError:
+        return None
+
+
+def _why(state: BoxState, known: Handover) -> str:
+    return (
+        "" if known.confirmed is None else f"{known.confirmed.by} confirmed its end, and {state.adapter} still answers"
+    )
+
+
+def _open(op: Operation, facts: BoxFacts, known: Handover, problem: str) -> str:
+    """What is left for a person to do."""
+    here = (
+        "nothing of ours is left on the host" if known.ended_at else "the host could not be asked, so it may still run"
+    )
+    lines = [
+        f"box {facts.name} ({facts.native_id}): {here}; its bill goes on, and only a person can end it"
+        + (f" ({problem})" if problem else ""),
+        f"  do this        {known.native}: {known.manual or 'end it where it was rented'}",
+        f"  waiting costs  {waiting_cost(facts)}",
+        f"  then           {confirm_command(op.stack, facts.name)}",
+        f"  next           pulumi destroy --stack {op.stack}    (takes the word together with a connect that fails)",
+    ]
+    return "\n".join(lines)
+
+
+def confirm_command(stack: str, box: str) -> str:
+    """What a person types once the console shows it."""
+    return f'sweepctl confirm-gone --stack {stack} {box} --saw "what the console shows"'

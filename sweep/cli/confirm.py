@@ -1,0 +1,201 @@
+"""`sweepctl confirm-gone BOX`: a person's word that a bill has ended which no API can prove ended.
+
+It is kept in the evidence, for one native id whose end was allowed and begun, and counts only together with a connect
+that fails: here, and again at every later look.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from provider.platforms._handover import on_host, told
+from provider.platforms.registry import load_platform
+from sweep.books import close_books
+from sweep.cli.look import Sources, open_sources
+from sweep.cli.output import YES, No, Out, Unsure
+from sweep.cli.target import Target
+from sweep.cli.words import who
+from sweep.errors import ConfigError, EvidenceError, SweepstackError, Unreachable
+from sweep.evidence.store import EvidenceStore
+from sweep.handover import Confirmation, Handover, handover_of, keep_handover
+from sweep.model import Approval
+from sweep.state import BoxEntry
+from sweep.suggest import did_you_mean
+from sweep.teardown import Existence, Observation, may_end
+
+SKEW = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Word:
+    """What was typed. `at`: "" for now. `another`: the fingerprint of another machine that has the address now."""
+
+    box: str
+    saw: str
+    by: str = ""
+    at: str = ""
+    another: str = ""
+
+
+def confirm_gone(target: Target, word: Word, out: Out) -> int:
+    """Exit 0: the word is on record; 1: it was refused, and nothing was written; 2: it could not be told."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    status = [f"sweepctl status --stack {target.stack}"]
+    if not word.saw.strip():
+        raise Unsure('--saw is empty: write what the console shows, such as --saw "listed as terminated"')
+    at = _moment(word.at, now)
+    sources = open_sources(target)
+    box = _box(sources, word.box)
+    if ":" not in box.adapter:
+        raise No(
+            f"box {box.name} is on {box.adapter}, whose API proves by itself that a box is gone: a word is not needed, "
+            "and not taken",
+            [f"pulumi destroy --stack {target.stack}"],
+        )
+    if sources.store is None:
+        raise Unsure(f"the word can't be kept: {sources.problem}", status)
+    known = _begun(target, sources.store, box, now)
+    tried, keys = _connect(target, box, word, known)
+    confirmed = Confirmation(
+        box=box.name,
+        native_id=box.native_id,
+        by=word.by.strip() or who(),
+        at=at,
+        saw=" ".join(word.saw.split()),
+        tried=tried,
+        written_at=now,
+        other_keys=keys,
+    )
+    try:
+        known = keep_handover(sources.store, known.model_copy(update={"confirmed": confirmed}))
+    except EvidenceError as error:
+        raise Unsure(f"the word can't be kept: {error}", status) from error
+    following = [f"pulumi destroy --stack {target.stack}    (closes its books, where nobody answers there still)"]
+    if sources.state.box(box.name) is None:  # no delete of it will ever come
+        how = f"confirmed by {confirmed.by}"
+        close_books(sources.store, box=box.name, generation=box.generation, native_id=box.native_id, how=how, at=at)
+        following = status
+    out.document({"stack": target.stack, "confirmed": confirmed.model_dump(mode="json"), "next": following})
+    out.line(f"box {box.name} ({box.native_id}): {told(known)}; a connect says: {tried}")
+    out.next(following)
+    return YES
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    """The moment that was typed. Raises Unsure for what is none, or lies ahead."""
+    if text in ("", "now"):
+        return now
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise Unsure(f'--at "{text}" is no moment: write 2026-11-21T14:05+08:00, or leave it out for now') from None
+    at = at if at.tzinfo is not None else at.astimezone()
+    if at > now + SKEW:
+        raise Unsure(f"--at {text} lies ahead: a word is about what was seen")
+    return at.astimezone(UTC)
+
+
+def _box(sources: Sources, name: str) -> BoxEntry:
+    """The box of the state, or else of the records. Raises No."""
+    box = sources.state.box(name)
+    if box is not None:
+        return box
+    births = [birth for birth in sources.store.births() if birth.ended_at is None] if sources.store else []
+    for birth in births:
+        if birth.box == name and birth.native_id is not None and sources.store is not None:
+            from sweep.cli.adrift import entry_of  # the state has lost it
+
+            return entry_of(sources.store, birth, sources.evidence or "")
+    known = sorted({box.name for box in sources.state.boxes} | {birth.box for birth in births})
+    raise No(
+        f"there is no box {name} in the state or on record (there: {', '.join(known) or 'none'})"
+        f"{did_you_mean(name, known)}",
+        [f"sweepctl status --stack {sources.target.stack}"],
+    )
+
+
+def _begun(target: Target, store: EvidenceStore, box: BoxEntry, now: datetime) -> Handover:
+    """The end that was allowed and begun for this very id. Raises No where nobody began one."""
+    try:
+        known = handover_of(store, box.native_id)
+    except EvidenceError as error:
+        raise Unsure(f"the records can't be read: {error}", [f"sweepctl status --stack {target.stack}"]) from error
+    if known is not None and known.native_id == box.native_id and known.verb == "destroy":
+        return known
+    way = _allowed(target, store, box)
+    if way is None:
+        give_up = f'sweepctl approve --stack {target.stack} --abandon {box.name} --reason "…"'
+        raise No(
+            f"nobody has begun to end box {box.name} ({box.native_id}): a word about its bill would leave its cells "
+            "unchecked. Nothing was written",
+            [
+                f"sweepctl finish --stack {target.stack}    (where it answers)",
+                f"{give_up}    (where it is gone for good: then this command again)",
+            ],
+        )
+    issue = box.teardown.issue
+    return Handover(
+        box=box.name,
+        native_id=box.native_id,
+        verb="destroy",
+        by="person",
+        native=issue.native if issue is not None else "its end",
+        way=way,
+        manual=issue.manual or "" if issue is not None else "",
+        begun_at=now,
+    )
+
+
+def _allowed(target: Target, store: EvidenceStore, box: BoxEntry) -> str | None:
+    """How a person's word for this box lets it end although it can't be asked; None where no word does."""
+    words: list[Approval | None] = [box.word()[0]]
+    try:
+        words.append(store.clearance(box.native_id))
+        words.append(target.file.approval() if target.file.path.exists() else None)
+    except (EvidenceError, ConfigError):
+        pass
+    silent = Observation(Existence.UNKNOWN, note="it does not answer")
+    for word in words:
+        verdict = may_end(box.facts(), word, silent, full=True)
+        if verdict.allowed:
+            return verdict.way or ""
+    return None
+
+
+def _connect(target: Target, box: BoxEntry, word: Word, known: Handover) -> tuple[str, tuple[str, ...]]:
+    """What a connect says that fails; and the key of another machine that answers, where the person named it. Raises No
+    where the box's own machine may answer."""
+    again: list[Any] = [f"pulumi destroy --stack {target.stack}"]
+    try:
+        shown = on_host(load_platform(box.adapter)).who_answers()
+    except Unreachable as error:
+        return " ".join(str(error).split()), ()
+    except SweepstackError as error:
+        raise Unsure(
+            f"whether box {box.name} still answers can't be told: {error}", [f"sweepctl status --stack {target.stack}"]
+        ) from error
+    marks = [key.split()[-1] for key in shown]
+    pinned = {key.split()[-1] for key in _pinned(box)}
+    if word.another and word.another in marks and not pinned & set(marks):
+        return f"another machine answers there now: {', '.join(shown)}", tuple(marks)
+    step = f"{known.native}: {known.manual or 'end it where it was rented'}"
+    if pinned and not pinned & set(marks):
+        again = [f"sweepctl confirm-gone --stack {target.stack} {box.name} --saw … --another {marks[0]}"]
+        raise No(
+            f"another machine answers at {box.adapter} ({', '.join(shown)}), so the address proves nothing. Only where "
+            "the console shows that this is somebody else's by now: name its key",
+            again,
+        )
+    raise No(
+        f"box {box.name} still answers at {box.adapter}: it runs, and bills. Nothing was written. First, {step}", again
+    )
+
+
+def _pinned(box: BoxEntry) -> list[str]:
+    """The keys that the box's own machine has shown, as far as this computer knows."""
+    try:
+        return on_host(load_platform(box.adapter)).pinned()
+    except SweepstackError:
+        return []

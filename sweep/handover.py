@@ -1,0 +1,103 @@
+"""Where a box's end, or its stop, is finished by somebody else: by the host itself, or by a person at a console.
+
+One record for each native id in the evidence (`records/handovers/`): what we did, what the host took, since when nobody
+answers there, and a person's word. None of it counts for a host that answers: that is asked anew at every look.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+from pydantic import AwareDatetime, Field
+
+from sweep.errors import EvidenceError
+from sweep.model import Record
+
+if TYPE_CHECKING:
+    from sweep.evidence.store import EvidenceStore
+
+
+class Confirmation(Record):
+    """A person's word that the bill has ended: what the console showed (`saw`), and when (`at`).
+
+    `tried`: what a connect said at that moment; `other_keys`: of another machine that has the address now, which they
+    named."""
+
+    box: str
+    native_id: str
+    by: str = Field(min_length=1)
+    at: AwareDatetime
+    saw: str = Field(min_length=1)
+    tried: str
+    written_at: AwareDatetime
+    other_keys: tuple[str, ...] = ()
+
+
+class Handover(Record):
+    """A verb that was allowed and begun. `by`: who finishes it; `native`: the platform's word; `way`: why it was
+    allowed; `manual`: the person's step.
+
+    `ended_at`: when the host proved that nothing of the box is left, or runs; `accepted_at`: when it took the command;
+    `silent_at`: since when nobody answered there, once that had lasted; `journal`: the head of the box's journal then.
+    """
+
+    box: str
+    native_id: str
+    verb: Literal["stop", "destroy"]
+    by: Literal["ssh", "person"]
+    native: str
+    way: str
+    manual: str = ""
+    begun_at: AwareDatetime
+    ended_at: AwareDatetime | None = None
+    accepted_at: AwareDatetime | None = None
+    silent_at: AwareDatetime | None = None
+    journal: str | None = None
+    confirmed: Confirmation | None = None
+
+    def over(self, native_id: str) -> bool:
+        """Whether it is over for this very id, provided that nobody answers at its address now."""
+        if self.native_id != native_id:
+            return False
+        if self.confirmed is not None:
+            return self.confirmed.native_id == native_id and self.confirmed.box == self.box and self.verb == "destroy"
+        return self.by == "ssh" and self.accepted_at is not None and self.silent_at is not None
+
+    @property
+    def rented_on(self) -> str:
+        """What is left for a person to do, while the host still answers, or nobody has said that it is gone."""
+        if self.by == "ssh":
+            return f"{self.native} was asked for, and that it took effect is not proved"
+        here = "nothing of it is left on its host" if self.ended_at is not None else "its host could not be asked"
+        return f"{here}; it bills until {self.native}, which only a person can do: {self.manual or 'end it'}"
+
+
+def handover_of(store: EvidenceStore, native_id: str) -> Handover | None:
+    """The record of this native id; None where there is none. Raises EvidenceError."""
+    return store.record(_name(native_id), Handover)
+
+
+def known_handover(evidence: str, native_id: str) -> Handover | None:
+    """The same by the evidence's place; None also where it can't be read: then nothing is over."""
+    from sweep.evidence.store import EvidenceStore
+
+    try:
+        return handover_of(EvidenceStore.open(evidence), native_id)
+    except EvidenceError:
+        return None
+
+
+def keep_handover(store: EvidenceStore, known: Handover) -> Handover:
+    """Writes the record, over whatever stood there for this id. Raises EvidenceError."""
+    store.update_record(_name(known.native_id), Handover, lambda _before: known)
+    return known
+
+
+def forget_handover(store: EvidenceStore, native_id: str) -> None:
+    """Nothing of it holds any more: the box runs. Idempotent. Raises EvidenceError."""
+    store.update_record(_name(native_id), Handover, lambda _before: None)
+
+
+def _name(native_id: str) -> str:
+    return f"handovers/{quote(native_id, safe='')}.json"

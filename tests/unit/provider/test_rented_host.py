@@ -1,0 +1,272 @@
+"""A rented machine whose bill only a person ends: what a delete does there, what it asks for, which word it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from provider.models import BoxState
+from provider.platforms.base import Phase
+from provider.resources.base import Gone, Seen
+from sweep.cli import confirm
+from sweep.cli.confirm import Word, confirm_gone
+from sweep.cli.look import Sources
+from sweep.cli.output import YES, No, Out
+from sweep.cli.strangers import Search, search
+from sweep.errors import NotYetGone, TeardownRefused
+from sweep.evidence.store import EvidenceStore
+from sweep.handover import Handover, handover_of, keep_handover
+from sweep.money.ledger import spent
+from tests.simulators.host import Host
+from tests.simulators.machines import require
+from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep
+from tests.unit.provider.support import BOX, abandonment, approval_for, approved
+
+SAW = "listed as terminated"
+
+
+@pytest.fixture
+def rented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSweep]:
+    require()
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
+    host = Host(tmp_path / "host")
+    host.say(PATH=f"{Path(sys.prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin")
+    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(host.key))
+    sweep = HostSweep(tmp_path / "sweep", host, BY_PERSON)
+    yield sweep
+    sweep.close()
+    host.stop()
+
+
+def delete(sweep: HostSweep, box: BoxState) -> None:
+    BOX.delete(sweep.op(name=box.name), box.native_id, box)
+
+
+def let_go(box: BoxState) -> BoxState:
+    """Nothing was launched on it, and a person lets it go."""
+    return approved(box, approval_for(box))
+
+
+def begun(sweep: HostSweep) -> BoxState:
+    """A box whose end a person has to finish: nothing of it is left on its host."""
+    box = let_go(sweep.box())
+    with pytest.raises(NotYetGone):
+        delete(sweep, box)
+    return box
+
+
+def say(sweep: HostSweep, monkeypatch: pytest.MonkeyPatch, box: BoxState, word: Word | None = None) -> int:
+    """The command, with a state that has this box."""
+    state = sweep.stack_state(box)
+    file = SimpleNamespace(path=sweep.folder / "no-stack-file", shown="stacks/Pulumi.sweep-t.yaml")
+    target: Any = SimpleNamespace(stack="sweep-t", file=file)
+    sources = Sources(target, state, True, box.evidence, EvidenceStore.open(box.evidence), "")
+    monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
+    return confirm_gone(target, word or Word(box.name, SAW, by="ada"), Out(as_json=True))
+
+
+def open_bill(sweep: HostSweep, box: BoxState) -> float | None:
+    bill = spent(sweep.store, datetime.now(UTC)).of(box.native_id)
+    assert bill is not None
+    return bill.per_hour
+
+
+def test_a_delete_ends_what_is_ours_and_asks_for_the_person_s_step(rented: HostSweep) -> None:
+    box = rented.box()
+    assert rented.listed() == [box.native_id]
+    with pytest.raises(TeardownRefused):
+        delete(rented, box)
+    assert rented.listed() == [box.native_id], "the check comes first"
+    with pytest.raises(NotYetGone) as error:
+        delete(rented, let_go(box))
+    said = str(error.value)
+    for part in (MANUAL, "terminate", "$0.50/h", "$12.00/day", "sweepctl confirm-gone --stack sweep-t box-0 --saw"):
+        assert part in said, said
+    assert rented.listed() == []
+    assert rented.platform.get(box.native_id, box.account).phase is Phase.ENDING, "it bills, so it is not gone"
+    assert open_bill(rented, box) == 0.5
+    birth = rented.store.birth("box-0", 1)
+    assert birth is not None
+    assert birth.ended_at is None
+
+
+def test_it_bills_on_at_every_look_until_a_word_and_a_failed_connect(
+    rented: HostSweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    box = begun(rented)
+    rented.host.stop()
+    with pytest.raises(NotYetGone, match="confirm-gone"):
+        delete(rented, box)  # a host that does not answer proves nothing
+    seen = BOX.read(rented.op(), box.native_id, box)
+    assert isinstance(seen, Seen)
+    assert "UNKNOWN" in seen.unhealthy[0]
+    assert open_bill(rented, box) == 0.5
+
+    yesterday = datetime.now(UTC) - timedelta(hours=1)
+    assert say(rented, monkeypatch, box, Word("box-0", f" {SAW} ", by="ada", at=yesterday.isoformat())) == YES
+    said = json.loads(capsys.readouterr().out)["confirmed"]
+    assert (said["by"], said["saw"], said["native_id"]) == ("ada", SAW, box.native_id)
+    assert said["tried"]
+
+    rented.host.start()
+    with pytest.raises(NotYetGone, match=r"ada confirmed its end, and .* still answers"):
+        delete(rented, box)
+    assert isinstance(BOX.read(rented.op(), box.native_id, box), Seen)
+    assert open_bill(rented, box) == 0.5
+    rented.host.stop()
+    delete(rented, box)
+    bill = spent(rented.store, datetime.now(UTC)).of(box.native_id)
+    assert bill is not None
+    assert bill.ended_at is not None
+    assert abs(bill.ended_at - yesterday) < timedelta(seconds=1), "it ended when the person saw so"
+    assert bill.ended_how == "confirmed by ada"
+    assert rented.store.teardown() is None
+
+
+def test_a_refresh_takes_the_word_and_closes_the_books(rented: HostSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = begun(rented)
+    rented.host.stop()
+    say(rented, monkeypatch, box)
+    assert isinstance(BOX.read(rented.op(), box.native_id, box), Gone)
+    birth = rented.store.birth("box-0", 1)
+    assert birth is not None
+    assert birth.ended_at is not None
+    assert rented.store.losses() == []
+
+
+def test_the_word_is_refused_where_nobody_began(rented: HostSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = rented.box()
+    rented.host.stop()
+    for state in (box, let_go(box)):  # that nothing was launched can't be seen any more
+        with pytest.raises(No, match="nobody has begun to end box box-0") as error:
+            say(rented, monkeypatch, state)
+        assert "--abandon box-0" in error.value.next[1]
+    assert handover_of(rented.store, box.native_id) is None
+
+
+def test_the_word_is_for_one_native_id(rented: HostSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = begun(rented)
+    rented.host.stop()
+    say(rented, monkeypatch, box)
+    other = box.model_copy(update={"native_id": "host-aaaaaaaaaa"})
+    with pytest.raises(No, match="nobody has begun"):
+        say(rented, monkeypatch, other)
+    known = handover_of(rented.store, box.native_id)
+    assert known is not None
+    copied = known.model_copy(update={"native_id": other.native_id})
+    keep_handover(rented.store, copied)  # a record that somebody edited: the word in it is another box's
+    seen = BOX.read(rented.op(), other.native_id, other)
+    assert isinstance(seen, Seen)
+    assert "UNKNOWN" in seen.unhealthy[0]
+
+
+def test_words_that_are_refused(rented: HostSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = begun(rented)
+    mistakes = {
+        "still answers.*Nothing was written": Word("box-0", SAW),
+        "--saw is empty": Word("box-0", "  "),
+        '--at "soon" is no moment': Word("box-0", SAW, at="soon"),
+        "lies ahead": Word("box-0", SAW, at="2999-01-01T00:00Z"),
+        r"there is no box box-9 in the state or on record \(there: box-0\)": Word("box-9", SAW),
+    }
+    for said, word in mistakes.items():
+        with pytest.raises(No, match=said):
+            say(rented, monkeypatch, box, word)
+    known = handover_of(rented.store, box.native_id)
+    assert known is not None
+    assert known.confirmed is None
+
+
+def test_a_machine_that_died_is_given_up_confirmed_and_closed(
+    rented: HostSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three commands from a host that nobody can reach: approve --abandon, confirm-gone, destroy."""
+    box = rented.trained()
+    rented.host.stop()
+    with pytest.raises(TeardownRefused, match="the journal could not be read"):
+        delete(rented, box)
+    box = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    assert say(rented, monkeypatch, box) == YES
+    delete(rented, box)
+    assert [loss.cells for loss in rented.store.losses()] == [("a", "b")]
+    assert rented.store.teardown() is None
+
+
+def test_a_host_that_does_not_answer_is_handed_over_all_the_same(
+    rented: HostSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = rented.box()
+    rented.host.stop()
+    box = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    with pytest.raises(NotYetGone, match="the host could not be asked, so it may still run"):
+        delete(rented, box)
+    rented.host.start()
+    with pytest.raises(NotYetGone, match="nothing of ours is left on the host"):
+        delete(rented, box)
+    assert rented.listed() == []
+
+
+def test_another_machine_at_the_address_counts_only_when_it_is_named(
+    rented: HostSweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    box = begun(rented)
+    rented.host.stop()
+    for path in rented.host.folder.glob("host_key*"):
+        path.unlink()
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(rented.host.folder / "host_key")], check=True
+    )
+    rented.host.start()
+    with pytest.raises(No, match="another machine answers") as error:
+        say(rented, monkeypatch, box)
+    key = error.value.next[0].split("--another ")[1]
+    with pytest.raises(No):
+        say(rented, monkeypatch, box, Word("box-0", SAW, another="SHA256:" + "A" * 43))
+    assert say(rented, monkeypatch, box, Word("box-0", SAW, another=key)) == YES
+    delete(rented, box)
+
+
+def test_a_box_that_the_state_lost_is_confirmed_by_its_record(
+    rented: HostSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = begun(rented)
+    rented.host.stop()
+    state = rented.stack_state()
+    file = SimpleNamespace(path=rented.folder / "none", shown="x")
+    target: Any = SimpleNamespace(stack="sweep-t", file=file)
+    sources = Sources(target, state, True, box.evidence, EvidenceStore.open(box.evidence), "")
+    monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
+    assert confirm_gone(target, Word("box-0", SAW), Out(as_json=True)) == YES
+    birth = rented.store.birth("box-0", 1)
+    assert birth is not None
+    assert birth.ended_how is not None
+    assert birth.ended_how.startswith("confirmed by ")
+    assert rented.store.teardown() is None
+    sources = replace(sources, state=rented.stack_state())
+    assert search(sources.state, sources.store, [birth], target, box.evidence) == Search(), "and nobody is missed"
+
+
+def test_a_repeated_delete_keeps_the_word(rented: HostSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = rented.box()
+    rented.host.stop()
+    box = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    say(rented, monkeypatch, box)
+    rented.host.start()
+    with pytest.raises(NotYetGone):
+        delete(rented, box)
+    known = handover_of(rented.store, box.native_id)
+    assert isinstance(known, Handover)
+    assert known.confirmed is not None
+    assert known.ended_at is not None
