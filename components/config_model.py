@@ -19,6 +19,7 @@ from components.config_types import (
     FilePath,
     Flag,
     Fraction,
+    HostPath,
     HostText,
     Hours,
     Names,
@@ -233,6 +234,9 @@ class Override(Shape):
     """the same while the box is stopped"""
     network: NetworkOverride | None = None
     """proxy, mirrors and caches of boxes that are entered by SSH: [network](#network)"""
+    places: dict[Literal["scratch", "data", "durable"], HostPath] = Field(default_factory=dict)
+    """tier → where it lies on the hosts of this platform, where that is not the place of its profile:
+    `{durable: /data/keep}`. It is looked at when a box is made"""
 
 
 def at_least_one(what: str) -> Callable[[Any], Any]:

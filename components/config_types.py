@@ -225,6 +225,13 @@ def _host(text: str) -> str:
         raise ValueError(str(error)) from None
 
 
+def _host_path(text: str) -> str:
+    if not re.fullmatch(r"(~|/)(/?[^/\s\0:]+)*/?", text) or ".." in text.split("/"):
+        raise ValueError
+    return text.rstrip("/") or text
+
+
+HostPath = Annotated[str, _text("a folder of the host, such as /data or ~/keep", _host_path)]
 HostText = Annotated[str, _text("a host such as root@192.0.2.7:22, or root@192.0.2.7:22/folder", _host)]
 BoxKey = Annotated[BoxName, BeforeValidator(_box_name)]
 PlatformName = Annotated[str, BeforeValidator(_platform)]

@@ -70,6 +70,8 @@ class BoxArgs(Args):
     placed: pulumi.Input[Mapping[str, Any]] | None = None
     dry_run: pulumi.Input[bool] | None = None
     mounts: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None
+    places: pulumi.Input[Mapping[str, str]] | None = None
+    claims: pulumi.Input[Mapping[str, Any]] | None = None
     links: pulumi.Input[Mapping[str, str]] | None = None
     volume: pulumi.Input[str] | None = None
     secrets: pulumi.Input[Sequence[str]] | None = None

@@ -10,8 +10,9 @@ from profiles.plan import Plan
 
 
 def durable_mount(plan: Plan, identity: Identity, opts: pulumi.ResourceOptions) -> DurableMount | None:
-    """The volume that sealed cells and checkpoints go to, and where a box sees it; None: nothing outlives a box."""
-    if plan.durable is None:
+    """The volume that sealed cells and checkpoints go to, and where a box sees it; None: nothing outlives a
+    box, or what does is a place of its host."""
+    if plan.durable is None or plan.durable.place:
         return None
     volume = Volume(
         plan.durable.volume,

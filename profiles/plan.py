@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.config_model import Metrics
+from sweep.channel.host_address import HostAddress
 from sweep.model import Approval, ArtifactSpec, Cell
 from sweep.money.budget import Budget
 from sweep.money.clocks import ClockFact
@@ -19,7 +20,8 @@ class Durable:
     """The tier that outlives the boxes: the volume's name, and where a box sees it.
 
     `kept`: it belongs to a stack of volumes and is only looked up here. `path`: where the job expects it, "" for
-    nowhere in particular. `keep_until`: a day, as ISO 8601; `price_per_gb_month`: USD, None unknown.
+    nowhere in particular. `keep_until`: a day, as ISO 8601; `price_per_gb_month`: USD, None unknown. `place`: where it
+    lies on a host that has it already; then no volume is made or looked up.
     """
 
     volume: str
@@ -29,6 +31,12 @@ class Durable:
     path: str = ""
     keep_until: str = ""
     price_per_gb_month: float | None = None
+    place: str = ""
+
+    @property
+    def kept_volume(self) -> bool:
+        """Whether it is a volume that a stack of volumes keeps."""
+        return self.kept and not self.place
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,8 @@ class Site:
 
     `env`: mirrors and caches, after what the person switched; `~/` in it and in `places` is the login's home. `proxy`:
     the shell lines that turn it on and off again, "" for none; `always`: whether every set-up and cell has it on;
-    `keep`: packages of the image that stay as they are; `detach`: the platform's way to outlive a login.
+    `keep`: packages of the image that stay as they are; `detach`: the platform's way to outlive a login. `claims`: the
+    places that a box can't do without (`provider.models.PlaceFacts`).
     """
 
     user: str | None
@@ -126,6 +135,18 @@ class Site:
     keep: tuple[str, ...]
     detach: str
     always: bool = True
+    claims: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def places_input(self) -> dict[str, Any] | None:
+        """Where the tiers of a box lie on its host, as an input: path on the box, or a tier's name → folder."""
+        return {key: facts["path"] for key, facts in sorted(self.claims.items())} or None
+
+    def claims_input(self) -> dict[str, Any] | None:
+        """What each of these must be, as an input of its own: it changes with every cell, and a box does not."""
+        claims = {
+            key: {name: value for name, value in facts.items() if name != "path"} for key, facts in self.claims.items()
+        }
+        return dict(sorted(claims.items())) or None
 
     def network(self) -> dict[str, Any]:
         """What the box's processes are told of its network, as an input; what is empty is left out."""
@@ -207,4 +228,16 @@ class Plan:
 
     def adapter_of(self, box: BoxPlan) -> str:
         """What speaks to this box's platform: with its host's address, where it is on a host of the user's own."""
-        return f"{self.adapter}:{box.host}" if box.host else self.adapter
+        if not box.host:
+            return self.adapter
+        host = HostAddress.parse(box.host)
+        if not host.root and self.root:
+            host = replace(host, root=self.root)
+        return f"{self.adapter}:{host}"
+
+    @property
+    def root(self) -> str:
+        """Where boxes lie on a host whose address names no folder: on its data tier, where that has a place that is the
+        same for every login; else "", the default of its user."""
+        place = self.site.places.get("data", "") if self.site is not None else ""
+        return f"{place.rstrip('/')}/sweepstack" if place.startswith("/") else ""

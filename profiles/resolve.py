@@ -15,6 +15,7 @@ from profiles.hosts import host_problems
 from profiles.model import Clock, Layout, Profile, Verb, VerbFacts
 from profiles.network import network_problems, switched
 from profiles.plan import BoxPlan, Durable, Ending, Issue, JobPlan, Pausing, Plan, Site
+from profiles.tiers import claims, place_of, region_notes, tier_problems
 from sweep.errors import ConfigError
 from sweep.model import Cell
 from sweep.money.clocks import ClockFact
@@ -79,6 +80,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     refusals += _auto_stop(config, profile, layout)
     refusals += _files_pass(profile)
     refusals += network_problems(config, profile)
+    refusals += tier_problems(config, profile, layout)
     refusals += host_problems(config, profile)
     if bills and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
@@ -229,7 +231,7 @@ def _price(config: StackConfig, profile: Profile) -> float | None:
 def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     layout = layout_of(config, profile)
     verb, issued = layout.verbs[VERB], layout.verbs[profile.meter_stop_verb]
-    durable = _durable(config, layout)
+    durable = _durable(config, profile, layout)
     survives = f"{durable.tier} survives {VERB}, {_and(verb.kills)} don't" if durable else f"nothing survives {VERB}"
     wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
     position = "the first candidate" if not refused else "the next candidate"
@@ -281,20 +283,17 @@ def _site(config: StackConfig, profile: Profile, layout: Layout, durable: Durabl
     return Site(
         user=profile.ssh.user,
         python=profile.environment.python,
-        places={
-            name: tier.place.replace("{volume}", volume)
-            for name, tier in layout.tiers.items()
-            if tier.place is not None and tier.path
-        },
+        places={name: place for name in layout.tiers if (place := place_of(config, profile, layout, name, volume))},
         env=network.env,
         proxy=network.proxy,
         keep=profile.environment.keep,
         detach=profile.detach_primitive,
         always=network.always,
+        claims=claims(config, profile, layout, durable),
     )
 
 
-def _durable(config: StackConfig, layout: Layout) -> Durable | None:
+def _durable(config: StackConfig, profile: Profile, layout: Layout) -> Durable | None:
     found = layout.durable_tier(VERB)
     if found is None:
         return None
@@ -303,8 +302,9 @@ def _durable(config: StackConfig, layout: Layout) -> Durable | None:
     for path, mount in config.mounts.items():
         until = mount.keep_until.isoformat() if mount.keep_until is not None else ""
         price = tier.price_per_gb_month
-        return Durable(mount.source, tier.mount, name, kept=True, path=path, keep_until=until, price_per_gb_month=price)
-    return Durable(DURABLE_VOLUME, tier.mount, name)
+        place = place_of(config, profile, layout, name, mount.source)
+        return Durable(mount.source, tier.mount, name, True, path, until, price, place)
+    return Durable(DURABLE_VOLUME, tier.mount, name, place=place_of(config, profile, layout, name, ""))
 
 
 def _job(config: StackConfig) -> JobPlan:
@@ -369,6 +369,7 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
             f"{profile.platform}: nothing on a box outlives it here. What was not pulled is lost when the platform "
             f"takes it away: let `sweepctl tend` pull sealed cells as they come{_or_mount(profile)}"
         )
+    notes += region_notes(config, profile, layout)
     ending = layout.verbs[profile.meter_stop_verb]
     if ending.issued_by == "person" and not _own_host(config, profile):
         notes.append(f"{profile.platform}: only a person can end a box there ({ending.native}): {ending.manual}")

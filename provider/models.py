@@ -134,6 +134,19 @@ class TeardownFacts(Record):
     issue: IssueFacts | None = None
 
 
+class PlaceFacts(Record):
+    """What a place of a host must be, for a look at it before a box is made there.
+
+    `tier`: its name, for people; `mounted`: whether an ordinary folder there is not the tier; `files`: how many the
+    sweep leaves behind at least; `region_locked`: whether hosts of another region see another one.
+    """
+
+    tier: str
+    mounted: bool | None = None
+    files: int = 0
+    region_locked: bool = False
+
+
 Want = Literal["running", "stopped"]
 
 
@@ -143,6 +156,8 @@ class BoxInputs(Inputs):
     `secrets`: names that must be set where a box is rented, so that its cells don't find out later. `placed`: the offer
     that was chosen; `bid`: USD per hour of the whole spot box; `links`: where the job expects a mount → the mount.
     `volume`: the name of the kept volume that it mounts, so that a preview asks for offers within reach of it.
+    `places`: path on the box (`mnt/durable`), or a tier's name → the folder of the host that it is; `claims`: what each
+    of them must be.
     `dry_run`: whether a preview asks; Check takes it out. `named`: all boxes of the stack file, those that are wanted
     gone among them; `leaving`: the approval of boxes that it takes out: beside one that stays locked nothing is rented.
     """
@@ -161,6 +176,8 @@ class BoxInputs(Inputs):
     placed: Placed | None = None
     dry_run: bool | None = None
     mounts: dict[str, str] = Field(default_factory=dict)
+    places: dict[str, str] | None = None
+    claims: dict[str, PlaceFacts] | None = None
     links: dict[str, str] | None = None
     volume: str | None = None
     secrets: tuple[str, ...] | None = None

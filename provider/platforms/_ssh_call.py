@@ -28,6 +28,7 @@ MODULES = (
     "provider.platforms._local_power",
     "provider.platforms._local_volumes",
     "provider.platforms.local",
+    "provider.platforms._ssh_places",
     "provider.platforms._ssh_host",
 )
 """In the order in which they are loaded: each after what it imports."""

@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from provider.platforms import _ssh_places as places
 from provider.platforms._local_store import default_root
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.local import LocalPlatform
@@ -33,10 +34,10 @@ GPU_SECONDS = 20.0
 LOCK_SECONDS = 60.0
 VERBS = (
     *("account", "find_by_tag", "get", "destroy", "stop", "turn_on", "list_tagged", "where"),
-    *("ensure_volume", "list_volumes", "get_volume", "delete_volume", "where_volume"),
+    *("ensure_volume", "list_volumes", "get_volume", "delete_volume"),
 )
 """Of the local platform, with its own arguments; and `OWN`, which are ours: `create` looks at the host first."""
-OWN = ("create", "power_off")
+OWN = ("create", "power_off", "where_volume")
 OFF_SECONDS = 2.0
 """From the answer that the command was taken to the command: it may take the connection along."""
 OFF_LOG = "power-off.log"
@@ -68,10 +69,12 @@ class Host(Agent):
         """Looks at the host before anything is made, unless the box is there already. Does not wait until it is
         ready: whoever asks does, and can be cut."""
         asked = BoxRequest(**request)
+        shown = None
         if self.platform.find_by_tag(asked.tag) is None:
             preflight(self.root, asked)
-        made = self.platform.make(asked, wait=Wait(LOCK_SECONDS))
-        if onbox.DURABLE not in asked.mounts:  # nothing there outlives the box, and its queue seals all the same
+            shown = places.claim(self.root, asked.name, asked.places)
+        made = self.platform.make(asked, wait=Wait(LOCK_SECONDS), shown=shown)
+        if onbox.DURABLE not in {*asked.mounts, *made.mounts}:  # nothing outlives the box; its queue seals all the same
             (self.platform.where(made.native_id, made.account)[0] / onbox.DURABLE).mkdir(parents=True, exist_ok=True)
         return made
 
@@ -102,6 +105,12 @@ class Host(Agent):
                 stderr=log,
                 start_new_session=True,
             )
+
+    def where_volume(self, native_id: str) -> Path:
+        """The folder of a volume's content, or of a place that boxes here showed."""
+        if native_id.startswith(places.PREFIX):
+            return places.where(self.root, native_id)
+        return self.platform.where_volume(native_id)
 
 
 def preflight(root: Path, request: BoxRequest) -> None:

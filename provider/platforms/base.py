@@ -54,6 +54,7 @@ class BoxRequest:
     `offer`: the key that a person chose (`sweepctl place`), tried before all others. `bid`: USD per hour of the whole
     spot box. `env` and `image` are the container's, where there is one; `public_key` is let in by its sshd. `rented`:
     it lies on a machine whose bill goes on when the box is gone from it.
+    `places`: tiers that have a place of their own on a host, those that a box shows by their path; what each must be.
     """
 
     tag: str
@@ -68,6 +69,7 @@ class BoxRequest:
     env: Mapping[str, str] = field(default_factory=dict)
     public_key: str = ""
     rented: bool = False
+    places: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def constraints(self) -> Constraints:
@@ -86,6 +88,7 @@ class BoxRecord:
     where its sshd listens now, None where it has none (yet). `gpu_count`: the cards that it has at this moment, None
     where the platform does not say; 0 where some were asked for is a box that must run nothing. `region` and `offer`
     say what was rented. `host_keys`: fingerprints of what its sshd has to show, where that is a host's of the user's.
+    `mounts`: path on the box → id of a place of that host which outlives it, where it has one.
     """
 
     native_id: str
@@ -101,6 +104,7 @@ class BoxRecord:
     region: str = ""
     offer: str = ""
     host_keys: tuple[str, ...] = ()
+    mounts: Mapping[str, str] = field(default_factory=dict)
 
     def outputs(self) -> dict[str, Any]:
         """The record as plain JSON values, as the engine's state keeps it (`location` and `note` are not kept)."""

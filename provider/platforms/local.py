@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,8 @@ from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, StillCreatin
 
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
 _FACTS, _ENDING, _TAG_FILE = "box.json", "ending.json", "tag"
+SHOWN = "shown"
+"""Of a box's facts: places that outlive it and are no volumes of ours (`scripts/onbox/runner.py` reads it, too)."""
 _LOCK_SECONDS = 60.0
 
 
@@ -95,8 +97,10 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             return record
         return self._wait_until_ready(request.name, record, wait)
 
-    def make(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
-        """`create` without waiting until the box is ready; `wait` is for the lock. What it raises, that raises."""
+    def make(self, request: BoxRequest, *, wait: Wait, shown: Mapping[str, tuple[str, str]] | None = None) -> BoxRecord:
+        """`create` without waiting until the box is ready; `wait` is for the lock. What it raises, that raises.
+
+        `shown`: path on the box → (folder, id) of a place that outlives it and is no volume of ours."""
         boot_seconds, drill = drills()
         if not TAG.fullmatch(request.tag):
             raise unsafe(f"the tag {request.tag!r}")
@@ -108,9 +112,9 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             if record is None:
                 if wait.cancelled.is_set():
                     raise PlatformError(f"cancelled before {request.name} was made: nothing exists, nothing bills")
-                record = self._build(request, account, boot_seconds)
+                record = self._build(request, account, boot_seconds, shown or {})
             else:
-                self._must_fit(record, request)
+                self._must_fit(record, request, shown)
         wait.progress(f"{request.name}: {'made' if made else 'adopted'} {record.native_id} at {record.location}")
         if made and drill == "lose-answer":
             raise OutcomeUnknown(f"drill: the answer to the request for {request.tag} was lost")
@@ -220,6 +224,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
                     None if price is None else float(price),
                     _time(facts["created_at"]),
                     place(box),
+                    mounts={mount: str(shown[1]) for mount, shown in facts.get(SHOWN, {}).items()},
                 )
             except (ValueError, KeyError, TypeError) as error:
                 ending = os.path.lexists(box / _ENDING)
@@ -247,7 +252,9 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             price, tag, at = None, "", None
         return BoxRecord(native_id, tag, account, Phase.ENDING, price, at, place(box), removal.RENTED_ON)
 
-    def _build(self, request: BoxRequest, account: str, boot_seconds: float) -> BoxRecord:
+    def _build(
+        self, request: BoxRequest, account: str, boot_seconds: float, shown: Mapping[str, tuple[str, str]]
+    ) -> BoxRecord:
         native_id, now = f"{self._prefix}-{random_id()}", _now()
         staged = self._store.staging / native_id
         facts = {
@@ -260,12 +267,14 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             "ready_at": (now + timedelta(seconds=boot_seconds)).isoformat(),
             "mounts": dict(request.mounts),
             "resources": dict(request.resources),
+            **({SHOWN: {mount: list(place) for mount, place in shown.items()}} if shown else {}),
         }
         if request.rented:
             facts["rented"] = True
-        for mount, volume in request.mounts.items():
+        for mount in (*request.mounts, *shown):
             if not _MOUNT.fullmatch(mount):
                 raise unsafe(f"the mount {mount!r} (mnt/<name> is what a box has)")
+        for volume in request.mounts.values():
             if self.get_volume(volume) is None:
                 raise PlatformError(f"{request.name} was not made: its volume {volume} is not there any more")
         with answering(staged):
@@ -273,20 +282,24 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
                 (staged / tier).mkdir(parents=True)
             for mount, volume in request.mounts.items():
                 os.symlink(f"../../../volumes/{volume}/content", staged / mount)
+            for mount, (folder, _) in shown.items():
+                os.symlink(folder, staged / mount)
             write_atomically(staged / _TAG_FILE, request.tag.encode())
             write_json_atomically(staged / _FACTS, facts)
             self._store.admit(staged, self._box(native_id))
         return self._look(native_id, account)
 
-    def _must_fit(self, record: BoxRecord, request: BoxRequest) -> None:
+    def _must_fit(self, record: BoxRecord, request: BoxRequest, shown: Mapping[str, tuple[str, str]] | None) -> None:
         """A box is adopted only by the request that it was made for."""
         if record.phase is Phase.ENDING:
             raise NotYetGone(
                 f"{record.native_id} carries the tag {request.tag} and is being destroyed: finish that first"
             )
         if record.phase is not Phase.UNKNOWN:
-            mounts = {mount: content.parent.name for mount, content in self._mounts(self._box(record.native_id))}
-            if mounts != dict(request.mounts):
+            box = self._box(record.native_id)
+            places = _shown(box)
+            mounts = {m: content.parent.name for m, content in self._mounts(box) if m not in places}
+            if mounts != dict(request.mounts) or (shown is not None and places != dict(shown)):
                 raise PlatformError(
                     f"{record.location} was made for {request.tag} with the mounts {mounts}, and now they are to be "
                     f"{dict(request.mounts)}: it is not adopted, and no second box is made. Ask for the same mounts"
@@ -312,10 +325,14 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
         return seen
 
     def _mounts(self, box: Path) -> Iterator[tuple[str, Path]]:
-        """The links below `mnt/` that lead to a volume of ours, and nothing else."""
+        """The links below `mnt/` that lead to a volume of ours, or to a place that the box was made with."""
+        shown = _shown(box)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for link in sorted((box / "mnt").iterdir()):
-                if link.is_symlink():
+                folder, _ = shown.get(f"mnt/{link.name}", ("", ""))
+                if folder and link.is_symlink() and os.readlink(link) == folder:
+                    yield f"mnt/{link.name}", Path(folder)
+                elif link.is_symlink():
                     content = Path(os.path.normpath(link.parent / os.readlink(link)))
                     volume = content.parent.name
                     if VOLUME_ID.fullmatch(volume) and content == Path(os.path.normpath(self._content(volume))):
@@ -338,6 +355,15 @@ def _facts(path: Path) -> dict[str, Any] | None:
         return read_facts(path)
     except FileNotFoundError:
         return None
+
+
+def _shown(box: Path) -> dict[str, tuple[str, str]]:
+    """The places that a box was made with: path on the box → (folder, id). Empty where its facts can't be read."""
+    try:
+        facts = _facts(box / _FACTS) or _facts(box / _ENDING) or {}
+        return {str(mount): (str(folder), str(native_id)) for mount, (folder, native_id) in facts[SHOWN].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
 
 
 def _spare_tag(box: Path) -> str:

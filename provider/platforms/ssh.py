@@ -93,6 +93,7 @@ class SshPlatform(WithoutMarket):
             "mounts": dict(request.mounts),
             "resources": dict(request.resources),
             "rented": request.rented,
+            "places": {tier: dict(facts) for tier, facts in request.places.items()},
         }
         wait.progress(f"{request.name}: looking at {self.address}, and making its folders there")
         found = self._until_ready(request.name, self._record(self._ask("create", request=asked)), wait)

@@ -65,6 +65,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "smoke": Decision.IGNORE,
         "mounts": Decision.REPLACE,
         "links": Decision.REPLACE,
+        "places": Decision.REPLACE,
+        "claims": Decision.IGNORE,  # asked when a box is made
         "volume": Decision.IGNORE,  # what is mounted is in mounts
         "secrets": Decision.IGNORE,  # what they mean is the queue's
         "named": Decision.IGNORE,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from provider.limiter import paced
-from provider.models import BoxInputs, BoxState
+from provider.models import BoxInputs, BoxState, PlaceFacts
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, Wait
 from provider.platforms.offers import Capability, Constraints
 from provider.resources import addresses, market
@@ -50,7 +50,7 @@ def rent(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, sto
 
 
 def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, store: EvidenceStore) -> BoxRecord:
-    request = _request(op, platform, inputs, birth)
+    request = _request(op, platform, inputs, birth, places_of(inputs, store))
     wait = Wait(deadline=op.seconds(READY_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
     try:
         return platform.create(request, wait=wait)
@@ -75,7 +75,9 @@ def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, 
         return platform.create(request, wait=wait)
 
 
-def _request(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth) -> BoxRequest:
+def _request(
+    op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, places: dict[str, dict[str, Any]]
+) -> BoxRequest:
     most = market.ceiling(op, inputs, Constraints.of(inputs.resources, max_price=inputs.max_price))
     return BoxRequest(
         tag=birth.tag,
@@ -89,7 +91,23 @@ def _request(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth)
         image=inputs.image or "",
         public_key=_public_key() if Capability.SSH in platform.capabilities else "",
         rented=inputs.teardown.issue is not None,
+        places=places,
     )
+
+
+def places_of(inputs: BoxInputs, store: EvidenceStore) -> dict[str, dict[str, Any]]:
+    """The tiers that have a place on the host; `expect`: the id of the one that this box's cells were sealed on before,
+    where it is bound to a region."""
+    claims, places = inputs.claims or {}, {}
+    for key, path in (inputs.places or {}).items():
+        claim = claims.get(key) or PlaceFacts(tier=key)
+        places[key] = {"path": path, **claim.model_dump()}
+    births = sorted((b for b in store.births() if b.box == inputs.name), key=lambda birth: birth.generation)
+    for birth in births if places else ():
+        for tier, native_id in birth.mounts.items():
+            if tier in places and places[tier]["region_locked"]:
+                places[tier]["expect"] = native_id
+    return places
 
 
 def _public_key() -> str:
@@ -120,6 +138,7 @@ def _born(store: EvidenceStore, birth: Birth, record: BoxRecord) -> None:
         "account": record.account,
         "created_at": record.created_at,
         "price_per_hour": record.price_per_hour,
+        "mounts": {**birth.mounts, **record.mounts},
     }
     store.write_birth(birth.model_copy(update=known))
     rented_at = record.created_at or birth.begun_at

@@ -40,6 +40,7 @@ from runner_attempt import Attempt
 from runner_disk import DiskGate
 from runner_ending import Endings
 from runner_patrol import Patrol
+from runner_place import must_be_the_place
 from runner_processes import end_all, of_cells, signal_group, start_of
 from runner_records import Fatal, Journal, Queue, say, take
 from runner_schedule import Schedule
@@ -67,6 +68,7 @@ class Runner:
         if os.environ.get("SWEEPSTACK_BOX_ID", self.box) != self.box:
             raise Fatal(2, f"{home}/spec.json is box {self.box}'s, and this is {os.environ['SWEEPSTACK_BOX_ID']}")
         durable = home.parent.parent / spec["durable"]
+        must_be_the_place(home.parent.parent, str(spec["durable"]))
         if not durable.is_dir():
             raise Fatal(2, f"the durable tier is not there: {durable}")
         self.cells = durable / spec["identity"] / "cells"

@@ -1,0 +1,68 @@
+"""Cells of a host are sealed on its surviving tier, and on nothing that only looks like it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from provider.models import BoxInputs, PlaceFacts
+from provider.resources.renting import places_of
+from sweep import onbox
+from sweep.launch import FirstCellFailed
+from tests.simulators import machines
+from tests.unit.launch.host_site import HostSite
+from tests.unit.launch.support import IDENTITY
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSite]:
+    machines.require()
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 3.0)
+    (tmp_path / "fs").mkdir()
+    durable = {"tier": "durable", "path": str(tmp_path / "fs"), "files": 5}
+    found = HostSite(tmp_path, monkeypatch, places={onbox.DURABLE: durable})
+    yield found
+    found.close()
+
+
+def test_cells_are_sealed_on_the_tier_and_wait_while_it_is_not_mounted(site: HostSite) -> None:
+    site.launch("a", seconds=60)
+    site.until_state("sealed", "a")
+    site.drained()
+    tier, away = site.folder / "fs/sweepstack", site.folder / "away"
+    assert (tier / IDENTITY / "cells/a/manifest.json").is_file()
+    tier.rename(away)  # the host was started again without it
+    for empty in (False, True):
+        if empty:
+            tier.mkdir()
+        with pytest.raises(
+            FirstCellFailed, match=r"the durable tier is not mounted at .*/fs/sweepstack: mount it in the"
+        ):
+            site.launch("a", "b", seconds=60)
+    assert os.listdir(tier) == [], "nothing is sealed into the folder below it"
+    assert site.states() == {"a": "sealed"}
+    tier.rmdir()
+    away.rename(tier)
+    site.launch("a", "b", seconds=60)
+    site.until_state("sealed", "b")
+
+
+def test_a_later_generation_must_see_the_same_file_system(site: HostSite) -> None:
+    """Where the tier is bound to a region: what was sealed by the box before lies on one file system alone."""
+    native_id = site.record.mounts[onbox.DURABLE]
+    site.store.write_birth(site.birth(platform="ssh", mounts={onbox.DURABLE: native_id}))
+
+    def asked(name: str, *, region_locked: bool = True) -> dict[str, object]:
+        claims = {onbox.DURABLE: PlaceFacts(tier="durable", region_locked=region_locked)}
+        inputs = BoxInputs.model_construct(name=name, places={onbox.DURABLE: "/fs"}, claims=claims)
+        return places_of(inputs, site.store)[onbox.DURABLE]
+
+    assert asked("box-0")["expect"] == native_id
+    assert "expect" not in asked("box-1")
+    assert asked("box-1")["path"] == "/fs"
+    assert "expect" not in asked("box-0", region_locked=False)

@@ -1,0 +1,125 @@
+"""The surviving tier of a host: looked at before a box is made, claimed once, found again when the box is gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provider.platforms import _ssh_places as places
+from provider.platforms.base import BoxRequest, Wait
+from provider.platforms.registry import load_platform
+from provider.platforms.ssh import SshPlatform
+from sweep import onbox
+from sweep.errors import RequestRefused, Unreachable
+from tests.simulators.host import Host
+from tests.simulators.machines import require
+
+TAG = "sweepstack-abcdefghjk-box-0-g1"
+
+
+def asked(place: Path, **more: Any) -> dict[str, dict[str, Any]]:
+    return {onbox.DURABLE: {"tier": "durable", "path": str(place), **more}}
+
+
+def refused(root: Path, wanted: dict[str, dict[str, Any]]) -> str:
+    with pytest.raises(RequestRefused) as caught:
+        places.claim(root, "box-0", wanted)
+    return str(caught.value)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with few inodes, as a shared one with a cap is. Needs root."""
+    place = tmp_path / "autodl-fs"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=64", "tmpfs", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_place_that_is_mounted_and_has_room_is_claimed_once(tmp_path: Path, small: Path) -> None:
+    wanted = asked(small, mounted=True, files=20)
+    (folder, native_id) = places.claim(tmp_path / "root", "box-0", wanted)[onbox.DURABLE]
+    assert (folder, native_id[:6]) == (str(small / "sweepstack"), "place-")
+    assert places.claim(tmp_path / "root", "box-1", wanted)[onbox.DURABLE] == (folder, native_id), "another box's, too"
+    assert places.claim(tmp_path / "elsewhere", "box-0", wanted)[onbox.DURABLE][1] == native_id, "and another host's"
+    assert sorted(os.listdir(small)) == ["sweepstack"]
+    assert os.listdir(small / "sweepstack") == ["place.json"]
+    assert places.where(tmp_path / "root", native_id) == Path(folder)
+
+
+def test_few_inodes_refuse_it_while_bytes_are_free(tmp_path: Path, small: Path) -> None:
+    said = refused(tmp_path, asked(small, mounted=True, files=65))
+    assert "more files (inodes), and the sweep leaves 65 behind at least. Remove small files there" in said
+    assert "Nothing was made there" in said
+    assert os.listdir(small) == []
+
+
+def test_an_empty_mount_point_is_not_the_tier(tmp_path: Path) -> None:
+    place = tmp_path / "autodl-fs"
+    assert "is not there: make it ready in the platform's console" in refused(tmp_path, asked(place))
+    place.mkdir()
+    assert "nothing is mounted there: what is written to it dies with the host" in refused(
+        tmp_path, asked(place, mounted=True)
+    )
+    assert os.listdir(place) == []
+    claimed = places.claim(tmp_path, "box-0", asked(place))  # a person said that it is the tier
+    assert claimed[onbox.DURABLE][0] == f"{place}/sweepstack"
+
+
+def test_another_region_is_another_file_system(tmp_path: Path) -> None:
+    here, there = tmp_path / "north", tmp_path / "south"
+    here.mkdir()
+    there.mkdir()
+    ours = places.claim(tmp_path, "box-0", asked(here))[onbox.DURABLE][1]
+    said = refused(tmp_path, asked(there, expect=ours))
+    assert f"than the one that this box's sealed cells and checkpoints lie on ({ours})" in said
+    assert "Next: a host of that region under boxes.box-0.host" in said
+    assert places.claim(tmp_path, "box-0", asked(here, expect=ours))[onbox.DURABLE][1] == ours
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    wanted = {**asked(tmp_path / "fs"), "data": {"tier": "data", "path": str(tmp_path / "disk")}}
+    said = refused(tmp_path, wanted)
+    assert "the data tier" in said
+    assert "the durable tier" in said
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    require()
+    found = Host(tmp_path / "host")
+    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(found.key))
+    yield found
+    found.stop()
+
+
+def test_over_ssh_a_box_shows_the_place_and_leaves_it_behind(tmp_path: Path, host: Host) -> None:
+    platform = load_platform(f"ssh:{host.address}/{tmp_path}/disk/sweepstack".replace("//", "/"))
+    assert isinstance(platform, SshPlatform)
+    (tmp_path / "disk").mkdir()
+    place = tmp_path / "fs"
+    request = BoxRequest(TAG, "box-0", 0.0, places=asked(place, files=10))
+    with pytest.raises(RequestRefused, match=f"{place}.* is not there"):
+        platform.create(request, wait=Wait(30))
+    assert platform.list_tagged("") == []
+    place.mkdir()
+    record = platform.create(request, wait=Wait(30))
+    native_id = record.mounts[onbox.DURABLE]
+    assert platform.create(request, wait=Wait(30)).native_id == record.native_id, "adopted"
+    assert platform.get(record.native_id, record.account).mounts == {onbox.DURABLE: native_id}
+    channel = platform.channel(record.native_id, record.account)
+    channel.write("mnt/durable/abc/cells/a/manifest.json", b"{}")
+    assert (place / "sweepstack/abc/cells/a/manifest.json").read_bytes() == b"{}"
+    platform.destroy(record.native_id, record.account)
+    assert os.listdir(tmp_path / "disk/sweepstack/boxes") == []
+    left = platform.volume_channel(native_id, onbox.DURABLE)
+    assert left.read("mnt/durable/abc/cells/a/manifest.json") == b"{}", "what was sealed outlives the box"
+    (place / "sweepstack/place.json").unlink()
+    with pytest.raises(Unreachable, match="is its file system mounted"):
+        platform.volume_channel(native_id, onbox.DURABLE)

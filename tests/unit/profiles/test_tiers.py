@@ -1,0 +1,99 @@
+"""Where tiers lie on hosts that have them already; what the surviving one can't hold, and what a host is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.config import StackConfig
+from profiles.plan import Plan
+from profiles.resolve import resolve
+from sweep import onbox
+from sweep.errors import ConfigError
+from tests.unit.config.helpers import write
+from tests.unit.profiles.test_rentals import MOUNTS, plan, text, there
+
+FILES = 6 * (1 + 4 + 1)
+"""Of the config that these tests share: six cells, one artifact, a metrics file, and what each leaves besides."""
+
+
+def with_places(root: Path, name: str, places: str, more: str = "") -> Plan:
+    write(root, text(name, more).replace("price_per_hour: 0.5", f"price_per_hour: 0.5, places: {places}"))
+    return resolve(StackConfig.load(root, "x"), {name: there(name)})
+
+
+def test_boxes_lie_on_the_data_tier_and_seal_on_the_surviving_one(tmp_path: Path) -> None:
+    found = plan(tmp_path, "autodl")
+    assert found.adapter_of(found.boxes[0]) == "ssh:root@192.0.2.7:22/root/autodl-tmp/sweepstack"
+    assert found.durable is not None
+    assert found.site is not None
+    assert (found.durable.place, found.durable.kept_volume) == ("/root/autodl-fs", False)
+    assert found.site.places_input() == {"data": "/root/autodl-tmp", onbox.DURABLE: "/root/autodl-fs"}
+    assert found.site.claims_input() == {
+        "data": {"tier": "data"},
+        onbox.DURABLE: {"tier": "durable", "mounted": True, "files": FILES, "region_locked": True},
+    }
+
+
+def test_what_does_not_survive_is_no_place_to_seal_on(tmp_path: Path) -> None:
+    found = plan(tmp_path, "generic-ssh")
+    assert found.durable is None
+    assert found.site is not None
+    assert found.site.places_input() is None
+    assert found.adapter_of(found.boxes[0]) == "ssh:root@192.0.2.7:22", "a login's home is its own"
+
+
+def test_a_file_system_that_a_person_made_is_named_by_the_mount(tmp_path: Path) -> None:
+    found = plan(tmp_path, "lambda", more=MOUNTS)
+    assert found.durable is not None
+    assert found.site is not None
+    assert (found.durable.place, found.durable.path) == ("/lambda/nfs/abl-store", "/ckpt")
+    assert found.site.places_input() == {onbox.DURABLE: "/lambda/nfs/abl-store", "data": "/home/ubuntu"}
+    assert found.site.claims[onbox.DURABLE]["mounted"] is True
+
+
+def test_a_person_knows_better_where_a_tier_lies(tmp_path: Path) -> None:
+    found = with_places(tmp_path, "autodl", "{data: /disk, durable: ~/keep}")
+    assert found.adapter_of(found.boxes[0]) == "ssh:root@192.0.2.7:22/disk/sweepstack"
+    assert found.site is not None
+    assert found.site.places_input() == {"data": "/disk", onbox.DURABLE: "~/keep"}
+    assert "mounted" not in found.site.claims[onbox.DURABLE], "that is known of the profile's own place alone"
+    own = plan(tmp_path, "autodl").boxes[0]
+    assert found.adapter_of(own.__class__(**{**own.__dict__, "host": "ann@h:22/mine"})) == "ssh:ann@h:22/mine"
+
+
+@pytest.mark.parametrize(("seeds", "fits"), [(5555, True), (5556, False)], ids=["199,980 files", "200,016 files"])
+def test_more_files_than_the_tier_holds_are_refused_at_preview(tmp_path: Path, seeds: int, fits: bool) -> None:
+    rates, numbers = [", ".join(map(str, range(count))) for count in (6, seeds)]
+    many = text("autodl").replace(", min: 50MB", "")
+    write(tmp_path, many.replace("lr: [0.1, 0.03], seed: [0, 1, 2]", f"lr: [{rates}], seed: [{numbers}]"))
+    if fits:
+        resolve(StackConfig.load(tmp_path, "x"), {"autodl": there("autodl")})
+        return
+    with pytest.raises(ConfigError, match=r"durable tier holds 200,000 files, and 33,336 cells leave 200,016 behind"):
+        resolve(StackConfig.load(tmp_path, "x"), {"autodl": there("autodl")})
+
+
+def test_more_bytes_than_the_tier_holds_are_refused_at_preview(tmp_path: Path) -> None:
+    write(tmp_path, text("autodl").replace("min: 50MB", "min: 40GB"))
+    with pytest.raises(
+        ConfigError, match=r"holds 200 GB, and the artifacts have 240 GB at least: let the job keep less"
+    ):
+        resolve(StackConfig.load(tmp_path, "x"), {"autodl": there("autodl")})
+
+
+def test_several_boxes_hear_of_the_region(tmp_path: Path) -> None:
+    assert not [note for note in plan(tmp_path, "autodl").notes if "region" in note]
+    two = text("autodl").replace("host: root@192.0.2.7}", "host: root@192.0.2.7}, box-1: {host: root@192.0.2.8}")
+    write(tmp_path, two)
+    found = resolve(StackConfig.load(tmp_path, "x"), {"autodl": there("autodl")})
+    (note,) = [note for note in found.notes if "region" in note]
+    assert "a cell that moves to a host of another region begins anew there" in note
+
+
+def test_places_are_for_hosts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected a folder of the host, such as /data or ~/keep"):
+        with_places(tmp_path, "autodl", "{durable: ../here}")
+    with pytest.raises(ConfigError, match="system"):
+        with_places(tmp_path, "autodl", "{system: /x}")
