@@ -21,7 +21,7 @@ from sweep.errors import NotYetGone
 from tests.conformance.harness import harness_class
 from tests.conformance.suite import Renter
 
-GONE_SECONDS = 30.0
+GONE_SECONDS = 120.0
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -86,7 +86,7 @@ def test_what_a_stop_kept_can_be_read_while_the_box_stands_still(
             way.spawn(["true"], cwd="data", env={}, log="data/log.txt")
         with pytest.raises(PlatformError, match="stopped"):
             way.run(["true"], timeout=5)
-    platform.start(record.native_id, record.account, wait=Wait(30))
+    platform.start(record.native_id, record.account, wait=Wait(120))
     assert channel.run(["true"], timeout=120).returncode == 0
 
 
@@ -100,7 +100,7 @@ def test_a_box_that_is_going_is_not_stopped_or_started(platform: Platform, harne
         platform.stop(record.native_id, record.account)
     assert not isinstance(caught.value, Unreachable)
     with pytest.raises(PlatformError):
-        platform.start(record.native_id, record.account, wait=Wait(30))
+        platform.start(record.native_id, record.account, wait=Wait(120))
     assert platform.get(record.native_id, record.account).phase is Phase.ENDING
 
 
@@ -119,7 +119,7 @@ def test_a_stop_that_was_killed_says_so_and_is_finished_later(
         platform.stop(record.native_id, record.account)
         assert platform.get(record.native_id, record.account).phase is Phase.STOPPED
     else:
-        assert platform.start(record.native_id, record.account, wait=Wait(30)) == record
+        assert platform.start(record.native_id, record.account, wait=Wait(120)) == record
     assert channel.listdir(harness.killed_by_stop[0]) == []
 
 

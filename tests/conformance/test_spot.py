@@ -16,7 +16,7 @@ from sweep.errors import PlatformError, StillCreating, SweepstackError
 from tests.conformance.suite import TAG, Renter
 
 pytestmark = [pytest.mark.wire, pytest.mark.spot]
-SECONDS = 20.0
+SECONDS = 120.0
 Spot = Callable[..., BoxRecord]
 
 

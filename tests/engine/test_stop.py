@@ -153,7 +153,7 @@ def test_a_box_stopped_or_started_behind_our_back_is_put_right(finished: Stack) 
     assert phases(stack)["box-0"][0] == "running"
     want(stack, "box-0", "stopped")
     ok(stack.up())
-    ok(stack.run(python, "-c", f"{turn}.start({native_id!r}, {account!r}, wait=Wait(30))"))
+    ok(stack.run(python, "-c", f"{turn}.start({native_id!r}, {account!r}, wait=Wait(120))"))
     ok(stack.up())
     assert phases(stack)["box-0"][0] == "stopped"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.simulators.machines import SSHD
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 20.0
+START_SECONDS = 120.0
 _SFTP = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server")
 SFTP_SERVER = next((path for path in _SFTP if os.path.exists(path)), "internal-sftp")
 """A program, since ForceCommand starts it as one."""

@@ -29,7 +29,7 @@ from tests.simulators.gateway import Gateway, network_of, raise_loopback, socket
 
 INIT = Path(__file__).with_name("machine_init.sh")
 SSHD = Path("/usr/sbin/sshd")
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DURABLE = "/sweepstack/mnt/durable"
 _DISK = {"root": 0o700, "home": 0o755, "sweepstack": 0o755, "workspace": 0o755, "srv": 0o755, "tmp": 0o1777}

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from tests.addresses import at_a_new_address
 from tests.simulators.faults import AFTER, BEFORE, Fault
 from tests.simulators.simulator import Reply, Request, Simulator
 
@@ -34,12 +35,16 @@ PAGE = b"<!DOCTYPE html><html><head><title>%d</title></head><body><h1>error code
 
 class SimServer:
     """Serves one simulator until it is closed. `url` has no slash at its end. A context manager; `port` 0: any free
-    one that no simulator of this process had before, since adapters remember offers and boxes by the address."""
+    one, see `tests.addresses`."""
 
     def __init__(self, simulator: Simulator, port: int = 0) -> None:
         self.simulator = simulator
         self.closing = threading.Event()
-        self._httpd = _Httpd(("127.0.0.1", port), _Connection) if port else _at_a_new_address()
+        self._httpd = (
+            _Httpd(("127.0.0.1", port), _Connection)
+            if port
+            else at_a_new_address(lambda: _Httpd(("127.0.0.1", 0), _Connection))
+        )
         self._httpd.owner = self
         self.url = f"http://127.0.0.1:{self._httpd.server_address[1]}"
         simulator.url = self.url
@@ -95,19 +100,6 @@ class _Httpd(ThreadingHTTPServer):
 
 class _Hangup(Exception):
     """This connection gets no answer."""
-
-
-_had: set[int] = set()
-
-
-def _at_a_new_address() -> _Httpd:
-    known: list[_Httpd] = []
-    while (found := _Httpd(("127.0.0.1", 0), _Connection)).server_address[1] in _had:
-        known.append(found)  # held until another is found, so that the kernel gives another
-    for one in known:
-        one.server_close()
-    _had.add(found.server_address[1])
-    return found
 
 
 class _Connection(BaseHTTPRequestHandler):

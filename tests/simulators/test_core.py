@@ -300,7 +300,7 @@ def test_a_server_that_closes_lets_nobody_hang() -> None:
     kiosk = Kiosk()
     server = SimServer(kiosk)
     kiosk.faults.add("hang_before")
-    with httpx.Client(headers={"Authorization": "Bearer key-ann"}, timeout=30) as client:
+    with httpx.Client(headers={"Authorization": "Bearer key-ann"}, timeout=120) as client:
         threading.Timer(0.2, server.close).start()
         with pytest.raises(httpx.TransportError):
             client.get(f"{kiosk.url}/umbrellas/u0")

@@ -36,7 +36,7 @@ class Login:
         return ["ssh", "-F", "/dev/null", "-i", str(self.key), *options, *where, *more]
 
     def run(self, machine: Machine, script: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.argv(machine, script), capture_output=True, text=True, timeout=30)
+        return subprocess.run(self.argv(machine, script), capture_output=True, text=True, timeout=120)
 
     def ask(self, machine: Machine, script: str) -> str:
         done = self.run(machine, script)
@@ -179,7 +179,7 @@ def test_only_a_terminal_gets_through_a_proxy(start: Callable[..., Machine], log
     refused = login.run(machine, "true")
     assert (refused.returncode, "support PTY" in refused.stdout) == (1, True)
     argv = [*login.argv(machine)[:1], "-tt", *login.argv(machine)[1:]]
-    shell = subprocess.run(argv, input=b"exit 7\n", capture_output=True, timeout=30)
+    shell = subprocess.run(argv, input=b"exit 7\n", capture_output=True, timeout=120)
     assert shell.returncode == 7
 
 

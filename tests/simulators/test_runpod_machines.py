@@ -36,7 +36,7 @@ def sim(tmp_path: Path) -> Iterator[RunPodSim]:
 @pytest.fixture
 def client(sim: RunPodSim) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {KEY}", "User-Agent": "tests"}
-    with httpx.Client(base_url=sim.url, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=sim.url, headers=headers, timeout=120) as client:
         yield client
 
 
@@ -48,7 +48,7 @@ def key(tmp_path: Path) -> Path:
 
 
 def ready(client: httpx.Client, pod: str) -> dict[str, Any]:
-    end = time.monotonic() + 40
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         if (seen := get(client, pod))["runtime"]:
             return seen

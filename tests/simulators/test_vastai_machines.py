@@ -16,7 +16,7 @@ from tests.simulators.vastai import Machine, VastSimulator
 from tests.simulators.vastai_fixtures import START, offer_of, rent, sdk, until
 
 DURABLE = "/sweepstack/mnt/durable"
-RUN_SECONDS = 20.0
+RUN_SECONDS = 120.0
 
 
 class Login:
@@ -33,7 +33,7 @@ class Login:
         port = row["ports"]["22/tcp"][0]["HostPort"]
         where = ["-p", port, f"root@{row['public_ipaddr'].strip()}"]
         command = ["ssh", "-F", "/dev/null", "-i", str(self.key), *options, *where, script]
-        return subprocess.run(command, capture_output=True, text=True, timeout=30)
+        return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
     def ask(self, row: dict[str, Any], script: str) -> str:
         done = self.try_(row, script)

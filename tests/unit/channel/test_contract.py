@@ -280,14 +280,14 @@ def test_what_is_spawned_is_on_its_own(channel: Channel, world: World, monkeypat
 def test_a_command_runs_to_its_end(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     script = "cat; echo oops >&2; env | grep -c AWS_; exit 3"
-    done = channel.run(["sh", "-c", script], timeout=30, stdin=b"in ")
+    done = channel.run(["sh", "-c", script], timeout=120, stdin=b"in ")
     assert (done.returncode, done.stdout, done.stderr) == (3, b"in 0\n", b"oops\n")
-    killed = channel.run(["sh", "-c", "kill -9 $$"], timeout=30)
+    killed = channel.run(["sh", "-c", "kill -9 $$"], timeout=120)
     assert killed.returncode == -9
-    much = channel.run(["sh", "-c", "head -c 5000000 /dev/zero; head -c 300000 /dev/zero >&2"], timeout=30)
+    much = channel.run(["sh", "-c", "head -c 5000000 /dev/zero; head -c 300000 /dev/zero >&2"], timeout=120)
     assert (len(much.stdout), len(much.stderr)) == (5_000_000, 300_000)
     with pytest.raises(FileNotFoundError):
-        channel.run(["no-such-program"], timeout=30)
+        channel.run(["no-such-program"], timeout=120)
 
 
 def test_a_command_that_takes_too_long_is_ended_with_its_children(channel: Channel) -> None:

@@ -174,7 +174,7 @@ channel = LocalChannel({BOX!r}, Path(sys.argv[1]), {{}})
 channel.spawn(["sleep", "300"], cwd="data", env={{"PATH": os.environ["PATH"]}}, log="data/log")
 os.killpg(0, signal.SIGKILL)
 """
-    spawner = subprocess.run([sys.executable, "-c", program, str(root)], start_new_session=True, timeout=30)
+    spawner = subprocess.run([sys.executable, "-c", program, str(root)], start_new_session=True, timeout=120)
     assert spawner.returncode == -9
     alive = channel.processes()
     assert [process.argv for process in alive] == [("sleep", "300")]

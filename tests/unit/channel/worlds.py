@@ -52,7 +52,7 @@ class LocalWorld(World):
         self.channel = LocalChannel(self.native_id, self.root, {"mnt/durable": self.volume})
 
     def sh(self, *argv: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(argv, capture_output=True, timeout=30)
+        return subprocess.run(argv, capture_output=True, timeout=120)
 
     def close(self) -> None:
         for process in processes.of_box(self.native_id):

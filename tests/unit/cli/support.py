@@ -93,7 +93,7 @@ class Box:
         self.generation = generation
         tag = onbox.box_tag(IDENTITY, name, generation)
         request = BoxRequest(tag, name, price, {onbox.DURABLE: world.volume}, {})
-        self.record = world.platform.create(request, wait=Wait(5.0))
+        self.record = world.platform.create(request, wait=Wait(120))
         self.native_id = self.record.native_id
         self.root = world.platform_root / "boxes" / self.native_id
         self.head, self.seq = GENESIS, 0

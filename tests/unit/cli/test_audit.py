@@ -33,7 +33,7 @@ def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalPlatform:
 
 @pytest.fixture
 def box(platform: LocalPlatform) -> BoxRecord:
-    return platform.create(BoxRequest(tag=TAG, name="box-0", price_per_hour=0.25), wait=Wait(30))
+    return platform.create(BoxRequest(tag=TAG, name="box-0", price_per_hour=0.25), wait=Wait(120))
 
 
 def state_with(record: BoxRecord, account: str = "") -> StackState:

@@ -34,7 +34,7 @@ class HostSite(Site):
             made.mkdir()
         (self.job / "train.sh").write_text(TRAIN)
         self.record = self.hosted.create(
-            BoxRequest(onbox.box_tag(IDENTITY, name, 1), name, 0.0, **request), wait=Wait(30)
+            BoxRequest(onbox.box_tag(IDENTITY, name, 1), name, 0.0, **request), wait=Wait(120)
         )
         self.native_id = self.record.native_id
         self.root = self.host.home / ".local/share/sweepstack/local/boxes" / self.native_id

@@ -21,7 +21,8 @@ from sweep.model import ArtifactSpec, Birth, Cell, Launch
 from sweep.workdir import collect
 
 IDENTITY = "abcdefghjk"
-SECONDS = 20.0
+SECONDS = 120.0
+"""A deadline, for a machine that has much else to do. What is waited for takes a moment."""
 TRAIN = """\
 word=$1 out=$2 control=$3 cell=$SWEEPSTACK_CELL
 echo "training $cell with $word"
@@ -58,7 +59,7 @@ class Site:
         (self.job / "train.sh").write_text(TRAIN)
         self.name = name
         tag = onbox.box_tag(IDENTITY, name, 1)
-        self.record = self.platform.create(BoxRequest(tag, name, 0.5, {onbox.DURABLE: self.volume}, {}), wait=Wait(5))
+        self.record = self.platform.create(BoxRequest(tag, name, 0.5, {onbox.DURABLE: self.volume}, {}), wait=Wait(60))
         self.native_id = self.record.native_id
         self.root = folder / "platform" / "boxes" / self.native_id
         self.store.write_birth(self.birth())

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweep.launch import SetupFailed
+from tests.addresses import at_a_new_address
 from tests.simulators import machines
 from tests.unit.launch.host_site import HostSite
 from tests.unit.launch.support import IDENTITY
@@ -44,7 +45,7 @@ def wheel() -> bytes:
 @pytest.fixture
 def mirror() -> Iterator[Server]:
     name = "mirrored_thing-1.5-py3-none-any.whl"
-    server = Server()
+    server = at_a_new_address(Server)
     server.script = [reply(404)]
     server.routes = {
         "GET /simple/mirrored-thing/": [reply(200, f'<a href="/files/{name}">{name}</a>'.encode(), kind="text/html")],

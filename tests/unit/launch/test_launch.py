@@ -369,7 +369,7 @@ def test_a_dropped_cell_can_come_back(site: Site) -> None:
 
 def test_a_failed_cell_that_is_dropped_can_come_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner had ended when it was dropped, and nothing but the word changed: it is tried anew."""
-    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 1.0)
+    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 60.0)
     site.fail("b")
     site.hold("b")
     site.launch("a", "b")

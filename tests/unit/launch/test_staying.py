@@ -142,6 +142,6 @@ def _launched_meanwhile(site: Site, what: Callable[[], None]) -> Launched:
             what()
 
     spec = site.spec("a", slots=1, elsewhere=others("b", "c"))
-    done = launch(spec, site.channel, site.store, progress=progress, first_step_seconds=20)
+    done = launch(spec, site.channel, site.store, progress=progress, first_step_seconds=120)
     assert happened
     return done

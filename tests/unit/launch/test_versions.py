@@ -171,7 +171,7 @@ def test_a_cell_that_failed_for_good_is_tried_again_as_it_is(site: Site) -> None
 
 def test_a_setup_s_time_is_not_that_of_the_first_step(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweep.launch_wait.PROGRESS_SECONDS", 0.1)
-    done = site.launch("a", setup="echo wheels; sleep 2; echo there", seconds=1.5)
+    done = site.launch("a", setup="echo wheels; sleep 6; echo there", seconds=5)
     assert done.started_runner
     assert any("setup, " in line and "wheels" in line for line in site.said)
     site.drained()

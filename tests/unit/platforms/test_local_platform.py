@@ -64,7 +64,7 @@ def platform(root: Path) -> LocalPlatform:
 
 
 def rent(platform: LocalPlatform, tag: str = TAG, **changes: object) -> BoxRecord:
-    return platform.create(BoxRequest(tag=tag, name="box-0", **changes), wait=Wait(10))  # type: ignore[arg-type]
+    return platform.create(BoxRequest(tag=tag, name="box-0", **changes), wait=Wait(120))  # type: ignore[arg-type]
 
 
 def killed_at(step: int, root: Path, statement: str) -> bool:
@@ -79,7 +79,7 @@ def test_a_stop_killed_at_any_step_is_finished_by_the_next(root: Path, platform:
     record = rent(platform)
     scratch, phases, step = root / "boxes" / record.native_id / "scratch", set(), 1
     while True:
-        platform.start(record.native_id, record.account, wait=Wait(10))
+        platform.start(record.native_id, record.account, wait=Wait(120))
         for number in range(3):
             (scratch / "deep").mkdir(exist_ok=True)
             (scratch / "deep" / str(number)).write_text("bytes")
@@ -114,7 +114,7 @@ def test_the_profile_says_of_stop_what_the_adapter_does() -> None:
 
 def test_a_create_killed_at_any_step_leaves_no_box_or_a_whole_one(root: Path) -> None:
     """On a machine's first use, so that founding its registry is cut off at every step as well."""
-    statement = f"platform.create(BoxRequest(tag={TAG!r}, name='box-0', price_per_hour=1.5), wait=Wait(10))"
+    statement = f"platform.create(BoxRequest(tag={TAG!r}, name='box-0', price_per_hour=1.5), wait=Wait(120))"
     found_after_kill = set()
     step = 1
     while killed_at(step, root / str(step), statement):

@@ -35,6 +35,7 @@ from sweep.errors import (
     Unsupported,
     WrongAccount,
 )
+from tests.addresses import at_a_new_address
 from tests.unit.loopback import PROBLEM, Server, cut, reply
 from tests.unit.platforms.test_runpod_states import TAG, pod
 
@@ -73,7 +74,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv(keys.KEY_VARIABLE, KEY)
     monkeypatch.setattr(RunpodPlatform, "_answers", lambda self, record: "")
-    server = Server()
+    server = at_a_new_address(Server)
     monkeypatch.setenv(keys.BASE_VARIABLE, server.url)
     server.routes = {
         "POST /graphql": [reply(200, {"data": {"myself": {"id": "me"}}})],

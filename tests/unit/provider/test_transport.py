@@ -25,6 +25,7 @@ from sweep.errors import (
     Unreachable,
     Unsupported,
 )
+from tests.addresses import at_a_new_address
 from tests.unit.loopback import HTML, PROBLEM, Server, cut, reply, truncated
 
 KEY = "sk-live-0123456789abcdef"
@@ -34,7 +35,7 @@ KEY = "sk-live-0123456789abcdef"
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(transport_module, "BACKOFF_SECONDS", 0.001)
     monkeypatch.setattr(transport_module, "BACKOFF_MAX_SECONDS", 0.01)
-    server = Server()
+    server = at_a_new_address(Server)
     server.start()
     yield server
     server.stop()

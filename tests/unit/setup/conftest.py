@@ -55,7 +55,7 @@ class Checkout:
             env={"HOME": str(self.home), "PATH": path, **env},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
 

@@ -148,7 +148,7 @@ def test_old_python_is_told_what_is_needed(tmp_path: Path) -> None:
         env={"PATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 1

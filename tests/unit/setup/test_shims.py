@@ -18,7 +18,7 @@ def shim(checkout: Checkout, name: str, cwd: Path, path: str = "/usr/bin:/bin") 
         executable=str(checkout.places.user_bin / name),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
 
