@@ -20,6 +20,8 @@ from typing import Any, Mapping, NamedTuple  # noqa: UP035
 
 from runner_attempt import Attempt
 from runner_disk import Lack, room_at
+from runner_holders import alarms as held_by_others
+from runner_holders import holders
 from runner_records import now
 from runner_resources import Usage, gpus, memory, usage
 
@@ -105,6 +107,9 @@ class Patrol:
             if line["verdict"] == "hung":
                 alarms.append(f"{name} hung: {line['why']}")
         alarms += self._alarms(room, memory_now, found)
+        others = holders([attempt.process.pid for attempt in running.values()], running) if found else []
+        taken = {device for attempt in running.values() for device in attempt.devices}
+        alarms += held_by_others(found, others, taken)
         return {
             "time": now(),
             "schema": 2,
@@ -119,6 +124,7 @@ class Patrol:
             },
             "memory": memory_now,
             "gpus": found,
+            "holders": others,
             "alarms": alarms,
             "blocked": blocked.facts() if blocked else None,
         }

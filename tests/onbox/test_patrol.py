@@ -75,7 +75,19 @@ def test_line_says_what_is_left_of_the_box(box: Box) -> None:
     line = box.patrol()[-1]
     assert line["schema"] == 2
     assert set(line) == {
-        *("time", "schema", "running", "disk", "disk_free", "inodes_free", "memory", "gpus", "alarms", "blocked")
+        *(
+            "time",
+            "schema",
+            "running",
+            "disk",
+            "disk_free",
+            "inodes_free",
+            "memory",
+            "gpus",
+            "holders",
+            "alarms",
+            "blocked",
+        )
     }
     assert 0 < line["disk"]["free"] == line["disk_free"] < line["disk"]["total"]
     assert 0 < line["disk"]["inodes_free"] <= line["disk"]["inodes_total"]

@@ -1,0 +1,136 @@
+"""Who keeps a GPU from the cells: real processes with a device's file open, and a driver that may not list them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.onbox.harness import ONBOX, Box, around, wait_for
+
+sys.path.insert(0, str(ONBOX))
+
+import runner_holders
+from runner_processes import BOX, CELL
+
+GB = 1 << 30
+HOLD = "import sys; files = [open(path) for path in sys.argv[1:]]; print('held', flush=True); sys.stdin.read()"
+QUERY = "0, NVIDIA A100-SXM4-40GB, 0, {used}, 40960, 31, 210, 1410"
+Hold = Callable[..., int]
+
+
+@pytest.fixture
+def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files that stand for /dev/nvidia0 and /dev/nvidia1; every process is old enough."""
+    monkeypatch.setattr(runner_holders, "DEVICE", re.compile(re.escape(str(tmp_path)) + r"/nvidia(\d+)"))
+    monkeypatch.setattr(runner_holders, "YOUNG_SECONDS", 0.0)
+    monkeypatch.setenv(BOX, "local-a")
+    for number in range(2):
+        (tmp_path / f"nvidia{number}").touch()
+    return tmp_path
+
+
+@pytest.fixture
+def hold(devices: Path) -> Iterator[Hold]:
+    """Starts a process that holds devices, in a group of its own, with these words in its environment."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*numbers: int, **environ: str) -> int:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, *(str(devices / f"nvidia{number}") for number in numbers)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"PATH": os.defpath, **environ},
+            start_new_session=True,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        return process.pid
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_who_holds_a_gpu_is_named_with_its_owner(hold: Hold) -> None:
+    pid = hold(1, 0)
+    (one,) = runner_holders.holders([], [])
+    assert (one["pid"], one["gpus"], one["own"], one["memory"]) == (pid, [0, 1], True, None)
+    assert one["command"].startswith(f"{sys.executable} -c import")
+    assert len(one["command"]) <= runner_holders.COMMAND_CHARS
+
+
+def test_cells_at_work_and_the_young_are_left_out(hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell's by its group, or by what it carries; one of a cell that is not at work is what somebody left behind."""
+    leader, child = hold(0), hold(0, **{BOX: "local-a", CELL: "seed1"})
+    ended, strange = hold(0, **{BOX: "local-a", CELL: "seed2"}), hold(0, **{BOX: "local-b", CELL: "seed1"})
+    assert {one["pid"] for one in runner_holders.holders([leader], ["seed1"])} == {ended, strange}
+    assert child not in {one["pid"] for one in runner_holders.holders([leader], ["seed1"])}
+    monkeypatch.setattr(runner_holders, "YOUNG_SECONDS", 3600.0)
+    assert runner_holders.holders([], []) == []
+
+
+def gpu(index: int, used: int | None) -> dict[str, int | None]:
+    return {"index": index, "memory_used": used, "memory_total": 40 * GB}
+
+
+def held(memory: int | None, *gpus: int, own: bool = True) -> dict[str, object]:
+    return {
+        "pid": 4711,
+        "gpus": list(gpus),
+        "user": "ann",
+        "own": own,
+        "command": "python old.py",
+        "seconds": 7200,
+        "memory": memory,
+    }
+
+
+def test_the_words_say_how_much_who_and_what_to_do() -> None:
+    (said,) = runner_holders.alarms([gpu(0, 30 * GB), gpu(1, 0)], [held(None, 0)], [])
+    assert said == (
+        "GPU 0: 32.2 of 42.9 GB are held by pid 4711 (ann, python old.py, for 2.0 h), no cell at work; "
+        "`kill 4711` there ends it, if it is not needed"
+    )
+    (said,) = runner_holders.alarms([gpu(0, 30 * GB)], [held(2 * GB, 0, own=False)], ["0"])
+    assert said.startswith("GPU 0: 2.1 of 42.9 GB are held by pid 4711 ")
+    assert said.endswith("it is ann's to end")
+
+
+def test_memory_that_nobody_seen_holds_is_said_and_a_cell_s_is_its_own() -> None:
+    assert runner_holders.alarms([gpu(0, 30 * GB)], [], []) == [
+        "GPU 0: 32.2 of 42.9 GB are held by nobody who can be seen on this box"
+    ]
+    assert runner_holders.alarms([gpu(0, 30 * GB)], [], ["0"]) == []
+
+
+@pytest.mark.parametrize(("used", "memory"), [(GB - 1, None), (30 * GB, GB - 1), (None, None)])
+def test_a_desktop_is_no_alarm(used: int | None, memory: int | None) -> None:
+    assert runner_holders.alarms([gpu(0, used)], [held(memory, 0)], []) == []
+
+
+def test_the_patrol_says_it_and_ends_nobody(box: Box, hold: Hold, devices: Path) -> None:
+    pid = hold(0)
+    box.show_gpus(1, QUERY.format(used=30_000))
+    box.set(gpus=1, patrol_seconds=0.2)
+    box.add("a", "echo; sleep 600")
+    change = f"""
+        import re, runner_holders
+        runner_holders.DEVICE = re.compile({str(devices)!r} + r"/nvidia(\\d+)")
+        runner_holders.YOUNG_SECONDS = 0.0"""
+    runner = box.start(script=around(box, change))
+    wait_for(lambda: any(line["holders"] for line in box.patrol()), box.log)
+    line = next(line for line in box.patrol() if line["holders"])
+    assert [one["pid"] for one in line["holders"]] == [pid]
+    assert any(f"are held by pid {pid} (" in alarm for alarm in line["alarms"])
+    os.kill(pid, 0)
+    os.kill(runner.pid, signal.SIGTERM)
+    assert runner.ended() == 143
