@@ -309,7 +309,10 @@ class Machine:
             self.pid = int(self._line(told))
             if self._line(up) != b"up":
                 raise AssertionError(f"machine {self.name} did not start: {self._said()}")
-            self._network = network_of(self.pid)
+            try:
+                self._network = network_of(self.pid)
+            except FileNotFoundError:  # what it runs has ended already
+                raise AssertionError(self._no_sshd()) from None
             raise_loopback(self._network)
             self._await_ssh()
             self.gateway = Gateway(self._network, 22, port=port)
@@ -369,8 +372,11 @@ class Machine:
                 if probe.connect_ex(("127.0.0.1", 22)) == 0:
                     return
             if not self.alive or time.monotonic() > ends:
-                raise AssertionError(f"machine {self.name} has no sshd at port 22: {self._said()}")
+                raise AssertionError(self._no_sshd())
             time.sleep(0.02)
+
+    def _no_sshd(self) -> str:
+        return f"machine {self.name} has no sshd at port 22: {self._said()}"
 
     def _said(self) -> str:
         return self.log.read_text(errors="replace")[-2000:]
