@@ -39,7 +39,7 @@ class Handover(Record):
     allowed; `manual`: the person's step.
 
     `ended_at`: when the host proved that nothing of the box is left, or runs; `accepted_at`: when it took the command;
-    `silent_at`: since when nobody answered there, once that had lasted; `journal`: the head of the box's journal then.
+    `silent_at`: since when nobody answered there, once that had lasted.
     """
 
     box: str
@@ -53,7 +53,6 @@ class Handover(Record):
     ended_at: AwareDatetime | None = None
     accepted_at: AwareDatetime | None = None
     silent_at: AwareDatetime | None = None
-    journal: str | None = None
     confirmed: Confirmation | None = None
 
     def over(self, native_id: str) -> bool:

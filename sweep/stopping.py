@@ -152,8 +152,9 @@ def stop_line(facts: BoxFacts, bills_after: Iterable[str], price_after: float | 
 def stop_refusal(facts: BoxFacts, verdict: Verdict, risk: AtRisk, *, stack: str, now: datetime | None = None) -> str:
     """What a person reads when a stop is refused. First line: nothing was stopped."""
     word = f"sweepctl approve --stack {stack} --verb {STOP}"
+    why = [reason for reason in verdict.reasons if reason != risk.words(facts.kills)]  # said on a line of its own
     rows = [
-        ("locked because", "; ".join(verdict.reasons[:-1]) or "not approved"),
+        ("locked because", "; ".join(why) or "not approved"),
         ("would die", risk.words(facts.kills)),
         ("would survive", f"{', '.join(facts.keeps) or 'nothing of the box'}; the evidence at {facts.evidence}"),
         ("waiting costs", waiting_cost(facts, now=now)),

@@ -86,10 +86,13 @@ def _journal(evidence: str, known: Handover) -> Journal | None:
     try:
         store = EvidenceStore.open(evidence)
         birth = next((birth for birth in store.births() if birth.native_id == known.native_id), None)
-        journal = store.journal(birth.box, birth.generation) if birth is not None else None
+        if birth is None:
+            return None
+        rest, journal = store.rest(birth.box, birth.generation), store.journal(birth.box, birth.generation)
     except (EvidenceError, JournalDamaged):
         return None
-    return journal if journal is not None and journal.head == known.journal else None
+    whole = rest is not None and rest.native_id == known.native_id and journal is not None and rest.head == journal.head
+    return journal if whole else None
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ def issue(
                 problem = "nobody answers there, and not for long enough to be sure"
         else:
             silent = None
-            if now - tried >= paced(AGAIN_SECONDS):
+            if now - tried >= AGAIN_SECONDS:
                 tried = now
                 try:
                     on_host(platform).power_off(facts.native_id, facts.account, asked.command)
@@ -142,6 +145,23 @@ def issue(
             raise OutcomeUnknown(f"{asked.native} ({asked.command}) is not proved: {problem}")
 
 
+def finish(store: EvidenceStore, platform: Platform, native_id: str, *, wait: Wait, say: Callable[[str], None]) -> None:
+    """Goes on where a command was cut off that waited for the proof: what the host took is on record, and nobody
+    answers there. Issues nothing. Returns when there is nothing to wait for (any more): the record says how it is."""
+    known = handover_of(store, native_id)
+    if known is None or known.by != "ssh" or known.accepted_at is None or known.silent_at is not None:
+        return
+    begin = time.monotonic()
+    while _silent(platform):
+        if time.monotonic() - begin >= paced(SILENT_SECONDS):
+            since = datetime.now(UTC) - timedelta(seconds=time.monotonic() - begin)
+            keep_handover(store, known.model_copy(update={"silent_at": since}))
+            return
+        say(f"{known.native}: {native_id} took it before; waiting until nobody has answered there for long enough")
+        if wait.cancelled.wait(max(LEAST_SECONDS, paced(POLL_SECONDS))) or time.monotonic() - begin > wait.deadline:
+            return
+
+
 def _begun(store: EvidenceStore, facts: BoxFacts, asked: Command) -> Handover:
     """The record of this verb: a new one, unless the same command was taken there and nobody has answered since."""
     before = handover_of(store, facts.native_id)
@@ -153,20 +173,11 @@ def _begun(store: EvidenceStore, facts: BoxFacts, asked: Command) -> Handover:
         native=asked.native,
         way=asked.way,
         begun_at=datetime.now(UTC),
-        journal=_head(store, facts),
     )
     if before is not None and before.by == "ssh" and before.native == asked.native:
-        kept = {"ended_at", "accepted_at", "silent_at", "journal", "begun_at"}
-        known = known.model_copy(update={name: getattr(before, name) for name in kept})
+        kept = {name: getattr(before, name) for name in ("ended_at", "accepted_at", "silent_at", "begun_at")}
+        known = known.model_copy(update=kept)
     return keep_handover(store, known)
-
-
-def _head(store: EvidenceStore, facts: BoxFacts) -> str | None:
-    try:
-        journal = store.journal(facts.name, facts.generation)
-    except (EvidenceError, JournalDamaged):
-        return None
-    return journal.head if journal is not None else None
 
 
 def _silent(platform: Platform) -> bool:

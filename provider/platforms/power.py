@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
+from provider.platforms._handover import Command, issue
 from provider.platforms.base import BoxRecord, Phase, Platform, Wait
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
@@ -23,6 +25,7 @@ from sweep.errors import (
     OutcomeUnknown,
     PlatformError,
     SweepstackError,
+    Unsupported,
 )
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
@@ -56,7 +59,7 @@ class Pause:
 
 def judge_stop(adapter: str, facts: BoxFacts, paths: dict[str, str], approval: Approval | None, *, full: bool) -> Pause:
     """Looks at the box, and at the tiers that the stop kills, and asks the check. Never raises for an outage."""
-    seen, record = observe(adapter, facts.native_id, facts.account)
+    seen, record = observe(adapter, facts.native_id, facts.account, evidence=facts.evidence)
     risk = AtRisk()
     at_rest = record is not None and record.phase.at_rest
     if seen.existence is Existence.EXISTS and not at_rest:
@@ -150,10 +153,12 @@ def stop_box(
     price_after: float | None,
     wait: Wait,
     say: Callable[[str], None],
+    issued: Issued | None = None,
 ) -> BoxRecord:
     """Ends the runner with grace, looks again at what would die, keeps the journal, stops the box, writes the ledger.
 
-    `pause` must allow it. Raises SweepstackError when there is more at risk than the check was told.
+    `pause` must allow it. `issued`: how the verb is issued where no API does it. Raises SweepstackError when there is
+    more at risk than the check was told.
     """
     facts, platform = pause.facts, load_platform(adapter)
     if not pause.at_rest:
@@ -170,9 +175,46 @@ def stop_box(
         problem = keep_journal(store, platform, facts)
         if problem:
             say(f"its journal could not be kept in the evidence: {problem}")
-    record = bring_to_rest(platform, facts, wait=wait)
+    if issued is None:
+        record = bring_to_rest(platform, facts, wait=wait)
+    else:
+        record = _bring_to_rest_by_command(store, platform, pause, issued, wait=wait, say=say)
     write_phase(store, adapter, facts, "stopped", price_after)
     return record
+
+
+class Issued(Protocol):
+    """A stop that no API issues, as the state has it: by whom, the platform's word for it, the command on the box."""
+
+    @property
+    def by(self) -> str: ...
+    @property
+    def native(self) -> str: ...
+    @property
+    def command(self) -> str | None: ...
+
+
+def _bring_to_rest_by_command(
+    store: EvidenceStore,
+    platform: Platform,
+    pause: Pause,
+    issued: Issued,
+    *,
+    wait: Wait,
+    say: Callable[[str], None],
+) -> BoxRecord:
+    """As `bring_to_rest`, on a host that stops itself."""
+    facts = pause.facts
+    if issued.by != "ssh" or not issued.command:
+        raise Unsupported(f"box {facts.name}: {issued.native} is a person's, and nobody here issues it")
+    asked = Command("stop", issued.native, issued.command, pause.verdict.way or "")
+    try:
+        known = issue(store, platform, facts, asked, wait=wait, say=say)
+    except PlatformError as error:
+        raise NotYetStopped(f"box {facts.name} ({facts.native_id}): {error}. It may bill as if it ran") from error
+    note = f"{issued.native} since {known.silent_at:%Y-%m-%d %H:%M} UTC"
+    where = platform.name
+    return BoxRecord(facts.native_id, "", facts.account, Phase.STOPPED, facts.price_per_hour, None, where, note)
 
 
 def start_box(store: EvidenceStore, adapter: str, facts: BoxFacts, *, wait: Wait) -> BoxRecord:

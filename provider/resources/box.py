@@ -215,7 +215,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         op.warn(ending.lock_line(replace(judgement, facts=billed)))
         spending.warn_of_clocks(op, state)
         inputs = BoxInputs.model_validate(
-            state.model_dump(include=set(BoxInputs.model_fields)) | {"live": ending.live_facts(judgement)}
+            state.model_dump(include=set(BoxInputs.model_fields))
+            | {"live": ending.live_facts(judgement, state.teardown)}
         )
         if Capability.OFFERS in load_platform(state.adapter).capabilities:
             # The price is the offer's and no input of anybody's: as one, each preview would show a change.
@@ -226,6 +227,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return Seen(
                 inputs, state, (f"box {state.name} ({state.native_id}): UNKNOWN, {problem}; it may bill {cost}",)
             )
+        if state.phase == "stopped" and judgement.record.phase is Phase.RUNNING and ":" in state.adapter:
+            parting.runs_again(op, state)
         now = state.model_copy(update={"phase": judgement.record.phase.value, **seen_of(judgement.record)})
         problem = pausing.deviation(state, judgement.record, judgement.seen)
         return Seen(inputs, now, (problem,) if problem else ())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from provider.limiter import paced
 from provider.models import BoxState, QueueState
+from provider.platforms._handover import settled
 from provider.platforms.base import PROGRESS_SECONDS, BoxRecord, Phase, Platform, Wait
 from provider.platforms.offers import Capability
 from provider.platforms.power import start_box
@@ -40,6 +41,12 @@ def until_running(op: Operation, state: BoxState | QueueState, *, told: bool = F
     the caller completes them); NoCapacity when there is no room for it; SweepstackError when it is gone.
     """
     look = _Looking(op, state, told)
+    off = settled(look.platform, look.facts.native_id, look.facts.account, state.evidence)
+    if off is not None and off[1] is not None:
+        raise SweepstackError(
+            f"box {look.facts.name} is off: {off[1].note}. No command here starts it: start it where it was rented, "
+            f"then pulumi up --stack {op.stack}"
+        )
     while True:
         record = look.once()
         if record.phase is Phase.RUNNING and (record.endpoint is not None or not look.over_ssh):

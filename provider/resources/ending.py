@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from provider.models import BoxState, GateState, QueueState
+from provider.models import BoxState, GateState, QueueState, TeardownFacts
 from provider.platforms.base import BoxRecord
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
@@ -20,6 +20,7 @@ from sweep.evidence.store import EvidenceStore
 from sweep.handover import known_handover
 from sweep.model import SETTLED, Approval, Birth, Loss, Teardown
 from sweep.money.budget import BUDGET, Budget
+from sweep.money.clocks import dated
 from sweep.money.ledger import spent
 from sweep.money.outlook import sealed_bytes
 from sweep.onbox import sealed_dir
@@ -109,14 +110,16 @@ def close(op: Operation, judgement: Judgement, adapter: str) -> None:
     Whichever of its resources comes first: a refresh may have taken the box itself out of the state. Where it was
     handed over, the check that allowed its end has spoken of its cells, and it ended when a person saw so.
     """
-    known = known_handover(judgement.facts.evidence, judgement.facts.native_id)
+    facts = judgement.facts
+    known = known_handover(facts.evidence, facts.native_id)
     if known is None or known.way in ("", "abandoned"):
         record_loss(op, judgement, adapter, "its box is gone from the platform")
-    word = known.confirmed if known is not None else None
-    if word is None:
-        record_end(op, judgement.facts, "gone")
+    if known is not None and known.confirmed is not None:
+        record_end(op, facts, f"confirmed by {known.confirmed.by}", known.confirmed.at)
+    elif known is not None and known.over(facts.native_id):
+        record_end(op, facts, known.native, known.silent_at)
     else:
-        record_end(op, judgement.facts, f"confirmed by {word.by}", word.at)
+        record_end(op, facts, "gone")
 
 
 def with_costs(facts: BoxFacts, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
@@ -218,9 +221,15 @@ def lock_line(judgement: Judgement) -> str:
     return f"box {facts.name} {word}: {settled} of {len(verdict.cells)} cells verified; {waiting_cost(facts)}"
 
 
-def live_facts(judgement: Judgement) -> dict[str, object]:
+def live_facts(judgement: Judgement, teardown: TeardownFacts) -> dict[str, object]:
     """What the delete step of `pulumi destroy --preview-only --diff` shows of the box."""
     verdict, facts = judgement.verdict, judgement.facts
+    last = {}
+    if teardown.issue is not None:
+        issue = teardown.issue
+        last["bill_ends_by"] = f"{issue.native}: {issue.command or issue.manual}"
+        if issue.by == "ssh":
+            last["then"] = dated(teardown.clocks, datetime.now(UTC))
     settled = len(verdict.cells) - len(verdict.unsettled)
     age = (datetime.now(UTC) - facts.created_at).total_seconds() / 3600 if facts.created_at else None
     return {
@@ -234,4 +243,5 @@ def live_facts(judgement: Judgement) -> dict[str, object]:
         "state": "cleared" if verdict.allowed else "locked",
         "because": verdict.way or "; ".join(verdict.reasons),
         "seen": judgement.seen.note or judgement.seen.existence.value,
+        **last,
     }

@@ -54,7 +54,7 @@ class GateHandler(Handler[GateInputs, GateState]):
 
     def read(self, op: Operation, identifier: str, state: GateState) -> Seen[GateInputs, GateState] | Gone:
         judgement = ending.judge(state, state.approval, full=False)
-        inputs = GateInputs.model_validate(state.model_dump() | {"live": ending.live_facts(judgement)})
+        inputs = GateInputs.model_validate(state.model_dump() | {"live": ending.live_facts(judgement, state.teardown)})
         return Seen(inputs, state)
 
     def update(self, op: Operation, identifier: str, old: GateState, new: GateInputs) -> GateState:

@@ -54,7 +54,7 @@ def judge_birth(
         price_per_hour=birth.price_per_hour,
         created_at=birth.created_at,
     )
-    seen, record = observe(birth.platform, native_id, birth.account)
+    seen, record = observe(birth.platform, native_id, birth.account, evidence=evidence)
     return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
 
 

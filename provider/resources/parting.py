@@ -7,8 +7,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from provider.models import BoxState, IssueFacts
-from provider.platforms._handover import Command, issue
+from provider.platforms._handover import Command, finish, issue
 from provider.platforms.base import Phase, Wait
+from provider.platforms.power import write_phase
 from provider.platforms.registry import load_platform
 from provider.resources import ending
 from provider.session import Operation
@@ -30,16 +31,17 @@ def emptied(op: Operation, state: BoxState) -> bool:
     False where nothing was handed over yet: then the check is asked. Raises NotYetGone while it bills, or may: the
     check allowed its end, its host proved that nothing of it is left, and only the person's step is open.
     """
-    if state.teardown.issue is None or state.teardown.issue.by != "person":
-        return False
+    finish_silence(op, state)
     known = _known(state)
-    if known is None or known.verb != "destroy" or known.ended_at is None:
+    if known is None or known.verb != "destroy":
         return False
     judgement = ending.judge(state, state.approval, full=False)
     if judgement.seen.existence is Existence.GONE:
         ending.close(op, judgement, state.adapter)
         op.info(f"box {state.name} is gone: {judgement.seen.note}")
         return True
+    if known.by != "person" or known.ended_at is None:
+        return False
     facts = ending.with_costs(judgement.facts, state, judgement.seen)
     if judgement.record is not None and judgement.record.phase is not Phase.ENDING:
         return False  # it is there again: the check has to be asked anew
@@ -123,6 +125,27 @@ def _by_command(
     op.info(f"box {state.name}: {how.native} is proved ({way}); outlives its release: {survives}")
     if clocks:
         op.warn(f"box {state.name} stands still, and nobody here watches it any more: {clocks}")
+
+
+def finish_silence(op: Operation, state: BoxState) -> None:
+    """Waits for the proof of a command that the host took before whoever had asked for it was cut off."""
+    known = _known(state) if ":" in state.adapter else None
+    if known is None or known.by != "ssh" or known.accepted_at is None or known.silent_at is not None:
+        return
+    wait = Wait(op.seconds(GONE_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
+    finish(
+        EvidenceStore.open(state.evidence), load_platform(state.adapter), state.native_id, wait=wait, say=op.progress
+    )
+
+
+def runs_again(op: Operation, state: BoxState) -> None:
+    """Into the ledger: a host that was off answers again, which nobody but a person has brought about."""
+    op.warn(f"box {state.name} runs again, and bills ${state.price_per_hour or 0.0:.2f}/h: its clock is taken back")
+    try:
+        store = EvidenceStore.open(state.evidence)
+    except EvidenceError:
+        return
+    write_phase(store, state.adapter, ending.facts_of(state), "running", state.price_per_hour)
 
 
 def _known(state: BoxState) -> Handover | None:

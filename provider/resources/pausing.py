@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from provider.models import BoxInputs, BoxState
 from provider.platforms.base import BoxRecord, Phase, Wait
 from provider.platforms.observe import observe
 from provider.platforms.power import STOP_SECONDS, Pause, drained, judge_stop, stop_box
 from provider.platforms.registry import load_platform
-from provider.resources import ending
+from provider.resources import ending, parting
 from provider.resources.base import Failure
 from provider.resources.coming_up import until_running
 from provider.session import Operation
@@ -55,7 +57,7 @@ def declared(state: BoxState, pause: Pause) -> str:
     stop = state.teardown.stop
     assert stop is not None
     line = stop_line(pause.facts, stop.bills_after, stop.price_per_hour)
-    clocks = starting(state.teardown.clocks)
+    clocks = starting(state.teardown.clocks, datetime.now(UTC))
     line += f"; {clocks}" if clocks else ""
     return line + (f"; lost: {pause.risk.words(pause.facts.kills)}" if not pause.risk.nothing else "")
 
@@ -112,13 +114,14 @@ def converge(op: Operation, state: BoxState, *, told: bool = False) -> BoxRecord
             known = (state.native_id, state.tag, state.account, Phase.UNKNOWN, state.price_per_hour, state.created_at)
             return BoxRecord(*known, location="", note=str(error))
     if state.when_done == "stop" and state.teardown.stop is not None:
-        seen, record = observe(state.adapter, state.native_id, state.account, files=False)
+        seen, record = observe(state.adapter, state.native_id, state.account, files=False, evidence=state.evidence)
         if record is not None and seen.stopped and rests_drained(state, seen):
             return record
     return until_running(op, state, told=told)
 
 
 def _stop(op: Operation, state: BoxState) -> BoxRecord:
+    parting.finish_silence(op, state)
     pause = judge(state, full=True)
     if pause is None:
         raise SweepstackError(f"{state.adapter} can't stop a box. Next: boxes.{state.name}.want: running, or gone")
@@ -135,7 +138,10 @@ def _stop(op: Operation, state: BoxState) -> BoxRecord:
         raise SweepstackError(f"box {state.name} is not stopped: its records can't be written ({error})") from error
     wait = Wait(deadline=op.seconds(STOP_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
     paths = dict(state.teardown.paths)
-    record = stop_box(store, state.adapter, pause, paths, price_after=stop.price_per_hour, wait=wait, say=op.progress)
+    price = stop.price_per_hour
+    record = stop_box(
+        store, state.adapter, pause, paths, price_after=price, wait=wait, say=op.progress, issued=stop.issue
+    )
     after = "at a price that is not known" if stop.price_per_hour is None else f"${stop.price_per_hour:.2f}/h"
     op.info(
         f"box {state.name} is stopped: {', '.join(stop.kills) or 'nothing'} wiped, {', '.join(stop.keeps)} kept; it "

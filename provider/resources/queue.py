@@ -76,9 +76,9 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         if failures:
             return Checked(new, failures)
         completed, failures = versions.complete(old, new)
-        seen = (
-            observe(old.adapter, old.box, old.account)[0] if old else Observation(Existence.EXISTS, parse_journal(b""))
-        )
+        seen = Observation(Existence.EXISTS, parse_journal(b""))
+        if old is not None:
+            seen = observe(old.adapter, old.box, old.account, evidence=old.evidence)[0]
         if seen.journal is None:
             return Checked(completed, failures)
         standing = versions.standing(completed, seen.journal)
@@ -215,7 +215,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
     def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:
         """Gone with its box; unhealthy when cells wait and no runner is alive, so that the next `up` resumes them."""
         inputs = QueueInputs.model_validate(state.model_dump(include=set(QueueInputs.model_fields)))
-        seen, record = observe(state.adapter, state.box, state.account)
+        seen, record = observe(state.adapter, state.box, state.account, evidence=state.evidence)
         if seen.existence is Existence.GONE:
             # Stays in the state: its delete, or its replacement, records what was lost.
             return Seen(inputs, state)

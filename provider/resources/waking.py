@@ -21,7 +21,7 @@ def awake(op: Operation, state: QueueState, store: EvidenceStore) -> bool:
     again, which costs money, when there is a cell for it to run. One that comes up is waited for. Raises StillCreating
     when that takes too long.
     """
-    seen, record = observe(state.adapter, state.box, state.account, files=False)
+    seen, record = observe(state.adapter, state.box, state.account, files=False, evidence=state.evidence)
     if record is not None and record.phase in (Phase.CREATING, Phase.UNKNOWN) and state.want == "running":
         record = _up(op, state)
     if record is None or not record.phase.at_rest:

@@ -58,7 +58,7 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
         )
     out.table(("BOX", "ID", "VERB", "WAY", "DIES", "SURVIVES", "COST"), rows)
     for sight, _ in plan.asked:
-        clocks = starting(sight.box.teardown.clocks)
+        clocks = starting(sight.box.teardown.clocks, scene.now)
         if clocks and verbs[sight.box.native_id] == STOP:
             out.line(f"clock     {sight.box.name}: {clocks}", style="yellow")
     for waiver in approval.waive:

@@ -136,6 +136,7 @@ def _let_rest(store: EvidenceStore, sight: Sight, why: str, round_: Round, verif
             price_after=price,
             wait=Wait(deadline=STOP_SECONDS),
             say=lambda _line: None,
+            issued=box.teardown.stop.issue,
         )
     except SweepstackError as error:
         round_.problems.append(f"box {box.name} could not be stopped: {error}")

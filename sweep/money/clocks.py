@@ -88,12 +88,15 @@ def first_stopped(bill: Bill) -> datetime | None:
     return next((span.begin for span in bill.spans if span.phase == "stopped"), None)
 
 
-def starting(facts: Iterable[ClockFact]) -> str:
-    """What a stop would start: `a stop starts a clock: released after 15 d, which kills data`; empty where nothing."""
+def starting(facts: Iterable[ClockFact], now: datetime) -> str:
+    """What a stop would start: `a stop starts a clock: released after 15 d, which kills data (at 2026-12-05 09:00 UTC,
+    if it stopped now)`; empty where nothing."""
     words = []
     for fact in facts:
         after = "after a time that is not known" if fact.days is None else f"after {fact.days:g} d"
-        words.append(f"{fact.what} {after}" + (f", which kills {', '.join(fact.kills)}" if fact.kills else ""))
+        kills = f", which kills {', '.join(fact.kills)}" if fact.kills else ""
+        date = f" (at {_moment(now + fact.days * DAY)}, if it stopped now)" if fact.days is not None else ""
+        words.append(f"{fact.what} {after}{kills}{date}")
     return f"a stop starts a clock: {'; '.join(words)}" if words else ""
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from provider.models import BoxInputs, BoxState, VolumeInputs, VolumeState
 from provider.platforms.registry import load_platform
 from provider.platforms.ssh import SshPlatform
 from sweep.state import BoxEntry, IdentityEntry, StackState
 from tests.simulators.host import Host
+from tests.simulators.machines import require
 from tests.unit.provider.support import VOLUME, Sweep
 
 MANUAL = "in its console, terminate it: its disk is erased for good"
@@ -33,6 +40,26 @@ BY_COMMAND = {
     },
     "clocks": [{"what": "released", "days": 15, "kills": ["scratch", "data"]}],
 }
+
+
+@contextlib.contextmanager
+def rented_host(folder: Path, monkeypatch: pytest.MonkeyPatch, teardown: dict[str, Any]) -> Iterator[HostSweep]:
+    """A sweep on a host of its own. Nobody waits long for a host to fall silent."""
+    require()
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{folder}/state")
+    monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.01")
+    host = Host(folder / "host")
+    host.say(PATH=f"{Path(sys.prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin")
+    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(host.key))
+    sweep = HostSweep(folder / "sweep", host, teardown)
+    try:
+        yield sweep
+    finally:
+        sweep.close()
+        host.stop()
 
 
 class HostSweep(Sweep):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -27,9 +25,7 @@ from sweep.errors import NotYetGone, TeardownRefused
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import Handover, handover_of, keep_handover
 from sweep.money.ledger import spent
-from tests.simulators.host import Host
-from tests.simulators.machines import require
-from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep
+from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host
 from tests.unit.provider.support import BOX, abandonment, approval_for, approved
 
 SAW = "listed as terminated"
@@ -37,17 +33,8 @@ SAW = "listed as terminated"
 
 @pytest.fixture
 def rented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSweep]:
-    require()
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
-    host = Host(tmp_path / "host")
-    host.say(PATH=f"{Path(sys.prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin")
-    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(host.key))
-    sweep = HostSweep(tmp_path / "sweep", host, BY_PERSON)
-    yield sweep
-    sweep.close()
-    host.stop()
+    with rented_host(tmp_path, monkeypatch, BY_PERSON) as sweep:
+        yield sweep
 
 
 def delete(sweep: HostSweep, box: BoxState) -> None:

@@ -1,0 +1,187 @@
+"""A rented machine that ends its own bill by a command: when it is issued, what proves that it took effect, its clock.
+
+`shutdown` is a program on the host's PATH that writes down its call and ends the sshd with all of its sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from provider.models import BoxState
+from provider.resources.base import Gone, Seen
+from provider.session import Severity
+from sweep.errors import NotYetGone, SweepstackError, TeardownRefused
+from sweep.handover import forget_handover, handover_of, keep_handover
+from sweep.model import Approval, Birth, UnclaimedWaiver
+from sweep.money.ledger import Bill, spent
+from tests.unit.provider.host_world import BY_COMMAND, HostSweep, rented_host
+from tests.unit.provider.support import BOX, QUEUE, action, approval_for, approved
+
+
+@pytest.fixture
+def parked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSweep]:
+    monkeypatch.setattr("provider.platforms._ssh_host.OFF_SECONDS", 0.1)
+    with rented_host(tmp_path, monkeypatch, BY_COMMAND) as sweep:
+        sweep.host.install_shutdown()
+        yield sweep
+
+
+def calls(sweep: HostSweep) -> list[str]:
+    record = sweep.host.folder / "shutdowns"
+    return record.read_text().splitlines() if record.exists() else []
+
+
+def delete(sweep: HostSweep, box: BoxState, *, timeout: float = 0) -> None:
+    BOX.delete(sweep.op(name=box.name, timeout=timeout), box.native_id, box)
+
+
+def stop(sweep: HostSweep, box: BoxState, *, timeout: float = 0) -> BoxState:
+    wanted = sweep.box_inputs(box.name, want="stopped")
+    return BOX.update(sweep.op(name=box.name, timeout=timeout), box.native_id, box, wanted)
+
+
+def bill_of(sweep: HostSweep, box: BoxState) -> Bill:
+    bill = spent(sweep.store, datetime.now(UTC)).of(box.native_id)
+    assert bill is not None
+    return bill
+
+
+def test_want_stopped_powers_it_off_with_proof_and_starts_the_clock(parked: HostSweep) -> None:
+    box = parked.trained()
+    checked = BOX.check(parked.op(), parked.box_inputs(), parked.box_inputs(want="stopped"))
+    assert checked.failures == []
+    assert "released after 15 d, which kills scratch, data (at 20" in parked.said.text(Severity.INFO)
+    assert calls(parked) == []
+
+    box = stop(parked, box)
+    assert calls(parked) == ["shutdown "]
+    assert not parked.host.answers
+    assert box.phase == "stopped"
+    assert bill_of(parked, box).per_hour == 0.01
+
+    parked.said.lines.clear()
+    seen = BOX.read(parked.op(), box.native_id, box)
+    assert isinstance(seen, Seen)
+    assert (seen.state.phase, seen.unhealthy) == ("stopped", ())
+    assert "CLOCK released in 14 d 23 h (20" in parked.said.warnings
+    assert stop(parked, box).phase == "stopped"
+    assert len(calls(parked)) == 1, "what is off is not asked again"
+
+    parked.host.start()
+    parked.said.lines.clear()
+    seen = BOX.read(parked.op(), box.native_id, box)
+    assert isinstance(seen, Seen)
+    assert "wanted stopped: it bills as if it ran" in seen.unhealthy[0]
+    assert "runs again, and bills $0.50/h" in parked.said.warnings
+    assert bill_of(parked, box).per_hour == 0.5
+    assert handover_of(parked.store, box.native_id) is None, "its silence proved nothing for the next time"
+
+
+def test_a_delete_powers_it_off_and_keeps_what_is_there(parked: HostSweep) -> None:
+    box = parked.trained()
+    with pytest.raises(TeardownRefused):
+        delete(parked, box)
+    receipt = parked.verified(box)
+    word = approval_for(box, receipt=receipt)
+    for wrong in (word.model_copy(update={"actions": (action(box, verb="stop"),)}), None):
+        with pytest.raises(TeardownRefused):
+            delete(parked, approved(box, wrong))
+    assert calls(parked) == [], "an approval for the one verb is none for the other"
+    delete(parked, approved(box, word))
+    assert calls(parked) == ["shutdown "]
+    assert not parked.host.answers
+    assert parked.listed() == [box.native_id], "power-off keeps every disk; a release is nobody's here"
+    assert (parked.root(box) / "data").is_dir()
+    bill = bill_of(parked, box)
+    assert (bill.ended_how, bill.per_hour) == ("power-off", 0.0)
+    assert parked.store.teardown() is None
+    assert "nobody here watches it any more: released at 20" in parked.said.warnings
+
+
+def test_a_box_that_is_off_already_ends_without_another_command(parked: HostSweep) -> None:
+    box = parked.trained()
+    receipt = parked.verified(box)
+    box = stop(parked, box)
+    with pytest.raises(TeardownRefused, match="2 of 2 cells verified") as refused:  # the journal's copy is all of it
+        delete(parked, approved(box, approval_for(box, receipt=receipt)))
+    assert "--waive-unclaimed box-0" in str(refused.value), "what else lies there can't be counted any more"
+    rest = UnclaimedWaiver(box=box.name, native_id=box.native_id, files=0, bytes=0, uncounted=True, reason="caches")
+    word = approval_for(box, receipt=receipt, unclaimed=(rest,))
+    word = word.model_copy(update={"waivers_digest": Approval.digest_waivers((), (), (rest,))})
+    delete(parked, approved(box, word))
+    assert calls(parked) == ["shutdown "]
+    assert bill_of(parked, box).ended_how == "power-off"
+
+
+def test_a_command_that_changes_nothing_proves_nothing(parked: HostSweep) -> None:
+    (parked.host.folder / "bin" / "shutdown").write_text("#!/bin/sh\necho ignored\n")
+    box = parked.box()
+    with pytest.raises(NotYetGone, match=r"it took 'shutdown', and answers on") as error:
+        delete(parked, approved(box, approval_for(box)), timeout=3)
+    assert "confirm-gone --stack sweep-t box-0" in str(error.value)
+    with pytest.raises(SweepstackError, match=r"answers on.* It may bill as if it ran"):
+        stop(parked, box, timeout=3)
+    assert bill_of(parked, box).per_hour == 0.5
+    (parked.host.folder / "bin" / "shutdown").unlink()
+    with pytest.raises(NotYetGone, match="there is no shutdown on this host: nothing was issued"):
+        delete(parked, approved(box, approval_for(box)), timeout=3)
+
+
+def test_silence_alone_proves_nothing(parked: HostSweep) -> None:
+    box = parked.box()
+    word = approval_for(box)
+    parked.host.stop()
+    with pytest.raises(TeardownRefused):
+        delete(parked, approved(box, word), timeout=3)
+    with pytest.raises(TeardownRefused, match="whether it runs is not known"):
+        stop(parked, box, timeout=3)
+    seen = BOX.read(parked.op(), box.native_id, box)
+    assert isinstance(seen, Seen)
+    assert "UNKNOWN" in seen.unhealthy[0]
+    assert bill_of(parked, box).per_hour == 0.5
+
+
+def test_a_wait_that_was_cut_off_is_taken_up(parked: HostSweep) -> None:
+    """Killed between the host's yes and the proof: nothing is issued twice, and silence after a yes is proof."""
+    box = parked.box()
+    word = approval_for(box)
+    delete(parked, approved(box, word))
+    known = handover_of(parked.store, box.native_id)
+    assert known is not None
+    keep_handover(parked.store, known.model_copy(update={"silent_at": None}))
+    parked.store.write_birth(box_birth(parked).model_copy(update={"ended_at": None, "ended_how": None}))
+    delete(parked, approved(box, word))
+    assert calls(parked) == ["shutdown "]
+    assert box_birth(parked).ended_how == "power-off"
+    assert isinstance(BOX.read(parked.op(), box.native_id, box), Gone)
+    forget_handover(parked.store, box.native_id)
+    assert isinstance(BOX.read(parked.op(), box.native_id, box), Seen), "without the record nobody knows"
+
+
+def box_birth(sweep: HostSweep) -> Birth:
+    birth = sweep.store.birth("box-0", 1)
+    assert birth is not None
+    return birth
+
+
+def test_another_box_at_work_on_the_same_host_keeps_it_on(parked: HostSweep) -> None:
+    parked.hold("a", "b")
+    other = parked.at_work("b", name="box-1")
+    box = parked.box()
+    with pytest.raises(NotYetGone, match=f"{other.native_id} is at work on the same host"):
+        delete(parked, approved(box, approval_for(box)), timeout=3)
+    assert calls(parked) == []
+    assert parked.workers(other)
+
+
+def test_nothing_starts_it_from_here(parked: HostSweep) -> None:
+    box = stop(parked, parked.box())
+    with pytest.raises(SweepstackError, match=r"box-0 is off: power-off since .* start it where it was rented"):
+        BOX.update(parked.op(), box.native_id, box, parked.box_inputs())
+    queue = parked.queue_inputs(box, want="stopped")
+    checked = QUEUE.check(parked.op("Queue"), None, queue)
+    assert checked.failures == []
