@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal
 
@@ -54,6 +54,10 @@ class Sight:
     @property
     def reachable(self) -> bool:
         return self.seen.existence is Existence.EXISTS and self.seen.journal is not None
+
+    def there(self, now: datetime) -> datetime:
+        """What the box's clock shows at `now`: with that its times are compared, and nothing else."""
+        return now + timedelta(seconds=self.seen.skew)
 
     @property
     def heartbeat(self) -> datetime | None:

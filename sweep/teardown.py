@@ -64,7 +64,8 @@ class Observation:
 
     `journal` is None when it could not be read; an empty journal says that nothing ever ran. `note` says what was in
     the way of knowing. `account_problem` is set when the account at hand is not the box's. `stopped`: the box rests, so
-    that no runner can be alive. `listing`: the files on its own tiers, None when nobody could look.
+    that no runner can be alive. `listing`: the files on its own tiers, None when nobody could look. `skew`: seconds
+    that the box's clock is ahead of ours.
     """
 
     existence: Existence
@@ -74,6 +75,7 @@ class Observation:
     note: str = ""
     stopped: bool = False
     listing: Listing | None = None
+    skew: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -61,3 +61,16 @@ def parse_duration(text: str) -> float:
     if seconds <= 0:
         raise ValueError(f"{text!r} is not a duration; write 90s, 15m, 12h or 3d")
     return seconds
+
+
+def skew_words(seconds: float) -> str:
+    """That a box's clock is so far ahead of ours, for people; nothing where that is less than a minute."""
+    if abs(seconds) < 60:
+        return ""
+    minutes = round(abs(seconds) / 60)
+    far = f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+    where = "ahead of" if seconds > 0 else "behind"
+    return (
+        f"its clock is {far} {where} this machine's: its times are read with that in mind, and no receipt holds one. "
+        "What checks a date there (TLS, tokens) may fail: set it, or ask who runs the host"
+    )

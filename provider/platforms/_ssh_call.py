@@ -29,6 +29,7 @@ MODULES = (
     "provider.platforms._local_volumes",
     "provider.platforms.local",
     "provider.platforms._ssh_places",
+    "provider.platforms._ssh_preflight",
     "provider.platforms._ssh_host",
 )
 """In the order in which they are loaded: each after what it imports."""
@@ -73,6 +74,11 @@ class Caller:
         if "raised" in said:
             raise self._error(said)
         return said.get("is")
+
+    @property
+    def skew(self) -> float:
+        """Seconds that the host's clock is ahead of ours, once it was asked anything."""
+        return self._links.skew if self._links is not None else 0.0
 
     def close(self) -> None:
         """Ends the connections that are open. The next question connects anew."""

@@ -20,9 +20,9 @@ from typing import Any
 
 from provider.platforms import _ssh_places as places
 from provider.platforms._local_store import default_root
+from provider.platforms._ssh_preflight import preflight
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.local import LocalPlatform
-from provider.platforms.offers import same_gpu
 from sweep import onbox
 from sweep.channel import processes
 from sweep.channel.agent import Agent, Cut, Wire, greet, hello
@@ -30,7 +30,6 @@ from sweep.errors import PlatformError, RequestRefused, StillCreating, Sweepstac
 
 PREFIX = "host"
 """Of the ids of its boxes."""
-GPU_SECONDS = 20.0
 LOCK_SECONDS = 60.0
 VERBS = (
     *("account", "find_by_tag", "get", "destroy", "stop", "turn_on", "list_tagged", "where"),
@@ -111,40 +110,6 @@ class Host(Agent):
         if native_id.startswith(places.PREFIX):
             return places.where(self.root, native_id)
         return self.platform.where_volume(native_id)
-
-
-def preflight(root: Path, request: BoxRequest) -> None:
-    """Refuses a host that has not what was asked for. Raises RequestRefused with all of it; nothing was made."""
-    asked, lacks = request.constraints, []
-    cards = gpus() if asked.gpu_count else []
-    fitting = [card for card in cards if not asked.gpu_names or any(same_gpu(name, card) for name in asked.gpu_names)]
-    if len(fitting) < asked.gpu_count:
-        what = " or ".join(asked.gpu_names) or "GPU"
-        lacks.append(f"{asked.gpu_count}× {what} asked for, and nvidia-smi shows {', '.join(cards) or 'none'}")
-    there = next(folder for folder in (root, *root.parents) if folder.is_dir())
-    free = shutil.disk_usage(there).free
-    if asked.disk_gb is not None and free < asked.disk_gb * 10**9:
-        lacks.append(f"{asked.disk_gb} GB of disk asked for, and {free / 1e9:.1f} GB are free at {there}")
-    inodes = os.statvfs(there)
-    if inodes.f_files and not inodes.f_favail:
-        lacks.append(f"no more files can be made at {there}: its inodes are used up")
-    if not os.access(there, os.W_OK | os.X_OK):
-        lacks.append(f"{there} can't be written to")
-    if lacks:
-        raise RequestRefused(f"this host won't do for {request.name}: {'; '.join(lacks)}. Nothing was made there")
-
-
-def gpus() -> list[str]:
-    """The names of the cards that the driver shows, one each; empty without a driver. Raises PlatformError when it
-    does not answer: then nobody knows."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=GPU_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise PlatformError(f"nvidia-smi is there and does not answer: {error}") from error
-    return [line.strip() for line in done.stdout.decode("utf-8", "replace").splitlines() if line.strip()]
 
 
 def _plain(answer: Any) -> Any:

@@ -42,11 +42,11 @@ def observe(
     try:
         channel = platform.channel(native_id, account)
         journal = read_journal(channel)
-        alive = channel.lock_held(onbox.RUNNER_LOCK)
+        alive, skew = channel.lock_held(onbox.RUNNER_LOCK), channel.skew
     except (PlatformError, JournalDamaged, OSError) as error:
         return Observation(Existence.EXISTS, note=str(error), stopped=stopped), record
     listing = _listing(channel) if files else None
-    return Observation(Existence.EXISTS, journal, runner_alive=alive, stopped=stopped, listing=listing), record
+    return Observation(Existence.EXISTS, journal, alive, stopped=stopped, listing=listing, skew=skew), record
 
 
 def _listing(channel: Channel) -> Listing:

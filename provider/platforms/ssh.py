@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from provider.platforms import _ssh_moving
@@ -18,6 +18,7 @@ from provider.platforms.offers import Capability, WithoutMarket
 from sweep.channel.host_address import HostAddress
 from sweep.channel.ssh_config import completed
 from sweep.errors import ConfigError, PlatformError, RequestRefused, StillCreating, Unreachable
+from sweep.units import skew_words
 
 if TYPE_CHECKING:
     from sweep.channel.base import Channel, SshEndpoint
@@ -215,9 +216,16 @@ class SshPlatform(WithoutMarket):
     def _record(self, said: Any) -> BoxRecord:
         try:
             at = said["created_at"]
-            known = {"phase": Phase(said["phase"]), "created_at": datetime.fromisoformat(at) if at else None}
-            keys = tuple(self._caller.way.pin.fingerprints()) if self._caller is not None else ()
-            return BoxRecord(**{**said, **known, "endpoint": self.endpoint, "host_keys": keys})
+            known: dict[str, Any] = {
+                "phase": Phase(said["phase"]),
+                "created_at": datetime.fromisoformat(at) if at else None,
+            }
+            caller = self._host()
+            if known["created_at"] is not None:  # by the host's clock
+                known["created_at"] -= timedelta(seconds=caller.skew)
+            keys = tuple(caller.way.pin.fingerprints())
+            note = said["note"] or skew_words(caller.skew)
+            return BoxRecord(**{**said, **known, "note": note, "endpoint": self.endpoint, "host_keys": keys})
         except (KeyError, TypeError, ValueError) as error:
             raise Unreachable(f"{self.name} gave an answer that can't be one: {error}") from error
 

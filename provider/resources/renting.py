@@ -29,6 +29,8 @@ def rent(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, sto
         record = _rented(op, platform, inputs, birth, store)
         _born(store, birth, record)
         _link(op, platform, inputs, record)
+        if record.note:
+            op.warn(f"box {inputs.name}: {record.note}")
         return record
     except StillCreating as error:
         # What the platform said on the way out is all there may be: asking again could lose the id.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provider.models import BoxInputs
@@ -57,7 +57,7 @@ def _cost(judgement: Judgement, staying: Sequence[str]) -> str:
         return f"{box} has no cell at work, so it can end at once"
     cells = "its started cell is" if len(staying) == 1 else f"its {len(staying)} started cells are"
     what = f"{box} bills on until {cells} done"
-    hours = _hours_left(judgement.seen.journal, staying)
+    hours = _hours_left(judgement.seen.journal, staying, judgement.seen.skew)
     rate = "at a price that is not on record" if price is None else f"at ${price:.2f}/h"
     if hours is None:
         return f"{what}, {rate}; how long is not known: no cell was sealed here yet"
@@ -65,7 +65,7 @@ def _cost(judgement: Judgement, staying: Sequence[str]) -> str:
     return f"{what}, {rate}, about {hours:.2f} h by the median of its sealed cells{total}"
 
 
-def _hours_left(journal: Journal | None, staying: Sequence[str]) -> float | None:
+def _hours_left(journal: Journal | None, staying: Sequence[str], skew: float) -> float | None:
     """By the longest of the started cells, as if they ran side by side; None without a sealed cell to go by."""
     if journal is None:
         return None
@@ -76,7 +76,7 @@ def _hours_left(journal: Journal | None, staying: Sequence[str]) -> float | None
     ]
     if not took:
         return None
-    now, median = datetime.now(UTC), statistics.median(took)
+    now, median = datetime.now(UTC) + timedelta(seconds=skew), statistics.median(took)
     begun = [journal.cells[name].started_at for name in staying]
     left = [median - (now - at).total_seconds() for at in begun if at is not None]
     return max([0.0, *left]) / 3600

@@ -15,6 +15,7 @@ import os
 import select
 import struct
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -269,7 +270,7 @@ def greet(settings: Mapping[str, Any]) -> int:
 
 def hello(wire: Wire) -> None:
     """The first answer, to no request."""
-    wire.answer({"ok": {"python": sys.executable, "version": list(sys.version_info[:3])}})
+    wire.answer({"ok": {"python": sys.executable, "version": list(sys.version_info[:3]), "clock": time.time()}})
 
 
 def main(settings: Mapping[str, Any]) -> None:

@@ -90,13 +90,17 @@ def safe_parts(path: str) -> tuple[str, ...]:
 class Channel(Protocol):
     """A way to one box. Calls block; threads may share one. What it keeps open between calls closes by itself.
 
-    `native_id` is the box's. `python` is the absolute path of an interpreter on the box, for the runner.
+    `native_id` is the box's. `python` is the absolute path of an interpreter on the box, for the runner. `skew`: by
+    how many seconds its clock is ahead of ours, 0 where they agree within seconds: its times are compared with that.
     """
 
     native_id: str
 
     @property
     def python(self) -> str: ...
+
+    @property
+    def skew(self) -> float: ...
 
     def absolute(self, path: str) -> str:
         """`path` as processes on the box see it. Does not look whether it exists."""

@@ -50,7 +50,7 @@ class LocalChannel:
         cancelled: Callable[[], bool] | None = None,
     ) -> None:
         self.native_id = native_id
-        self.python = sys.executable
+        self.python, self.skew = sys.executable, 0.0
         self._root = root
         self._mounts = {safe_parts(mount): content for mount, content in mounts.items()}
         self._closed = closed

@@ -71,6 +71,13 @@ class SshChannel:
         return self._links.python
 
     @property
+    def skew(self) -> float:
+        """Asks the box, the first time. Raises Unreachable."""
+        if not self._links.python:
+            self._ask("ping")
+        return self._links.skew
+
+    @property
     def way(self) -> Way:
         """How the box is reached."""
         return self._links.way

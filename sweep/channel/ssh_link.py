@@ -77,7 +77,9 @@ class Link:
             self._skip_banner(b"\0sweepstack-agent " + nonce.encode("ascii") + b"\n")
             hello = self.answer()
             self.python = str(hello["python"])
-        except (KeyError, TypeError) as error:
+            self.skew = float(hello["clock"]) - time.time()
+            """Seconds that the clock there is ahead of ours; the way of the answer is not counted."""
+        except (KeyError, TypeError, ValueError) as error:
             self.close()
             raise Unreachable(f"{native_id} answers as no agent of ours would") from error
         except BaseException:

@@ -21,6 +21,7 @@ MOST_LINKS = 8
 MOST_IDLE = 3
 IDLE_SECONDS = 60.0
 """One that nobody used for longer is not asked any more: the box may have given it up."""
+SKEW_SECONDS = 5.0
 PAUSES = (0.5, 2.0)
 """Between tries to connect, where an sshd turns callers away for the moment."""
 _BUSY = ("Connection reset by", "Connection closed by", "kex_exchange_identification", "Broken pipe", "mux_client")
@@ -54,6 +55,8 @@ class Links:
         self._owner = os.getpid()
         self.python = ""
         """The interpreter of the box, once it was reached."""
+        self.skew = 0.0
+        """Seconds that its clock is ahead of ours, once it was reached; 0 below `SKEW_SECONDS`."""
 
     def ask(self, do: Callable[[Link], T], *, again: bool) -> T:
         """Runs `do` on a connection of its own. `again`: it may be done twice; then a connection that breaks under it
@@ -127,6 +130,7 @@ class Links:
             try:
                 link = self._make()
                 self.python = link.python
+                self.skew = link.skew if abs(link.skew) >= SKEW_SECONDS else 0.0
                 return link
             except Unreachable as error:
                 if pause is None or not any(word in str(error) for word in _BUSY):

@@ -75,7 +75,7 @@ def hours_left(journals: Sequence[Journal], outlook: Outlook, now: datetime) -> 
             elif cell.state == "dropped" or (cell.state == "failed" and cell.final):
                 over.add(name)
             elif cell.state == "running" and cell.started_at:
-                running[name] = (now - cell.started_at).total_seconds()
+                running[name] = max((now - cell.started_at).total_seconds(), 0.0)  # a box has a clock of its own
     done = sealed | over
     left = max(outlook.cells - len(done), 0)
     if not left:

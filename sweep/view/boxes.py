@@ -9,6 +9,7 @@ from sweep.cost import Running
 from sweep.journal import SetupState
 from sweep.money.ledger import Spent
 from sweep.scene import Scene, Sight
+from sweep.units import skew_words
 from sweep.view.shapes import Bills, BoxView
 
 SETUP_WORDS: Mapping[SetupState, str] = {"started": "running", "finished": "done", "failed": "failed"}
@@ -31,13 +32,13 @@ def box_view(sight: Sight, now: datetime, spent: Spent | None = None) -> BoxView
         age_seconds=age,
         where=sight.where,
         idle=thing.idle,
-        note=sight.seen.account_problem or _handed(sight) or sight.seen.note,
+        note=sight.seen.account_problem or _handed(sight) or sight.seen.note or skew_words(sight.seen.skew),
         idle_seconds=_idle_seconds(sight, now),
         disk_used=patrol.disk.used if patrol else None,
         disk_free=patrol.disk.free if patrol else None,
         inodes_used=patrol.inodes.used if patrol else None,
         inodes_free=patrol.inodes.free if patrol else None,
-        heartbeat_seconds=patrol.age(now) if patrol else None,
+        heartbeat_seconds=patrol.age(sight.there(now)) if patrol else None,
         setup=_setup(sight),
         blocked=str(sight.blocked.get("why") or "disk") if sight.blocked else None,
         alarms=tuple(_alarms(sight, now)),
@@ -53,8 +54,9 @@ def _idle_seconds(sight: Sight, now: datetime) -> float | None:
     if alive and (sight.running or _setup(sight) == "running"):
         return 0.0
     last = sight.journal.entries[-1]["time"] if sight.journal.entries else None
-    since = datetime.fromisoformat(str(last)) if last else sight.since
-    return max((now - since).total_seconds(), 0.0) if since else None
+    if last:
+        return max((sight.there(now) - datetime.fromisoformat(str(last))).total_seconds(), 0.0)
+    return max((now - sight.since).total_seconds(), 0.0) if sight.since else None
 
 
 def _setup(sight: Sight) -> str:
@@ -73,9 +75,9 @@ def _alarms(sight: Sight, now: datetime) -> Iterator[str]:
     if alive and patrol is None and sight.journal is not None and sight.journal.entries:
         yield "its runner is alive and has not written one heartbeat"
     if alive and patrol is not None:
-        if patrol.silent(now):
+        if patrol.silent(sight.there(now)):
             yield (
-                f"its runner is alive and has written nothing for {patrol.age(now):.0f} s "
+                f"its runner is alive and has written nothing for {patrol.age(sight.there(now)):.0f} s "
                 f"(a heartbeat comes every {patrol.interval:.0f} s): what follows is as of then"
             )
         for name, doing in patrol.running.items():

@@ -126,7 +126,7 @@ def _state(
         return "failed", "its runner is not alive; `pulumi up` resumes it"
     if holder.seen.runner_alive is None:
         return "running", stale or "whether its runner is alive is not known"
-    return "running", f"heartbeat {ago(holder.heartbeat, scene.now)}" if holder.heartbeat else ""
+    return "running", f"heartbeat {ago(holder.heartbeat, holder.there(scene.now))}" if holder.heartbeat else ""
 
 
 def _to_move(scene: Scene, cell: str, holder: Sight) -> str:

@@ -42,7 +42,7 @@ class Timing:
         progress = sight.progress(name)
         if progress is None or progress.state != "running" or progress.started_at is None:
             return None
-        return max((self._scene.now - progress.started_at).total_seconds(), 0.0)
+        return max((sight.there(self._scene.now) - progress.started_at).total_seconds(), 0.0)
 
     def left(self, sight: Sight, name: str) -> float | None:
         """Seconds until a running cell is through: by its own pace where step and total are known, else by the median.

@@ -125,6 +125,13 @@ class Host:
         self._sshd.wait(START_SECONDS)
         self._sshd = None
 
+    def cut(self) -> None:
+        """Every connection that is open breaks, as when a network goes away; new ones are taken."""
+        assert self._sshd is not None
+        for pid in sessions_of(self._sshd.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def install_shutdown(self) -> Path:
         """A `shutdown` on the PATH of its sessions that writes down how it was called, and ends the sshd with all of
         its sessions, as the real one does. Returns the record: a line a call; nothing there before the first."""
@@ -172,3 +179,30 @@ def sessions_of(sshd: int) -> list[int]:
         if more <= found:
             return sorted(found - {sshd})
         found |= more
+
+
+def wrong_clock(folder: Path, seconds: float) -> Path:
+    """A folder for a host's PATH whose python3 has another clock, and so has all that it starts by its own path."""
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    packages = folder / "lib" / version / "site-packages"
+    packages.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    base = Path(sys.base_prefix) / "bin"
+    (folder / "pyvenv.cfg").write_text(f"home = {base}\n")
+    (folder / "bin" / "python3").symlink_to(base / version)
+    (packages / "wrong.pth").write_text("import wrong_clock\n")
+    (packages / "wrong_clock.py").write_text(_WRONG_CLOCK.format(seconds=seconds))
+    return folder / "bin"
+
+
+_WRONG_CLOCK = """\
+import datetime, time
+_time, _time_ns, _datetime = time.time, time.time_ns, datetime.datetime
+time.time = lambda: _time() + {seconds}
+time.time_ns = lambda: _time_ns() + int({seconds} * 1e9)
+class datetime_there(_datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return cls.fromtimestamp(time.time(), tz)
+datetime.datetime = datetime_there
+"""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -29,7 +31,12 @@ from tests.simulators.host import Host
 from tests.simulators.machines import require
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
-TWO_CARDS = "#!/bin/sh\nprintf 'NVIDIA GeForce RTX 4090\\nNVIDIA GeForce RTX 4090\\n'\n"
+TWO_CARDS = """#!/bin/sh
+case "$1" in
+-q) echo "    CUDA Version                              : 12.2" ;;
+*) printf 'NVIDIA GeForce RTX 4090, 24564\\nNVIDIA GeForce RTX 4090, 24564\\n' ;;
+esac
+"""
 
 
 @pytest.fixture
@@ -203,3 +210,50 @@ def test_the_oldest_python_that_will_do_runs_all_of_it(host: Host, tmp_path: Pat
     platform.start(box.native_id, box.account, wait=Wait(120))
     platform.destroy(box.native_id, box.account)
     assert platform.get(box.native_id, box.account).phase is Phase.GONE
+
+
+def test_memory_cuda_and_cpus_are_looked_at_and_each_says_what_to_do(host: Host) -> None:
+    shim(host, TWO_CARDS)
+    with pytest.raises(RequestRefused) as refused:
+        create(platform_of(host), gpu={"name": ["RTX 4090"], "count": 1, "memory": "48GB+", "cuda": "12.4"}, cpu=10_000)
+    lines = str(refused.value).splitlines()
+    assert "nothing was made there" in lines[0]
+    assert len(lines) == 4, lines
+    for line, lack, fix in zip(
+        lines[1:],
+        (
+            "1× RTX 4090 of 48 GB or more asked for",
+            "CUDA 12.4 asked for, and its driver does 12.2 at most",
+            "10000 CPUs",
+        ),
+        ("change resources.gpu", "update that", "lower resources.cpu"),
+        strict=True,
+    ):
+        assert lack in line
+        assert fix in line
+    assert boxes(host) == []
+    assert create(platform_of(host), gpu={"count": 2, "memory": "24GB+", "cuda": "12.2"}).phase is Phase.RUNNING
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a file system of its own takes root to mount")
+def test_inodes_are_looked_at_where_bytes_are_free(host: Host, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m,nr_inodes=500", "none", str(disk)], check=True)
+    try:
+        with pytest.raises(RequestRefused, match=r"no more files can be made at .*inodes are free, though 0\.2 GB are"):
+            create(platform_of(host, f"{disk}/sweeps"))
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_python_that_is_too_old_is_named(host: Host) -> None:
+    old = host.folder / "bin" / "python3"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\nexit 127\n")
+    old.chmod(0o755)
+    host.say(PATH=f"{old.parent}:/usr/bin:/bin")
+    with pytest.raises(PlatformError, match="can't run python3, which everything there needs"):
+        create(platform_of(host))
+    assert boxes(host) == []

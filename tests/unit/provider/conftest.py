@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from sweep.channel import ssh_config
 from sweep.loaders.base import LoadResult
 from sweep.loaders.load import load
 from sweep.loaders.pool import Job
+from tests.simulators.machines import require
+from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import Sweep
 
 
@@ -36,3 +39,19 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
     found = Sweep(tmp_path)
     yield found
     found.close()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSweep]:
+    """The same on a host of the user's own, behind a real sshd; nothing of the person's ssh configuration is read."""
+    require()
+    monkeypatch.setattr("sweep.evidence.verify.read_all", read_here)
+    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweep.launch_wait.POLL_SECONDS", 0.02)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
+    monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
+    made = HostSweep(tmp_path, "box-0")
+    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(made.key))
+    yield made
+    made.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,23 +12,9 @@ from provider.resources.base import Decision
 from sweep import onbox
 from sweep.channel import ssh_config
 from sweep.errors import SweepstackError
-from tests.simulators.machines import require
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import BOX, GATE, QUEUE, approval_for
 from tests.unit.provider.test_box_end import delete
-
-
-@pytest.fixture
-def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSweep]:
-    require()
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
-    monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
-    made = HostSweep(tmp_path, "box-0")
-    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(made.key))
-    yield made
-    made.close()
 
 
 def move(hosts: HostSweep) -> None:
