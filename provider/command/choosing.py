@@ -22,7 +22,7 @@ VERSION = "1.2.1"
 
 
 def official(env: Mapping[str, str]) -> Path | None:
-    """The official plugin: the one that is named, or that of the engine's own folder; None where there is none.
+    """The official plugin: the one that is named, what set-up fetched, or what the engine has; None without one.
 
     Raises ConfigError when the named one can't be run.
     """
@@ -32,9 +32,12 @@ def official(env: Mapping[str, str]) -> Path | None:
         if not path.is_file() or not os.access(path, os.X_OK):
             raise ConfigError(f"{VARIABLE} names {path}, which can't be run. Next: unset {VARIABLE}, or correct it")
         return path.absolute()
-    home = Path(env.get("PULUMI_HOME") or Path(env.get("HOME") or "~").expanduser() / ".pulumi")
-    path = home / "plugins" / f"resource-command-v{VERSION}" / "pulumi-resource-command"
-    return path if path.is_file() and os.access(path, os.X_OK) else None
+    home = Path(env.get("HOME") or "~").expanduser()
+    cache = Path(env["XDG_CACHE_HOME"]) if env.get("XDG_CACHE_HOME", "").startswith("/") else home / ".cache"
+    engine = Path(env.get("PULUMI_HOME") or home / ".pulumi")
+    folders = [cache / "sweepstack" / "command" / VERSION, engine / "plugins" / f"resource-command-v{VERSION}"]
+    paths = [folder / "pulumi-resource-command" for folder in folders]
+    return next((path for path in paths if path.is_file() and os.access(path, os.X_OK)), None)
 
 
 def with_key(argv: list[str], env: Mapping[str, str]) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from scripts.lib import engine_build, engine_download, launchers, minio, python_env, sshd, stamp, wheels
+from scripts.lib import command_plugin, engine_build, engine_download, launchers, minio, python_env, sshd, stamp, wheels
 from scripts.lib.console import Console
 from scripts.lib.engine import Engine, Recipe, cached, on_path, sweep_leftovers
 from scripts.lib.errors import Cancelled, SetupError
@@ -123,6 +123,8 @@ class Setup:
 
     def _built_side(self, cancel: threading.Event) -> None:
         self._engine_side(cancel)
+        if not self.offline:
+            command_plugin.install(self.places.cache, self.console, cancel)
         if self.options.s3 and not minio.binary(self.places).is_file():
             with cache_lock(self.places.builds_lock, self.console, cancel):
                 minio.install(self.places, self.env, self.console, cancel, self._wait_for_uv)

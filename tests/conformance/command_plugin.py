@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+import pulumi  # noqa: F401 - before provider.protocol, which else leaves an empty shell for other tests
 from google.protobuf import empty_pb2, struct_pb2
 
 from provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc

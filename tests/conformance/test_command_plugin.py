@@ -211,7 +211,7 @@ CONNECTION = {"host": "h", "port": 22, "user": "root", "dialErrorLimit": 10, "pe
             {"environment.A": "UPDATE", "environment.B": "ADD", "environment.C": "DELETE"},
             [],
         ),
-        # Triggers are replaced only when they come or go: a changed one is an update.
+        # A changed trigger is an update to the plugin: the replace is asked for by the SDK (replaceOnChanges).
         ({}, {"triggers": [1]}, {"triggers": "ADD_REPLACE"}, ["triggers"]),
         ({"triggers": [1]}, {"triggers": None}, {"triggers": "DELETE_REPLACE"}, ["triggers"]),
         ({"triggers": [1]}, {"triggers": [2]}, {"triggers[0]": "UPDATE"}, []),

@@ -43,6 +43,7 @@ class Outputs(pulumi.runtime.Mocks):
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         native = f"id-{args.name}"
         later = {"native_id": native, "identity": "abc", "evidence": "file://h/e", "account": "h/1", "generation": 1}
+        later["stdout"] = "python=3.11.7"
         return native, {**later, **args.inputs}
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:

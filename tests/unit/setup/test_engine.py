@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import http.server
 import io
 import sys
 import tarfile
@@ -21,6 +20,7 @@ from scripts.lib.engine import CLI, EXEC, HOST, Recipe, cached, finish, on_path,
 from scripts.lib.errors import Cancelled, SetupError
 from scripts.lib.places import Places
 from tests.unit.setup.conftest import Checkout, write_command
+from tests.unit.setup.releases import Releases
 
 VERSION = "3.259.0"
 SAYS = "#!/bin/sh\necho v{version}\n"
@@ -134,40 +134,13 @@ def archive(*, version: str = VERSION, evil: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-class Releases:
-    """Files that a small HTTP server on the loopback hands out."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        releases = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = releases.files.get(self.path.rpartition("/")[2])
-                self.send_response(200 if body is not None else 404)
-                self.send_header("Content-Length", str(len(body or b"")))
-                self.end_headers()
-                if self.command == "GET":
-                    self.wfile.write(body or b"")
-
-            do_HEAD = do_GET
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.base = f"http://127.0.0.1:{self.server.server_port}/"
-
-
 @pytest.fixture
 def releases(monkeypatch: pytest.MonkeyPatch) -> Iterator[Releases]:
     made = Releases()
-    threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     monkeypatch.setattr(engine_download, "RELEASES", made.base + "v{version}/")
     monkeypatch.setattr(engine_download, "MIRROR", made.base + "mirror/")
     yield made
-    made.server.shutdown()
-    made.server.server_close()
+    made.close()
 
 
 def fetch(recipe: Recipe, engines: Path) -> None:

@@ -1,0 +1,94 @@
+"""A host's set-up, as the program asks the engine for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.platforms.ssh import COMMAND, NOBODY
+from provider.wire import to_python
+from sweep.channel.host_address import HostAddress
+from sweep.channel.host_keys import Pin
+from sweep.site.steps import facts
+from tests.unit.config.helpers import GOOD
+from tests.unit.config.test_program import REPOSITORY, requests
+
+HOST = "ann@192.0.2.7:2222/data"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPinned"
+COMMAND_TYPE = "command:remote:Command"
+
+
+def hosts(want: str = "running") -> str:
+    boxes = f'{{box-0: {{want: {want}, host: "{HOST}"}}}}'
+    text = GOOD.replace("{box-0: {want: running}}", boxes).replace("[local]", "[generic-ssh]")
+    return text.replace("{local: {price_per_hour: 0.12}}", "{generic-ssh: {price_per_hour: 0}}")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With no host key pinned."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "examples" / "digits").mkdir(parents=True)
+    (tmp_path / "examples" / "digits" / "train.py").write_text("print(1)\n")
+    return tmp_path
+
+
+def asked(root: Path, text: str) -> tuple[Any, dict[str, Any]]:
+    """The request for the command, and its inputs."""
+    request = requests(root, text)[COMMAND_TYPE, "box-0"]
+    return request, to_python(request.object)
+
+
+def test_a_host_is_set_up_between_its_box_and_its_queue(project: Path) -> None:
+    endpoint = HostAddress.parse(HOST).endpoint
+    Pin(endpoint.known_as, endpoint.start).keep([KEY], endpoint)
+    made = requests(project, hosts())
+    command, queue = made[COMMAND_TYPE, "box-0"], made["sweepstack:index:Queue", "box-0"]
+    assert any("sweepstack:index:Box::box-0" in urn for urn in command.dependencies)
+    assert any(f"{COMMAND_TYPE}::box-0" in urn for urn in queue.dependencies)
+    given = to_python(command.object)
+    assert given["create"] == COMMAND
+    assert given["connection"] == {
+        "host": "192.0.2.7",
+        "port": 2222,
+        "user": "ann",
+        "hostKey": KEY,
+        "dialErrorLimit": 10,
+        "perDialTimeout": 15,
+    }
+    assert "SWEEPSTACK_BOX=id-box-0\n" in given["stdin"], "another box is another text"
+    assert "SWEEPSTACK_ROOT=/data\n" in given["stdin"]
+    assert "preflight" in given["stdin"]
+
+
+def test_nothing_of_it_can_lose_data_or_tell_a_secret(project: Path) -> None:
+    request, given = asked(project, hosts())
+    assert set(given) == {"addPreviousOutputInEnv", "connection", "create", "stdin"}
+    assert given["addPreviousOutputInEnv"] is False
+    assert not {"privateKey", "password", "agentSocketPath"} & set(given["connection"])
+    assert not request.deleteBeforeReplace
+
+
+def test_without_a_pinned_key_no_host_is_the_right_one(project: Path) -> None:
+    assert asked(project, hosts())[1]["connection"]["hostKey"] == NOBODY
+
+
+@pytest.mark.parametrize("text", [GOOD, hosts("stopped")], ids=["no host", "stopped"])
+def test_what_needs_no_set_up_has_none(project: Path, text: str) -> None:
+    made = requests(project, text)
+    assert COMMAND_TYPE not in {kind for kind, _ in made}
+    assert not any("command" in urn for urn in made["sweepstack:index:Queue", "box-0"].dependencies)
+
+
+def test_the_package_is_imported_only_for_hosts() -> None:
+    look = "import components.sweep, sys; print('pulumi_command' in sys.modules)"
+    said = subprocess.check_output([sys.executable, "-c", look], cwd=REPOSITORY, text=True)
+    assert said == "False\n"
+
+
+def test_facts_are_those_of_the_steps() -> None:
+    assert facts("python=3.11.7\nnoise\n a=b \nB=c\n") == {"python": "3.11.7", "a": "b"}
