@@ -157,13 +157,17 @@ class Box(_Resource):
     """One rented machine. Ended before it is replaced: a refusal comes before a second one is rented."""
 
     token = "sweepstack:index:Box"
-    outputs = ("native_id", "account", "generation", "tag", "phase", "price_per_hour", "created_at", "clearance")
+    outputs = (
+        *("native_id", "account", "generation", "tag", "phase", "price_per_hour", "created_at", "clearance"),
+        "host_keys",
+    )
     ended_before_replaced = True
     native_id: pulumi.Output[str]
     account: pulumi.Output[str]
     generation: pulumi.Output[int]
     tag: pulumi.Output[str]
     phase: pulumi.Output[str]
+    host_keys: pulumi.Output[Sequence[str] | None]
     price_per_hour: pulumi.Output[float | None]
     created_at: pulumi.Output[str | None]
     clearance: pulumi.Output[str]

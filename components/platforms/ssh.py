@@ -8,6 +8,7 @@ shows and runs. The key is in no input: the plugin is handed an agent that holds
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pulumi
@@ -15,7 +16,7 @@ import pulumi
 from profiles.plan import BoxPlan, Plan
 from sweep.channel.base import SshEndpoint
 from sweep.channel.host_address import HostAddress
-from sweep.channel.host_keys import Pin, keys_of
+from sweep.channel.host_keys import Pin, fingerprint, keys_of
 from sweep.site.preflight import preflight
 from sweep.site.steps import Step, facts, script
 
@@ -32,24 +33,47 @@ NOBODY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 
 
 def set_up(plan: Plan, box_plan: BoxPlan, box: Box, opts: pulumi.ResourceOptions) -> Command | None:
-    """The command that sets the host of a box up; None where there is no host, or nothing is to run there now.
+    """The command that sets the host of a box up; None where there is no host, nothing is to run there now, or the
+    plugin can't go there (then a line says so).
 
     A box that is to be stopped has none: wanted again, it is set up again, since what a restart of the host took away
     is not seen from here. `opts`: of the parent.
     """
     if not box_plan.host or box_plan.want != "running":
         return None
-    from pulumi_command.remote import Command, ConnectionArgs  # only stacks with hosts need the package and its plugin
+    address, steps = HostAddress.parse(box_plan.host), steps_for(plan)
+    why = out_of_reach(address)
+    if why:
+        pulumi.log.info(f"{box_plan.name}: not set up by a command: {why}. Its box is looked at all the same")
+        return None
+    # Only stacks with hosts need the package and its plugin.
+    from pulumi_command.remote import Command, ConnectionArgs, ProxyConnectionArgs
 
-    address = HostAddress.parse(box_plan.host)
-    endpoint, steps = address.endpoint, steps_for(plan)
+    def key_of(endpoint: SshEndpoint) -> pulumi.Output[str]:
+        on_record = box.host_keys if endpoint == address.endpoint else None
+        return pulumi.Output.all(box.native_id, on_record).apply(lambda known: pinned(endpoint, known[1]))
+
+    proxies = [
+        ProxyConnectionArgs(
+            host=hop.host,
+            port=hop.port,
+            user=hop.user,
+            host_key=key_of(at),
+            dial_error_limit=DIALS,
+            per_dial_timeout=DIAL_SECONDS,
+        )
+        for hop in address.jumps
+        for at in [SshEndpoint(hop.host, hop.port, hop.user, known_as=str(hop))]
+    ]
+    there = address.endpoint
     return Command(
         box_plan.name,
         connection=ConnectionArgs(
-            host=endpoint.host,
-            port=endpoint.port,
-            user=endpoint.user,
-            host_key=box.native_id.apply(lambda _: pinned(endpoint)),
+            host=there.host,
+            port=there.port,
+            user=there.user,
+            host_key=key_of(there),
+            proxy=proxies[0] if proxies else None,
             dial_error_limit=DIALS,
             per_dial_timeout=DIAL_SECONDS,
         ),
@@ -65,10 +89,20 @@ def steps_for(plan: Plan) -> tuple[Step, ...]:
     return (preflight(plan.site.python if plan.site is not None else "python3"),)
 
 
-def pinned(endpoint: SshEndpoint) -> str:
-    """The host key that our provider pinned when it was there first, on this machine."""
+def out_of_reach(address: HostAddress) -> str:
+    """Why the plugin can't go where our own connections do; empty when it can."""
+    if address.name:
+        return f"{address.name} may be a name of your ssh configuration, which the command plugin does not read"
+    if len(address.jumps) > 1:
+        return "the command plugin goes through one other host at most"
+    return ""
+
+
+def pinned(endpoint: SshEndpoint, on_record: Sequence[str] | None = None) -> str:
+    """The host key that our provider pinned on this machine when it was there first. `on_record`: the fingerprints
+    that the box's state has; another one is nobody's."""
     keys = keys_of(Pin(endpoint.known_as, endpoint.start).path)
-    return keys[0] if keys else NOBODY
+    return next((key for key in keys if not on_record or fingerprint(key) in on_record), NOBODY)
 
 
 def facts_of(command: Command) -> pulumi.Output[dict[str, str]]:

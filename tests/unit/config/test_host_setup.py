@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.platforms.ssh import COMMAND, NOBODY
+from components.config import StackConfig
+from components.platforms.ssh import COMMAND, NOBODY, pinned, set_up
+from profiles.load import load_profiles
+from profiles.resolve import resolve
 from provider.wire import to_python
+from sweep.channel.base import SshEndpoint
 from sweep.channel.host_address import HostAddress
-from sweep.channel.host_keys import Pin
+from sweep.channel.host_keys import Pin, fingerprint
 from sweep.site.steps import facts
-from tests.unit.config.helpers import GOOD
+from tests.unit.config.helpers import GOOD, write
 from tests.unit.config.test_program import REPOSITORY, requests
 
 HOST = "ann@192.0.2.7:2222/data"
@@ -22,8 +27,8 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPinned"
 COMMAND_TYPE = "command:remote:Command"
 
 
-def hosts(want: str = "running") -> str:
-    boxes = f'{{box-0: {{want: {want}, host: "{HOST}"}}}}'
+def hosts(host: str = HOST) -> str:
+    boxes = f'{{box-0: {{want: running, host: "{host}"}}}}'
     text = GOOD.replace("{box-0: {want: running}}", boxes).replace("[local]", "[generic-ssh]")
     return text.replace("{local: {price_per_hour: 0.12}}", "{generic-ssh: {price_per_hour: 0}}")
 
@@ -77,11 +82,38 @@ def test_without_a_pinned_key_no_host_is_the_right_one(project: Path) -> None:
     assert asked(project, hosts())[1]["connection"]["hostKey"] == NOBODY
 
 
-@pytest.mark.parametrize("text", [GOOD, hosts("stopped")], ids=["no host", "stopped"])
-def test_what_needs_no_set_up_has_none(project: Path, text: str) -> None:
-    made = requests(project, text)
+def test_a_key_that_is_not_on_record_is_nobody_s(project: Path) -> None:
+    endpoint = HostAddress.parse(HOST).endpoint
+    Pin(endpoint.known_as, endpoint.start).keep([KEY], endpoint)
+    assert pinned(endpoint, [fingerprint(KEY)]) == KEY
+    assert pinned(endpoint, ["ED25519 SHA256:other"]) == NOBODY
+
+
+def test_one_other_host_is_gone_through(project: Path) -> None:
+    door = SshEndpoint("door.lab", 23, "ann", known_as="ann@door.lab:23")
+    Pin(door.known_as, door.start).keep([KEY], door)
+    given = asked(project, hosts("ann@door.lab:23,bob@10.0.0.5:2222"))[1]["connection"]
+    assert (given["host"], given["port"], given["user"]) == ("10.0.0.5", 2222, "bob")
+    dials = {"dialErrorLimit": 10, "perDialTimeout": 15}
+    assert given["proxy"] == {"host": "door.lab", "port": 23, "user": "ann", "hostKey": KEY, **dials}
+
+
+@pytest.mark.parametrize("host", ["gpu3", "gpu3/data", "a@one:22,b@two:22,c@three:22"])
+def test_where_the_plugin_can_t_go_a_line_says_so(project: Path, caplog: pytest.LogCaptureFixture, host: str) -> None:
+    caplog.set_level("INFO")
+    assert COMMAND_TYPE not in {kind for kind, _ in requests(project, hosts(host))}
+    assert "not set up by a command" in caplog.text
+
+
+def test_what_needs_no_set_up_has_none(project: Path) -> None:
+    made = requests(project, GOOD)
     assert COMMAND_TYPE not in {kind for kind, _ in made}
     assert not any("command" in urn for urn in made["sweepstack:index:Queue", "box-0"].dependencies)
+    write(project, hosts())
+    config = StackConfig.load(project, "x")
+    plan = resolve(config, load_profiles(config.candidates))
+    stopped = replace(plan.boxes[0], want="stopped")
+    assert set_up(plan, stopped, None, None) is None  # type: ignore[arg-type]
 
 
 def test_the_package_is_imported_only_for_hosts() -> None:
