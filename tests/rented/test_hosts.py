@@ -16,6 +16,8 @@ from tests.rented.world import without_internet
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 
+COMMAND_PLUGIN = "SWEEPSTACK_COMMAND_PLUGIN"
+"""The official one, where the tests are to run with it."""
 STORE = ".local/share/sweepstack/local"
 
 
@@ -42,6 +44,8 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     stack = Stack(tmp_path / "sweep", name="sweep-generic")
     stack.env |= {"SWEEPSTACK_SSH_KEY": str(hosts[0].key)}
     stack.env.pop("SSH_AUTH_SOCK", None)
+    if os.environ.get(COMMAND_PLUGIN):
+        stack.env[COMMAND_PLUGIN] = os.environ[COMMAND_PLUGIN]
     stack.evidence = stack.checkout / "results" / "sweep-generic"
     without_internet(stack)
     stack.edit_config(
@@ -69,8 +73,11 @@ def test_the_loop(lab: Lab) -> None:
     stack.init()
     ok(stack.pulumi("preview", timeout=180))
     assert lab.boxes() == [], "a preview makes nothing"
-    ok(stack.up(timeout=300))
+    up = ok(stack.up(timeout=300))
     assert len(lab.boxes()) == 2
+    assert ("stand-in" in up.text) is not bool(os.environ.get(COMMAND_PLUGIN)), "a stand-in says what it is"
+    facts = ok(stack.pulumi("stack", "output", "hosts", "--json")).json()
+    assert {name: host["python"].split(".")[0] for name, host in facts.items()} == {"box-0": "3", "box-1": "3"}
     again = ok(stack.pulumi("preview", "--json", timeout=180)).json()["changeSummary"]
     assert not {what: count for what, count in again.items() if what not in ("same", "refresh") and count}, again
     assert_refused(stack.destroy(timeout=180))
