@@ -578,10 +578,22 @@ def test_copy_check(plugin: Plugin, host: Host, tmp_path: Path) -> None:
     assert wrong(source=text_asset("x"), remotePath="/x") == {}
     assert wrong(source=archive(tmp_path), remotePath=UNKNOWN) == {}
     assert {"source", "remotePath"} <= set(wrong())
-    assert "asset" in wrong(source={SIGNATURE_KEY: ASSET, "uri": "http://x", "hash": "h"}, remotePath="/x")
-    parts = {SIGNATURE_KEY: ARCHIVE, "assets": {"a": text_asset("x")}, "hash": "h"}
-    assert "archive" in wrong(source=parts, remotePath="/x")
     assert set(wrong(source=text_asset("x"), remotePath=3)) == {"remotePath"}
+
+
+def test_the_stand_in_refuses_at_once_what_it_can_t_do(plugin: Plugin, host: Host) -> None:
+    if REAL:
+        pytest.skip("the official one can")
+    remote = {"connection": to(host), "remotePath": "/x"}
+    address = {SIGNATURE_KEY: ASSET, "uri": "http://x", "hash": "h"}
+    assert "asset" in plugin.check(COPY, {**remote, "source": address})[1]
+    parts = {SIGNATURE_KEY: ARCHIVE, "assets": {"a": text_asset("x")}, "hash": "h"}
+    assert "archive" in plugin.check(COPY, {**remote, "source": parts})[1]
+    for name in ("password", "privateKeyPassword"):
+        failures = plugin.check(COMMAND, {"connection": {"host": "h", name: "x"}})[1]
+        assert "takes no passwords" in failures["connection"]
+    assert "none of" in plugin.check(COMMAND, {"connection": {"host": "h"}, "logging": "loud"})[1]["logging"]
+    assert "not found" in failure(plugin.create, "command:local:Command", {"create": "true"})
 
 
 def copied(plugin: Plugin, host: Host, source: dict[str, str], remote: str | Path, **how: Any) -> str:
