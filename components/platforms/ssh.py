@@ -1,7 +1,7 @@
 """What is done on a host of one's own before its queue starts: one command over SSH for all of it.
 
 A command resource has no Read and can't refuse, so it carries nothing that could be lost: the box, its queue and its
-gate are our provider's (docs/adr/013). It has no `triggers` and no `delete`, so taking it away only forgets it. What it
+gate are our provider's (docs/adr/014). It has no `triggers` and no `delete`, so taking it away only forgets it. What it
 runs is idempotent, holds no secret, and names the box: another box, or other steps, is another text, which the engine
 shows and runs. The key is in no input: the plugin is handed an agent that holds it (provider/command/choosing.py).
 """

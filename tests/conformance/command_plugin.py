@@ -18,7 +18,7 @@ from google.protobuf import empty_pb2, struct_pb2
 from provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc
 from provider.wire import to_python, to_struct
 
-SECONDS = 60.0
+SECONDS = 120.0
 """Of one request. None of the tests waits that long."""
 
 
@@ -161,7 +161,7 @@ class Plugin:
             return "\n".join(line.text for line in self.lines)
 
     def wait_for(self, text: str) -> None:
-        """Until a line with this text was logged. Raises AssertionError after a minute."""
+        """Until a line with this text was logged. Raises AssertionError after that."""
         with self.arrived:
             there = self.arrived.wait_for(lambda: any(text in line.text for line in self.lines), SECONDS)
         assert there, self.logged()

@@ -20,7 +20,7 @@ import pytest
 from google.protobuf import empty_pb2
 
 from provider.wire import SIGNATURE_KEY, UNKNOWN, Secret, bare
-from tests.conformance.command_plugin import NAME, Plugin
+from tests.conformance.command_plugin import NAME, SECONDS, Plugin
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 
@@ -347,7 +347,7 @@ def test_lines_are_logged_while_the_command_runs(plugin: Plugin, host: Host) -> 
     plugin.wait_for("begun-now")
     assert running.is_alive()
     (host.home / "go").touch()
-    running.join(60)
+    running.join(SECONDS)
     assert not running.is_alive()
 
 
@@ -433,7 +433,7 @@ def test_a_host_that_comes_back_is_reached(plugin: Plugin, tmp_path: Path) -> No
     try:
         plugin.wait_for("Dial 1/inf failed: retrying")
         late.start()
-        running.join(60)
+        running.join(SECONDS)
         assert done == ["hi"]
     finally:
         late.stop()
@@ -504,7 +504,7 @@ def test_a_cut_is_a_failure_and_the_command_goes_on(plugin: Plugin, tmp_path: Pa
     running.start()
     plugin.wait_for("cut-me")
     own.stop()
-    running.join(60)
+    running.join(SECONDS)
     (own.home / "go").touch()
     assert "without exit status or exit signal" in said[0]
     waited = threading.Event()
@@ -525,11 +525,11 @@ def test_cancel_ends_the_dials_but_no_command(host: Host) -> None:
         own.wait_for("running")
         own.wait_for("Dial 1/inf failed: retrying")
         own.call("Cancel", empty_pb2.Empty())
-        dialing.join(60)
+        dialing.join(SECONDS)
         assert len(done) == 1
         assert "context canceled" in done[0]
         (host.home / "cancel-go").touch()
-        running.join(60)
+        running.join(SECONDS)
         assert done[1:] == ["running"]
     finally:
         own.close()

@@ -12,7 +12,7 @@ import pytest
 from provider.command.choosing import VARIABLE, VERSION, official, with_key
 from sweep.errors import ConfigError
 
-SECONDS = 60
+SECONDS = 120
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.server
 import threading
 
+from tests.addresses import at_a_new_address
+
 
 class Releases:
     """Files that a small HTTP server on the loopback hands out."""
@@ -27,7 +29,7 @@ class Releases:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = at_a_new_address(lambda: http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler))
         self.base = f"http://127.0.0.1:{self.server.server_port}/"
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 

@@ -11,7 +11,7 @@ import pytest
 from sweep.site.preflight import preflight
 from sweep.site.steps import Step, facts, script
 
-SECONDS = 60
+SECONDS = 120
 
 
 def run(text: str, home: Path, **env: str) -> subprocess.CompletedProcess[str]:
