@@ -17,7 +17,7 @@ from components.config_file import Document, Loc
 from components.config_find import PROJECT, STORE, SWEEP, Found, config_path, find, known_platforms
 from components.config_model import Artifact, BoxConfig, Job, Metrics, Override, SweepConfig
 from components.config_problems import Mistake, dotted, from_validation, refuse, shown, value_at
-from components.config_rent import Gpu, Resources
+from components.config_rent import Gpu, Mount, Resources
 from components.config_store import StoreShape
 from components.config_types import Shape
 from sweep.cells import CellsConfig
@@ -123,6 +123,16 @@ class StackConfig(OfFile, SweepConfig):
     def roster(self) -> Roster:
         """Every cell that must exist at the end."""
         return self._roster
+
+    @property
+    def volume_mounts(self) -> dict[str, Mount]:
+        """Path → the volume that shows there; one at most."""
+        return {path: mount for path, mount in self.mounts.items() if not mount.bucket}
+
+    @property
+    def bucket_mounts(self) -> dict[str, Mount]:
+        """Path → the bucket that is copied, mounted or written there."""
+        return {path: mount for path, mount in self.mounts.items() if mount.bucket}
 
     def artifact_specs(self) -> tuple[ArtifactSpec, ...]:
         """The artifacts in the order in which they were written."""

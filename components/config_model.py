@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from components.config_network import NetworkOverride
-from components.config_rent import Mount, MountPath, Placement, Resources
+from components.config_rent import FittingMount, Mount, MountPath, Placement, Resources
 from components.config_types import (
     BoxKey,
     Count,
@@ -250,9 +250,11 @@ def at_least_one(what: str) -> Callable[[Any], Any]:
     return check
 
 
-def _one_mount(value: dict[str, Mount]) -> dict[str, Mount]:
-    if len(value) > 1:
-        raise wrong("one mount; boxes take one volume each")
+def _together(value: dict[str, Mount]) -> dict[str, Mount]:
+    if sum(not mount.bucket for mount in value.values()) > 1:
+        raise wrong("one volume; boxes take one each")
+    if sum(mount.mode == "MOUNT_CACHED" for mount in value.values()) > 1:
+        raise wrong("one MOUNT_CACHED; there is one durable tier to stand behind")
     return value
 
 
@@ -275,7 +277,7 @@ class SweepConfig(Shape):
     bid: Price | None = None
     """USD per hour and box that a spot box may cost (`resources.spot: true`), where the platform takes bids; may be
     changed while it runs. Without it the lowest bid that the offer takes"""
-    mounts: Annotated[dict[MountPath, Mount], AfterValidator(_one_mount)] = Field(default_factory=dict)
+    mounts: Annotated[dict[MountPath, FittingMount], AfterValidator(_together)] = Field(default_factory=dict)
     """storage that outlives the boxes: [mounts](#mounts)"""
     placement: Placement | None = None
     """written by `sweepctl place`: [placement](#placement)"""

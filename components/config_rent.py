@@ -14,6 +14,7 @@ from components.config_types import (
     Count,
     CudaText,
     Day,
+    Endpoint,
     Flag,
     MountPath,
     Names,
@@ -21,12 +22,12 @@ from components.config_types import (
     Price,
     Shape,
     Share,
+    Source,
     Text,
-    VolumeName,
     wrong,
 )
 
-__all__ = ["LATER", "Gpu", "Mount", "MountPath", "Placed", "Placement", "Resources"]
+__all__ = ["LATER", "FittingMount", "Gpu", "Mount", "MountPath", "Placed", "Placement", "Resources"]
 
 LATER: dict[tuple[str, str], str] = {}
 """(object, key) → the issue that brings it. Known words, so that nothing of them is dropped in silence."""
@@ -71,22 +72,36 @@ class Resources(Shape):
         return {key: value for key, value in asked.items() if key not in late or value}
 
 
-def _only_a_mount(value: str) -> str:
-    if value != "MOUNT":
-        raise wrong(f"MOUNT; {value} is not available yet in this version (issue D)")
-    return value
-
-
 class Mount(Shape):
-    """A volume that outlives the boxes, as they see it."""
+    """A volume or a bucket, as the boxes see it."""
 
     anchor: ClassVar[str] = "mounts"
-    source: VolumeName
-    """the name of a volume that a stack of volumes keeps: [volumes](#volumes)"""
-    mode: Annotated[Literal["MOUNT", "COPY", "MOUNT_CACHED"], AfterValidator(_only_a_mount)] = "MOUNT"
-    """`MOUNT`, the default: sealed cells and checkpoints go there. `COPY` and `MOUNT_CACHED` are not available yet"""
+    source: Source
+    """the name of a volume that a stack of volumes keeps ([volumes](#volumes)), or `s3://bucket/prefix`"""
+    mode: Literal["MOUNT", "COPY", "MOUNT_CACHED"] = "MOUNT"
+    """a volume: `MOUNT`, and sealed cells and checkpoints go there. A bucket: `COPY`, copied to the box and compared
+    before any cell starts; `MOUNT`, mounted by FUSE to be read, where the box can do that; `MOUNT_CACHED`, behind the
+    box's durable tier: cells are sealed when they were read back from the bucket, checkpoints follow"""
+    endpoint: Endpoint | None = None
+    """the server of a bucket that is none of AWS: `https://minio.lab:9000`"""
     keep_until: Day | None = None
     """a day such as `2027-01-31`: until when it is wanted; `sweepctl status` shows it, and what the volume costs"""
+
+    @property
+    def bucket(self) -> bool:
+        """Whether its source is a bucket, and no volume."""
+        return self.source.startswith("s3://")
+
+
+def _fits(mount: Mount) -> Mount:
+    if not mount.bucket and mount.mode != "MOUNT":
+        raise wrong(f"mode: MOUNT for a volume; {mount.mode} is for a bucket (source: s3://bucket/prefix)")
+    if not mount.bucket and mount.endpoint is not None:
+        raise wrong("no endpoint for a volume; it is the server of a bucket")
+    return mount
+
+
+FittingMount = Annotated[Mount, AfterValidator(_fits)]
 
 
 class Placed(Shape):

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
 from sweep.channel.host_address import HostAddress
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, EvidenceError
+from sweep.evidence.s3_address import S3Address
 from sweep.model import BoxName
 from sweep.units import parse_duration, parse_size
 
@@ -167,12 +169,26 @@ def _mount_path(path: Any) -> str:
 
 
 def _volume_name(name: Any) -> str:
-    if isinstance(name, str) and "://" in name:
-        raise wrong("the name of a volume; buckets are not available yet in this version (issue D)")
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,33}[a-z0-9])?", name):
         # 64 characters is what a platform lets a volume be called, and its tag takes 29 of them
         raise wrong("a volume's name: lower-case letters, digits and inner dashes, 35 at most")
     return name
+
+
+def _source(value: Any) -> str:
+    if not isinstance(value, str) or "://" not in value:
+        return _volume_name(value)
+    try:
+        return S3Address.parse(value).uri
+    except EvidenceError as error:
+        raise wrong(f"the name of a volume, or s3://bucket/prefix; {error}") from None
+
+
+def _endpoint(text: str) -> str:
+    found = urlsplit(text)
+    if found.scheme not in ("http", "https") or not found.hostname or "@" in found.netloc or found.query:
+        raise ValueError
+    return text.rstrip("/")
 
 
 def _one_or_more(value: Any) -> Any:
@@ -211,6 +227,8 @@ Hours = Annotated[float, _number("hours, such as 30")]
 Fraction = Annotated[float, BeforeValidator(_fraction)]
 Share = Annotated[float, BeforeValidator(_share)]
 MountPath = Annotated[str, BeforeValidator(_mount_path)]
+Source = Annotated[str, BeforeValidator(_source)]
+Endpoint = Annotated[str, _text("the URL of an S3 server, without keys, such as https://minio.lab:9000", _endpoint)]
 VolumeName = Annotated[str, BeforeValidator(_volume_name)]
 Day = Annotated[date, BeforeValidator(_day)]
 EnvName = Annotated[str, BeforeValidator(_env_name)]

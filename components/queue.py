@@ -24,6 +24,7 @@ def job_input(job: JobPlan, box: BoxPlan, code: str, site: Site | None = None) -
         "min_free_bytes": job.min_free_bytes,
         "min_free_inodes": job.min_free_inodes,
         "stall_seconds": job.stall_seconds,
+        "mounts": [dict(mount) for mount in job.mounts],
         "network": site.network() if site is not None else {},
     }
     return {

@@ -162,6 +162,7 @@ class JobPlan:
     """What a cell runs. `workdir` as written; `slots`: cells at once on one box; `secrets`: names.
 
     `min_free_bytes` and `min_free_inodes` (None: the runner's own): below, no cell starts. `stall_seconds` likewise.
+    `mounts`: buckets, as the box is told of them.
     """
 
     workdir: str
@@ -175,6 +176,7 @@ class JobPlan:
     min_free_bytes: int | None = None
     min_free_inodes: int | None = None
     stall_seconds: float | None = None
+    mounts: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

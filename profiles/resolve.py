@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from components.config import StackConfig
 from components.config_rent import Resources
 from components.config_smoke import configured_smoke
+from profiles.buckets import bucket_problems, buckets
 from profiles.hosts import host_problems
 from profiles.model import Clock, Layout, Profile, Verb, VerbFacts
 from profiles.network import network_problems, switched
@@ -54,7 +55,7 @@ def _in_order(config: StackConfig) -> tuple[str, ...]:
 
 def layout_of(config: StackConfig, profile: Profile) -> Layout:
     """How the boxes are laid out there, with the mounts that the config asks for."""
-    return profile.layout(volume=bool(config.mounts))
+    return profile.layout(volume=bool(config.volume_mounts))
 
 
 def unfit(config: StackConfig, profile: Profile) -> list[str]:
@@ -67,7 +68,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
         refusals.append(profile.unavailable)
     verb = profile.verbs[VERB]
     layout = layout_of(config, profile)
-    if config.mounts and layout.durable_tier(VERB) is None:
+    if config.volume_mounts and layout.durable_tier(VERB) is None:
         refusals.append(f"no volume can be mounted there that survives {verb.native}: leave mounts out")
     refusals += _one_box_each(config, layout)
     refusals += _spot(config, profile)
@@ -80,7 +81,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     refusals += _auto_stop(config, profile, layout)
     refusals += _files_pass(profile)
     refusals += network_problems(config, profile)
-    refusals += tier_problems(config, profile, layout)
+    refusals += [*tier_problems(config, profile, layout), *bucket_problems(config)]
     refusals += host_problems(config, profile)
     if bills and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
@@ -104,7 +105,7 @@ def _one_box_each(config: StackConfig, layout: Layout) -> list[str]:
     """Several boxes on a volume that one box at a time can mount."""
     found = layout.durable_tier(VERB)
     wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
-    if not config.mounts or found is None or found[1].shared_between_boxes or len(wanted) < 2:
+    if not config.volume_mounts or found is None or found[1].shared_between_boxes or len(wanted) < 2:
         return []
     return [
         f"a volume there is mounted by one box at a time, and {len(wanted)} are wanted ({', '.join(wanted)}): keep one "
@@ -184,7 +185,7 @@ def _issue(verb: VerbFacts) -> Issue | None:
 
 def _clocks(config: StackConfig, profile: Profile) -> tuple[ClockFact, ...]:
     """Those that can strike a box that stands still."""
-    volume = bool(config.mounts)
+    volume = bool(config.volume_mounts)
     return tuple(_clock(clock, volume=volume) for clock in profile.danger_clocks if clock.starts != "start")
 
 
@@ -299,7 +300,7 @@ def _durable(config: StackConfig, profile: Profile, layout: Layout) -> Durable |
         return None
     name, tier = found
     assert tier.mount is not None
-    for path, mount in config.mounts.items():
+    for path, mount in config.volume_mounts.items():
         until = mount.keep_until.isoformat() if mount.keep_until is not None else ""
         price = tier.price_per_gb_month
         place = place_of(config, profile, layout, name, mount.source)
@@ -323,6 +324,7 @@ def _job(config: StackConfig) -> JobPlan:
         min_free_bytes=parse_size(room.disk).bytes if room and room.disk else None,
         min_free_inodes=room.inodes if room else None,
         stall_seconds=parse_duration(job.stall) if job.stall else None,
+        mounts=buckets(config),
     )
 
 

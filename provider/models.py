@@ -231,6 +231,15 @@ class NetworkInput(Record):
     proxy_always: bool = False
 
 
+class BucketInput(Record):
+    """A bucket that cells see: `path` as the job names it, `source` s3://bucket/prefix, `endpoint` the server."""
+
+    path: str
+    source: str
+    mode: Literal["COPY", "MOUNT", "MOUNT_CACHED"]
+    endpoint: str = ""
+
+
 class JobInput(Record):
     """What a cell runs. `workdir` as the person wrote it; `code` the digest of the files that ship.
 
@@ -251,6 +260,7 @@ class JobInput(Record):
     min_free_inodes: int | None = None
     stall_seconds: float | None = None
     network: NetworkInput | None = None
+    mounts: tuple[BucketInput, ...] | None = None
 
 
 class OnBoxInputs(Inputs):

@@ -86,6 +86,7 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "min_free": dict(spec.min_free),
         "stall_seconds": spec.stall_seconds,
         "network": dict(spec.network),
+        "mounts": [dict(mount) for mount in spec.mounts],
     }
     return {
         "schema": SCHEMA,

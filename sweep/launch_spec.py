@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ class LaunchSpec:
     min_free: Mapping[str, int] = field(default_factory=dict)
     """`bytes` and `inodes` that must be free before a cell starts; empty: the runner's own."""
     stall_seconds: float | None = None
+    mounts: Sequence[Mapping[str, Any]] = ()
+    """Buckets: `path`, `source`, `mode`, `endpoint`; of no version either."""
     network: Mapping[str, Any] = field(default_factory=dict)
     """Proxy, mirrors and caches of the box; of no version: a cell that starts later has them as they are then."""
 

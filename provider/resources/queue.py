@@ -209,6 +209,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
                 if least
             },
             stall_seconds=state.job.stall_seconds,
+            mounts=[mount.model_dump(exclude_defaults=True) for mount in state.job.mounts or ()],
             network=state.job.network.model_dump(exclude_defaults=True) if state.job.network else {},
         )
 

@@ -1,4 +1,4 @@
-"""OpenSSH's server and rsync, from the system's packages, for the tests: their rented boxes have a real sshd.
+"""OpenSSH's server, rsync and rclone, from the system's packages, for the tests: their boxes have a real sshd.
 
 A user who rents boxes needs only the clients; the server is for tests alone.
 """
@@ -15,8 +15,8 @@ from scripts.lib.console import Console
 from scripts.lib.errors import SetupError
 from scripts.lib.processes import run
 
-PACKAGES = ("openssh-client", "openssh-server", "rsync")
-PROGRAMS = ("/usr/sbin/sshd", "ssh", "ssh-keygen", "rsync")
+PACKAGES = ("openssh-client", "openssh-server", "rsync", "rclone", "fuse3")
+PROGRAMS = ("/usr/sbin/sshd", "ssh", "ssh-keygen", "rsync", "rclone", "fusermount3")
 BY_HAND = "apt-get install -y --no-install-recommends " + " ".join(PACKAGES)
 DEADLINE = 600.0
 
@@ -36,10 +36,12 @@ def install(env: Mapping[str, str], console: Console, cancel: threading.Event) -
         return
     apt = shutil.which("apt-get")
     if os.geteuid() != 0 or apt is None:
-        console.say(f"  note: tests over SSH will fail: {', '.join(absent)} missing. As root: {BY_HAND}")
+        console.say(
+            f"  note: tests over SSH, or of buckets, will fail: {', '.join(absent)} missing. As root: {BY_HAND}"
+        )
         return
     quiet = {**env, "DEBIAN_FRONTEND": "noninteractive"}
-    with console.step("OpenSSH server", "and rsync, by apt, for the tests"):
+    with console.step("OpenSSH server", "rsync and rclone, by apt, for the tests"):
         command = [apt, "install", "-y", "--no-install-recommends", *PACKAGES]
         try:
             run(command, what="installing openssh-server", deadline=DEADLINE, cancel=cancel, env=quiet)

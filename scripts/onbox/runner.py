@@ -47,6 +47,7 @@ from runner_schedule import Schedule
 from runner_sealing import CellFailure, sync_folder
 from runner_setup import Setups
 from runner_spec import Spec
+from runner_upload import Uploads
 
 LOOK_SECONDS = 1.0
 """How soon a queue line is seen while nothing else happens."""
@@ -89,8 +90,9 @@ class Runner:
         for end in (self.wake_read, self.wake_write):
             os.set_blocking(end, False)
         self.gate = DiskGate(home, self.cells, self.journal, self.schedule.announce, self._wake)
-        self.endings = Endings(self.box, self.cells, self.journal, self.gate, self.running, self._wake)
-        self.setups = Setups(home, self.journal, self.schedule.announce, self._wake)
+        self.uploads = Uploads(self.cells, self.checkpoints, str(spec["identity"]))
+        self.endings = Endings(self.box, self.cells, self.journal, self.gate, self.running, self._wake, self.uploads)
+        self.setups = Setups(home, self.journal, self.schedule.announce, self._wake, self.uploads)
 
     # -- set-up
 
@@ -148,7 +150,9 @@ class Runner:
 
     def _wait(self, seconds: float) -> None:
         """Sleeps until a child ends, a sealer is done or a signal comes, and no longer than `seconds`."""
-        self.patrol.beat(self.running, self.spec(), self.gate.blocked)
+        spec = self.spec()
+        self.uploads.beat(spec)
+        self.patrol.beat(self.running, spec, self.gate.blocked, self.uploads.backlog())
         due = [attempt.kill_at - time.monotonic() for attempt in self.running.values() if attempt.kill_at is not None]
         select.select([self.wake_read], [], [], max(0.0, min([seconds, self.patrol.due - time.monotonic(), *due])))
         with contextlib.suppress(BlockingIOError):
@@ -170,7 +174,10 @@ class Runner:
             elif attempt.kill_at is None and attempt.watch is not None and attempt.watch.look():
                 say(f"{name}: {attempt.watch.found}; it is ended")
                 self._ask_to_end(attempt)
-        if self.setups.collect():
+        ended = self.setups.collect()
+        if "mounts" in ended:  # some of the cells may have come back from the bucket
+            self._end_dropped(self.schedule.look_again(self._busy()))
+        if ended:
             self.schedule.settled = False
         for sync in [sync for sync in self.syncs if sync.done()]:
             self.syncs.remove(sync)
@@ -287,6 +294,7 @@ class Runner:
             attempt.stopped = True
             self._ask_to_end(attempt)
         self.setups.stop(signal.SIGTERM)
+        self.uploads.stop()
         grace = float(self.spec().get("grace_seconds", GRACE_SECONDS))
         deadline = time.monotonic() + grace + 2 * KILL_SECONDS
         patient = True
@@ -307,6 +315,7 @@ class Runner:
 
     def _end_cells(self) -> None:
         self.setups.stop(signal.SIGKILL)
+        self.uploads.stop()
         for attempt in self.running.values():
             signal_group(attempt.process.pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS

@@ -21,6 +21,7 @@ from typing import Any
 from runner_disk import SPACIOUS_BYTES, room_at
 from runner_environment import fill, redact_file, values_of, variables
 from runner_metrics import MetricsWatch
+from runner_mounts import mount_variables
 from runner_processes import start_of
 from runner_records import Entry, digest, now, set_aside_room
 from runner_resources import oom_kills
@@ -192,6 +193,7 @@ class Attempt:
             SWEEPSTACK_ATTEMPT=str(self.number),
             SWEEPSTACK_CHECKPOINT_DIR=str(self.checkpoint),
             SWEEPSTACK_SCRATCH=str(self.scratch),
+            **mount_variables(self.home.parent.parent, self.spec),
         )
         if self.devices:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(self.devices)

@@ -12,8 +12,10 @@ from runner_attempt import Attempt
 from runner_disk import DiskGate
 from runner_failure import Ending, classify, is_final, says_full
 from runner_processes import end_all, end_group, of_cells
+from runner_rclone import RemoteStopped
 from runner_records import Journal, say
 from runner_sealing import CellFailure, seal
+from runner_upload import Uploads
 
 KILL_SECONDS = 5.0
 REASON_CHARS = 1000
@@ -33,7 +35,9 @@ class Endings:
         gate: DiskGate,
         running: Mapping[str, Attempt],
         wake: Callable[[], None],
+        uploads: Uploads,
     ) -> None:
+        self._uploads = uploads
         self._box, self._cells, self._journal, self._gate, self._running = box, cells, journal, gate, running
         self._wake = wake
 
@@ -59,7 +63,9 @@ class Endings:
             if reason:
                 raise CellFailure(reason)
             facts = dict(attempt.facts(), environment=attempt.environment.result())
-            manifest, size = seal(self._cells, attempt.out, attempt.log, attempt.spec, facts)
+            manifest, size = seal(self._cells, attempt.out, attempt.log, attempt.spec, facts, self._uploads.flush)
+        except RemoteStopped:
+            return  # nothing is known of it: the next runner goes on with it
         except (CellFailure, OSError) as error:
             left = end_all(lambda: of_cells(self._box, {name}, {}), KILL_SECONDS)
             self.failed(attempt, code, error, tail, bool(left))

@@ -68,7 +68,13 @@ class Patrol:
         self._kills: int | None = None
         self._gpus = 0
 
-    def beat(self, running: Mapping[str, Attempt], spec: Mapping[str, Any], blocked: Lack | None) -> None:
+    def beat(
+        self,
+        running: Mapping[str, Attempt],
+        spec: Mapping[str, Any],
+        blocked: Lack | None,
+        uploads: Mapping[str, Any] | None = None,
+    ) -> None:
         """Begins a line when it is time for one, however often it is called. Never blocks, never raises."""
         at = time.monotonic()
         names = {(name, attempt.number) for name, attempt in running.items()}, blocked is not None
@@ -81,19 +87,23 @@ class Patrol:
         if self._line is not None and not self._line.done():
             return
         self._last, self._names = at, names
-        self._line = self._pool.submit(self._write, dict(running), stall, blocked)
+        self._line = self._pool.submit(self._write, dict(running), stall, blocked, uploads)
 
     # -- in the thread
 
-    def _write(self, running: dict[str, Attempt], stall: float, blocked: Lack | None) -> None:
+    def _write(
+        self, running: dict[str, Attempt], stall: float, blocked: Lack | None, uploads: Mapping[str, Any] | None
+    ) -> None:
         with contextlib.suppress(OSError):
-            line = json.dumps(self._look(running, stall, blocked))
+            line = json.dumps(self._look(running, stall, blocked, uploads))
             if self._path.exists() and self._path.stat().st_size > MAX_BYTES:
                 os.replace(self._path, self._path.with_name("patrol.1.jsonl"))
             with open(self._path, "a") as handle:
                 handle.write(line + "\n")
 
-    def _look(self, running: dict[str, Attempt], stall: float, blocked: Lack | None) -> dict[str, Any]:
+    def _look(
+        self, running: dict[str, Attempt], stall: float, blocked: Lack | None, uploads: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         at, found, room, memory_now = time.monotonic(), gpus(), room_at(self._home), memory()
         used = usage([attempt.process.pid for attempt in running.values()])
         known, self._growth = self._growth, {}
@@ -110,6 +120,9 @@ class Patrol:
         others = holders([attempt.process.pid for attempt in running.values()], running) if found else []
         taken = {device for attempt in running.values() for device in attempt.devices}
         alarms += held_by_others(found, others, taken)
+        if uploads and uploads["why"]:
+            count = len(uploads["cells"])
+            alarms.append(f"{count} cells ({uploads['bytes'] / 1e9:.2f} GB) wait for the bucket: {uploads['why']}")
         return {
             "time": now(),
             "schema": 2,
@@ -127,6 +140,7 @@ class Patrol:
             "holders": others,
             "alarms": alarms,
             "blocked": blocked.facts() if blocked else None,
+            **({"uploads": uploads} if uploads else {}),
         }
 
     def _attempt(

@@ -65,6 +65,12 @@ class Schedule:
             self._journal.sync()
         return to_end
 
+    def look_again(self, busy: Container[str]) -> dict[str, str]:
+        """`touch` for all that wait: what they wait for may have come from elsewhere."""
+        names = list(self.ready)
+        self.ready.clear()
+        return self.touch(names, busy)
+
     def pop(self, busy: Container[str], may_start: Callable[[Entry], bool | None]) -> Entry | None:
         """The next cell to run, taken off the list. None when there is none that may start.
 

@@ -13,7 +13,7 @@ import shutil
 import stat
 import unicodedata
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple  # noqa: UP035
+from typing import Any, Callable, Iterator, NamedTuple  # noqa: UP035
 
 from runner_records import canonical, now
 
@@ -36,10 +36,18 @@ class Source(NamedTuple):
     role: str
 
 
-def seal(cells: Path, out: Path, log: Path, spec: dict[str, Any], facts: dict[str, Any]) -> tuple[str, int]:
+def seal(
+    cells: Path,
+    out: Path,
+    log: Path,
+    spec: dict[str, Any],
+    facts: dict[str, Any],
+    flush: Callable[[str, int, Path], None] = lambda *_: None,
+) -> tuple[str, int]:
     """Seals one attempt as `cells/<cell>/`. Returns the manifest's digest and the bytes of its files. Blocks.
 
-    `facts`: the manifest but for its files and `sealed_at`. Raises CellFailure, and OSError when the durable tier can't
+    `facts`: the manifest but for its files and `sealed_at`. `flush`: returns when the whole folder is where it is to
+    be beside the durable tier. Raises CellFailure, and OSError when the durable tier can't
     be written; under the final name there is then what was there before. Killed at any moment, it leaves no wrong file
     under the final name.
     """
@@ -67,6 +75,7 @@ def seal(cells: Path, out: Path, log: Path, spec: dict[str, Any], facts: dict[st
             raise CellFailure("the manifest reads back differently from the durable tier; it was not sealed")
         for folder, _, _ in os.walk(partial):
             sync_folder(Path(folder))
+        flush(cell, attempt, partial)
         publish(partial, cells / cell)
     except (CellFailure, OSError):
         shutil.rmtree(partial, ignore_errors=True)  # only a copy: what it was made of is still in out/

@@ -19,11 +19,13 @@ from typing import Any, Callable, Mapping  # noqa: UP035
 
 from runner_attempt import describe
 from runner_environment import SecretsRefused, folder_of, python_of, redact_file, redacted, values_of, variables
+from runner_mounts import mounts_of, prepare
 from runner_network import NetworkRefused
 from runner_probe import gpus_asked, probe, understood
 from runner_processes import end_group, signal_group, start_of
-from runner_records import Entry, Journal, now, say
+from runner_records import Entry, Journal, digest, now, say
 from runner_sealing import CellFailure
+from runner_upload import Uploads
 
 SETUP_SECONDS = 3600.0
 """A setup's deadline, unless spec.json says `setup_seconds`."""
@@ -48,7 +50,15 @@ class Setups:
     What failed is not tried again by this runner: its cells stay pending, and the next runner begins anew.
     """
 
-    def __init__(self, home: Path, journal: Journal, announce: Callable[[], None], wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        journal: Journal,
+        announce: Callable[[], None],
+        wake: Callable[[], None],
+        uploads: Uploads,
+    ) -> None:
+        self._uploads = uploads
         self._home, self._journal, self._announce, self._wake = home, journal, announce, wake
         self._done: dict[str, str] = {}  # setup or version → why it failed; empty when it did not
         self._begun: dict[str, tuple[Future[str], Entry, float, str]] = {}
@@ -76,6 +86,9 @@ class Setups:
                 say(f"setup {entry.prepared[7:23]} begins")
                 self._begin(entry.prepared, entry, "commands", self._prepare, entry, dict(spec), env)
                 return None
+            waits = self._mounted(entry, spec)
+            if waits is not True:
+                return waits
             env = variables(self._home, spec, entry, values_of(entry, str(self._home)))
         except SecretsRefused as error:
             return self._failed(entry, entry.work, "secrets", str(error))
@@ -91,9 +104,31 @@ class Setups:
         self._begin(entry.work, entry, "probe", probe, code, entry.run, env, gpus)
         return None
 
-    def collect(self) -> bool:
-        """Takes in what has ended, and writes it down. Did anything?"""
+    def _mounted(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
+        """Are the buckets of spec.json ready? After the set-up, which may install what they need. As `ready`."""
+        if not mounts_of(spec):
+            return True
+        key = digest(mounts_of(spec))
+        why = self._done.get(key)
+        if why == "":
+            return True
+        if why:
+            self._done[entry.work] = why
+            return False
+        if key not in self._begun:
+            env = variables(self._home, spec, entry, None)
+            hidden = [env[one] for one in spec.get("secrets") or []]
+            self._begin(key, entry, "mounts", self._mount, dict(spec), env, hidden)
+        return None
+
+    def _mount(self, spec: dict[str, Any], env: dict[str, str], hidden: list[str]) -> str:
+        why = prepare(self._home.parent.parent, spec, env, hidden, self._uploads.stopping)
+        return why or self._uploads.connect(spec, env, hidden)
+
+    def collect(self) -> list[str]:
+        """Takes in what has ended, and writes it down. Returns the stages that did: commands, mounts or probe."""
         ended = [key for key, (future, *_) in self._begun.items() if future.done()]
+        stages = [self._begun[key][3] for key in ended]
         for key in ended:
             future, entry, began, stage = self._begun.pop(key)
             reason = future.result()
@@ -106,7 +141,7 @@ class Setups:
                 seconds = round(time.monotonic() - began, 1)
                 self._journal.append("setup-finished", setup=entry.prepared, seconds=seconds)
                 say(f"setup {entry.prepared[7:23]} finished after {seconds} s")
-        return bool(ended)
+        return stages
 
     @property
     def busy(self) -> bool:

@@ -119,7 +119,7 @@ def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> M
             return market
         if market.refusals:
             return market
-        volume = next((find_kept(platform, mount.source).native_id for mount in config.mounts.values()), "")
+        volume = next((find_kept(platform, mount.source).native_id for mount in config.volume_mounts.values()), "")
         known: dict[Constraints, list[Offer]] = {}
         for box in _to_place(config, rented):
             resources = _resources(config, box).as_inputs()

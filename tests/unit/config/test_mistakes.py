@@ -130,9 +130,9 @@ ONE = [
     ("max_price: 2.10", "budget: {usd: 1, month: 2}", "line 16 budget.month unknown key"),
     ("    metrics:", "    mounts: {ckpt: {source: a}}\n    metrics:", "line 14 mounts.ckpt expected an absolute path"),
     ("    metrics:", "    mounts: {/etc: {source: a}}\n    metrics:", "expected another path: /etc is the system's"),
-    ("    metrics:", "    mounts: {/c: {source: s3://a/b}}\n    metrics:", "buckets are not available yet"),
-    ("    metrics:", "    mounts: {/c: {source: a, mode: COPY}}\n    metrics:", "COPY is not available yet"),
-    ("    metrics:", "    mounts: {/c: {source: a}, /d: {source: b}}\n    metrics:", "expected one mount"),
+    ("    metrics:", "    mounts: {/c: {source: s3://abc}}\n    metrics:", "names no folder in the bucket"),
+    ("    metrics:", "    mounts: {/c: {source: a, mode: COPY}}\n    metrics:", "COPY is for a bucket"),
+    ("    metrics:", "    mounts: {/c: {source: a}, /d: {source: b}}\n    metrics:", "expected one volume"),
     ("    metrics:", "    bid: 0\n    metrics:", "line 14 bid: 0 expected USD per hour"),
     (
         "    metrics:",

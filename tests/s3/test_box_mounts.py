@@ -1,0 +1,207 @@
+"""Buckets on a box, with the real runner, the real rclone and a real S3 server: copied in, mounted, written behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.onbox.harness import IDENTITY, Box, wait_for
+from tests.s3.conftest import BUCKET
+from tests.s3.minio import Minio
+
+READ = 'cp "$SWEEPSTACK_MOUNT_DATA_IMAGES/a b/one.txt" {out}/seen; printf "[]" > {out}/result.json'
+SECONDS = 90.0
+
+
+@pytest.fixture
+def make_box(tmp_path: Path, minio: Minio) -> Iterator[Callable[..., Box]]:
+    """A box whose secrets are the keys; all mounts of it get the server."""
+    assert shutil.which("rclone"), "apt-get install -y rclone fuse3 (scripts/setup --dev does, as root)"
+    boxes = []
+
+    def make(*mounts: dict[str, Any], folder: str = "one", **spec: Any) -> Box:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        served = [{"endpoint": minio.url, **mount} for mount in mounts]
+        names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]
+        box = Box(tmp_path / folder, mounts=served, secrets=names, **spec)
+        box.secrets({name: minio.environment()[name] for name in names})
+        boxes.append(box)
+        return box
+
+    yield make
+    for box in boxes:
+        box.clean()
+
+
+@pytest.fixture
+def prefix(uri: str, minio: Minio) -> str:
+    """A prefix with two files; one has a name that a shell would break."""
+    for name, body in (("a b/one.txt", b"one"), ("it's.txt", b"two")):
+        minio.sdk().put_object(Bucket=BUCKET, Key=f"{key_of(uri)}/{name}", Body=body)
+    return uri
+
+
+def key_of(uri: str) -> str:
+    return uri.removeprefix(f"s3://{BUCKET}/")
+
+
+def keys(minio: Minio, uri: str) -> list[str]:
+    found = minio.sdk().list_objects_v2(Bucket=BUCKET, Prefix=key_of(uri) + "/").get("Contents", [])
+    return sorted(item["Key"].removeprefix(key_of(uri) + "/") for item in found)
+
+
+def test_a_copy_is_whole_before_any_cell_starts(make_box: Callable[..., Box], prefix: str, minio: Minio) -> None:
+    box = make_box({"path": "/data/images", "source": prefix, "mode": "COPY"})
+    box.add("a", READ)
+    box.run("a")
+    assert (box.sealed("a") / "seen").read_text() == "one"
+    assert (box.root / "mnt/data-images/it's.txt").read_text() == "two"
+    minio.stop()
+    try:  # what is there whole is not asked for again
+        box.add("b", READ)
+        box.run("b")
+    finally:
+        minio.start()
+
+
+def test_a_copy_that_fails_starts_nothing(make_box: Callable[..., Box], uri: str) -> None:
+    box = make_box({"path": "/data/images", "source": uri, "mode": "COPY"})
+    box.add("a", READ)
+    box.run(code=7)
+    (failed,) = box.events("setup-failed")
+    assert (failed["stage"], box.state("a")) == ("mounts", "pending")
+    assert f"{uri} holds nothing. Next: correct mounts" in failed["reason"]
+    box.secrets({"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "a-wrong-secret"})
+    box.run(code=7)
+    said = box.events("setup-failed")[-1]["reason"]
+    assert "rclone lsf ended with" in said
+    assert "a-wrong-secret" not in said + box.log()
+
+
+def test_without_rclone_it_says_what_to_install(make_box: Callable[..., Box], uri: str, tmp_path: Path) -> None:
+    box = make_box({"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"})
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    for name in ("sh", "env"):
+        (bare / name).symlink_to(str(shutil.which(name)))
+    box.path = str(bare)
+    box.add("a")
+    box.run(code=7)
+    (failed,) = box.events("setup-failed")
+    assert "is not on this box's PATH. Next: install it (apt-get install -y rclone)" in failed["reason"]
+
+
+def test_a_cell_is_sealed_when_it_was_read_back_from_the_bucket(
+    make_box: Callable[..., Box], uri: str, minio: Minio
+) -> None:
+    box = make_box({"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"}, patrol_seconds=0.2)
+    box.add("a")
+    box.run("a")
+    manifest = (box.sealed("a") / "manifest.json").read_bytes()
+    there = [key for key in keys(minio, uri) if key.startswith(f"{IDENTITY}/sealed/a/1-")]
+    assert {key.rpartition("/")[2] for key in there} == {"log.txt", "manifest.json", "result.json"}
+    (copied,) = [key for key in there if key.endswith("manifest.json")]
+    assert minio.sdk().get_object(Bucket=BUCKET, Key=f"{key_of(uri)}/{copied}")["Body"].read() == manifest
+
+    hold = box.hold("b")
+    box.add("b", f"while [ -e {hold} ]; do sleep 0.05; done; printf '[]' > {{out}}/result.json")
+    runner = box.start()
+    box.pid("b")
+    minio.stop()  # the bucket is away when the cell ends
+    hold.unlink()
+    try:
+        wait_for(lambda: any(line.get("uploads", {}).get("why") for line in box.patrol()), box.log, SECONDS)
+        waiting = next(line for line in box.patrol() if line.get("uploads", {}).get("why"))
+        assert waiting["uploads"]["cells"] == ["b"]
+        assert any("wait for the bucket" in alarm for alarm in waiting["alarms"])
+        assert box.state("b") == "running", "it has ended, and is not sealed"
+        assert not box.sealed("b").exists()
+    finally:
+        minio.start()
+    assert runner.ended(SECONDS) == 0, box.log()
+    assert (box.state("b"), box.journal().cells["b"].attempts) == ("sealed", 1), "and nothing was run again"
+    assert any(key.startswith(f"{IDENTITY}/sealed/b/1-") for key in keys(minio, uri))
+
+
+def test_a_box_with_an_empty_tier_takes_back_what_was_sealed_and_saved(
+    make_box: Callable[..., Box], uri: str, minio: Minio
+) -> None:
+    mount = {"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"}
+    first = make_box(mount, upload_seconds=0.1)
+    first.add("a")
+    hold = first.hold("steps")
+    first.add_steps("steps")
+    runner = first.start()
+    first.in_the_middle("steps")
+    wait_for(lambda: first.state("a") == "sealed", first.log, SECONDS)
+    wait_for(lambda: any("/checkpoints/steps/" in key for key in keys(minio, uri)), first.log, SECONDS)
+    runner.kill()
+    for pid in first.processes():
+        os.kill(pid, signal.SIGKILL)
+    hold.unlink()
+
+    second = make_box(mount, folder="two", generation=1)
+    second.control = first.control  # it is a part of the command, and so of what a checkpoint fits
+    second.add("a")
+    cell = second.add_steps("steps")
+    second.run("a", cell.name)
+    assert second.events("cell-found-sealed", "a"), second.log()
+    assert not second.events("cell-started", "a")
+    assert "starts at 0" not in second.output("steps")
+    assert (second.sealed("a") / "manifest.json").read_bytes() == (first.sealed("a") / "manifest.json").read_bytes()
+
+
+def test_a_stop_does_not_wait_for_the_bucket(make_box: Callable[..., Box], uri: str, minio: Minio) -> None:
+    box = make_box({"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"})
+    hold = box.hold("a")
+    box.add("a", f"while [ -e {hold} ]; do sleep 0.05; done; printf '[]' > {{out}}/result.json")
+    runner = box.start()
+    box.pid("a")
+    minio.stop()
+    try:
+        hold.unlink()
+        wait_for(lambda: "waits for its bucket" in box.log(), box.log, SECONDS)
+        os.kill(runner.pid, signal.SIGTERM)
+        assert runner.ended(SECONDS) == 128 + signal.SIGTERM, box.log()
+    finally:
+        minio.start()
+    assert not box.events("cell-failed")
+    box.run("a")
+
+
+def test_a_mount_is_read_by_cells_and_goes_with_its_process(
+    make_box: Callable[..., Box], prefix: str, minio: Minio
+) -> None:
+    box = make_box({"path": "/data/images", "source": prefix, "mode": "MOUNT"})
+    box.add("a", READ)
+    box.run("a")
+    target = box.root / "mnt/data-images"
+    assert (box.sealed("a") / "seen").read_text() == "one"
+    assert os.path.ismount(target)
+    with pytest.raises(OSError, match="Read-only"):
+        (target / "new").write_text("x")
+    for pid in box.processes():
+        os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: not os.path.ismount(target), box.log)
+    assert keys(minio, prefix) == ["a b/one.txt", "it's.txt"]
+
+
+def test_a_box_that_can_t_mount_says_why(make_box: Callable[..., Box], prefix: str, tmp_path: Path) -> None:
+    box = make_box({"path": "/data/images", "source": prefix, "mode": "MOUNT"})
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    for name in ("sh", "env", "rclone"):
+        (bare / name).symlink_to(str(shutil.which(name)))
+    box.path = str(bare)
+    box.add("a")
+    box.run(code=7)
+    (failed,) = box.events("setup-failed")
+    assert "fusermount is not on this box's PATH (apt-get install -y fuse3). Next: mode: COPY" in failed["reason"]
+    assert json.dumps(failed["reason"]).count(prefix) == 1
