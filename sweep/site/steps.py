@@ -43,7 +43,7 @@ class Step:
 
 
 def script(steps: Iterable[Step], *, box: str, root: str = "") -> str:
-    """The steps, in order, as a script for `sh -s`; the first that fails ends it, and its name is the last line.
+    """The steps, in order, as a script for `sh -s`; the first that fails ends it, and the last line says which.
 
     `box`: native id, `root`: the folder below which boxes lie, "" for the login's default; steps find both in the
     environment. Two scripts on one host wait for each other where `flock` is there. The text differs when, and only
@@ -81,11 +81,13 @@ step() {{
     said=$?
     [ "$said" = 0 ] && return 0
     [ "$said" = 124 ] && echo "$1: not done after $2 s, and ended" >&2
-    echo "the set-up of this host stopped at: $1 (exit code $said)" >&2
+    stop "its set-up stopped at $1 (exit code $said)"
     return 1
 }}
-mkdir -p "${root_name}" || {{ echo "${root_name} can't be made on this host" >&2; exit 1; }}
-exec 9>"${root_name}/setup.lock" || exit 1
+stop() {{ echo "this host is not set up: $1. Mend it there; then: pulumi up" >&2; }}
+mkdir -p "${root_name}" || {{ stop "${root_name} can't be made"; exit 1; }}
+(: >>"${root_name}/setup.lock") || {{ stop "${root_name}/setup.lock can't be written"; exit 1; }}
+exec 9>>"${root_name}/setup.lock"
 if command -v flock >/dev/null 2>&1; then
-    flock -w {lock} 9 || {{ echo "another command has been setting this host up for {lock} s" >&2; exit 1; }}
+    flock -w {lock} 9 || {{ stop "another command has been at it for {lock} s"; exit 1; }}
 fi""".replace("{lock}", str(LOCK_SECONDS))
