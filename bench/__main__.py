@@ -1,4 +1,4 @@
-"""`python -m bench [preview|cells|queue|verify|status|overhead|s3|renting …]`: a table, and .cache/bench.json.
+"""`python -m bench [preview|cells|queue|verify|status|overhead|s3|renting|pull …]`: a table, and .cache/bench.json.
 
 Exit code 1 when a figure misses its limit, 2 when one could not be measured.
 """
@@ -170,6 +170,20 @@ def renting_rows(found: dict[str, Any]) -> Iterator[Row]:
         yield Row(f"API calls per box, {on}", f"{one['calls_per_box']:.2f}", "", routes)
 
 
+def pull_rows(found: dict[str, Any]) -> Iterator[Row]:
+    for one in found.values():
+        what = f"{one['files']:,} file{'s' if one['files'] > 1 else ''}, {one['bytes'] / 1e9:.2g} GB"
+        yield Row(
+            f"pull over loopback sshd of {what}, n={one['rounds']}",
+            seconds(one["seconds"]["ours"]),
+            seconds(one["max_seconds"]["ours"]),
+            f"rsync -a --fsync + sha256sum -c {seconds(one['seconds']['rsync'])}",
+            f"{one['ratio']:.2f}×",
+            f"≤ {one['limit']}×",
+            one["ratio"] <= one["limit"],
+        )
+
+
 ARGUMENTS: dict[str, dict[str, Any]] = {"verify": {"total_bytes": 8_000_000_000, "rounds": 20}}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
@@ -180,6 +194,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "overhead": overhead_rows,
     "s3": s3_rows,
     "renting": renting_rows,
+    "pull": pull_rows,
 }
 
 

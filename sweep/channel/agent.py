@@ -29,6 +29,8 @@ CHUNK = 1 << 20
 MOST_JSON = 256 << 20
 MOST_READ = 256 << 20
 """Bytes that one `read` may answer. What is larger is fetched."""
+TOGETHER = 1 << 17
+"""Bytes of small files that go out in one write."""
 IDLE_SECONDS = 120.0
 """How long an agent that nobody asks anything stays."""
 
@@ -78,7 +80,10 @@ class Wire:
             yield chunk
 
     def send(self, kind: bytes, data: bytes) -> None:
-        left = memoryview(HEADER.pack(kind, len(data)) + data)
+        self.send_raw(framed(kind, data))
+
+    def send_raw(self, frames: bytes | bytearray) -> None:
+        left = memoryview(frames)
         while left:
             left = left[os.write(self._sink, left) :]
 
@@ -98,6 +103,10 @@ class Wire:
         found = bytes(self._buffer[:size])
         del self._buffer[:size]
         return found
+
+
+def framed(kind: bytes, data: bytes) -> bytes:
+    return HEADER.pack(kind, len(data)) + data
 
 
 class Announced:
@@ -210,6 +219,24 @@ class Agent:
                 self.wire.send(b"D", chunk)
                 done += len(chunk)
         return size
+
+    def do_fetch_many(self, paths: list[str]) -> None:
+        """Each file's size, and its bytes. What is small waits for what follows: a write for each would be a packet."""
+        waiting = bytearray()
+        for path in paths:
+            with self.channel.open_file(path) as handle:
+                size = os.fstat(handle.fileno()).st_size
+                waiting += framed(b"J", json.dumps({"size": size}).encode("ascii"))
+                while size:
+                    chunk = handle.read(min(CHUNK, size))
+                    if not chunk:
+                        raise Unreachable(f"{path} on {self.channel.native_id} shrank while it was copied; pull again")
+                    size -= len(chunk)
+                    waiting += framed(b"D", chunk)
+                    if len(waiting) >= TOGETHER:
+                        self.wire.send_raw(waiting)
+                        waiting = bytearray()
+        self.wire.send_raw(waiting)
 
     def do_write(self, path: str, mode: int, bytes: int) -> None:
         self.channel.write(path, b"".join(self.wire.data(bytes)), mode=mode)

@@ -138,6 +138,11 @@ class Channel(Protocol):
         """
         ...
 
+    def fetch_many(self, files: Sequence[tuple[str, Path]], progress: Callable[[int], None] | None = None) -> None:
+        """The same for many small files (path on the box, local target), in few round trips. After a cut some
+        targets are whole, at most one holds a part, and the others are as they were."""
+        ...
+
     def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Writes a whole file atomically and fsyncs it; makes parent folders. Idempotent."""
         ...

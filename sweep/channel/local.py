@@ -127,6 +127,10 @@ class LocalChannel:
             os.fsync(copy.fileno())
         fsync_directory(target.parent)
 
+    def fetch_many(self, files: Sequence[tuple[str, Path]], progress: Callable[[int], None] | None = None) -> None:
+        for path, target in files:
+            self.fetch(path, target, progress)
+
     def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         with self._answering(path):
             write_atomically(self._locate(path), data, mode=mode)

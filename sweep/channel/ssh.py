@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
 
 from sweep.canonical import fsync_directory
-from sweep.channel import ssh_keys, ssh_visit
+from sweep.channel import many, ssh_keys, ssh_visit
 from sweep.channel.agent import MOST_READ
 from sweep.channel.base import BoxProcess, Completed, DirEntry, Listing, SshEndpoint, safe_parts
 from sweep.channel.host_keys import Pin
@@ -175,6 +175,14 @@ class SshChannel:
             self._carry(receive)
             os.fsync(copy.fileno())
         fsync_directory(target.parent)
+
+    def fetch_many(self, files: Sequence[tuple[str, Path]], progress: Callable[[int], None] | None = None) -> None:
+        for path, _ in files:
+            safe_parts(path)
+        for begin in range(0, len(files), many.MOST_FILES):
+            batch = files[begin : begin + many.MOST_FILES]
+            self._carry(many.Receiver(batch, self._count, progress or _silent).take)
+            many.flush([target for _, target in batch])
 
     def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         safe_parts(path)

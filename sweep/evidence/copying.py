@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PARTIAL = ".partial"
 SUPERSEDED = ".superseded"
+SMALL_BYTES = 1 << 20
+"""Files up to this are brought together, and from their beginning after a cut."""
 SPARE_BYTES = 64 << 20
 """Left free on the disk, for records."""
 
@@ -116,6 +118,33 @@ class BoxFiles:
             _remove(target)  # the part it went on with was of something else: once more, from the start
         raise ManifestRefused(f"{file.path} on the box is not what its manifest says: size or sha256 differs")
 
+    def _fetch_small(self, files: Sequence[FileEntry], done: int) -> int:
+        """Brings those that are small, all together; returns `done` and their bytes. What came wrong is fetched again
+        by `_fetch`, alone."""
+        small = [file for file in files if file.size <= SMALL_BYTES]
+        for file in small:
+            self._check_there(file)
+        here = done
+
+        def say(count: int) -> None:
+            nonlocal here
+            here += count
+            self._say(here)
+
+        for file in small:
+            inside(self.partial, file.path).parent.mkdir(parents=True, exist_ok=True)
+        self.channel.fetch_many(
+            [(f"{self.folder}/{file.path}", inside(self.partial, file.path)) for file in small], say
+        )
+        for file in small:
+            if is_right(self.partial, file):
+                self.copied_files += 1
+                self.copied_bytes += file.size
+            else:
+                _remove(inside(self.partial, file.path))
+                self._fetch(file, done)
+        return done + sum(file.size for file in small)
+
     def _check_there(self, file: FileEntry) -> None:
         """The file on the box must be a file of that size, in folders that are folders: links are not followed."""
         parts = file.path.split("/")
@@ -198,9 +227,11 @@ class CellCopy(BoxFiles):
         missing = [file for file in missing if not self._take_from(final, file)]
         self._check_space(missing)
         done = sum(file.size for file in self.manifest.files) - sum(file.size for file in missing)
+        done = self._fetch_small(missing, done)
         for file in missing:
-            self._fetch(file, done)
-            done += file.size
+            if file.size > SMALL_BYTES:
+                self._fetch(file, done)
+                done += file.size
         self.copied_files += 0 if missing else 1  # a folder that only had to be swapped in still changed what is here
         self.partial.mkdir(parents=True, exist_ok=True)
         write_atomically(self.partial / MANIFEST, self.data)

@@ -92,6 +92,8 @@ def test_links_out_of_the_box_are_not_followed(channel: Channel, world: World, t
         with pytest.raises(PlatformError):
             channel.fetch(path, tmp_path / "copy")
         with pytest.raises(PlatformError):
+            channel.fetch_many([(path, tmp_path / "copies")])
+        with pytest.raises(PlatformError):
             channel.write(path, b"overwritten")
     assert world.secret_here.read_bytes() == b"secret"
     kinds = {entry.name: (entry.kind, entry.size) for entry in channel.listdir("data")}
@@ -125,6 +127,9 @@ def test_any_name_is_a_name(channel: Channel, world: World, tmp_path: Path) -> N
     assert seen == sorted([*NAMES, *(f"{name} {kind}" for name in NAMES for kind in ("lines", "lock"))])
     listed = {path for path, _, _ in channel.walk(["data/names"]).files}
     assert listed == {f"data/names/{name}" for name in seen}
+    many = [(f"data/names/{name}", tmp_path / "many" / name) for name in NAMES]
+    channel.fetch_many(many)
+    assert [target.read_bytes() for _, target in many] == [name.encode() for name in NAMES]
     (world.root / "data" / os.fsdecode(b"bytes \xff\xfe")).write_bytes(b"x")
     odd = next(entry.name for entry in channel.listdir("data") if entry.name.startswith("bytes"))
     assert channel.read(f"data/{odd}") == b"x"

@@ -1,0 +1,110 @@
+"""A cell of very many files on a host of the user's own: brought whole, in few round trips, through a cut."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.pull_bench import CELL, IDENTITY, seal
+from provider.platforms.base import BoxRequest, Wait
+from provider.platforms.registry import load_platform
+from sweep import onbox
+from sweep.channel import many, ssh_config, ssh_link
+from sweep.channel.base import Channel, host_identity
+from sweep.errors import Unreachable
+from sweep.evidence.pull import pull_cell
+from sweep.evidence.store import EvidenceStore
+from tests.simulators.host import Host
+from tests.simulators.machines import require
+
+FILES = 20_000
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    require()
+    host = Host(tmp_path / "host")
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power is cut here
+    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(host.key))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
+    yield host
+    host.stop()
+
+
+def sealed(host: Host, files: int) -> tuple[Channel, Path]:
+    """A box with one sealed cell, and where that lies."""
+    platform = load_platform(f"ssh:{host.address}")
+    box = platform.create(BoxRequest("tag", "box-0", 0.0), wait=Wait(60))
+    channel = platform.channel(box.native_id, box.account)
+    folder = Path(channel.absolute(f"{onbox.DURABLE}/{onbox.sealed_dir(IDENTITY, CELL)}"))
+    seal(folder, box.native_id, files, 16)
+    return channel, folder
+
+
+def store(tmp_path: Path) -> EvidenceStore:
+    return EvidenceStore.found(f"file://{host_identity()}{tmp_path}/evidence", IDENTITY, "project", "stack")
+
+
+def test_a_tree_of_twenty_thousand_files(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Counter[str] = Counter()
+    request = ssh_link.Link.request
+
+    def count(link: ssh_link.Link, verb: str, **words: Any) -> None:
+        asked[verb] += 1
+        request(link, verb, **words)
+
+    monkeypatch.setattr(ssh_link.Link, "request", count)
+    channel, folder = sealed(host, FILES)
+    found = pull_cell(channel, IDENTITY, CELL, store(tmp_path))
+    assert (found.state, found.files) == ("pulled", FILES)
+    assert asked["fetch_many"] == -(-FILES // many.MOST_FILES)
+    assert asked["fetch"] == 0
+    copies = tmp_path / "evidence" / "cells" / CELL
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*.bin")}
+    assert {str(path.relative_to(copies)) for path in copies.rglob("*.bin")} == names
+    shutil.rmtree(folder)
+
+
+def test_a_cut_in_the_middle_brings_the_rest(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel, folder = sealed(host, 600)
+    channel.close()  # type: ignore[attr-defined]  # one that was used before would be replaced, and nobody would notice
+    brought: list[Path] = []
+    one = many.Receiver._one
+
+    def cutting(receiver: many.Receiver, link: ssh_link.Link, target: Path, expected: int) -> Any:
+        brought.append(target)
+        if len(brought) == 550:
+            host.cut()
+        return one(receiver, link, target, expected)
+
+    monkeypatch.setattr(many.Receiver, "_one", cutting)
+    evidence = store(tmp_path)
+    while True:
+        try:
+            found = pull_cell(channel, IDENTITY, CELL, evidence)
+            break
+        except Unreachable:
+            assert len(brought) < 1200
+    assert found.state == "pulled"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert len(manifest["files"]) == 600
+    again = len(brought) - 600
+    assert 0 <= again <= many.MOST_FILES, "what is here already is not brought twice"
+
+
+def test_sizes_that_are_not_kept_are_not_believed(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel, folder = sealed(host, 3)
+    name = onbox.DURABLE + "/" + onbox.sealed_dir(IDENTITY, CELL)
+    count = channel._count  # type: ignore[attr-defined]
+    monkeypatch.setattr(channel, "_count", lambda value: count(value) + 1)
+    with pytest.raises(Unreachable, match="nothing of it is believed"):
+        channel.fetch_many([(f"{name}/out/000/00000.bin", tmp_path / "copy")])
+    assert folder.is_dir()
