@@ -17,6 +17,8 @@ from profiles.plan import BoxPlan, Plan
 from sweep.channel.base import SshEndpoint
 from sweep.channel.host_address import HostAddress
 from sweep.channel.host_keys import Pin, fingerprint, keys_of
+from sweep.errors import ConfigError
+from sweep.site.preflight import NAME as PREFLIGHT
 from sweep.site.preflight import preflight
 from sweep.site.steps import Step, facts, script
 
@@ -34,7 +36,7 @@ NOBODY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 
 def set_up(plan: Plan, box_plan: BoxPlan, box: Box, opts: pulumi.ResourceOptions) -> Command | None:
     """The command that sets the host of a box up; None where there is no host, nothing is to run there now, or the
-    plugin can't go there (then a line says so).
+    plugin can't go there to look around (then a line says so). Raises ConfigError where it can't go and has to.
 
     A box that is to be stopped has none: wanted again, it is set up again, since what a restart of the host took away
     is not seen from here. `opts`: of the parent.
@@ -43,6 +45,12 @@ def set_up(plan: Plan, box_plan: BoxPlan, box: Box, opts: pulumi.ResourceOptions
         return None
     address, steps = HostAddress.parse(box_plan.host), steps_for(plan)
     why = out_of_reach(address)
+    if why and any(step.name != PREFLIGHT for step in steps):
+        raise ConfigError(
+            f"boxes.{box_plan.name}.host: {box_plan.host} can't be set up ({', '.join(step.name for step in steps)}): "
+            f"{why}. Write its address in full, user@host:port or user@door:port,user@host:port; SWEEPSTACK_SSH_KEY "
+            "names the key"
+        )
     if why:
         pulumi.log.info(f"{box_plan.name}: not set up by a command: {why}. Its box is looked at all the same")
         return None

@@ -6,6 +6,7 @@ import shlex
 
 from sweep.site.steps import Step
 
+NAME = "preflight"
 _LOOK = r"""
 "$0" -c 'import sys; print("python=%d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 8))' || {
     echo "$0 is missing here, or older than Python 3.8, which everything on a box needs" >&2; exit 1; }
@@ -20,4 +21,4 @@ echo "system=$(uname -sm)"
 def preflight(python: str = "python3") -> Step:
     """Facts: python, detach (how a process outlives a login here), clock (UTC, when it was looked at), free_gb,
     free_inodes (absent where the file system does not count them), system. Fails without Python 3.8."""
-    return Step("preflight", f"sh -c {shlex.quote(_LOOK)} {shlex.quote(python)}", None, "looking at the host")
+    return Step(NAME, f"sh -c {shlex.quote(_LOOK)} {shlex.quote(python)}", None, "looking at the host")

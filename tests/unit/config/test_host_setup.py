@@ -18,7 +18,9 @@ from provider.wire import to_python
 from sweep.channel.base import SshEndpoint
 from sweep.channel.host_address import HostAddress
 from sweep.channel.host_keys import Pin, fingerprint
-from sweep.site.steps import facts
+from sweep.errors import ConfigError
+from sweep.site.preflight import preflight
+from sweep.site.steps import Step, facts
 from tests.unit.config.helpers import GOOD, write
 from tests.unit.config.test_program import REPOSITORY, requests
 
@@ -103,6 +105,13 @@ def test_where_the_plugin_can_t_go_a_line_says_so(project: Path, caplog: pytest.
     caplog.set_level("INFO")
     assert COMMAND_TYPE not in {kind for kind, _ in requests(project, hosts(host))}
     assert "not set up by a command" in caplog.text
+
+
+def test_what_has_to_be_done_there_is_not_left_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = (preflight(), Step("mount", "true", None, "mounting"))
+    monkeypatch.setattr("components.platforms.ssh.steps_for", lambda plan: needed)
+    with pytest.raises(ConfigError, match=r"boxes\.box-0\.host: gpu3 can't be set up .* Write its address in full"):
+        requests(project, hosts("gpu3"))
 
 
 def test_what_needs_no_set_up_has_none(project: Path) -> None:
