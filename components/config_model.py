@@ -237,6 +237,8 @@ class Override(Shape):
     places: dict[Literal["scratch", "data", "durable"], HostPath] = Field(default_factory=dict)
     """tier → where it lies on the hosts of this platform, where that is not the place of its profile:
     `{durable: /data/keep}`. It is looked at when a box is made"""
+    python: HostPath | None = None
+    """the interpreter of its hosts, where that is not the one of its profile: `/opt/conda/bin/python`"""
 
 
 def at_least_one(what: str) -> Callable[[Any], Any]:
@@ -284,7 +286,8 @@ class SweepConfig(Shape):
     budget: Annotated[BudgetConfig | None, AfterValidator(_usd_or_hours)] = None
     """what may be spent in all: [budget](#budget); needed on a platform that sends a bill"""
     when_done: Literal["stop", "keep"] | None = None
-    """`keep` (default) or `stop`: whether [`sweepctl tend`](cli.md#tend) stops a box whose queue is drained.
+    """`keep` (default) or `stop`: whether a box whose queue is drained is stopped, by
+    [`sweepctl tend`](cli.md#tend), or by itself where it can ([hosts](hosts.md#a-rented-host-who-ends-its-bill)).
     Required for platforms that send a bill"""
     boxes: Annotated[dict[BoxKey, BoxConfig], AfterValidator(at_least_one("box, such as box-0: {want: running}"))]
     """the boxes and what is wanted of each: [boxes](#boxes)"""

@@ -14,7 +14,9 @@ from sweep.elsewhere import elsewhere_text
 from sweep.model import CellText
 
 
-def job_input(job: JobPlan, box: BoxPlan, code: str, site: Site | None = None) -> dict[str, Any]:
+def job_input(
+    job: JobPlan, box: BoxPlan, code: str, site: Site | None = None, when_drained: dict[str, str] | None = None
+) -> dict[str, Any]:
     """The job as an input. What was not asked for is left out, so that a new key changes no old state."""
     asked = {
         "setup": job.setup,
@@ -26,6 +28,7 @@ def job_input(job: JobPlan, box: BoxPlan, code: str, site: Site | None = None) -
         "stall_seconds": job.stall_seconds,
         "mounts": [dict(mount) for mount in job.mounts],
         "network": site.network() if site is not None else {},
+        "when_drained": when_drained or {},
     }
     return {
         "run": job.run,
@@ -57,7 +60,7 @@ def queue(
             roster_digest=plan.roster.digest,
             teardown=box.teardown,
             want=box_plan.want,
-            job=job_input(plan.job, box_plan, code, plan.site),
+            job=job_input(plan.job, box_plan, code, plan.site, plan.when_drained),
             cells=TypeAdapter(tuple[CellText, ...]).dump_python(box_plan.cells),
             elsewhere=sorted(elsewhere_text(cell) for cell in plan.roster.cells if cell.name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),

@@ -25,6 +25,12 @@ def host_problems(config: StackConfig, profile: Profile) -> list[str]:
     return problems
 
 
+def python_of(config: StackConfig, platform: str, own: str) -> str:
+    """The interpreter of its hosts: the one that the person names, else the profile's `own`."""
+    override = config.overrides.get(platform)
+    return override.python if override is not None and override.python is not None else own
+
+
 def _together(named: dict[str, str]) -> list[str]:
     """Two boxes on one host would each count all of its cards."""
     boxes: dict[str, list[str]] = {}

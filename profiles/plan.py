@@ -228,6 +228,14 @@ class Plan:
     notes: tuple[str, ...]
     site: Site | None = None
 
+    @property
+    def when_drained(self) -> dict[str, str]:
+        """How a box ends its own bill once its queue is drained; empty where nobody asked for it, or an API does it."""
+        stop = self.ending.pausing.issue if self.ending.pausing is not None else None
+        if self.when_done != "stop" or stop is None or stop.by != "ssh":
+            return {}
+        return {"native": stop.native, "command": stop.command}
+
     def adapter_of(self, box: BoxPlan) -> str:
         """What speaks to this box's platform: with its host's address, where it is on a host of the user's own."""
         if not box.host:

@@ -12,7 +12,7 @@ from components.config import StackConfig
 from components.config_rent import Resources
 from components.config_smoke import configured_smoke
 from profiles.buckets import bucket_problems, buckets
-from profiles.hosts import host_problems
+from profiles.hosts import host_problems, python_of
 from profiles.model import Clock, Layout, Profile, Verb, VerbFacts
 from profiles.network import network_problems, switched
 from profiles.plan import BoxPlan, Durable, Ending, Issue, JobPlan, Pausing, Plan, Site
@@ -283,7 +283,7 @@ def _site(config: StackConfig, profile: Profile, layout: Layout, durable: Durabl
     network = switched(config, profile)
     return Site(
         user=profile.ssh.user,
-        python=profile.environment.python,
+        python=python_of(config, profile.platform, profile.environment.python),
         places={name: place for name in layout.tiers if (place := place_of(config, profile, layout, name, volume))},
         env=network.env,
         proxy=network.proxy,

@@ -240,6 +240,13 @@ class BucketInput(Record):
     endpoint: str = ""
 
 
+class WhenDrained(Record):
+    """How a box ends its own bill once its queue is drained: the platform's word for it, and the command there."""
+
+    native: str
+    command: str
+
+
 class JobInput(Record):
     """What a cell runs. `workdir` as the person wrote it; `code` the digest of the files that ship.
 
@@ -261,6 +268,7 @@ class JobInput(Record):
     stall_seconds: float | None = None
     network: NetworkInput | None = None
     mounts: tuple[BucketInput, ...] | None = None
+    when_drained: WhenDrained | None = None
 
 
 class OnBoxInputs(Inputs):

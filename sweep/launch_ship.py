@@ -87,6 +87,7 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "stall_seconds": spec.stall_seconds,
         "network": dict(spec.network),
         "mounts": [dict(mount) for mount in spec.mounts],
+        "when_drained": dict(spec.when_drained),
     }
     return {
         "schema": SCHEMA,

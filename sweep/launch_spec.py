@@ -47,6 +47,8 @@ class LaunchSpec:
     mounts: Sequence[Mapping[str, Any]] = ()
     """Buckets: `path`, `source`, `mode`, `endpoint`; of no version either."""
     network: Mapping[str, Any] = field(default_factory=dict)
+    when_drained: Mapping[str, str] = field(default_factory=dict)
+    """`native` and `command`: how the box ends its own bill then; empty: it does not."""
     """Proxy, mirrors and caches of the box; of no version: a cell that starts later has them as they are then."""
 
     def code_of(self, cell: str) -> str:

@@ -148,6 +148,12 @@ class BoxEntry(_WithApproval):
     want: str = "running"
     when_done: str = "keep"
 
+    @property
+    def ends_itself(self) -> bool:
+        """Whether a command on it, by itself, ends its bill once its queue is drained."""
+        issue = self.teardown.stop.issue if self.teardown.stop is not None else None
+        return self.when_done == STOP and issue is not None and issue.by == "ssh"
+
     def facts(self, verb: str = "") -> BoxFacts:
         """What the check that may end this box asks for; with `verb` stop, what the check before a stop does.
 

@@ -275,7 +275,8 @@ def _ends_as(journal: Journal, head: str, *, teardown_begun: bool) -> bool:
     since = journal.after(head)
     if since is None:
         return False
-    return all(teardown_begun and entry["event"] == "runner-stopped" for entry in since)
+    ours = {"box-off", *({"runner-stopped"} if teardown_begun else ())}  # a box that ended its own bill runs no cell
+    return all(entry["event"] in ours for entry in since)
 
 
 def _cell_problems(

@@ -213,7 +213,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return Gone()
         billed = ending.with_costs(judgement.facts, state, judgement.seen)
         op.warn(ending.lock_line(replace(judgement, facts=billed)))
-        spending.warn_of_clocks(op, state)
+        spending.warn_of_clocks(op, state, answers=judgement.seen.existence is Existence.EXISTS)
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields))
             | {"live": ending.live_facts(judgement, state.teardown)}

@@ -14,7 +14,7 @@ from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.model import Birth
 from sweep.money.budget import BUDGET, Budget, renting_refused, use_of
-from sweep.money.clocks import countdowns
+from sweep.money.clocks import countdowns, earliest
 from sweep.money.ledger import spent, total
 from sweep.money.notice import tell
 from sweep.money.outlook import Outlook, forecast, hours_left, preview_line
@@ -94,16 +94,24 @@ def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
         op.warn(f"smoke run: it passed and left no {', '.join(outcome.passed.missing)}; a cell that does so fails")
 
 
-def warn_of_clocks(op: Operation, state: BoxState) -> None:
-    """One warning for each clock that runs for a stopped box. Never raises."""
+def warn_of_clocks(op: Operation, state: BoxState, *, answers: bool) -> None:
+    """One warning for each clock that runs for a stopped box; or may run, for one that ends its own bill and does not
+    answer. Never raises."""
     if not state.teardown.clocks:
         return
     now = datetime.now(UTC)
     try:
-        bill = spent(EvidenceStore.open(state.evidence), now).of(state.native_id)
-    except EvidenceError:
+        store = EvidenceStore.open(state.evidence)
+        bill, journal = spent(store, now).of(state.native_id), store.journal(state.name, state.generation)
+    except (EvidenceError, JournalDamaged):
         return  # said elsewhere
-    for clock in countdowns(state.teardown.clocks, bill, now):
+    running = countdowns(state.teardown.clocks, bill, now)
+    stop = state.teardown.stop.issue if state.teardown.stop is not None else None
+    if not running and not answers and state.when_done == "stop" and stop is not None and stop.by == "ssh":
+        last = str(journal.entries[-1]["time"]) if journal is not None and journal.entries else ""
+        seen = datetime.fromisoformat(last) if last else state.created_at
+        running = earliest(state.teardown.clocks, state.name, state.native_id, seen, now) if seen is not None else []
+    for clock in running:
         op.warn(f"box {state.name}: CLOCK {clock.text()}. boxes.{state.name}.want: running ends it; so does a destroy")
 
 

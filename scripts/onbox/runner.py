@@ -39,6 +39,7 @@ from typing import Any, Iterator  # noqa: UP035
 from runner_attempt import Attempt
 from runner_disk import DiskGate
 from runner_ending import Endings
+from runner_off import power_off, queued
 from runner_patrol import Patrol
 from runner_place import must_be_the_place
 from runner_processes import end_all, of_cells, signal_group, start_of
@@ -84,6 +85,7 @@ class Runner:
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
         self.stop, self.signals, self.patrol = 0, 0, Patrol(home)
+        self.drained_at = 0  # bytes of the queue, all of which has been done
         self.syncs: list[Future[None]] = []
         self.pool = ThreadPoolExecutor(SEALERS + 1)
         self.wake_read, self.wake_write = os.pipe()
@@ -138,12 +140,18 @@ class Runner:
                 while self._start_one():
                     pass
                 if not (self.running or self.finishing or self.setups.busy) and self._drained():
-                    return self.schedule.verdict()
+                    return self._rest(self.schedule.verdict())
                 self._wait(LOOK_SECONDS)
             return self._stopped()
         except BaseException:
             self._end_cells()
             raise
+
+    def _rest(self, verdict: int) -> int:
+        """The end of a drained queue; where the box is to end its own bill then, that is issued now."""
+        if verdict in (0, 1):  # else cells still wait, for a set-up that is to be mended
+            power_off(self.home, self.spec(), self.journal, self.drained_at, lambda: self.stop != 0)
+        return verdict
 
     def _on_stop(self, number: int, _frame: Any) -> None:
         self.stop, self.signals = number, self.signals + 1
@@ -277,6 +285,7 @@ class Runner:
             self._take_in()
             if self.schedule.ready and not self.schedule.settled:
                 return False
+            self.drained_at = queued(self.home)
             os.close(self._lock)
             return True
 

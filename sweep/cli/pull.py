@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import contextlib
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provider.platforms.base import Phase
@@ -16,6 +18,10 @@ from sweep.cli.target import Target
 from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.pull import BoxPull, BoxSource, PullResult, pull_all
 from sweep.evidence.store import EvidenceStore
+from sweep.state import BoxEntry
+
+KEEP_ON_SECONDS = 60.0
+"""Between two signs to a box that it is being read."""
 
 
 @dataclass
@@ -65,7 +71,14 @@ def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
         raise No("there is no box and no volume in the state: nothing to pull from", ["sweepctl status"])
     progress_of: dict[str, tuple[int, int]] = {}
 
+    armed = _armed(sources)
+    awake = 0.0
+
     def said(cell: str, done: int, total: int) -> None:
+        nonlocal awake
+        if armed and time.monotonic() - awake > KEEP_ON_SECONDS:
+            awake = time.monotonic()
+            _keep_on(armed)
         before_done, before_total = progress_of.get(cell, (0, 0))
         progress.say(cell)
         progress.expect(total - before_total)
@@ -73,6 +86,7 @@ def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
         progress_of[cell] = (done, total)
 
     haul = Haul()
+    _keep_on(armed)
     live, dead = _sources(sources, store, haul)
     pulls = pull_all(live, identity, store, said)
     haul.add(pulls)
@@ -83,6 +97,18 @@ def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
             wanted = BoxSource(source.box, source.generation, source.channel, cells=sorted(sealed), volume_only=True)
             haul.add(pull_all([wanted], identity, store, said))
     return haul
+
+
+def _armed(sources: Sources) -> list[BoxEntry]:
+    """The boxes that end their own bill once their queue is drained: they wait while somebody pulls."""
+    return [box for box in sources.state.boxes if box.ends_itself]
+
+
+def _keep_on(boxes: Sequence[BoxEntry]) -> None:
+    """Tells them that somebody is at work. What can't be told keeps nobody from pulling."""
+    for box in boxes:
+        with contextlib.suppress(SweepstackError, OSError):
+            load_platform(box.adapter).channel(box.native_id, box.account).write(onbox.KEEP_ON, b"")
 
 
 def _sources(sources: Sources, store: EvidenceStore, haul: Haul) -> tuple[list[BoxSource], list[BoxSource]]:

@@ -73,6 +73,18 @@ def countdowns(facts: Iterable[ClockFact], bill: Bill | None, now: datetime) -> 
     return sorted(found, key=lambda one: (one.at is not None, one.at or now, one.what))
 
 
+def earliest(facts: Iterable[ClockFact], box: str, native_id: str, seen: datetime, now: datetime) -> list[Countdown]:
+    """The clocks of a box that ends its own bill and does not answer, as if it had gone off when it was last `seen`: no
+    platform takes it sooner. Those that count in days, the first to strike first."""
+    found = []
+    for fact in facts:
+        if fact.days is not None:
+            at = seen + fact.days * DAY
+            what = f"{fact.what}, had it gone off when it was last seen,"
+            found.append(Countdown(box, native_id, what, seen, at, max(at - now, timedelta()), fact.kills))
+    return sorted(found, key=lambda one: (one.at or now, one.what))
+
+
 def stopped_since(bill: Bill | None) -> datetime | None:
     """When the box came to rest, at whatever prices since; None while it runs, and when it has ended."""
     since = None

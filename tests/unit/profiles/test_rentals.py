@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from components.config import StackConfig, StoreConfig, load_any
+from components.queue import job_input
 from profiles.keeping import keep
 from profiles.load import load_profile, load_profiles, platforms
 from profiles.model import Profile
@@ -481,3 +482,19 @@ def test_a_platform_that_makes_its_boxes_has_no_use_for_a_host(tmp_path: Path) -
 
 def test_every_profile_that_is_entered_by_ssh_is_in_these_tables() -> None:
     assert sorted(name for name in platforms() if load_profile(name).ssh is not None) == list(ENTERED)
+
+
+def test_only_a_box_whose_own_stop_is_proved_is_told_to_end_its_bill(tmp_path: Path) -> None:
+    """`when_done: stop`: on AutoDL by the box itself; elsewhere refused with what works, and never asked of a box."""
+    asked = plan(tmp_path, "autodl", when_done="stop")
+    assert asked.when_drained == {"native": "关机", "command": "shutdown"}
+    assert (
+        job_input(asked.job, asked.boxes[0], "sha256:0", None, asked.when_drained)["when_drained"] == asked.when_drained
+    )
+    kept = plan(tmp_path, "autodl", when_done="keep")
+    assert kept.when_drained == {}
+    assert "when_drained" not in job_input(kept.job, kept.boxes[0], "sha256:0", None, kept.when_drained)
+    said = refusal(tmp_path, "lambda", when_done="stop")
+    assert "when_done: stop can't be kept there: Lambda has no stop" in said
+    assert "billed on" in said
+    assert "terminate it in the console" in said

@@ -78,3 +78,20 @@ def test_an_open_teardown_says_what_still_bills(sweep: Sweep) -> None:
     sweep.store.write_teardown(Teardown(native_ids=(box.native_id,), begun_at=datetime.now(UTC)))
     with pytest.raises(SweepstackError, match=r"still there: local-[a-z2-7]+, \$0\.50/h\); nothing new is started"):
         sweep.box("box-1")
+
+
+def test_a_box_that_ends_its_own_bill_may_be_off_since_it_was_last_seen(sweep: Sweep) -> None:
+    by_itself = RELEASES | {"stop": {**RELEASES["stop"], "issue": {"by": "ssh", "native": "off", "command": "off"}}}  # type: ignore[dict-item]
+    box = sweep.trained()
+    armed = box.model_validate(box.model_dump() | {"teardown": by_itself, "when_done": "stop"})
+    sweep.verified(box)
+    BOX.read(sweep.op(), box.native_id, armed)
+    assert "CLOCK" not in sweep.said.warnings, "it answers"
+    (sweep.platform_root / "boxes").rename(sweep.platform_root / "hidden")
+    try:
+        BOX.read(sweep.op(), box.native_id, box)
+        assert "CLOCK" not in sweep.said.warnings, "nobody asked it to"
+        BOX.read(sweep.op(), box.native_id, armed)
+    finally:
+        (sweep.platform_root / "hidden").rename(sweep.platform_root / "boxes")
+    assert "CLOCK released, had it gone off when it was last seen, in 14 d 23 h (20" in sweep.said.warnings

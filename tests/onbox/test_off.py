@@ -1,0 +1,121 @@
+"""A box that ends its own bill once its queue is drained: when it does, and what speaks against it."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import os
+import shlex
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.onbox.harness import ONBOX, SECONDS, Box
+
+
+def armed(box: Box, **more: Any) -> Path:
+    """The box is to run a command that leaves a mark, at once."""
+    mark = box.control / "off"
+    command = f"echo off >> {shlex.quote(str(mark))}"
+    box.set(when_drained={"native": "power-off", "command": command}, **({"off_seconds": 0} | more))
+    return mark
+
+
+def said(box: Box) -> list[Mapping[str, Any]]:
+    return box.events("box-off", None)
+
+
+def waits(box: Box) -> None:
+    """Until it is about to go off."""
+    end = time.monotonic() + SECONDS
+    while "power-off in" not in (box.home / "runner.log").read_text():
+        assert time.monotonic() < end, (box.home / "runner.log").read_text()
+        time.sleep(0.02)
+
+
+def test_after_the_last_cell_it_goes_off_once_and_the_journal_says_so_before(box: Box) -> None:
+    mark = armed(box)
+    box.add("a")
+    box.add("b")
+    runner = box.start()
+    assert runner.ended() == 0
+    assert mark.read_text() == "off\n"
+    assert [entry["native"] for entry in said(box)] == ["power-off"]
+    assert [entry["event"] for entry in box.journal().entries][-1] == "box-off"
+    assert {name: cell.state for name, cell in box.journal().cells.items()} == {"a": "sealed", "b": "sealed"}
+
+
+def test_a_cell_that_failed_for_good_keeps_nobody_paying(box: Box) -> None:
+    mark = armed(box)
+    box.add("a", run="exit 3")
+    assert box.start().ended() == 1
+    assert mark.exists()
+
+
+def test_a_queue_without_cells_is_new_and_not_done(box: Box) -> None:
+    mark = armed(box)
+    assert box.start().ended() == 0
+    assert not mark.exists()
+
+
+def test_nobody_asked(box: Box) -> None:
+    mark = armed(box)
+    box.set(when_drained=None)
+    box.add("a")
+    assert box.start().ended() == 0
+    assert not mark.exists()
+    assert said(box) == []
+
+
+def test_a_cell_that_comes_meanwhile_keeps_it_on(box: Box) -> None:
+    mark = armed(box, off_seconds=60)
+    box.add("a")
+    runner = box.start()
+    waits(box)
+    box.add("b")
+    runner.ended()
+    assert not mark.exists()
+    assert said(box) == []
+    box.set(off_seconds=0)
+    assert box.start().ended() == 0
+    assert mark.exists()
+
+
+def test_a_stop_comes_first(box: Box) -> None:
+    mark = armed(box, off_seconds=60)
+    box.add("a")
+    runner = box.start()
+    waits(box)
+    runner.process.send_signal(signal.SIGTERM)
+    runner.ended()
+    assert not mark.exists()
+
+
+def test_another_box_at_work_on_the_host_keeps_it_on(box: Box) -> None:
+    mark = armed(box)
+    other = box.root.parent / "host-other" / "data" / "sweep"
+    other.mkdir(parents=True)
+    box.add("a")
+    with (other / "runner.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert box.start().ended() == 0
+    assert not mark.exists()
+    assert said(box) == []
+    assert box.start().ended() == 0
+    assert mark.exists()
+
+
+def test_somebody_who_pulls_keeps_it_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ONBOX))
+    last_sign = importlib.import_module("runner_off").last_sign
+    now, sign = time.time(), tmp_path / "keep-on"
+    begun = now - 500
+    assert last_sign(tmp_path, begun) == begun
+    sign.touch()
+    for seen, counts in {now - 100: now - 100, now - 900: begun, now + 3600: begun}.items():
+        os.utime(sign, (seen, seen))
+        assert last_sign(tmp_path, begun) == pytest.approx(counts)

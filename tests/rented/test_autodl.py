@@ -1,0 +1,100 @@
+"""The loop of the README on a host whose bill a command on it ends: the stack file that ships, over a real sshd.
+
+`shutdown` is a program on the host's PATH that writes down its call and ends the sshd. Data disk and shared file system
+are folders, as where they lie on such an instance is the profile's to say.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.commands import assert_refused, ok
+from tests.engine.harness import Stack
+from tests.rented.world import PACE, without_internet
+from tests.simulators.host import Host
+from tests.simulators.machines import require
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[tuple[Stack, Host, Path]]:
+    """A stack, its host, and the record of what was switched off there."""
+    require()
+    host = Host(tmp_path / "host")
+    host.say(PATH=f"{Path(sys.prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin")
+    record = host.install_shutdown()
+    shared = host.home / "autodl-fs"
+    for folder in (data(host), shared):
+        folder.mkdir()
+    capped = os.geteuid() == 0
+    if capped:  # the shared file system is out of files long before it is out of bytes
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=2000", "tmpfs", str(shared)], check=True)
+    stack = Stack(tmp_path / "sweep", name="sweep-autodl")
+    stack.env |= {"SWEEPSTACK_SSH_KEY": str(host.key), "SWEEPSTACK_API_PACE": PACE}
+    stack.env.pop("SSH_AUTH_SOCK", None)
+    stack.evidence = stack.checkout / "results" / "sweep-autodl"
+    without_internet(stack)
+    stack.edit_config(lambda sweep: sweep["boxes"]["box-0"].update(host=host.address))
+    stack.edit_config(lambda sweep: sweep["cells"].update(grid={"lr": [0.1], "seed": [0, 1]}))
+    places = {"data": str(data(host)), "scratch": str(data(host)), "durable": str(shared)}
+    python = str(Path(sys.prefix) / "bin" / "python")
+    network = {"proxy": False, "mirrors": {"huggingface": False}, "caches": {"HF_HOME": False}}
+    stack.edit_config(lambda sweep: sweep["overrides"]["autodl"].update(places=places, network=network, python=python))
+    try:
+        yield stack, host, record
+    finally:
+        for native_id in boxes(host):
+            stack.kill_box(native_id)
+        host.stop()
+        if capped:
+            subprocess.run(["umount", "--lazy", str(shared)], check=True)
+
+
+def data(host: Host) -> Path:
+    """The data disk of the instance."""
+    return host.home / "autodl-tmp"
+
+
+def boxes(host: Host) -> list[str]:
+    return [path.name for path in data(host).glob("sweepstack/boxes/*")]
+
+
+def test_the_loop(instance: tuple[Stack, Host, Path]) -> None:
+    """preview → up → destroy refused → wait → pull → verify → approve → up → destroy, which powers it off → audit."""
+    stack, host, record = instance
+    stack.init()
+    ok(stack.pulumi("preview", timeout=180))
+    assert boxes(host) == [], "a preview makes nothing"
+    ok(stack.up(timeout=300))
+    (native_id,) = boxes(host)
+    assert '"when_drained":{"command":"shutdown","native":"关机"}' in spec(host, native_id)
+    assert_refused(stack.destroy(timeout=180))
+
+    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("pull", timeout=180))
+    verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
+    assert (verify["verified"], verify["total"]) == (2, 2)
+    ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
+    ok(stack.up(timeout=180))
+    shown = stack.pulumi("destroy", "--preview-only", "--diff", timeout=180)
+    assert "关机: shutdown" in shown.text, str(shown)
+    assert "released by AutoDL at 20" in shown.text, str(shown)
+    assert not record.exists(), "until here nothing was switched off"
+
+    done = ok(stack.destroy(timeout=180))
+    assert record.read_text() == "shutdown \n"
+    assert not host.answers
+    assert boxes(host) == [native_id], "关机 keeps every disk, and 释放 is nobody's here"
+    assert "nobody here watches it any more: released by AutoDL at 20" in done.text, str(done)
+    status = stack.sweepctl("status", "--json", timeout=120).json()
+    assert status["bills"] == "nothing", status
+
+
+def spec(host: Host, native_id: str) -> str:
+    text = (data(host) / "sweepstack/boxes" / native_id / "data/sweep/spec.json").read_bytes().decode("unicode_escape")
+    return text.replace("\\u5173\\u673a", "关机")
