@@ -29,6 +29,8 @@ from tests.engine.looking import Snapshot, different, line_diff, tree
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout under test. In a mutant's tree this is the mutant."""
+COMMAND_PLUGIN = "SWEEPSTACK_COMMAND_PLUGIN"
+"""The official command plugin, where the tests are to run with it."""
 LEFT_OUT = {"tests", "docs", "bench", "results", "dist"}
 COMPILED = ("components", "profiles", "provider", "sweep")
 
@@ -60,7 +62,7 @@ class Stack:
     # what a person sets and writes
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR", COMMAND_PLUGIN) if name in os.environ}
         own = {
             "HOME": str(self.base / "home"),
             "XDG_DATA_HOME": str(self.base / "data"),

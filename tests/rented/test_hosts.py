@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.engine.commands import assert_refused, ok
-from tests.engine.harness import Stack
+from tests.engine.harness import COMMAND_PLUGIN, Stack
 from tests.rented.world import without_internet
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 
-COMMAND_PLUGIN = "SWEEPSTACK_COMMAND_PLUGIN"
-"""The official one, where the tests are to run with it."""
 STORE = ".local/share/sweepstack/local"
 
 
@@ -44,8 +42,6 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     stack = Stack(tmp_path / "sweep", name="sweep-generic")
     stack.env |= {"SWEEPSTACK_SSH_KEY": str(hosts[0].key)}
     stack.env.pop("SSH_AUTH_SOCK", None)
-    if os.environ.get(COMMAND_PLUGIN):
-        stack.env[COMMAND_PLUGIN] = os.environ[COMMAND_PLUGIN]
     stack.evidence = stack.checkout / "results" / "sweep-generic"
     without_internet(stack)
     stack.edit_config(
