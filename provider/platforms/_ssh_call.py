@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from sweep import errors
 from sweep.channel import agent_source, ssh_route
 from sweep.channel.host_address import HostAddress
 from sweep.channel.ssh_link import Link
-from sweep.channel.ssh_links import Links
+from sweep.channel.ssh_links import Links, shared
 from sweep.channel.ssh_options import Way
 from sweep.errors import OutcomeUnknown, PlatformError, StillCreating, Unreachable
 
@@ -36,8 +36,14 @@ MODULES = (
 READS = frozenset(
     {"account", "find_by_tag", "get", "list_tagged", "list_volumes", "get_volume", "where", "where_volume"}
 )
+FRESH_SECONDS = 2.0
+"""Between a look at a box and the channel to it that is then opened."""
 CALL_SECONDS = 180.0
 """A stop may wait for another one's lock, and for processes that ignore it."""
+
+
+_SEEN: dict[tuple[str, str, str], tuple[float, tuple[str, dict[str, str]]]] = {}
+_LOOKING = threading.Lock()
 
 
 class Caller:
@@ -64,7 +70,7 @@ class Caller:
             return link.ask("verb", deadline=CALL_SECONDS, name=verb, args=args)
 
         try:
-            said = self._connections().ask(do, again=verb in READS)
+            said = self.connections().ask(do, again=verb in READS)
         except Unreachable as error:
             if sent and verb not in READS:
                 raise OutcomeUnknown(f"{self.address}: {verb} was sent, and its answer was lost: {error}") from error
@@ -73,7 +79,28 @@ class Caller:
             raise Unreachable(f"{self.address} does not answer as agreed")
         if "raised" in said:
             raise self._error(said)
+        if verb in ("get", "create", "destroy", "stop", "turn_on"):
+            self._remember(said.get("where"))
         return said.get("is")
+
+    def where(self, native_id: str, account: str) -> tuple[str, dict[str, str]]:
+        """A box's folder and mounts over there. Not asked again where a look of this very moment has said it."""
+        with _LOOKING:
+            known = _SEEN.get((str(self.address), native_id, account))
+        if known is not None and time.monotonic() - known[0] < FRESH_SECONDS:
+            return known[1]
+        root, mounts = self.ask("where", native_id=native_id, account=account)
+        return root, mounts
+
+    def _remember(self, where: Any) -> None:
+        """What a look said of where the box is; whatever changes a box makes all forgotten."""
+        address = str(self.address)
+        with _LOOKING:
+            for one in [one for one in _SEEN if one[0] == address]:
+                del _SEEN[one]
+            if where is not None:
+                native_id, account, root, mounts = where
+                _SEEN[address, native_id, account] = time.monotonic(), (root, mounts)
 
     @property
     def skew(self) -> float:
@@ -87,12 +114,13 @@ class Caller:
         if links is not None:
             links.close()
 
-    def _connections(self) -> Links:
+    def connections(self) -> Links:
+        """To the agent that serves the host and every box on it; all callers of this process share them."""
         with self._lock:
             if self._links is None:
                 way, where = self.way, f"the host {self.address.login}"
                 settings = {"root": self.address.root, "grace": self.grace}
-                self._links = Links(way, partial(Link, way, where, settings, self._python, program))
+                self._links = shared(way, where, settings, self._python, program)
             return self._links
 
     def _error(self, said: Mapping[str, Any]) -> Exception:

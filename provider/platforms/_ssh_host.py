@@ -57,12 +57,21 @@ class Host(Agent):
             if name not in (*VERBS, *OWN):
                 raise PlatformError(f"{name!r} is nothing that a host is asked for")
             verb = getattr(self if name in OWN else self.platform, name)
-            return {"is": _plain(verb(**args))}
+            said = verb(**args)
+            return {"is": _plain(said)} | (self._place(said) if name == "get" else {})
         except StillCreating as error:
             known = {"identifier": error.identifier, "outputs": error.outputs, "reasons": error.reasons}
             return {"raised": "StillCreating", "text": str(error), "known": known}
         except SweepstackError as error:
             return {"raised": type(error).__name__, "text": str(error)}
+
+    def _place(self, record: BoxRecord) -> dict[str, Any]:
+        """Where a box that is there lies: whoever looked at it is about to read it."""
+        try:
+            root, mounts = self.platform.where(record.native_id, record.account)
+        except SweepstackError:
+            return {}
+        return {"where": _plain([record.native_id, record.account, root, mounts])}
 
     def create(self, request: dict[str, Any]) -> BoxRecord:
         """Looks at the host before anything is made, unless the box is there already. Does not wait until it is

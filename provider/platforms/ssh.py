@@ -179,7 +179,7 @@ class SshPlatform(WithoutMarket):
         self._ask("delete_volume", native_id=native_id, account=account)
 
     def channel(self, native_id: str, account: str) -> Channel:
-        root, mounts = self._ask("where", native_id=native_id, account=account)
+        root, mounts = self._host().where(native_id, account)
         return self._open(native_id, root, mounts, lambda: self._closed(native_id, account))
 
     def volume_channel(self, native_id: str, mount: str = "") -> Channel:
@@ -191,8 +191,10 @@ class SshPlatform(WithoutMarket):
     def _open(self, native_id: str, root: str, mounts: dict[str, str], closed: Any) -> Channel:
         from sweep.channel.ssh import SshChannel
 
-        way = self._host().way
-        channel: Channel = SshChannel(native_id, way.endpoint, root=root, mounts=mounts, closed=closed, way=way)
+        caller = self._host()
+        channel: Channel = SshChannel(
+            native_id, caller.way.endpoint, root=root, mounts=mounts, closed=closed, links=caller.connections()
+        )
         return channel
 
     def _closed(self, native_id: str, account: str) -> str:

@@ -167,6 +167,8 @@ class Agent:
             if request is None:
                 return
             try:
+                if "box" in request:
+                    self.turn_to(request["box"])
                 verb = getattr(self, f"do_{request['verb']}")
                 self.wire.answer({"ok": verb(**request["args"])})
             except Cut:
@@ -175,6 +177,10 @@ class Agent:
                 self.wire.answer(_described(error))
             if self.wire.announced:  # it would be taken for requests: a new agent answers the next one
                 return
+
+    def turn_to(self, box: Mapping[str, Any]) -> None:
+        """Answers for this box from now on: one agent may serve all that lie on its machine."""
+        self.channel = BoxChannel(box["native_id"], box["root"], box["mounts"], self.wire)
 
     def do_ping(self) -> bool:
         return True

@@ -15,7 +15,7 @@ from sweep.channel.base import BoxProcess, Completed, DirEntry, Listing, SshEndp
 from sweep.channel.host_keys import Pin
 from sweep.channel.local import CHUNK, open_target
 from sweep.channel.ssh_link import MOST_ANSWER, Link
-from sweep.channel.ssh_links import shared
+from sweep.channel.ssh_links import Links, shared
 from sweep.channel.ssh_options import Way
 from sweep.errors import PlatformError, Unreachable, Unsupported
 
@@ -49,9 +49,10 @@ class SshChannel:
         host_keys: Path | None = None,
         config: str = "none",
         closed: Callable[[], str] | None = None,
-        way: Way | None = None,
+        links: Links | None = None,
     ) -> None:
-        """`way`: how it is reached, where `endpoint` alone does not say. Raises NotAuthorized without a key."""
+        """`links`: to an agent that serves more than this box; `endpoint` is then theirs. Raises NotAuthorized without
+        a key."""
         self.native_id = native_id
         self.endpoint = endpoint
         self.root = root
@@ -59,9 +60,12 @@ class SshChannel:
         settings = {"root": root, "mounts": {path: str(PurePosixPath(to)) for path, to in (mounts or {}).items()}}
         self._settings = settings
         self._command = python
-        pin = Pin(endpoint.known_as or native_id, endpoint.start, host_keys)
-        way = way or Way(endpoint, key or ssh_keys.choose(), pin, config)
-        self._links = shared(way, native_id, settings, python)
+        self._about = {"native_id": native_id, **settings} if links is not None else None
+        if links is None:
+            pin = Pin(endpoint.known_as or native_id, endpoint.start, host_keys)
+            way = Way(endpoint, key or ssh_keys.choose(), pin, config)
+            links = shared(way, native_id, settings, python)
+        self._links = links
 
     @property
     def python(self) -> str:
@@ -287,11 +291,11 @@ class SshChannel:
     def _carry(self, do: Callable[[Link], None]) -> None:
         """For files. They go the same way; a relay has none for them."""
         self._must_copy("copy files")
-        self._links.ask(do, again=True)
+        self._links.ask(do, again=True, about=self._about)
 
     def _asking(self, do: Callable[[Link], T], *, again: bool) -> T:
         self._must_copy("read or write anything")
-        return self._links.ask(do, again=again)
+        return self._links.ask(do, again=again, about=self._about)
 
     def _must_copy(self, what: str) -> None:
         if self.endpoint.proxied:

@@ -50,6 +50,8 @@ class Link:
         self._way, self._id = way, native_id
         self._buffer, self._room = bytearray(), bytearray(READ_BYTES)
         self.healthy = False
+        self.about: Mapping[str, Any] | None = None
+        """Which box requests are about, where the agent serves several."""
         self.used = time.monotonic()
         self.reused = False
         """Was it idle before it was asked? Then it may have been dead already."""
@@ -115,7 +117,8 @@ class Link:
     def request(self, verb: str, *, data: Iterable[bytes] = (), **args: Any) -> None:
         """Sends a request, and the data that its argument `bytes` announces. Its answer has to be taken."""
         self.healthy = False
-        self._frame(b"J", json.dumps({"verb": verb, "args": args}).encode("ascii"))
+        asked = {"verb": verb, "args": args} | ({"box": dict(self.about)} if self.about is not None else {})
+        self._frame(b"J", json.dumps(asked).encode("ascii"))
         for chunk in data:
             for begin in range(0, len(chunk), CHUNK):
                 self._frame(b"D", chunk[begin : begin + CHUNK])

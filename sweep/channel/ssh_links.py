@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from sweep.channel import ssh_contact
+from sweep.channel import agent_source, ssh_contact
 from sweep.channel.ssh_link import Link
 from sweep.channel.ssh_options import Way
 from sweep.errors import PlatformError, Unreachable
@@ -33,12 +33,18 @@ _SHARED: dict[str, Links] = {}
 _SHARING = threading.Lock()
 
 
-def shared(way: Way, native_id: str, settings: Mapping[str, Any], python: str) -> Links:
+def shared(
+    way: Way,
+    native_id: str,
+    settings: Mapping[str, Any],
+    python: str,
+    program: Callable[[Mapping[str, Any]], bytes] = agent_source.agent,
+) -> Links:
     """The connections of this process to this box, this way: every channel to it that is made has the same ones."""
-    name = repr((way.facts, native_id, json.dumps(dict(settings), sort_keys=True), python))
+    name = repr((way.facts, native_id, json.dumps(dict(settings), sort_keys=True), python, program.__module__))
     with _SHARING:
         if name not in _SHARED:
-            _SHARED[name] = Links(way, partial(Link, way, native_id, settings, python))
+            _SHARED[name] = Links(way, partial(Link, way, native_id, settings, python, program))
         return _SHARED[name]
 
 
@@ -58,23 +64,24 @@ class Links:
         self.skew = 0.0
         """Seconds that its clock is ahead of ours, once it was reached; 0 below `SKEW_SECONDS`."""
 
-    def ask(self, do: Callable[[Link], T], *, again: bool) -> T:
+    def ask(self, do: Callable[[Link], T], *, again: bool, about: Mapping[str, Any] | None = None) -> T:
         """Runs `do` on a connection of its own. `again`: it may be done twice; then a connection that breaks under it
-        is replaced, once. Else it is only begun on one that was just seen to answer.
+        is replaced, once. Else it is only begun on one that was just seen to answer. `about`: the box that is meant,
+        where several are behind these connections.
 
         Raises what `do` raises; Unreachable.
         """
         with self._room:
             if not again:
-                with self._borrowed(proved=True) as link:
+                with self._borrowed(about, proved=True) as link:
                     return do(link)
-            with self._borrowed(proved=False) as link:
+            with self._borrowed(about, proved=False) as link:
                 try:
                     return do(link)
                 except Unreachable:
                     if link.healthy or not link.reused:  # the box itself says so, or was just connected to
                         raise
-            with self._borrowed(proved=True, fresh=True) as link:
+            with self._borrowed(about, proved=True, fresh=True) as link:
                 return do(link)
 
     def close(self) -> None:
@@ -90,9 +97,10 @@ class Links:
         ssh_contact.first(self.way)
 
     @contextlib.contextmanager
-    def _borrowed(self, *, proved: bool, fresh: bool = False) -> Iterator[Link]:
+    def _borrowed(self, about: Mapping[str, Any] | None, *, proved: bool, fresh: bool = False) -> Iterator[Link]:
         link = None if fresh else self._take()
         if link is not None and proved:
+            link.about = None
             try:
                 link.ask("ping", deadline=15)
             except PlatformError:
@@ -100,6 +108,7 @@ class Links:
                 link = None
         if link is None:
             link = self._connect()
+        link.about = about
         try:
             yield link
         finally:
