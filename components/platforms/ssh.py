@@ -88,7 +88,7 @@ def set_up(plan: Plan, box_plan: BoxPlan, box: Box, opts: pulumi.ResourceOptions
         create=COMMAND,
         stdin=box.native_id.apply(lambda native_id: script(steps, box=native_id, root=address.root)),
         add_previous_output_in_env=False,
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[box])),
+        opts=opts,  # it comes after the box, whose id is in its text
     )
 
 

@@ -78,7 +78,7 @@ def test_a_step_that_does_not_end_is_ended(tmp_path: Path) -> None:
 
 def test_two_at_once_wait_for_each_other_but_not_for_what_a_step_leaves_running(tmp_path: Path) -> None:
     """A mount's daemon outlives the step that began it: it must not hold the lock."""
-    daemon = Step("daemon", "sleep 30 >/dev/null 2>&1 & echo pid=$!", None, "")
+    daemon = Step("daemon", "sleep 600 >/dev/null 2>&1 & echo pid=$!", None, "")
     pid = facts(run(script([daemon], box="b"), tmp_path).stdout)["pid"]
     try:
         assert run(script([Step("next", "true", None, "")], box="b"), tmp_path).returncode == 0
