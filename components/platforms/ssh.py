@@ -18,9 +18,11 @@ from sweep.channel.base import SshEndpoint
 from sweep.channel.host_address import HostAddress
 from sweep.channel.host_keys import Pin, fingerprint, keys_of
 from sweep.errors import ConfigError
+from sweep.site.network import network
 from sweep.site.preflight import NAME as PREFLIGHT
 from sweep.site.preflight import preflight
 from sweep.site.steps import Step, facts, script
+from sweep.site.tiers import tiers
 
 if TYPE_CHECKING:
     from pulumi_command.remote import Command
@@ -86,7 +88,7 @@ def set_up(plan: Plan, box_plan: BoxPlan, box: Box, opts: pulumi.ResourceOptions
             per_dial_timeout=DIAL_SECONDS,
         ),
         create=COMMAND,
-        stdin=box.native_id.apply(lambda native_id: script(steps, box=native_id, root=address.root)),
+        stdin=box.native_id.apply(lambda native_id: script(steps, box=native_id, root=address.root or plan.root)),
         add_previous_output_in_env=False,
         opts=opts,  # it comes after the box, whose id is in its text
     )
@@ -94,7 +96,13 @@ def set_up(plan: Plan, box_plan: BoxPlan, box: Box, opts: pulumi.ResourceOptions
 
 def steps_for(plan: Plan) -> tuple[Step, ...]:
     """What is done on each host of a plan, in order."""
-    return (preflight(plan.site.python if plan.site is not None else "python3"),)
+    site = plan.site
+    if site is None:
+        return (preflight(),)
+    shown = [key for key in site.claims if key.startswith("mnt/")]
+    told = site.network()
+    looks = [tiers(shown)] if shown else []
+    return (preflight(site.python), *looks, *([network(told, site.python)] if told else []))
 
 
 def out_of_reach(address: HostAddress) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from components.config import StackConfig
-from components.platforms.ssh import COMMAND, NOBODY, pinned, set_up
+from components.platforms.ssh import COMMAND, NOBODY, pinned, set_up, steps_for
 from profiles.load import load_profiles
 from profiles.resolve import resolve
 from provider.wire import to_python
@@ -133,3 +133,12 @@ def test_the_package_is_imported_only_for_hosts() -> None:
 
 def test_facts_are_those_of_the_steps() -> None:
     assert facts("python=3.11.7\nnoise\n a=b \nB=c\n") == {"python": "3.11.7", "a": "b"}
+
+
+def test_a_host_with_places_is_looked_at_where_its_boxes_lie(tmp_path: Path) -> None:
+    """The root of its script is that of the box's adapter, and the looks at tier and network come before its queue."""
+    text = hosts("ann@192.0.2.7:2222").replace("[generic-ssh]", "[autodl]").replace("{generic-ssh: {p", "{autodl: {p")
+    write(tmp_path, text)
+    plan = resolve(StackConfig.load(tmp_path, "x"), load_profiles(["autodl"]))
+    assert plan.adapter_of(plan.boxes[0]).endswith(f":2222{plan.root}")
+    assert [step.name for step in steps_for(plan)] == ["preflight", "tiers", "network"]

@@ -97,3 +97,10 @@ def test_places_are_for_hosts(tmp_path: Path) -> None:
         with_places(tmp_path, "autodl", "{durable: ../here}")
     with pytest.raises(ConfigError, match="system"):
         with_places(tmp_path, "autodl", "{system: /x}")
+
+
+def test_a_person_knows_better_which_python_a_host_has(tmp_path: Path) -> None:
+    write(tmp_path, text("autodl").replace("price_per_hour: 0.5", "price_per_hour: 0.5, python: /opt/conda/bin/python"))
+    found = resolve(StackConfig.load(tmp_path, "x"), {"autodl": there("autodl")})
+    assert found.site is not None
+    assert found.site.python == "/opt/conda/bin/python"
