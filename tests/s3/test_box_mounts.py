@@ -205,3 +205,42 @@ def test_a_box_that_can_t_mount_says_why(make_box: Callable[..., Box], prefix: s
     (failed,) = box.events("setup-failed")
     assert "fusermount is not on this box's PATH (apt-get install -y fuse3). Next: mode: COPY" in failed["reason"]
     assert json.dumps(failed["reason"]).count(prefix) == 1
+
+
+def lying(box: Box, folder: Path, script: str) -> Path:
+    """An rclone before the real one on the box's path, which may say yes to what it did not do."""
+    folder.mkdir()
+    program = folder / "rclone"
+    program.write_text(f'#!/bin/sh\nreal={shutil.which("rclone")}\n{script}\nexec "$real" "$@"\n')
+    program.chmod(0o755)
+    box.path = f"{folder}:{os.environ['PATH']}"
+    return program
+
+
+def test_a_copy_with_a_wrong_byte_starts_nothing(make_box: Callable[..., Box], prefix: str, tmp_path: Path) -> None:
+    """The size is right, and rclone said that all is well."""
+    box = make_box({"path": "/data/images", "source": prefix, "mode": "COPY"})
+    lying(box, tmp_path / "lies", '[ "$1" = copy ] && { "$real" "$@"; printf eno > "$3/a b/one.txt"; exit 0; }')
+    box.add("a", READ)
+    box.run(code=7)
+    (failed,) = box.events("setup-failed")
+    assert "rclone check ended with 1" in failed["reason"]
+    assert not (box.root / "mnt/data-images").exists(), "under its name there is a whole copy, or none"
+
+
+def test_an_upload_that_only_claims_to_be_there_is_made_again(
+    make_box: Callable[..., Box], uri: str, minio: Minio, tmp_path: Path
+) -> None:
+    box = make_box({"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"})
+    program = lying(box, tmp_path / "lies", '[ "$1" = copy ] && exit 0')
+    box.add("a")
+    runner = box.start()
+    wait_for(lambda: "a waits for its bucket" in box.log(), box.log, SECONDS)
+    assert box.state("a") == "running"
+    assert not [key for key in keys(minio, uri) if key.endswith("manifest.json")], "it stands for what is not there"
+    honest = tmp_path / "honest"
+    honest.write_text(f'#!/bin/sh\nexec {shutil.which("rclone")} "$@"\n')
+    honest.chmod(0o755)
+    os.replace(honest, program)
+    assert runner.ended(SECONDS) == 0, box.log()
+    assert box.state("a") == "sealed"
