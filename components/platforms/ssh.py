@@ -18,10 +18,12 @@ from sweep.channel.base import SshEndpoint
 from sweep.channel.host_address import HostAddress
 from sweep.channel.host_keys import Pin, fingerprint, keys_of
 from sweep.errors import ConfigError
+from sweep.site.network import NAME as NETWORK
 from sweep.site.network import network
 from sweep.site.preflight import NAME as PREFLIGHT
 from sweep.site.preflight import preflight
 from sweep.site.steps import Step, facts, script
+from sweep.site.tiers import NAME as TIERS
 from sweep.site.tiers import tiers
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 DIALS, DIAL_SECONDS = 10, 15
 """The box has answered a moment ago. With the waits in between, at most three minutes."""
 COMMAND = "sh -s sweepstack-setup"
+LOOKS = frozenset({PREFLIGHT, TIERS, NETWORK})
+"""Steps that only look: what they would say is looked at again, where it counts, by the box and by its runner."""
 NOBODY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 """A host key that no host has: what is expected of one whose key is not pinned here."""
 
@@ -47,7 +51,7 @@ def set_up(plan: Plan, box_plan: BoxPlan, box: Box, opts: pulumi.ResourceOptions
         return None
     address, steps = HostAddress.parse(box_plan.host), steps_for(plan)
     why = out_of_reach(address)
-    if why and any(step.name != PREFLIGHT for step in steps):
+    if why and any(step.name not in LOOKS for step in steps):
         raise ConfigError(
             f"boxes.{box_plan.name}.host: {box_plan.host} can't be set up ({', '.join(step.name for step in steps)}): "
             f"{why}. Write its address in full, user@host:port or user@door:port,user@host:port; SWEEPSTACK_SSH_KEY "

@@ -37,7 +37,7 @@ for name, url in urls.items():
         said = "does not answer: %s" % error
     print("route_%s=%s" % (name.lower(), said))
 """
-SECONDS = 180
+NAME, SECONDS = "network", 180
 
 
 def network(told: Mapping[str, Any], python: str = "python3") -> Step:
@@ -45,4 +45,4 @@ def network(told: Mapping[str, Any], python: str = "python3") -> Step:
     single calls, or that its line sets none), and of each mirror whether it answers. Fails where the proxy's line
     does; a mirror that is away is a fact, since nobody may need it."""
     words = f"{shlex.quote(python)} - {shlex.quote(json.dumps(dict(told), sort_keys=True))}"
-    return Step("network", words, _LOOK, "looking at its way to the world", SECONDS)
+    return Step(NAME, words, _LOOK, "looking at its way to the world", SECONDS)

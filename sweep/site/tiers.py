@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from sweep.site.steps import Step
 
+NAME = "tiers"
 _LOOK = r"""
 for mount in "$@"; do
     at="$SWEEPSTACK_ROOT/boxes/$SWEEPSTACK_BOX/$mount"
@@ -28,4 +29,4 @@ def tiers(mounts: Iterable[str]) -> Step:
     """`mounts`: paths on the box (`mnt/durable`) that show a place of the host. Facts: where each lies and its id, what
     is free there (inodes are absent where the file system does not count them). Fails where one is not mounted."""
     words = " ".join(shlex.quote(mount) for mount in sorted(mounts))
-    return Step("tiers", f"sh -c {shlex.quote(_LOOK)} sh {words}", None, "looking at what outlives it")
+    return Step(NAME, f"sh -c {shlex.quote(_LOOK)} sh {words}", None, "looking at what outlives it")
