@@ -49,7 +49,7 @@ def set_up(plan: Plan, box_plan: BoxPlan, box: Box, opts: pulumi.ResourceOptions
     """
     if not box_plan.host or box_plan.want != "running":
         return None
-    address, steps = HostAddress.parse(box_plan.host), steps_for(plan)
+    address, steps = HostAddress.parse(plan.adapter_of(box_plan).partition(":")[2]), steps_for(plan)
     why = out_of_reach(address)
     if why and any(step.name not in LOOKS for step in steps):
         raise ConfigError(

@@ -107,6 +107,15 @@ def test_where_the_plugin_can_t_go_a_line_says_so(project: Path, caplog: pytest.
     assert "not set up by a command" in caplog.text
 
 
+def test_steps_are_told_where_boxes_lie(project: Path) -> None:
+    """A host whose data tier has a place of its own: its boxes lie there, whatever the address leaves open."""
+    text = hosts("ann@192.0.2.7:22").replace(
+        "price_per_hour: 0}", "price_per_hour: 0, places: {data: /big, durable: /fs}}"
+    )
+    assert "SWEEPSTACK_ROOT=/big/sweepstack\n" in asked(project, text)[1]["stdin"]
+    assert "SWEEPSTACK_ROOT=''\n" in asked(project, hosts("ann@192.0.2.7:22"))[1]["stdin"]
+
+
 def test_what_has_to_be_done_there_is_not_left_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = (preflight(), Step("mount", "true", None, "mounting"))
     monkeypatch.setattr("components.platforms.ssh.steps_for", lambda plan: needed)
