@@ -57,6 +57,7 @@ class BoxArgs(Args):
     identity: pulumi.Input[str]
     evidence: pulumi.Input[str]
     adapter: pulumi.Input[str]
+    platform: pulumi.Input[str] | None = None
     name: pulumi.Input[str]
     roster_digest: pulumi.Input[str]
     teardown: pulumi.Input[Mapping[str, Any]]

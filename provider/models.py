@@ -155,6 +155,7 @@ class BoxInputs(Inputs):
 
     `secrets`: names that must be set where a box is rented, so that its cells don't find out later. `placed`: the offer
     that was chosen; `bid`: USD per hour of the whole spot box; `links`: where the job expects a mount → the mount.
+    `platform`: whose machine it is, for people, where the adapter is named with a host and so does not say.
     `volume`: the name of the kept volume that it mounts, so that a preview asks for offers within reach of it.
     `places`: path on the box (`mnt/durable`), or a tier's name → the folder of the host that it is; `claims`: what each
     of them must be.
@@ -165,6 +166,7 @@ class BoxInputs(Inputs):
     identity: str
     evidence: str
     adapter: str
+    platform: str | None = None
     name: BoxName
     resources: dict[str, Any] = Field(default_factory=dict)
     price_per_hour: float | None = None

@@ -69,7 +69,7 @@ class Handover(Record):
         if self.by == "ssh":
             return f"{self.native} was asked for, and that it took effect is not proved"
         here = "nothing of it is left on its host" if self.ended_at is not None else "its host could not be asked"
-        return f"{here}; it bills until {self.native}, which only a person can do: {self.manual or 'end it'}"
+        return f"{here}; it bills on until a person does this ({self.native}): {self.manual or 'end it'}"
 
 
 def handover_of(store: EvidenceStore, native_id: str) -> Handover | None:

@@ -134,6 +134,8 @@ class BoxEntry(_WithApproval):
     identity: str
     evidence: str
     adapter: str
+    platform: str | None = None
+    """Whose machine it is, where the adapter does not say."""
     name: str
     native_id: str
     account: str

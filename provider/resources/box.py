@@ -53,6 +53,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "identity": Decision.REFUSE,
         "evidence": Decision.REFUSE,
         "adapter": Decision.REPLACE,
+        "platform": Decision.UPDATE,
         "name": Decision.REPLACE,
         "resources": Decision.REPLACE,
         "price_per_hour": Decision.UPDATE,

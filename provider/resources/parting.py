@@ -169,7 +169,7 @@ def _open(op: Operation, facts: BoxFacts, known: Handover, problem: str) -> str:
     lines = [
         f"box {facts.name} ({facts.native_id}): {here}; its bill goes on, and only a person can end it"
         + (f" ({problem})" if problem else ""),
-        f"  do this        {known.native}: {known.manual or 'end it where it was rented'}",
+        f"  do this        ({known.native}) {known.manual or 'end it where it was rented'}",
         f"  waiting costs  {waiting_cost(facts)}",
         f"  then           {confirm_command(op.stack, facts.name)}",
         f"  next           pulumi destroy --stack {op.stack}    (takes the word together with a connect that fails)",

@@ -176,10 +176,13 @@ def _sight(
         verdict = by_record if by_record.allowed else verdict
     if unreadable and not verdict.allowed:
         verdict.reasons.insert(0, unreadable)
+    gone = seen.existence is Existence.GONE
+    handed = known_handover(box.evidence, box.native_id) if ":" in box.adapter and not gone else None
+    if handed is not None and handed.verb == "destroy" and not verdict.allowed:
+        verdict.reasons[:] = ["its end was allowed and begun, and is not proved"]
     birth = next((birth for birth in births if birth.native_id == box.native_id), None)
     launch = _safely(lambda: store.launch(box.name, box.generation) if store else None, None, [])
     gate = state.gate_of(box.native_id)
-    gone = seen.existence is Existence.GONE
     journal = seen.journal or copied_journal(store, box.name, box.generation)
     return Sight(
         box=box,
@@ -195,7 +198,7 @@ def _sight(
         copied=journal is not None and seen.journal is None and not gone,
         proposed=may_end(facts, proposed, seen, now=now, full=False) if proposed and proposed != approval else None,
         claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
-        handed=known_handover(box.evidence, box.native_id) if ":" in box.adapter and not gone else None,
+        handed=handed,
     )
 
 

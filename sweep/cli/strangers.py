@@ -36,10 +36,10 @@ def search(
     searched = True
     silent: set[str] = set()
     for birth in births:
-        if birth.native_id in known:
-            continue
-        if over(birth, evidence):
+        off = over(birth, evidence)
+        if off:
             silent.add(birth.platform)
+        if birth.native_id in known or (off and birth.ended_at is not None):
             continue
         if birth.ended_at is not None:
             stranger, note = _ended(birth, target)
@@ -77,8 +77,8 @@ def search(
 
 
 def over(birth: Birth, evidence: str) -> bool:
-    """Whether it ended by a word or a command that is on record, and nobody answers at its address now."""
-    if birth.native_id is None or birth.ended_at is None:
+    """Whether it ended, or stands still, by a word or a command that is on record, and nobody answers there now."""
+    if birth.native_id is None or ":" not in birth.platform:
         return False
     try:
         return settled(load_platform(birth.platform), birth.native_id, birth.account, evidence) is not None

@@ -30,7 +30,7 @@ def box_view(sight: Sight, now: datetime, spent: Spent | None = None) -> BoxView
         price_per_hour=sight.price_per_hour,
         cost=thing.so_far(now),
         age_seconds=age,
-        where=sight.where,
+        where=_where(sight),
         idle=thing.idle,
         note=sight.seen.account_problem or _handed(sight) or sight.seen.note or skew_words(sight.seen.skew),
         idle_seconds=_idle_seconds(sight, now),
@@ -92,6 +92,12 @@ def _alarms(sight: Sight, now: datetime) -> Iterator[str]:
         path, hint = sight.blocked.get("path"), sight.blocked.get("hint")
         at = f" at {path}" if path else ""
         yield f"nothing new starts: too little {sight.blocked.get('why') or 'disk'}{at}{f'; {hint}' if hint else ''}"
+
+
+def _where(sight: Sight) -> str:
+    """Its platform and address, where the adapter is a host; else what the platform says."""
+    box = sight.box
+    return f"{box.platform} {box.adapter.partition(':')[2]}" if box.platform else sight.where
 
 
 def _handed(sight: Sight) -> str:

@@ -9,7 +9,8 @@ def claims(scene: Scene) -> list[Stranger]:
     """Boxes that the state calls cleared although the check says no: edited state, or a word that no longer holds."""
     claims = []
     for sight in scene.sights:
-        if sight.claims_cleared and not sight.verdict.allowed:
+        handed = sight.handed is not None and sight.handed.verb == "destroy"  # its end was allowed, and is on its way
+        if sight.claims_cleared and not sight.verdict.allowed and not handed:
             claims.append(
                 Stranger(
                     kind="claim",

@@ -19,7 +19,8 @@ from sweep.handover import forget_handover, handover_of, keep_handover
 from sweep.model import Approval, Birth, UnclaimedWaiver
 from sweep.money.ledger import Bill, spent
 from tests.unit.provider.host_world import BY_COMMAND, HostSweep, rented_host
-from tests.unit.provider.support import BOX, QUEUE, action, approval_for, approved
+from tests.unit.provider.support import BOX, QUEUE, abandonment, action, approval_for, approved
+from tests.unit.provider.test_box_end import edited
 
 
 @pytest.fixture
@@ -102,6 +103,17 @@ def test_a_delete_powers_it_off_and_keeps_what_is_there(parked: HostSweep) -> No
     assert "nobody here watches it any more: released at 20" in parked.said.warnings
 
 
+def test_a_state_that_was_edited_powers_nothing_off(parked: HostSweep) -> None:
+    """The same rows as for every other platform: what looks cleared in the state, and is not."""
+    box = parked.trained()
+    word = approval_for(box, receipt=parked.verified(box))
+    for row, state in edited(box, word, parked).items():
+        with pytest.raises(TeardownRefused):
+            delete(parked, state, timeout=3)
+        assert calls(parked) == [], row
+    assert handover_of(parked.store, box.native_id) is None
+
+
 def test_a_box_that_is_off_already_ends_without_another_command(parked: HostSweep) -> None:
     box = parked.trained()
     receipt = parked.verified(box)
@@ -142,6 +154,10 @@ def test_silence_alone_proves_nothing(parked: HostSweep) -> None:
     seen = BOX.read(parked.op(), box.native_id, box)
     assert isinstance(seen, Seen)
     assert "UNKNOWN" in seen.unhealthy[0]
+    assert bill_of(parked, box).per_hour == 0.5
+    given_up = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    with pytest.raises(NotYetGone, match="nobody answers there, and whether it took 'shutdown' is not known"):
+        delete(parked, given_up, timeout=3)
     assert bill_of(parked, box).per_hour == 0.5
 
 

@@ -152,6 +152,13 @@ def test_the_word_is_for_one_native_id(rented: HostSweep, monkeypatch: pytest.Mo
         say(rented, monkeypatch, other)
     known = handover_of(rented.store, box.native_id)
     assert known is not None
+    assert known.over(box.native_id)
+    assert not known.over(other.native_id)
+    silent = known.model_copy(
+        update={"confirmed": None, "by": "ssh", "accepted_at": known.begun_at, "silent_at": known.begun_at}
+    )
+    assert silent.over(box.native_id)
+    assert not silent.over(other.native_id)
     copied = known.model_copy(update={"native_id": other.native_id})
     keep_handover(rented.store, copied)  # a record that somebody edited: the word in it is another box's
     seen = BOX.read(rented.op(), other.native_id, other)
