@@ -1,0 +1,56 @@
+"""Mutants of rented hosts: what ends a bill that no API ends."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant, Patch
+from tests.mutants.moving import MOVING
+
+PERSON, OFF = "tests/unit/provider/test_rented_host.py", "tests/unit/provider/test_host_off.py"
+
+RENTED = (
+    Mutant(
+        "take a person's word although the host answers",
+        (Patch("provider/platforms/_handover.py", "    if answers(platform, known):\n", "    if False:\n"),),
+        (f"{PERSON}::test_it_bills_on_at_every_look_until_a_word_and_a_failed_connect",),
+    ),
+    Mutant(
+        "take a word for a box that nobody began to end",
+        (Patch("sweep/cli/confirm.py", "    way = _allowed(target, store, box)\n", '    way = "cleared"\n'),),
+        (f"{PERSON}::test_the_word_is_refused_where_nobody_began",),
+    ),
+    Mutant(
+        "take the word for another native id",
+        (
+            Patch(
+                "sweep/handover.py",
+                "            return self.confirmed.native_id == native_id and self.confirmed.box == self.box and",
+                "            return",
+            ),
+        ),
+        (f"{PERSON}::test_the_word_is_for_one_native_id",),
+    ),
+    Mutant(
+        "call a rented host gone when our folder is",
+        (Patch("provider/platforms/_local_removal.py", '    if facts.get("rented") is True:\n', "    if False:\n"),),
+        (f"{PERSON}::test_a_delete_ends_what_is_ours_and_asks_for_the_person_s_step",),
+    ),
+    Mutant(
+        "believe that a silent host is off",
+        (
+            Patch(
+                "provider/platforms/_handover.py",
+                "            if known.accepted_at is None:\n",
+                "            if False:\n",
+            ),
+        ),
+        (f"{OFF}::test_silence_alone_proves_nothing",),
+    ),
+    Mutant(
+        "switch a host off under another box",
+        (Patch("provider/platforms/_ssh_host.py", "        if others:\n", "        if False:\n"),),
+        (f"{OFF}::test_another_box_at_work_on_the_same_host_keeps_it_on",),
+    ),
+)
+
+MORE = (*MOVING, *RENTED)
+"""All that stand in modules of their own."""
