@@ -1,4 +1,4 @@
-"""`python -m bench [preview|cells|queue|verify|status|overhead|s3|renting|pull …]`: a table, and .cache/bench.json.
+"""`python -m bench [preview|cells|queue|verify|status|overhead|s3|renting|pull|hosts …]`: a table, and its JSON.
 
 Exit code 1 when a figure misses its limit, 2 when one could not be measured.
 """
@@ -184,6 +184,19 @@ def pull_rows(found: dict[str, Any]) -> Iterator[Row]:
         )
 
 
+def hosts_rows(found: dict[str, Any]) -> Iterator[Row]:
+    took = found["seconds"]
+    yield Row(
+        f"sweepctl status of {found['cells']:,} cells on {found['hosts']} hosts, n={found['rounds']}",
+        seconds(took["status"]),
+        seconds(found["max_seconds"]["status"]),
+        f"{found['hosts']} warm ssh true at once {seconds(took['ssh'])}; Python's own start {seconds(took['python'])}",
+        f"{found['ratio']:.2f}×",
+        f"≤ {found['limit']:g}×",
+        found["ratio"] <= found["limit"],
+    )
+
+
 ARGUMENTS: dict[str, dict[str, Any]] = {"verify": {"total_bytes": 8_000_000_000, "rounds": 20}}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
@@ -195,6 +208,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "s3": s3_rows,
     "renting": renting_rows,
     "pull": pull_rows,
+    "hosts": hosts_rows,
 }
 
 

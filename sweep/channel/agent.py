@@ -9,6 +9,7 @@ one J, and the data that it announces; an answer is any number of D, and a J at 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -27,6 +28,8 @@ from sweep.errors import NotYetGone, PlatformError, SweepstackError, Unreachable
 HEADER = struct.Struct(">cI")
 CHUNK = 1 << 20
 MOST_JSON = 256 << 20
+MOST_TAILS = 64 << 20
+"""Bytes of all tails of one answer together."""
 MOST_READ = 256 << 20
 """Bytes that one `read` may answer. What is larger is fetched."""
 TOGETHER = 1 << 17
@@ -200,6 +203,10 @@ class Agent:
 
     def do_size(self, path: str) -> int | None:
         return self.channel.size(path)
+
+    def do_tails(self, paths: list[str], limit: int) -> dict[str, Any]:
+        found = self.channel.tails(paths, min(limit, MOST_TAILS // max(len(paths), 1)))
+        return {path: (size, base64.b64encode(data).decode("ascii")) for path, (size, data) in found.items()}
 
     def do_listdir(self, path: str) -> list[tuple[str, str, int]]:
         return [(entry.name, entry.kind, entry.size) for entry in self.channel.listdir(path)]

@@ -114,6 +114,11 @@ class Channel(Protocol):
         """Bytes of a regular file; None when the box answered and it is not there, or is not a regular file."""
         ...
 
+    def tails(self, paths: Sequence[str], most: int) -> dict[str, tuple[int, bytes]]:
+        """Of each regular file that is there: its size, and its last `most` bytes. In one round trip, to look at many
+        files; whatever is in the way of one leaves that one out. Raises Unreachable."""
+        ...
+
     def listdir(self, path: str) -> list[DirEntry]:
         """What is in a folder, by name. FileNotFoundError, NotADirectoryError."""
         ...

@@ -21,7 +21,7 @@ from typing import IO, Literal
 from sweep.canonical import fsync_directory, write_atomically
 from sweep.channel import processes, running, visiting
 from sweep.channel.base import BOX_ID_VARIABLE, BoxProcess, Completed, DirEntry, Listing, safe_parts
-from sweep.channel.walking import Walk
+from sweep.channel.walking import Walk, tail_of
 from sweep.errors import PlatformError, Unreachable
 
 CHUNK = 1 << 20
@@ -76,6 +76,9 @@ class LocalChannel:
                 self._must_exist()
                 return None
         return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def tails(self, paths: Sequence[str], most: int) -> dict[str, tuple[int, bytes]]:
+        return {path: found for path in paths if (found := tail_of(self, path, most)) is not None}
 
     def listdir(self, path: str) -> list[DirEntry]:
         with self._answering(path):

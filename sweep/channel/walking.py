@@ -8,8 +8,10 @@ import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sweep.channel.base import Listing
+from sweep.errors import PlatformError
 
 _LOOK_AT_THE_CLOCK = 256
 
@@ -87,3 +89,14 @@ class Walk:
         else:
             return False
         return True
+
+
+def tail_of(channel: Any, path: str, most: int) -> tuple[int, bytes] | None:
+    """Size and last bytes of one file of a local channel; None where it is none that can be read."""
+    try:
+        with channel.open_file(path) as handle:
+            size = handle.seek(0, 2)
+            handle.seek(max(0, size - most))
+            return size, handle.read(min(size, most))
+    except (OSError, PlatformError):
+        return None

@@ -37,8 +37,10 @@ def closer(sight: Sight) -> Sight:
         if metrics is None or sight.journal is None:
             return sight
         points = {}
-        for progress in _chosen(list(sight.journal.cells.values())):
-            found = read_point(channel, progress, metrics)
+        chosen = list(_chosen(list(sight.journal.cells.values())))
+        tails = channel.tails([_curve(progress, metrics) for progress in chosen], END_BYTES)
+        for progress in chosen:
+            found = read_point(channel, progress, metrics, tails.get(_curve(progress, metrics)))
             if found is not None:
                 points[progress.name] = found
         return replace(sight, points=points)
@@ -48,17 +50,21 @@ def closer(sight: Sight) -> Sight:
 
 def last_patrol(channel: Channel) -> Patrol | None:
     """The box's last heartbeat; None before the first. Raises Unreachable."""
-    size = channel.size(onbox.PATROL)
+    tails = channel.tails([onbox.PATROL, onbox.SPEC], TAIL_BYTES)
+    size, data = tails.get(onbox.PATROL, (0, b""))
     if not size:
         return None
-    return parse_patrol(channel.read(onbox.PATROL, offset=max(0, size - TAIL_BYTES)), _interval(channel))
+    whole, spec = tails.get(onbox.SPEC, (0, b""))
+    if len(spec) < whole:
+        spec = channel.read(onbox.SPEC)
+    return parse_patrol(data, _interval(spec))
 
 
-def _interval(channel: Channel) -> float:
+def _interval(spec: bytes) -> float:
     """The seconds between two heartbeats, as the box was told."""
     try:
-        return number(json.loads(channel.read(onbox.SPEC)).get("patrol_seconds")) or INTERVAL
-    except (SweepstackError, OSError, ValueError, AttributeError, RecursionError):
+        return number(json.loads(spec).get("patrol_seconds")) or INTERVAL
+    except (ValueError, AttributeError, RecursionError):
         return INTERVAL
 
 
@@ -72,13 +78,24 @@ def _chosen(cells: Sequence[CellProgress]) -> Iterable[CellProgress]:
     return open_ones[:SHOWN] + [cell for cell in begun if cell.state == "sealed"][-SAMPLE:]
 
 
-def read_point(channel: Channel, progress: CellProgress, metrics: MetricsEntry) -> Point | None:
-    """Where a cell's curve stands; None when it has written none yet."""
-    path = f"{onbox.attempt_dir(progress.name, progress.attempts)}/out/{metrics.file}"
-    size = channel.size(path)
+def _curve(progress: CellProgress, metrics: MetricsEntry) -> str:
+    return f"{onbox.attempt_dir(progress.name, progress.attempts)}/out/{metrics.file}"
+
+
+def read_point(
+    channel: Channel, progress: CellProgress, metrics: MetricsEntry, tail: tuple[int, bytes] | None
+) -> Point | None:
+    """Where a cell's curve stands; None when it has written none yet. `tail`: size and end of its file, where there is
+    one; more of it is read where that is not enough."""
+    path = _curve(progress, metrics)
+    size, data = tail or (0, b"")
     if not size:
         return None
-    read = lambda offset, limit: channel.read(path, offset=offset, limit=limit)  # noqa: E731
+
+    def read(offset: int, limit: int) -> bytes:
+        begin = offset - (size - len(data))
+        return data[begin : begin + limit] if begin >= 0 else channel.read(path, offset=offset, limit=limit)
+
     rows = last_rows(read, size, metrics.file, END_BYTES)
     found = point(rows[-1] if rows else None, metrics.x, metrics.y)
     if found is None or found.y is None or math.isfinite(found.y):

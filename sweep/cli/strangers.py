@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from provider.platforms._handover import settled
@@ -13,8 +13,12 @@ from sweep.cli.target import Target
 from sweep.errors import ConfigError, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth
+from sweep.parallel import in_parallel
 from sweep.scene import Stranger
 from sweep.state import StackState
+
+LIST_SECONDS = 18.0
+"""Less than a whole search may take: who answered is heard all the same."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +57,17 @@ def search(
             notes.append(note)
     identity = state.identity.identity if state.identity else store.marker.identity if store else None
     adapters = {box.adapter for box in state.boxes} | {volume.adapter for volume in state.volumes}
-    for adapter in sorted(adapters | {birth.platform for birth in births}):
-        if identity is None:
-            continue
-        try:
-            listed = load_platform(adapter).list_tagged(onbox.tag_prefix(identity))
-        except SweepstackError as error:
+    asked = sorted(adapters | {birth.platform for birth in births}) if identity is not None else []
+    answers = in_parallel({adapter: _lister(adapter, identity or "") for adapter in asked}, LIST_SECONDS)
+    for adapter in asked:
+        listed = answers.get(adapter, f"it did not answer within {LIST_SECONDS:.0f} s")
+        if isinstance(listed, str):
             if adapter in silent:  # that nobody answers there is what is to be expected
                 continue
-            notes.append(f"what {adapter} runs for this sweep is not known: {error}")
+            notes.append(f"what {adapter} runs for this sweep is not known: {listed}")
             searched = False
             continue
+        assert identity is not None
         for record in listed:
             if record.native_id in known or record.native_id in found or record.phase is Phase.GONE:
                 continue
@@ -74,6 +78,18 @@ def search(
             found[record.native_id] = _by_tag(record, adapter, identity, target)
     entries = [_entry(problem, target) for problem in state.problems]
     return Search((*found.values(), *entries), tuple(notes), searched)
+
+
+def _lister(adapter: str, identity: str) -> Callable[[], list[BoxRecord] | str]:
+    """What the platform lists for the sweep, or why it can't be known. One that is down makes no other wait."""
+
+    def listed() -> list[BoxRecord] | str:
+        try:
+            return load_platform(adapter).list_tagged(onbox.tag_prefix(identity))
+        except SweepstackError as error:
+            return str(error)
+
+    return listed
 
 
 def over(birth: Birth, evidence: str) -> bool:

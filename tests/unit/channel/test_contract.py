@@ -91,6 +91,7 @@ def test_links_out_of_the_box_are_not_followed(channel: Channel, world: World, t
             channel.read(path)
         with pytest.raises(PlatformError):
             channel.fetch(path, tmp_path / "copy")
+        assert channel.tails([path], 9) == {}
         with pytest.raises(PlatformError):
             channel.fetch_many([(path, tmp_path / "copies")])
         with pytest.raises(PlatformError):
@@ -127,6 +128,8 @@ def test_any_name_is_a_name(channel: Channel, world: World, tmp_path: Path) -> N
     assert seen == sorted([*NAMES, *(f"{name} {kind}" for name in NAMES for kind in ("lines", "lock"))])
     listed = {path for path, _, _ in channel.walk(["data/names"]).files}
     assert listed == {f"data/names/{name}" for name in seen}
+    tails = channel.tails([f"data/names/{name}" for name in NAMES] + ["data/none", "data"], 3)
+    assert tails == {f"data/names/{name}": (len(name.encode()), name.encode()[-3:]) for name in NAMES}
     many = [(f"data/names/{name}", tmp_path / "many" / name) for name in NAMES]
     channel.fetch_many(many)
     assert [target.read_bytes() for _, target in many] == [name.encode() for name in NAMES]

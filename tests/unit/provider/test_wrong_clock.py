@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from provider.platforms.observe import observe
-from provider.platforms.registry import load_platform
 from sweep.cli.closer import last_patrol
 from sweep.model import Birth
 from tests.simulators.host import wrong_clock
+from tests.unit.launch.support import until
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import approval_for
 from tests.unit.provider.test_box_end import delete
@@ -42,8 +42,11 @@ def test_a_clock_that_is_off_by_a_day(hosts: HostSweep, skew: float) -> None:
         assert progress.started_at is not None
         assert near(progress.started_at, there)
         assert not near(progress.started_at, now), "else this test says nothing"
-    patrol = last_patrol(load_platform(box.adapter).channel(box.native_id, box.account))
+    channel = hosts.channel(box)
+    until(lambda: last_patrol(channel) is not None, lambda: "its first heartbeat")
+    patrol = last_patrol(channel)
     assert patrol is not None
+    now, there = datetime.now(UTC), datetime.now(UTC) + timedelta(seconds=seen.skew)
     assert not patrol.silent(there)
     assert skew > 0 or patrol.silent(now), "else this test says nothing"
     hosts.release()
