@@ -20,6 +20,10 @@ VARIABLE = "SWEEPSTACK_COMMAND_PLUGIN"
 VERSION = "1.2.1"
 """Of the `pulumi-command` package in pyproject.toml."""
 
+KEY_SECONDS = 12 * 3600
+"""After that the agent has no key any more: the official plugin outlives an engine that was killed, and with it the
+agent. No command of the engine takes that long to come to its last dial."""
+
 
 def official(env: Mapping[str, str]) -> Path | None:
     """The official plugin: the one that is named, what set-up fetched, or what the engine has; None without one.
@@ -53,5 +57,5 @@ def with_key(argv: list[str], env: Mapping[str, str]) -> list[str]:
         return argv  # the first dial will say that nobody is let in; most commands dial nowhere
     if key.identity is None:
         return argv
-    load = 'ssh-add -q "$0" </dev/null >/dev/null 2>&1; exec "$@"'
+    load = f'ssh-add -q -t {KEY_SECONDS} "$0" </dev/null >/dev/null 2>&1; exec "$@"'
     return ["ssh-agent", "sh", "-c", load, str(key.identity), *argv]
