@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from sweep.canonical import write_json_atomically
 from sweep.errors import NotYetGone
 
 MOUNTS = Path("/proc/self/mountinfo")
+BUCKET = "fuse.rclone"
+"""As what the runner mounts a bucket."""
+UNMOUNT_SECONDS = 30.0
 WORDS = "ended"
 """Below the platform's root: a word for each box that ended on a machine which is rented on."""
 RENTED_ON = "nothing of it is left on this machine, which is rented on until it is ended where it was rented"
@@ -121,13 +125,33 @@ def _open_up(folder: Path) -> None:
 
 
 def _refuse_mounted(box: Path) -> None:
-    """What somebody mounted inside the box is not the box's to delete."""
-    inside = os.fsencode(f"{box.resolve()}{os.sep}")
+    """What somebody mounted inside the box is not the box's to delete. A bucket that a process of the box had mounted
+    is let go: the process was ended first, and one that was killed leaves a mount behind that nobody serves."""
+    for point, kind in _mounted(box):
+        if kind == BUCKET:
+            _let_go(point)
+    for point, _ in _mounted(box):
+        raise NotYetGone(f"{point} is mounted inside the box: `umount` it, then run this again")
+
+
+def _mounted(box: Path) -> list[tuple[str, str]]:
+    """What is mounted inside a folder, and as what."""
+    inside, found = os.fsencode(f"{box.resolve()}{os.sep}"), []
     with contextlib.suppress(FileNotFoundError):  # no /proc here
         for line in MOUNTS.read_bytes().splitlines():
             point = line.split(b" ")[4].replace(b"\\040", b" ")
             if point.startswith(inside):
-                raise NotYetGone(f"{os.fsdecode(point)} is mounted inside the box: `umount` it, then run this again")
+                kind = line.partition(b" - ")[2].partition(b" ")[0]
+                found.append((os.fsdecode(point), kind.decode("ascii", "replace")))
+    return found
+
+
+def _let_go(point: str) -> None:
+    for program in ("fusermount3", "fusermount"):
+        if shutil.which(program) is not None:
+            with contextlib.suppress(OSError, subprocess.SubprocessError):  # who looks next sees whether it is gone
+                subprocess.run([program, "-uz", point], stderr=subprocess.DEVNULL, timeout=UNMOUNT_SECONDS, check=False)
+            return
 
 
 def _raise(error: OSError) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from tests.onbox.harness import IDENTITY, Box, wait_for
 from tests.s3.conftest import BUCKET
 from tests.s3.minio import Minio
+from tests.unit.launch.support import Site
 
 READ = 'cp "$SWEEPSTACK_MOUNT_DATA_IMAGES/a b/one.txt" {out}/seen; printf "[]" > {out}/result.json'
 SECONDS = 90.0
@@ -38,6 +40,8 @@ def make_box(tmp_path: Path, minio: Minio) -> Iterator[Callable[..., Box]]:
     yield make
     for box in boxes:
         box.clean()
+        for target in (box.root / "mnt").iterdir():
+            let_go(target)
 
 
 @pytest.fixture
@@ -244,3 +248,32 @@ def test_an_upload_that_only_claims_to_be_there_is_made_again(
     os.replace(honest, program)
     assert runner.ended(SECONDS) == 0, box.log()
     assert box.state("a") == "sealed"
+
+
+def let_go(target: Path) -> None:
+    """Whatever became of the test, nothing stays mounted."""
+    if os.path.ismount(target):
+        subprocess.run(["fusermount3", "-uz", str(target)], check=True)
+
+
+@pytest.mark.parametrize("dead", [False, True], ids=["mounted", "its process was killed"])
+def test_the_end_of_a_box_takes_the_mount_and_nothing_of_the_bucket(
+    tmp_path: Path, prefix: str, minio: Minio, dead: bool, request: pytest.FixtureRequest
+) -> None:
+    site = Site(tmp_path)
+    values = {name: minio.environment()[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    mount = {"path": "/data/images", "source": prefix, "mode": "MOUNT", "endpoint": minio.url}
+    request.addfinalizer(lambda: let_go(site.root / "mnt/data-images"))
+    site.launch("a", mounts=[mount], secret_names=tuple(values), secrets=values, seconds=SECONDS)
+    site.until_state("sealed", "a")
+    site.drained()
+    target = site.root / "mnt/data-images"
+    assert os.path.ismount(target)
+    if dead:
+        for process in site.channel.processes():
+            os.kill(process.pid, signal.SIGKILL)
+        wait_for(lambda: not site.channel.processes(), str)
+    site.platform.destroy(site.native_id, site.record.account)
+    assert not os.path.lexists(site.root)
+    assert not os.path.ismount(target)
+    assert keys(minio, prefix) == ["a b/one.txt", "it's.txt"]
