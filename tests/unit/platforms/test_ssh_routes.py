@@ -13,7 +13,7 @@ import pytest
 from provider.platforms.base import BoxRecord, BoxRequest, Wait
 from provider.platforms.registry import load_platform
 from provider.platforms.ssh import SshPlatform
-from sweep.channel import ssh_config
+from sweep.channel import ssh_config, ssh_contact
 from sweep.channel.host_address import HostAddress
 from sweep.channel.host_keys import HostKeyChanged
 from sweep.errors import ConfigError, NotAuthorized, Unreachable
@@ -36,10 +36,15 @@ class Net:
         texts = (f"Host {name}\n{lines}\n" for name, lines in blocks.items())
         self.config.write_text("".join(texts))
 
-    @property
-    def passed(self) -> int:
-        """How often somebody was let in at the bastion."""
-        return (self.bastion.folder / "sshd.log").read_text().count("Accepted publickey")
+    def only_way(self, address: str, box: BoxRecord) -> None:
+        """Without the bastion nobody gets there: a direct way would be open, since all is on this machine."""
+        platform = load_platform(f"ssh:{address}")
+        assert isinstance(platform, SshPlatform)
+        assert platform.way is not None
+        assert ssh_contact.shown(platform.way) == list(box.host_keys)
+        self.bastion.stop()
+        with pytest.raises(Unreachable):
+            ssh_contact.shown(platform.way)
 
 
 @pytest.fixture
@@ -69,21 +74,21 @@ def used(address: str) -> BoxRecord:
 
 
 def test_through_another_host(net: Net) -> None:
-    used(f"{net.bastion.address},{net.host.address}")
-    assert net.passed
+    address = f"{net.bastion.address},{net.host.address}"
+    net.only_way(address, used(address))
 
 
 def test_through_two_other_hosts(net: Net) -> None:
     """Each is reached through the one before; the second is the first again, by another name of this machine."""
-    used(f"{net.bastion.address},{net.bastion.user}@localhost:{net.bastion.port},{net.host.address}")
-    assert net.passed >= 2
+    address = f"{net.bastion.address},{net.bastion.user}@localhost:{net.bastion.port},{net.host.address}"
+    net.only_way(address, used(address))
 
 
 def test_another_machine_on_the_way_is_stopped_at_its_host_key(net: Net) -> None:
     address = f"{net.bastion.address},{net.host.address}"
     box = used(address)
-    net.bastion.new_key()
     load_platform(f"ssh:{address}").channel(box.native_id, box.account).close()  # type: ignore[attr-defined]
+    net.bastion.new_key()
     with pytest.raises(HostKeyChanged, match=re.escape(f"the host key of {net.bastion.address} at")):
         load_platform(f"ssh:{address}").get(box.native_id, box.account)
 
@@ -104,14 +109,14 @@ def test_a_name_of_the_configuration(net: Net, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(tmp_path / "no such key"))
     spelled = str(ssh_config.completed(HostAddress.parse("gpu1/srv/sweeps")))
     assert spelled == f"gpu1={net.bastion.address},{net.host.address}/srv/sweeps", "no path of this machine's key"
-    used(f"gpu1={net.bastion.address},{net.host.address}")
-    assert net.passed
+    address = f"gpu1={net.bastion.address},{net.host.address}"
+    net.only_way(address, used(address))
 
 
 def test_without_the_configuration_what_it_led_to_does(net: Net) -> None:
     """A delete from CI, weeks later."""
-    used(f"gpu1={net.bastion.address},{net.host.address}")
-    assert net.passed
+    address = f"gpu1={net.bastion.address},{net.host.address}"
+    net.only_way(address, used(address))
 
 
 def test_where_a_name_leads_now_counts(net: Net) -> None:
@@ -131,8 +136,7 @@ def test_a_proxy_command_is_used_where_it_is_known_and_named_where_it_is_not(net
     net.say(gpu1=f"HostName 127.0.0.1\nPort {net.host.port}\nUser {net.host.user}\nProxyCommand {inner}\n")
     spelled = str(ssh_config.completed(HostAddress.parse("gpu1")))
     assert spelled == f"gpu1=*,{net.host.address}"
-    used(spelled)
-    assert net.passed
+    net.only_way(spelled, used(spelled))
     net.say()
     with pytest.raises(Unreachable, match=r"Host gpu1, HostName 127\.0\.0\.1, Port .*, User .*, ProxyCommand"):
         load_platform(f"ssh:{spelled}").account()
