@@ -144,6 +144,7 @@ class Host:
         script.chmod(0o755)
         path = self.environment.get("PATH", "/usr/local/bin:/usr/bin:/bin")
         self.say(**{**self.environment, "PATH": f"{folder}:{path}"})
+        self.cut()  # an agent that runs there already has the PATH of before
         return record
 
     @property

@@ -82,8 +82,8 @@ def test_no_bill_no_clock() -> None:
 
 
 def test_what_a_stop_would_start() -> None:
-    assert starting([]) == ""
-    assert starting([RELEASE, CREDIT]) == (
-        "a stop starts a clock: released after 15 d, which kills data, disk; deleted for want of credit after a time "
-        "that is not known"
+    assert starting([], at(0)) == ""
+    assert starting([RELEASE, CREDIT], at(0)) == (
+        "a stop starts a clock: released after 15 d, which kills data, disk (at 2026-12-06 09:00 UTC, if it stopped "
+        "now); deleted for want of credit after a time that is not known"
     )
