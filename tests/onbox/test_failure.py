@@ -117,7 +117,7 @@ def test_kernel_that_kills_for_memory_is_told_from_a_person_who_kills(box: Box, 
     (eats,), (killed,) = box.events("cell-failed", "eats"), box.events("cell-failed", "killed")
     assert (eats["class"], killed["class"]) == ("oom", "transient")
     assert "want of memory" in eats["reason"]
-    memory = box.patrol()[-1]["memory"]
-    assert memory["limit"] == 120 << 20
-    assert 0 < memory["used"] < 120 << 20
-    assert memory["oom_kills"] >= 1
+    seen = [line["memory"] for line in box.patrol()]
+    assert {memory["limit"] for memory in seen} == {120 << 20}
+    assert any(0 < memory["used"] < 120 << 20 for memory in seen)  # the kernel's counters of caches lag behind
+    assert seen[-1]["oom_kills"] >= 1
