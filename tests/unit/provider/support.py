@@ -291,9 +291,15 @@ class Sweep:
         return {process.pid for process in processes.of_box(box.native_id)}
 
     def workers(self, box: BoxState) -> set[int]:
-        """The runner, and the cells at work."""
-        argvs = {process.pid: " ".join(process.argv) for process in processes.of_box(box.native_id)}
-        return {pid for pid, argv in argvs.items() if "runner.py" in argv or "train.sh" in argv}
+        """The runner, and the cells at work; those that two looks see: a shell's fork has its words for a moment."""
+
+        def seen() -> set[int]:
+            argvs = {process.pid: " ".join(process.argv) for process in processes.of_box(box.native_id)}
+            return {pid for pid, argv in argvs.items() if "runner.py" in argv or "train.sh" in argv}
+
+        before = seen()
+        time.sleep(0.05)
+        return before & seen()
 
     def vanish(self, box: BoxState) -> None:
         """The box is deleted by hand."""
