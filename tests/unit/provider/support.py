@@ -262,9 +262,13 @@ class Sweep:
         self.hold(*cells)
         box = self.box(name)
         self.queue(box, *cells)
+        self.settled(box, *cells)
+        return box
+
+    def settled(self, box: BoxState, *cells: str) -> None:
+        """Waits until these cells have begun their work, and no process begins any more."""
         until(lambda: set(self.started()) >= {f"{cell} {cell}" for cell in cells}, lambda: f"{self.states(box)}")
         until(lambda: self._quiet(box), lambda: f"{self.workers(box)}")
-        return box
 
     def _quiet(self, box: BoxState) -> bool:
         """Whether the processes of a box are the same a moment later: a shell that has just begun still forks."""

@@ -29,7 +29,7 @@ def test_the_box_is_followed_and_its_cells_run_on(hosts: HostSweep) -> None:
     box = hosts.box()
     assert box.host_keys
     queue, gate = hosts.queue(box), hosts.gate(box)
-    hosts.until_state(box, "running", "a", "b")
+    hosts.settled(box, "a", "b")
     before = hosts.workers(box)
     move(hosts)
     inputs, refused = hosts.checked(box)

@@ -80,7 +80,7 @@ def test_whatever_is_cut(hosts: HostSweep, seed: int, monkeypatch: pytest.Monkey
     assert hosts.boxes_on("box-0") == [box.native_id], "one box, however often it was asked for"
     queue = cutting("launch", lambda: hosts.queue(box))
     scissors.left = 0
-    hosts.until_state(box, "running", "a", "b")
+    hosts.settled(box, "a", "b")
     runners = hosts.workers(box)
     cutting("launch", lambda: hosts.queue(box))
     assert queue.box == box.native_id
