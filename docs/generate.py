@@ -96,6 +96,7 @@ def resources_page() -> str:
     meaning = {
         Decision.UPDATE: "in place",
         Decision.REPLACE: "replaces it: a destroy first, with the same check",
+        Decision.MOVE: "in place for another address of the same host, once proved; any other change replaces it",
         Decision.REFUSE: "refused",
         Decision.IGNORE: "no reason for anything",
     }

@@ -128,7 +128,7 @@ def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any],
     replaces = [
         name
         for name in changed
-        if handler.decisions[name] is Decision.REPLACE and not handler.in_place(name, old_inputs, news)
+        if handler.decisions[name].resolved(old_inputs.get(name), news.get(name)) is Decision.REPLACE
     ]
     return Difference(tuple(changed), tuple(replaces), handler.replaces_before_delete)
 

@@ -32,7 +32,7 @@ def _resource(token: str, types: dict[str, Any]) -> dict[str, Any]:
         types[f"sweepstack:index:{name}"] = _object(definition)
     properties = {name: _property(value) for name, value in inputs["properties"].items()}
     for name, decision in handler.decisions.items():
-        if decision is Decision.REPLACE:
+        if decision in (Decision.REPLACE, Decision.MOVE):
             properties[name]["willReplaceOnChanges"] = True
     return {
         "description": (handler.inputs_type.__doc__ or "").strip(),

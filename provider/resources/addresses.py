@@ -1,13 +1,12 @@
 """Resources at an address of their own: how it is written into the state, and what a change of it means.
 
-The host of a box may get another port or another IP, and stays what it is: that is an update in place, once the host
-proves to be the same one. Another machine at the new address is refused; a box never moves.
+The host of a box may get another port or another IP, and stays what it is: that is an update in place (Decision.MOVE),
+once the host proves to be the same one. Another machine at the new address is refused; a box never moves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from provider.models import BoxInputs, BoxState, GateInputs, QueueInputs
 from provider.platforms.registry import at_addresses, prove_same, spelled
@@ -77,8 +76,3 @@ def found_again(store: EvidenceStore, birth: Birth, adapter: str) -> Birth:
 def moves(before: object, after: object) -> bool:
     """Whether this is a change of address, and of nothing else."""
     return before != after and at_addresses(before, after)
-
-
-def in_place(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether this input changes in place although a change of it is a replace elsewhere."""
-    return name == "adapter" and moves(before.get(name), after.get(name))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Generic
 
 from provider.models import InputsT, StateT
+from provider.platforms.registry import at_addresses
 from provider.session import Operation
 
 
@@ -19,10 +19,18 @@ class Decision(Enum):
     """In place."""
     REPLACE = "replace"
     """The old one is ended first, and so passes the same check as a destroy."""
+    MOVE = "move"
+    """In place where only the address of the same host changes, once that is proved; any other change replaces."""
     REFUSE = "refuse"
     """Never: Check says why and what to do instead."""
     IGNORE = "ignore"
     """Not the person's doing; no reason for anything."""
+
+    def resolved(self, before: object, after: object) -> Decision:
+        """What this very change does: a MOVE is an UPDATE or a REPLACE, all others are themselves."""
+        if self is not Decision.MOVE:
+            return self
+        return Decision.UPDATE if at_addresses(before, after) else Decision.REPLACE
 
 
 @dataclass(frozen=True)
@@ -106,18 +114,14 @@ class Handler(ABC, Generic[InputsT, StateT]):
         return {**old_outputs, **news}
 
     def changes(self, old: InputsT, new: InputsT) -> dict[str, Decision]:
-        """The inputs that differ, with what each difference does; ignored ones left out."""
+        """The inputs that differ, with what each difference does (no MOVE any more); ignored ones left out."""
         before = self.comparable(old)
         after = self.comparable(new)
         return {
-            name: Decision.UPDATE if decision is Decision.REPLACE and self.in_place(name, before, after) else decision
+            name: decision.resolved(before.get(name), after.get(name))
             for name, decision in self.decisions.items()
             if decision is not Decision.IGNORE and before.get(name) != after.get(name)
         }
-
-    def in_place(self, name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-        """Whether this change of an input that replaces is one of those that don't. Plain values; raises nothing."""
-        return False
 
     def noticed(self, old: dict[str, Any], new: dict[str, Any]) -> tuple[str, ...]:
         """Ignored inputs that differ in a way that asks for an update all the same. Raw inputs; raises nothing."""

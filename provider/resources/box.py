@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -52,7 +51,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
     decisions: ClassVar[dict[str, Decision]] = {
         "identity": Decision.REFUSE,
         "evidence": Decision.REFUSE,
-        "adapter": Decision.REPLACE,
+        "adapter": Decision.MOVE,
         "platform": Decision.UPDATE,
         "name": Decision.REPLACE,
         "resources": Decision.REPLACE,
@@ -80,9 +79,6 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "clearance": Decision.UPDATE,
         "live": Decision.IGNORE,
     }
-
-    def in_place(self, name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-        return addresses.in_place(name, before, after)
 
     def check(self, op: Operation, old: BoxInputs | None, new: BoxInputs) -> Checked[BoxInputs]:
         """Writes `clearance`. Refuses a change that would replace a locked box: a replace is a destroy."""

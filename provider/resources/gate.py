@@ -6,8 +6,7 @@ since a gate that reports itself gone would take the box with it in the same des
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from provider.models import GateInputs, GateState
 from provider.resources import addresses, ending
@@ -25,7 +24,7 @@ class GateHandler(Handler[GateInputs, GateState]):
     decisions: ClassVar[dict[str, Decision]] = {
         "identity": Decision.REFUSE,
         "evidence": Decision.REFUSE,
-        "adapter": Decision.REPLACE,
+        "adapter": Decision.MOVE,
         "box": Decision.REPLACE,
         "box_name": Decision.REPLACE,
         "account": Decision.REPLACE,
@@ -36,9 +35,6 @@ class GateHandler(Handler[GateInputs, GateState]):
         "clearance": Decision.UPDATE,
         "live": Decision.IGNORE,
     }
-
-    def in_place(self, name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-        return addresses.in_place(name, before, after)
 
     def check(self, op: Operation, old: GateInputs | None, new: GateInputs) -> Checked[GateInputs]:
         """Writes `clearance`; a stale, expired or foreign approval shows as `locked (reason)`, and stops no more."""

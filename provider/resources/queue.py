@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -45,7 +44,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         "identity": Decision.REFUSE,
         "evidence": Decision.REFUSE,
         "stack": Decision.REFUSE,
-        "adapter": Decision.REPLACE,
+        "adapter": Decision.MOVE,
         "box": Decision.REPLACE,
         "box_name": Decision.REPLACE,
         "account": Decision.REPLACE,
@@ -64,9 +63,6 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         "metrics": Decision.UPDATE,
         "approval": Decision.IGNORE,  # the gate shows it
     }
-
-    def in_place(self, name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-        return addresses.in_place(name, before, after)
 
     def check(self, op: Operation, old: QueueInputs | None, new: QueueInputs) -> Checked[QueueInputs]:
         """Refuses what Update would refuse, as far as it can be seen now. Preview is advisory, Update is the truth."""

@@ -65,3 +65,17 @@ def test_the_schema_is_json_with_every_resource() -> None:
     references = {part.split('"')[0] for part in text.split('"#/types/')[1:]}
     assert references <= set(schema["types"])
     assert schema["resources"]["sweepstack:index:Gate"]["inputProperties"]["box"]["willReplaceOnChanges"] is True
+
+
+def test_an_adapter_that_may_move_is_said_to_replace_in_the_schema() -> None:
+    """Other languages' SDKs know no third way: a program must reckon with the worse of the two."""
+    resources = json.loads(schema_json("1.2.3"))["resources"]
+    moving = {
+        (token, name)
+        for token in HANDLERS
+        for name, decision in handler_for(token).decisions.items()
+        if decision is Decision.MOVE
+    }
+    assert moving == {(f"sweepstack:index:{resource}", "adapter") for resource in ("Box", "Queue", "Gate")}
+    for token, name in moving:
+        assert resources[token]["inputProperties"][name]["willReplaceOnChanges"] is True
