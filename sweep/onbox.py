@@ -24,19 +24,23 @@ DURABLE = "mnt/durable"
 """The tier that outlives the box, as the box sees it."""
 
 
+def _hex(digest: str) -> str:
+    return digest.rpartition(":")[2]
+
+
 def code_dir(code: str) -> str:
     """Where the work dir of a code digest (`sha256:<hex>`) is shipped to."""
-    return f"{HOME}/code/{code.removeprefix('sha256:')}"
+    return f"{HOME}/code/{_hex(code)}"
 
 
 def short(code: str) -> str:
     """A code digest as people read and pin it."""
-    return code.removeprefix("sha256:")[:6]
+    return _hex(code)[:6]
 
 
 def provenance_file(code: str) -> str:
     """What was known of a code digest (`sha256:<hex>`) when it was shipped: JSON, written once."""
-    return f"{HOME}/provenance/{code.removeprefix('sha256:')}.json"
+    return f"{HOME}/provenance/{_hex(code)}.json"
 
 
 def attempt_dir(cell: str, attempt: int) -> str:
@@ -46,7 +50,7 @@ def attempt_dir(cell: str, attempt: int) -> str:
 
 def setup_log(setup: str) -> str:
     """What a set-up step (`sha256:<hex>` of its text and the code) printed."""
-    return f"{HOME}/setup/{setup.removeprefix('sha256:')[:16]}.log"
+    return f"{HOME}/setup/{_hex(setup)[:16]}.log"
 
 
 def sealed_dir(identity: str, cell: str) -> str:
@@ -75,6 +79,6 @@ def volume_tag(identity: str, name: str) -> str:
 
 def volume_of(tag: str) -> tuple[str, str] | None:
     """The identity and the name in a volume's tag; None for what is no tag of a volume of ours."""
-    identity, found, name = tag.removeprefix(TAGS).partition("-volume-")
+    identity, found, name = tag[len(TAGS) :].partition("-volume-")
     ours = tag.startswith(TAGS) and found and name and identity and "-" not in identity
     return (identity, name) if ours else None

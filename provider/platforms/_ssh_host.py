@@ -58,7 +58,7 @@ class Host(Agent):
                 raise PlatformError(f"{name!r} is nothing that a host is asked for")
             verb = getattr(self if name in OWN else self.platform, name)
             said = verb(**args)
-            return {"is": _plain(said)} | (self._place(said) if name == "get" else {})
+            return {"is": _plain(said), **(self._place(said) if name == "get" else {})}
         except StillCreating as error:
             known = {"identifier": error.identifier, "outputs": error.outputs, "reasons": error.reasons}
             return {"raised": "StillCreating", "text": str(error), "known": known}

@@ -18,6 +18,8 @@ from tests.simulators.machines import SSHD
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
+PYTHON = os.environ.get("SWEEPSTACK_HOST_PYTHON")
+"""What `python3` is on hosts, for all of their tests: `SWEEPSTACK_HOST_PYTHON=/usr/bin/python3.8 pytest …`."""
 _SFTP = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server")
 SFTP_SERVER = next((path for path in _SFTP if os.path.exists(path)), "internal-sftp")
 """A program, since ForceCommand starts it as one."""
@@ -70,8 +72,18 @@ class Host:
         """Sets what new sessions have in their environment."""
         self.environment = environment
         words = {"HOME": str(self.home), **environment}
+        if PYTHON:
+            words["PATH"] = f"{self._with(PYTHON)}:{words.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
         lines = [f"export {name}='{value}'" for name, value in words.items()]
         (self.folder / "environment").write_text("unset XDG_DATA_HOME\n" + "\n".join(lines) + "\n")
+
+    def _with(self, python: str) -> Path:
+        """A folder in which this is python3."""
+        folder = self.folder / "python"
+        folder.mkdir(exist_ok=True)
+        if not (folder / "python3").exists():
+            (folder / "python3").symlink_to(python)
+        return folder
 
     def move(self) -> None:
         """Listens on another port, from its next start on."""

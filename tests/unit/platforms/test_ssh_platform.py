@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from provider.platforms._local_drills import BOOT_DRILL
-from provider.platforms._ssh_call import MODULES, program
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.registry import load_platform
 from provider.platforms.ssh import SshPlatform
@@ -27,6 +26,7 @@ from sweep.errors import (
     Unreachable,
     WrongAccount,
 )
+from tests.oldest_python import oldest_python
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 
@@ -194,17 +194,13 @@ def test_only_hosts_have_addresses() -> None:
 
 
 def test_the_oldest_python_that_will_do_runs_all_of_it(host: Host, tmp_path: Path) -> None:
-    """Every module that is sent compiles there; whether its words exist there, too, is for the box to show."""
-    oldest = Path.home() / ".pyenv/versions/3.8.18/bin/python3.8"
-    if not oldest.exists():
-        for name in MODULES:
-            path = Path(__file__).parents[3] / f"{name.replace('.', '/')}.py"
-            compile(path.read_text(), str(path), "exec", dont_inherit=True)
-        assert program({"native_id": "x", "nonce": "y"})
-        return
+    """Whether its words exist there is for the box to show; what can be read from them: test_oldest_python.py."""
+    oldest = oldest_python()
+    if oldest is None:
+        pytest.skip("no Python 3.8 on this machine")
     platform = platform_of(host)
     assert platform._caller is not None
-    platform._caller._python = str(oldest)
+    platform._caller._python = oldest
     box = create(platform)
     platform.stop(box.native_id, box.account)
     platform.start(box.native_id, box.account, wait=Wait(120))
