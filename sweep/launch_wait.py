@@ -21,7 +21,7 @@ PROGRESS_SECONDS = 2.0
 POLL_SECONDS = 0.1
 LOG_TAIL_BYTES = 1500
 LINE_CHARS = 120
-_ENDS = ("cell-failed", "cell-sealed", "cell-found-sealed")
+_SEALED = ("cell-sealed", "cell-found-sealed")
 
 
 def read_journal(channel: Channel) -> Journal:
@@ -79,7 +79,7 @@ def await_first_step(
         journal = growing.look()
         entries = journal.entries[len(before.entries) :]
         _refuse_failed_setup(entries, channel)
-        ended = next((entry for entry in entries if entry["event"] in _ENDS), None)
+        ended = first_end(entries)
         if ended is not None and ended["event"] == "cell-failed":
             tail = log_tail(channel, str(ended["cell"]), int(ended["attempt"]))
             raise FirstCellFailed(f"{ended['cell']} failed at once: {ended.get('reason', '')}\n{tail}".rstrip())
@@ -118,6 +118,22 @@ def await_first_step(
                 waited = f"{now - began:.0f} s of at most {step_seconds:.0f} s"
                 progress(f"waiting for the first step of a cell: {waited}")
         time.sleep(POLL_SECONDS)
+
+
+def first_end(entries: Sequence[Entry]) -> Entry | None:
+    """What tells how a launch began: the first seal, or failure of an attempt that was the first in its slot.
+
+    A later attempt started because one before it ended, and cells are sealed beside those that run: so it may fail
+    before the good end of the first is written down. It is then the queue's matter, and no failure of the launch.
+    """
+    firsts: dict[object, tuple[object, object]] = {}
+    for entry in entries:
+        attempt = entry.get("cell"), entry.get("attempt")
+        if entry["event"] == "cell-started":
+            firsts.setdefault(entry.get("slot"), attempt)
+        elif entry["event"] in _SEALED or (entry["event"] == "cell-failed" and attempt in firsts.values()):
+            return entry
+    return None
 
 
 def log_tail(channel: Channel, cell: str, attempt: int) -> str:

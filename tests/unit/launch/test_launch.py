@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from sweep.canonical import digest_of
 from sweep.errors import ConfigError, PlatformError, SweepstackError, Unreachable
 from sweep.evidence.verify import BoxView, VerifyRequest, verify
 from sweep.launch import FirstCellFailed
+from sweep.launch_wait import first_end
 from sweep.model import ArtifactSpec, Cell, Launch
 from sweep.resting import Rest
 from sweep.roster import Roster
@@ -468,12 +470,6 @@ def test_a_journal_that_is_none_launches_nothing(site: Site) -> None:
 # Noticed at once
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long enough for a busy machine: a failure ends the wait at once."""
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 10.0)
-
-
 def test_the_first_cell_that_fails_is_shown_with_its_last_words(site: Site, patient: None) -> None:
     """A traceback is output too: it must not pass for the sign of life that is waited for."""
     with pytest.raises(FirstCellFailed, match="a failed at once: exit code") as failed:
@@ -510,6 +506,22 @@ def test_a_cell_that_was_sealed_first_makes_the_launch_good(site: Site, patient:
     assert site.launch("a", "b").started_runner
     site.release()
     site.until_state("failed", "b")
+
+
+def entry(event: str, cell: str, slot: int = 0, attempt: int = 1) -> dict[str, Any]:
+    return {"event": event, "cell": cell, "attempt": attempt} | ({"slot": slot} if event == "cell-started" else {})
+
+
+def test_a_cell_that_follows_another_is_not_the_first_to_fail() -> None:
+    """`a` ended well and is being sealed: that takes longer than it takes `b`, in its place, to fail."""
+    behind = [entry("cell-started", "a"), entry("cell-started", "b"), entry("cell-failed", "b")]
+    assert first_end(behind) is None
+    sealed = entry("cell-sealed", "a")
+    assert first_end([*behind, sealed]) == sealed
+    beside = [entry("cell-started", "a"), entry("cell-started", "b", slot=1), entry("cell-failed", "b")]
+    assert first_end(beside) == beside[-1]
+    again = [entry("cell-failed", "a"), entry("cell-started", "a", attempt=2), entry("cell-failed", "a", attempt=2)]
+    assert first_end([entry("cell-started", "a"), *again]) == again[0]
 
 
 def test_mended_settings_are_tried_at_once(site: Site, patient: None) -> None:
@@ -558,6 +570,7 @@ def test_a_runner_that_can_t_be_run_is_shown_with_its_log(site: Site, monkeypatc
     site.channel.python = "/bin/cat"
     with pytest.raises(FirstCellFailed, match=r"(?s)ended before it started a cell; the runner's log"):
         site.launch("a")
+    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 120.0)
     site.channel.python = sys.executable
     site.launch("a")
     site.until_state("sealed", "a")

@@ -113,7 +113,7 @@ def test_what_was_launched_outlives_the_connection_and_the_command(site: SshSite
     assert site.started() == ["a a"]
 
 
-def test_the_first_cell_that_fails_is_shown_with_its_last_words(site: SshSite) -> None:
+def test_the_first_cell_that_fails_is_shown_with_its_last_words(site: SshSite, patient: None) -> None:
     site.fail("a")
     with pytest.raises(FirstCellFailed, match="the last words of a"):
         site.launch("a")
