@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from provider.limiter import paced
 from provider.platforms.base import BoxRecord, Phase, Platform, Wait
+from provider.platforms.registry import has_address
 from sweep.errors import EvidenceError, JournalDamaged, OutcomeUnknown, PlatformError, Unreachable, Unsupported
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import Handover, forget_handover, handover_of, keep_handover, known_handover
@@ -33,7 +34,7 @@ def settled(
 ) -> tuple[Observation, BoxRecord | None] | None:
     """What is known of a box whose stop or end is over by the evidence, and at whose address nobody answers now. None
     in every other case: then the box itself is asked."""
-    if not evidence or ":" not in platform.name:
+    if not evidence or not has_address(platform.name):
         return None
     known = known_handover(evidence, native_id)
     if known is None or not known.over(native_id):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from provider.platforms._handover import settled
 from provider.platforms.base import BoxRecord, Phase
-from provider.platforms.registry import load_platform
+from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.channel.base import Channel, Listing
 from sweep.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
@@ -36,8 +36,10 @@ def observe(
         return Observation(Existence.GONE), None
     if record.phase is Phase.UNKNOWN:
         return Observation(Existence.UNKNOWN, note=record.note or f"{adapter} does not explain its state"), record
-    if record.phase is Phase.ENDING and ":" in adapter and evidence and (known := known_handover(evidence, native_id)):
-        return Observation(Existence.EXISTS, note=known.rented_on, runner_alive=False), record
+    if record.phase is Phase.ENDING and evidence and has_address(adapter):
+        known = known_handover(evidence, native_id)
+        if known is not None:
+            return Observation(Existence.EXISTS, note=known.rented_on, runner_alive=False), record
     stopped = record.phase.at_rest
     try:
         channel = platform.channel(native_id, account)

@@ -50,10 +50,16 @@ def spelled(adapter: str, known: str = "") -> str:
     return f"{name}:{_module(adapter).spelled(address, kept)}"
 
 
+def has_address(adapter: str) -> bool:
+    """Whether it is named with one, `<adapter>:<address>`: then it is a single host, and no API speaks for it."""
+    return bool(adapter.partition(":")[2])
+
+
 def at_addresses(one: object, other: object) -> bool:
     """Whether both are of one kind, and each has an address of its own: then a change is one of address."""
-    texts = [side.partition(":") if isinstance(side, str) else ("", "", "") for side in (one, other)]
-    return texts[0][0] == texts[1][0] and all(address for _, _, address in texts)
+    if not (isinstance(one, str) and isinstance(other, str)):
+        return False
+    return one.partition(":")[0] == other.partition(":")[0] and has_address(one) and has_address(other)
 
 
 def prove_same(adapter: str, former: str, native_id: str, account: str, host_keys: Sequence[str] | None) -> None:

@@ -11,7 +11,7 @@ from provider.models import BoxInputs, BoxState
 from provider.pace import OutOfPatience
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.offers import Capability
-from provider.platforms.registry import load_platform
+from provider.platforms.registry import has_address, load_platform
 from provider.resources import addresses, ending, leftover, market, parting, pausing, spending, telling
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.identity import take_lease
@@ -224,7 +224,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return Seen(
                 inputs, state, (f"box {state.name} ({state.native_id}): UNKNOWN, {problem}; it may bill {cost}",)
             )
-        if state.phase == "stopped" and judgement.record.phase is Phase.RUNNING and ":" in state.adapter:
+        if state.phase == "stopped" and judgement.record.phase is Phase.RUNNING and has_address(state.adapter):
             parting.runs_again(op, state)
         now = state.model_copy(update={"phase": judgement.record.phase.value, **seen_of(judgement.record)})
         problem = pausing.deviation(state, judgement.record, judgement.seen)

@@ -10,7 +10,7 @@ from provider.models import BoxState, IssueFacts
 from provider.platforms._handover import Command, finish, issue
 from provider.platforms.base import Phase, Wait
 from provider.platforms.power import write_phase
-from provider.platforms.registry import load_platform
+from provider.platforms.registry import has_address, load_platform
 from provider.resources import ending
 from provider.session import Operation
 from sweep.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError
@@ -129,7 +129,7 @@ def _by_command(
 
 def finish_silence(op: Operation, state: BoxState) -> None:
     """Waits for the proof of a command that the host took before whoever had asked for it was cut off."""
-    known = _known(state) if ":" in state.adapter else None
+    known = _known(state) if has_address(state.adapter) else None
     if known is None or known.by != "ssh" or known.accepted_at is None or known.silent_at is not None:
         return
     wait = Wait(op.seconds(GONE_SECONDS), progress=op.progress, cancelled=op.session.cancelled)

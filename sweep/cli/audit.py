@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from provider.platforms.base import BoxRecord, Phase, Platform, VolumeRecord
 from provider.platforms.offers import Capability
-from provider.platforms.registry import adapters, load_platform
+from provider.platforms.registry import adapters, has_address, load_platform
 from sweep.cli.output import NO, UNSURE, YES, Out, money
 from sweep.cli.progress import Progress
 from sweep.errors import NotAuthorized, PlatformError, SweepstackError
@@ -87,7 +87,7 @@ class Known:
         own boxes, and nobody lists the hosts."""
         boxes = {box.adapter for state in self.states.values() for box in state.boxes}
         births = {birth.platform for births in self.births.values() for birth in births if birth.ended_at is None}
-        return sorted(adapter for adapter in boxes | births if ":" in adapter)
+        return sorted(adapter for adapter in boxes | births if has_address(adapter))
 
     def speaks_of(self, adapter: str) -> bool:
         """Whether anything of this platform is in a state or an open record."""

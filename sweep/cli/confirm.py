@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provider.platforms._handover import on_host, told
-from provider.platforms.registry import load_platform
+from provider.platforms.registry import has_address, load_platform
 from sweep.books import close_books
 from sweep.cli.look import Sources, open_sources
 from sweep.cli.output import YES, No, Out, Unsure
@@ -48,7 +48,7 @@ def confirm_gone(target: Target, word: Word, out: Out) -> int:
     at = _moment(word.at, now)
     sources = open_sources(target)
     box = _box(sources, word.box)
-    if ":" not in box.adapter:
+    if not has_address(box.adapter):
         raise No(
             f"box {box.name} is on {box.adapter}, whose API proves by itself that a box is gone: a word is not needed, "
             "and not taken",

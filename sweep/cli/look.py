@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.observe import observe
+from provider.platforms.registry import has_address
 from sweep.cli.closer import closer
 from sweep.cli.rosters import rosters
 from sweep.cli.strangers import Search, search
@@ -177,7 +178,7 @@ def _sight(
     if unreadable and not verdict.allowed:
         verdict.reasons.insert(0, unreadable)
     gone = seen.existence is Existence.GONE
-    handed = known_handover(box.evidence, box.native_id) if ":" in box.adapter and not gone else None
+    handed = known_handover(box.evidence, box.native_id) if has_address(box.adapter) and not gone else None
     if handed is not None and handed.verb == "destroy" and not verdict.allowed:
         verdict.reasons[:] = ["its end was allowed and begun, and is not proved"]
     birth = next((birth for birth in births if birth.native_id == box.native_id), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from provider.platforms._handover import settled
 from provider.platforms.base import BoxRecord, Phase
-from provider.platforms.registry import load_platform
+from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, SweepstackError
@@ -94,7 +94,7 @@ def _lister(adapter: str, identity: str) -> Callable[[], list[BoxRecord] | str]:
 
 def over(birth: Birth, evidence: str) -> bool:
     """Whether it ended, or stands still, by a word or a command that is on record, and nobody answers there now."""
-    if birth.native_id is None or ":" not in birth.platform:
+    if birth.native_id is None or not has_address(birth.platform):
         return False
     try:
         return settled(load_platform(birth.platform), birth.native_id, birth.account, evidence) is not None
