@@ -15,7 +15,7 @@ from provider.resources import ending
 from provider.session import Operation
 from sweep.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.handover import Handover, handover_of, keep_handover
+from sweep.handover import Handover, handover_of, keep_handover, known_handover
 from sweep.money.clocks import dated
 from sweep.refusal import waiting_cost
 from sweep.teardown import BoxFacts, Existence
@@ -32,7 +32,7 @@ def emptied(op: Operation, state: BoxState) -> bool:
     check allowed its end, its host proved that nothing of it is left, and only the person's step is open.
     """
     finish_silence(op, state)
-    known = _known(state)
+    known = known_handover(state.evidence, state.native_id)
     if known is None or known.verb != "destroy":
         return False
     judgement = ending.judge(state, state.approval, full=False)
@@ -129,7 +129,7 @@ def _by_command(
 
 def finish_silence(op: Operation, state: BoxState) -> None:
     """Waits for the proof of a command that the host took before whoever had asked for it was cut off."""
-    known = _known(state) if has_address(state.adapter) else None
+    known = known_handover(state.evidence, state.native_id) if has_address(state.adapter) else None
     if known is None or known.by != "ssh" or known.accepted_at is None or known.silent_at is not None:
         return
     wait = Wait(op.seconds(GONE_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
@@ -146,13 +146,6 @@ def runs_again(op: Operation, state: BoxState) -> None:
     except EvidenceError:
         return
     write_phase(store, state.adapter, ending.facts_of(state), "running", state.price_per_hour)
-
-
-def _known(state: BoxState) -> Handover | None:
-    try:
-        return handover_of(EvidenceStore.open(state.evidence), state.native_id)
-    except EvidenceError:
-        return None
 
 
 def _why(state: BoxState, known: Handover) -> str:
