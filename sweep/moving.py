@@ -116,7 +116,7 @@ def _taken(store: EvidenceStore, launch: Launch, names: set[str], neighbour: Nei
     journal, rest = store.journal(launch.box, launch.generation), store.rest(launch.box, launch.generation)
     if journal is None:
         raise EvidenceError("it is stopped, and no copy of its journal was kept")
-    if rest is None or rest.native_id != launch.native_id or rest.head != journal.head:
+    if rest is None or not rest.speaks_for(launch.native_id, journal):
         raise EvidenceError(
             "it was stopped by somebody else and can't be read: a cell may have started there after its journal was "
             f"copied last. Start it (boxes.{launch.box}.want: running), or give up what is only there: "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime
 
+from sweep.journal import Journal
 from sweep.model import Record
 
 
@@ -21,3 +22,7 @@ class Rest(Record):
     native_id: str
     head: str | None
     at: AwareDatetime
+
+    def speaks_for(self, native_id: str, journal: Journal) -> bool:
+        """Whether this copied journal of that very box is the whole of it: nothing was started there since."""
+        return self.native_id == native_id and self.head == journal.head

@@ -92,8 +92,9 @@ def _journal(evidence: str, known: Handover) -> Journal | None:
         rest, journal = store.rest(birth.box, birth.generation), store.journal(birth.box, birth.generation)
     except (EvidenceError, JournalDamaged):
         return None
-    whole = rest is not None and rest.native_id == known.native_id and journal is not None and rest.head == journal.head
-    return journal if whole else None
+    if rest is None or journal is None or not rest.speaks_for(known.native_id, journal):
+        return None
+    return journal
 
 
 @dataclass(frozen=True)

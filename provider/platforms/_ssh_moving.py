@@ -54,7 +54,7 @@ def _show(way: Way, new: HostAddress, former: HostAddress, pinned: set[str]) -> 
             f"another machine answers at {new}: it shows {seen}, and {former} had {', '.join(sorted(pinned))}. Nothing "
             f"was sent to it. {_ways_out(new, former)}"
         )
-    if not set(pinned) & set(way.pin.fingerprints()):
+    if not pinned & set(way.pin.fingerprints()):
         way.pin.forget()  # of whoever had this address before
     way.pin.keep(same, way.endpoint)
 
