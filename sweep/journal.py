@@ -91,6 +91,11 @@ class Journal:
     blocked: Blocked | None = None
     setups: dict[str, SetupProgress] = field(default_factory=dict)
 
+    @property
+    def last_at(self) -> datetime | None:
+        """When its last entry was written, by the box's clock; None while there is none."""
+        return _time(self.entries[-1]) if self.entries else None
+
     def after(self, head: str) -> tuple[Entry, ...] | None:
         """The entries that follow `head`; None when this journal never had that head."""
         if head == GENESIS:

@@ -14,7 +14,7 @@ from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.model import Birth
 from sweep.money.budget import BUDGET, Budget, renting_refused, use_of
-from sweep.money.clocks import countdowns, earliest
+from sweep.money.clocks import last_seen, running
 from sweep.money.ledger import spent, total
 from sweep.money.notice import tell
 from sweep.money.outlook import Outlook, forecast, hours_left, preview_line
@@ -105,13 +105,10 @@ def warn_of_clocks(op: Operation, state: BoxState, *, answers: bool) -> None:
         bill, journal = spent(store, now).of(state.native_id), store.journal(state.name, state.generation)
     except (EvidenceError, JournalDamaged):
         return  # said elsewhere
-    running = countdowns(state.teardown.clocks, bill, now)
     stop = state.teardown.stop.issue if state.teardown.stop is not None else None
-    if not running and not answers and state.when_done == "stop" and stop is not None and stop.by == "ssh":
-        last = str(journal.entries[-1]["time"]) if journal is not None and journal.entries else ""
-        seen = datetime.fromisoformat(last) if last else state.created_at
-        running = earliest(state.teardown.clocks, state.name, state.native_id, seen, now) if seen is not None else []
-    for clock in running:
+    ends_itself = state.when_done == "stop" and stop is not None and stop.by == "ssh"
+    off = last_seen(journal, state.created_at) if ends_itself and not answers else None
+    for clock in running(state.teardown.clocks, bill, now, box=state.name, native_id=state.native_id, off=off):
         op.warn(f"box {state.name}: CLOCK {clock.text()}. boxes.{state.name}.want: running ends it; so does a destroy")
 
 

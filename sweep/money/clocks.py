@@ -6,12 +6,13 @@ from the profile once: who looks at them weeks later needs no profile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pydantic import Field
 
+from sweep.journal import Journal
 from sweep.model import Record
 from sweep.money.ledger import Bill
 
@@ -58,6 +59,15 @@ class Countdown:
         return f"{self.what} in {_span(self.left)} ({_moment(self.at)}){dies}"
 
 
+def running(
+    facts: Collection[ClockFact], bill: Bill | None, now: datetime, *, box: str, native_id: str, off: datetime | None
+) -> list[Countdown]:
+    """The clocks of one box that run now, by the ledger; else those that may, where it may have gone `off` by itself
+    since that moment (None: it can't have)."""
+    found = countdowns(facts, bill, now)
+    return found if found or off is None else earliest(facts, box, native_id, off, now)
+
+
 def countdowns(facts: Iterable[ClockFact], bill: Bill | None, now: datetime) -> list[Countdown]:
     """The clocks of one box that run now, the first to strike first; none while it runs, or where it has no bill."""
     since = stopped_since(bill)
@@ -71,6 +81,12 @@ def countdowns(facts: Iterable[ClockFact], bill: Bill | None, now: datetime) -> 
         found.append(Countdown(bill.box, bill.native_id, fact.what, begin, at, left, fact.kills))
     # One that nobody knows may strike first.
     return sorted(found, key=lambda one: (one.at is not None, one.at or now, one.what))
+
+
+def last_seen(journal: Journal | None, made: datetime | None) -> datetime | None:
+    """When a box was certainly up: by the copy of its journal, else when it was `made`; None where neither is known."""
+    written = journal.last_at if journal is not None else None
+    return written or made
 
 
 def earliest(facts: Iterable[ClockFact], box: str, native_id: str, seen: datetime, now: datetime) -> list[Countdown]:

@@ -53,9 +53,9 @@ def _idle_seconds(sight: Sight, now: datetime) -> float | None:
         return None
     if alive and (sight.running or _setup(sight) == "running"):
         return 0.0
-    last = sight.journal.entries[-1]["time"] if sight.journal.entries else None
-    if last:
-        return max((sight.there(now) - datetime.fromisoformat(str(last))).total_seconds(), 0.0)
+    last = sight.journal.last_at
+    if last is not None:
+        return max((sight.there(now) - last).total_seconds(), 0.0)
     return max((now - sight.since).total_seconds(), 0.0) if sight.since else None
 
 
@@ -130,7 +130,6 @@ def things(scene: Scene) -> list[Running]:
 
 
 def _thing(sight: Sight, spent: Spent | None) -> Running:
-    last = sight.journal.entries[-1]["time"] if sight.gone and sight.journal and sight.journal.entries else None
     bill = spent.of(sight.box.native_id) if spent else None
     # A bill that goes on for a box that is gone already says too much: nobody has closed it yet.
     counts = bill is not None and not (sight.gone and bill.open)
@@ -138,7 +137,7 @@ def _thing(sight: Sight, spent: Spent | None) -> Running:
     return Running(
         price_per_hour=bill.open.price_per_hour if stopped and bill and bill.open else sight.price_per_hour,
         since=sight.since,
-        until=datetime.fromisoformat(str(last)) if last else None,
+        until=sight.journal.last_at if sight.gone and sight.journal is not None else None,
         gone=sight.gone,
         idle=_idle(sight),
         known=bill.usd(spent.at) if bill is not None and spent is not None and counts else None,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
 
 from sweep.cost import Meter
 from sweep.money.budget import Use, use_of
-from sweep.money.clocks import Countdown, countdowns, earliest
+from sweep.money.clocks import Countdown, last_seen, running
 from sweep.money.ledger import HOUR
 from sweep.money.outlook import Forecast, forecast
-from sweep.scene import Scene, Sight
+from sweep.scene import Scene
 from sweep.view.shapes import BudgetView
 from sweep.volumes.words import cost_words
 
@@ -52,21 +51,13 @@ def budget_view(scene: Scene, costs: Meter, eta_seconds: float | None) -> Budget
 
 
 def running_clocks(scene: Scene) -> Iterator[Countdown]:
-    """The clocks that platforms have running for stopped boxes."""
+    """The clocks that platforms have running for stopped boxes, or may have for those that end themselves."""
     for sight in scene.sights:
         if scene.spent is not None and not sight.gone and sight.box.teardown.clocks:
             bill, box = scene.spent.of(sight.box.native_id), sight.box
-            running = countdowns(box.teardown.clocks, bill, scene.now)
-            if not running and sight.phase == "unknown" and box.ends_itself and (seen := _last_seen(sight)):
-                running = earliest(box.teardown.clocks, box.name, box.native_id, seen, scene.now)
-            yield from running
-
-
-def _last_seen(sight: Sight) -> datetime | None:
-    """When the box was certainly up: by the copy of its journal, else when it was made."""
-    if sight.journal is not None and sight.journal.entries:
-        return datetime.fromisoformat(str(sight.journal.entries[-1]["time"]))
-    return sight.since
+            off = last_seen(sight.journal, sight.since) if sight.phase == "unknown" and box.ends_itself else None
+            clocks = box.teardown.clocks
+            yield from running(clocks, bill, scene.now, box=box.name, native_id=box.native_id, off=off)
 
 
 def money_lines(scene: Scene, costs: Meter, budget: BudgetView | None) -> Iterator[str]:
