@@ -12,18 +12,16 @@ import contextlib
 import os
 import pwd
 import re
-import shutil
-import subprocess
 from typing import Any, Collection, Mapping  # noqa: UP035
 
-from runner_processes import BOX, CELL, PROC, stat_fields
+from runner_processes import BOX, CELL, PROC, processes
+from runner_resources import TICKS, driver_rows
 
 DEVICE = re.compile(r"/dev/nvidia(\d+)")
 YOUNG_SECONDS = 120.0
 """A process that has just begun may be one that ends by itself: a probe, a look at the driver."""
 FEW_BYTES = 1 << 30
 """Less than this on a GPU keeps no cell from working: a desktop, the driver's own."""
-LIST_SECONDS = 20.0
 COMMAND_CHARS = 60
 
 
@@ -31,34 +29,28 @@ def holders(groups: Collection[int], cells: Collection[str], path: str | None = 
     """Processes that hold a GPU and are of no cell at work, as `pid`, `gpus`, `user`, `own` (ours to end), `command`,
     `seconds` (of its life), `memory` (bytes by the driver; None: it does not list the process). Longest-lived first.
 
-    `groups`: process groups of the cells at work; `cells`: their names. Blocks for LIST_SECONDS at most.
+    `groups`: process groups of the cells at work; `cells`: their names. Blocks as long as `driver_rows` at most.
     """
     mark, found = f"{BOX}={os.environ.get(BOX, '')}".encode(), []
     named = {f"{CELL}={cell}".encode() for cell in cells}
     up = _uptime()
-    for name in _numbers():
-        with contextlib.suppress(OSError, IndexError, ValueError):  # it ended meanwhile, or is not ours to look at
-            gpus = _devices(name)
-            if not gpus or int(name) == os.getpid():
+    if not up:  # no /proc: nobody's open files can be seen
+        return []
+    for process in processes():
+        at_work = process.group in groups or (mark in process.environ and named & process.environ)
+        with contextlib.suppress(OSError, ValueError):  # it ended meanwhile, or is not ours to look at
+            gpus = [] if at_work else _devices(process.pid)
+            seconds = up - int(process.start) / TICKS
+            if not gpus or seconds < YOUNG_SECONDS:
                 continue
-            fields = stat_fields(name)
-            if int(fields[2]) in groups:
-                continue
-            with contextlib.suppress(PermissionError):
-                words = (PROC / name / "environ").read_bytes().split(b"\0")
-                if mark in words and named.intersection(words):
-                    continue
-            seconds = up - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-            if seconds < YOUNG_SECONDS:
-                continue
-            uid = (PROC / name).stat().st_uid
+            uid = (PROC / str(process.pid)).stat().st_uid
             found.append(
                 {
-                    "pid": int(name),
+                    "pid": process.pid,
                     "gpus": gpus,
                     "user": _user(uid),
                     "own": uid == os.getuid(),
-                    "command": _command(name),
+                    "command": _command(process.pid),
                     "seconds": round(seconds),
                     "memory": None,
                 }
@@ -98,15 +90,9 @@ def alarms(
     return said
 
 
-def _numbers() -> list[str]:
-    with contextlib.suppress(OSError):
-        return [name for name in os.listdir(PROC) if name.isdigit()]
-    return []
-
-
-def _devices(pid: str) -> list[int]:
+def _devices(pid: int) -> list[int]:
     found = set()
-    folder = PROC / pid / "fd"
+    folder = PROC / str(pid) / "fd"
     for name in os.listdir(folder):
         with contextlib.suppress(OSError):
             match = DEVICE.fullmatch(os.readlink(folder / name))
@@ -116,23 +102,10 @@ def _devices(pid: str) -> list[int]:
 
 
 def _listed(path: str | None) -> dict[int, int]:
-    tool = shutil.which("nvidia-smi", path=path)
     found: dict[int, int] = {}
-    if not tool:
-        return found
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(
-            [tool, "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=LIST_SECONDS,
-            check=True,
-        )
-        for line in done.stdout.decode("utf-8", "replace").splitlines():
-            words = [word.strip() for word in line.split(",")]
-            if len(words) == 2 and words[0].isdigit() and words[1].isdigit():
-                found[int(words[0])] = found.get(int(words[0]), 0) + (int(words[1]) << 20)  # a line for each GPU
+    for pid, used in driver_rows("compute-apps", ["pid", "used_memory"], path):
+        if pid.isdigit() and used.isdigit():
+            found[int(pid)] = found.get(int(pid), 0) + (int(used) << 20)  # a line for each GPU
     return found
 
 
@@ -149,7 +122,7 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
-def _command(pid: str) -> str:
-    words = (PROC / pid / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").split()
+def _command(pid: int) -> str:
+    words = (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").split()
     text = " ".join(words)
     return text if len(text) <= COMMAND_CHARS else text[: COMMAND_CHARS - 1] + "…"

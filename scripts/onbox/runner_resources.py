@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Collection, NamedTuple  # noqa: UP035
+from typing import Any, Collection, NamedTuple, Sequence  # noqa: UP035
 
 from runner_processes import stat_fields
 
@@ -65,13 +65,27 @@ def gpus(path: str | None = None) -> list[dict[str, Any]]:
 
     Blocks for GPU_SECONDS at most.
     """
+    found = []
+    for words in driver_rows("gpu", list(GPU_FIELDS.values()), path):
+        gpu: dict[str, Any] = dict(zip(GPU_FIELDS, words))  # noqa: B905
+        for key in GPU_FIELDS:
+            if key != "name":
+                gpu[key] = int(gpu[key]) if gpu[key].isdigit() else None
+        for key in ("memory_used", "memory_total"):
+            gpu[key] = gpu[key] << 20 if gpu[key] is not None else None
+        found.append(gpu)
+    return found
+
+
+def driver_rows(what: str, fields: Sequence[str], path: str | None = None) -> list[list[str]]:
+    """What the driver's tool answers to `--query-<what>`: a row of words, as many as `fields`, for each thing that it
+    lists; none without a driver, and where it fails. Blocks for GPU_SECONDS at most."""
     tool = shutil.which("nvidia-smi", path=path)
     if not tool:
         return []
-    query = [tool, "--query-gpu=" + ",".join(GPU_FIELDS.values()), "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(
-            query,
+            [tool, f"--query-{what}=" + ",".join(fields), "--format=csv,noheader,nounits"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -80,18 +94,8 @@ def gpus(path: str | None = None) -> list[dict[str, Any]]:
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    found = []
-    for line in done.stdout.decode("utf-8", "replace").splitlines():
-        words = [word.strip() for word in line.split(",")]
-        if len(words) == len(GPU_FIELDS):
-            gpu: dict[str, Any] = dict(zip(GPU_FIELDS, words))  # noqa: B905
-            for key in GPU_FIELDS:
-                if key != "name":
-                    gpu[key] = int(gpu[key]) if gpu[key].isdigit() else None
-            for key in ("memory_used", "memory_total"):
-                gpu[key] = gpu[key] << 20 if gpu[key] is not None else None
-            found.append(gpu)
-    return found
+    rows = [[word.strip() for word in line.split(",")] for line in done.stdout.decode("utf-8", "replace").splitlines()]
+    return [row for row in rows if len(row) == len(fields)]
 
 
 def usage(sessions: Collection[int]) -> dict[int, Usage]:
