@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sweep.journal import Journal
 from sweep.model import LedgerEntry, LedgerPhase
-from sweep.money.clocks import ClockFact, countdowns, starting, stopped_since
+from sweep.money.clocks import ClockFact, countdowns, last_seen, running, starting, stopped_since
 from sweep.money.ledger import Bill, total
 
 BEGIN = datetime(2026, 11, 21, 9, tzinfo=UTC)
@@ -75,6 +76,26 @@ def test_an_unknown_deadline_is_said_and_comes_first() -> None:
     assert (first.what, first.at, first.left, first.soon) == (CREDIT.what, None, None, True)
     assert "at a time that is not known (stopped since 2026-11-22 09:00 UTC)" in first.text()
     assert second.what == "released"
+
+
+def test_a_clock_of_a_box_that_may_be_off_counts_where_none_runs_by_the_ledger() -> None:
+    """A recorded stop is the truth; without one, what it did by itself is dated by when it was last seen."""
+
+    def clocks(known: Bill, off: datetime | None) -> list[tuple[str, datetime | None]]:
+        found = running([RELEASE, CREDIT], known, at(9), box="a", native_id="id-a", off=off)
+        return [(clock.what, clock.at) for clock in found]
+
+    assert clocks(STOPPED, at(5)) == [(CREDIT.what, None), ("released", at(16))]
+    going = bill(("running", 0, 2.0))
+    assert clocks(going, None) == []
+    assert clocks(going, at(5)) == [("released, had it gone off when it was last seen,", at(20))]
+
+
+def test_a_box_was_up_when_its_journal_was_written_last_and_when_it_was_made() -> None:
+    written = Journal(entries=({"event": "a", "time": at(1).isoformat()}, {"event": "b", "time": at(3).isoformat()}))
+    assert last_seen(written, at(0)) == at(3)
+    assert last_seen(Journal(), at(0)) == last_seen(None, at(0)) == at(0)
+    assert last_seen(None, None) is None
 
 
 def test_no_bill_no_clock() -> None:
