@@ -1,4 +1,4 @@
-"""`python -m bench [preview|cells|queue|verify|status|overhead|s3|renting|pull|hosts …]`: a table, and its JSON.
+"""`python -m bench [preview|cells|queue|verify|status|overhead|s3|renting|pull|hosts|start …]`: a table, and its JSON.
 
 Exit code 1 when a figure misses its limit, 2 when one could not be measured.
 """
@@ -197,6 +197,19 @@ def hosts_rows(found: dict[str, Any]) -> Iterator[Row]:
     )
 
 
+def start_rows(found: dict[str, Any]) -> Iterator[Row]:
+    took, most = found["seconds"], found["max_seconds"]
+    yield Row(
+        f"pulumi up on a ready host to the first training process, n={found['rounds']}",
+        seconds(took["up"]),
+        seconds(most["up"]),
+        f"by hand over warm ssh {seconds(took['hand'])}, max {seconds(most['hand'])}",
+        f"{found['ratio']:.2f}×",
+    )
+    for stage in found["stages"]:
+        yield Row(f"  of it: {stage}", seconds(took[stage]), seconds(most[stage]))
+
+
 ARGUMENTS: dict[str, dict[str, Any]] = {"verify": {"total_bytes": 8_000_000_000, "rounds": 20}}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
@@ -209,6 +222,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "renting": renting_rows,
     "pull": pull_rows,
     "hosts": hosts_rows,
+    "start": start_rows,
 }
 
 

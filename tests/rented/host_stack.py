@@ -1,0 +1,54 @@
+"""The sweep of tests/engine on a host: its only box lies behind a real sshd, in the folder where `local` would put it.
+
+So everything that `Stack` knows of boxes by looking past sweepstack's code holds here, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.engine.harness import Stack
+from tests.simulators.host import Host
+from tests.simulators.machines import require
+
+
+@dataclass
+class HostStack(Stack):
+    """One box on one host that nobody bills for; what it seals outlives nothing."""
+
+    cells: tuple[str, ...] = ("seed0", "seed1")
+    boxes: tuple[str, ...] = ("box-0",)
+    host: Host = field(init=False)
+
+    def __post_init__(self) -> None:
+        require()
+        self.host = Host(self.base / "host")
+        self.host.say(PATH=f"{Path(sys.prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin")
+        super().__post_init__()
+        self.env |= {"SWEEPSTACK_SSH_KEY": str(self.host.key), "SWEEPSTACK_SSH_CONFIG": "none"}
+
+    @property
+    def address(self) -> str:
+        """What `boxes.<name>.host` says: the folder makes the host's store the one that is looked at."""
+        return f"{self.host.address}{self.platform_root}"
+
+    def write_config(self) -> None:
+        super().write_config()
+        self.edit_config(
+            lambda sweep: sweep.update(
+                candidates=["generic-ssh"],
+                overrides={"generic-ssh": {"price_per_hour": 0}},
+                boxes={box: {"want": "running", "host": self.address} for box in self.boxes},
+            )
+        )
+
+    def sealed(self) -> set[str]:
+        found = self.platform_root.glob("boxes/*/mnt/durable/*/cells/*/manifest.json")
+        return super().sealed() | {path.parent.name for path in found}
+
+    def close(self) -> None:
+        """Ends what runs on its boxes, and the host."""
+        super().close()
+        self.host.stop()
