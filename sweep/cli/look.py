@@ -17,7 +17,7 @@ from provider.platforms.observe import observe
 from provider.platforms.registry import has_address
 from sweep.cli.closer import closer
 from sweep.cli.rosters import rosters
-from sweep.cli.strangers import Search, search
+from sweep.cli.strangers import SEARCH_SECONDS, Search, search
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore
@@ -109,7 +109,7 @@ def look(sources: Sources) -> Scene:
         found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
     )
     others = in_parallel(
-        {"search": lambda: search(sources.state, store, births, target, sources.evidence or "")}, LOOK_SECONDS
+        {"search": lambda: search(sources.state, store, births, target, sources.evidence or "")}, SEARCH_SECONDS + 2
     ).get("search") or Search(searched=False, notes=("the platforms did not say in time what they run for this sweep",))
     return Scene(
         state=state,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from provider.platforms._handover import settled
 from provider.platforms.base import BoxRecord, Phase
@@ -17,8 +19,11 @@ from sweep.parallel import in_parallel
 from sweep.scene import Stranger
 from sweep.state import StackState
 
-LIST_SECONDS = 18.0
-"""Less than a whole search may take: who answered is heard all the same."""
+SEARCH_SECONDS = 36.0
+"""All that one search may take. Who did not answer within it is named; who did is heard all the same."""
+CONNECT_SECONDS = 18.0
+"""What each step but the last may take of that: as long as ssh waits for a connection, and a little more."""
+_LATE = "it did not answer in time"
 
 
 @dataclass(frozen=True)
@@ -33,23 +38,30 @@ class Search:
 def search(
     state: StackState, store: EvidenceStore | None, births: Sequence[Birth], target: Target, evidence: str = ""
 ) -> Search:
-    """Looks up each birth record that has not ended, then everything that carries the sweep's tag. Reads only."""
+    """Asks which hosts are off by the records and do not answer, then after every birth record that is not settled by
+    that or by the state, then for everything that carries the sweep's tag. Reads only.
+
+    Each step asks all at once, and the next one asks nobody in vain who was silent. Blocks for SEARCH_SECONDS at most.
+    """
+    ends = time.monotonic() + SEARCH_SECONDS
     known = {box.native_id for box in state.boxes}
     found: dict[str, Stranger] = {}
     notes: list[str] = []
     searched = True
-    silent: set[str] = set()
-    for birth in births:
-        off = over(birth, evidence)
-        if off:
-            silent.add(birth.platform)
-        if birth.native_id in known or (off and birth.ended_at is not None):
-            continue
-        if birth.ended_at is not None:
-            stranger, note = _ended(birth, target)
-            searched &= not note
-        else:
-            stranger, note = _by_record(birth, known, target)
+    hosts = {birth.tag: partial(over, birth, evidence) for birth in births if has_address(birth.platform)}
+    off = {tag for tag, is_over in in_parallel(hosts, CONNECT_SECONDS).items() if is_over}
+    silent = {birth.platform for birth in births if birth.tag in off}
+    due = [b for b in births if b.native_id not in known and not (b.tag in off and b.ended_at is not None)]
+    told = in_parallel(
+        {
+            adapter: partial(_by_records, [birth for birth in due if birth.platform == adapter], known, target)
+            for adapter in {birth.platform for birth in due}
+        },
+        CONNECT_SECONDS,
+    )
+    for birth in due:
+        stranger, note = told[birth.platform][birth.tag] if birth.platform in told else _late(birth, target)
+        searched &= not note or birth.ended_at is None
         if stranger is not None:
             found[stranger.native_id or birth.tag] = stranger
             searched &= stranger.proved
@@ -57,13 +69,13 @@ def search(
             notes.append(note)
     identity = state.identity.identity if state.identity else store.marker.identity if store else None
     adapters = {box.adapter for box in state.boxes} | {volume.adapter for volume in state.volumes}
-    asked = sorted(adapters | {birth.platform for birth in births}) if identity is not None else []
-    answers = in_parallel({adapter: _lister(adapter, identity or "") for adapter in asked}, LIST_SECONDS)
+    adapters |= {birth.platform for birth in births}
+    asked = sorted(adapters - silent) if identity is not None else []
+    left = max(0.0, ends - time.monotonic())
+    answers = in_parallel({adapter: _lister(adapter, identity or "") for adapter in asked}, left)
     for adapter in asked:
-        listed = answers.get(adapter, f"it did not answer within {LIST_SECONDS:.0f} s")
+        listed = answers.get(adapter, _LATE)
         if isinstance(listed, str):
-            if adapter in silent:  # that nobody answers there is what is to be expected
-                continue
             notes.append(f"what {adapter} runs for this sweep is not known: {listed}")
             searched = False
             continue
@@ -102,6 +114,27 @@ def over(birth: Birth, evidence: str) -> bool:
         return False
 
 
+def _by_records(births: Sequence[Birth], known: set[str], target: Target) -> dict[str, tuple[Stranger | None, str]]:
+    """What is behind each of these records of one platform, and what somebody should know of it, by tag."""
+    return {
+        birth.tag: _by_record(birth, known, target) if birth.ended_at is None else _ended(birth, target)
+        for birth in births
+    }
+
+
+def _late(birth: Birth, target: Target) -> tuple[Stranger | None, str]:
+    """What is said of a record whose platform did not answer in time."""
+    return (_unknown(birth, target, _LATE), "") if birth.ended_at is None else (None, _unconfirmed(birth, _LATE))
+
+
+def _unknown(birth: Birth, target: Target, why: str) -> Stranger:
+    return _stranger(birth, target, f"on record as rented, not in the state, and not known: {why}", None)
+
+
+def _unconfirmed(birth: Birth, why: object) -> str:
+    return f"box {birth.box} ({birth.native_id}) ended by the records; {birth.platform} can't confirm: {why}"
+
+
 def _ended(birth: Birth, target: Target) -> tuple[Stranger | None, str]:
     """A record that says "ended" is asked after too: it may be wrong, and it proves that the account is the right one
     to ask what else there is."""
@@ -110,10 +143,7 @@ def _ended(birth: Birth, target: Target) -> tuple[Stranger | None, str]:
     try:
         record = load_platform(birth.platform).get(birth.native_id, birth.account)
     except SweepstackError as error:
-        return (
-            None,
-            f"box {birth.box} ({birth.native_id}) ended by the records; {birth.platform} can't confirm: {error}",
-        )
+        return None, _unconfirmed(birth, error)
     if record.phase in (Phase.GONE, Phase.UNKNOWN):
         return None, "" if record.phase is Phase.GONE else f"box {birth.box} ({birth.native_id}): {record.note}"
     return _stranger(birth, target, "the records say that it has ended, and it is still there", record), ""
@@ -132,13 +162,11 @@ def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Stranger 
             return _stranger(birth, target, "it was rented and the answer was lost", record), ""
         record = platform.get(birth.native_id, birth.account)
     except SweepstackError as error:
-        return _stranger(birth, target, f"on record as rented, not in the state, and not known: {error}", None), ""
+        return _unknown(birth, target, str(error)), ""
     if record.phase is Phase.GONE:
         return None, f"box {birth.box} ({birth.native_id}) is gone from {birth.platform}; its record is still open"
     if record.phase is Phase.UNKNOWN:
-        return _stranger(
-            birth, target, f"on record as rented, not in the state, and not known: {record.note}", None
-        ), ""
+        return _unknown(birth, target, record.note), ""
     return _stranger(birth, target, "on record as rented, and not in the state", record), ""
 
 
