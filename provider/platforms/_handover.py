@@ -39,10 +39,11 @@ def settled(
     known = known_handover(evidence, native_id)
     if known is None or not known.over(native_id):
         return None
-    if answers(platform, known):
-        if known.confirmed is None:  # it was started again: its silence then proves nothing of the next one
-            with contextlib.suppress(EvidenceError):
-                forget_handover(EvidenceStore.open(evidence), native_id)
+    answered = answers(platform, known)
+    if answered and known.confirmed is None:  # it was started again: its silence then proves nothing of the next one
+        with contextlib.suppress(EvidenceError):
+            forget_handover(EvidenceStore.open(evidence), native_id)
+    if answered is not False:
         return None
     if known.verb == "destroy":
         return Observation(Existence.GONE, note=told(known)), None
@@ -62,14 +63,15 @@ def on_host(platform: Platform) -> SshPlatform:
     return platform
 
 
-def answers(platform: Platform, known: Handover) -> bool:
-    """Whether the machine of this box answers at its address. Another one, which a person named, does not count."""
+def answers(platform: Platform, known: Handover) -> bool | None:
+    """Whether the machine of this box answers at its address; None where nobody here could try. Another machine, which
+    a person named, does not count."""
     try:
         shown = on_host(platform).who_answers()
     except Unreachable:
         return False
     except PlatformError:
-        return True
+        return None
     others = known.confirmed.other_keys if known.confirmed is not None else ()
     return not shown or not all(key.split()[-1] in others for key in shown)
 

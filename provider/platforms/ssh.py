@@ -140,10 +140,15 @@ class SshPlatform(WithoutMarket):
 
     def who_answers(self) -> list[str]:
         """The fingerprints of the host keys that are shown at the address now, whoever's they are. Nobody is let in,
-        and nothing is sent. Raises Unreachable when no sshd answers there."""
+        and nothing is sent. Raises Unreachable when no sshd answers there; another PlatformError, or ConfigError, where
+        that was not even tried: a way that is not known here proves no silence."""
         from sweep.channel import ssh_contact
 
-        return ssh_contact.shown(self._host().way)
+        try:
+            way = self._host().way
+        except Unreachable as error:
+            raise PlatformError(str(error)) from error
+        return ssh_contact.shown(way)
 
     def pinned(self) -> list[str]:
         """The fingerprints that the host is known by on this computer; none where it was never reached from here."""
