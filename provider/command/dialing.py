@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import subprocess
 import tempfile
@@ -117,7 +118,7 @@ class Dialer:
         if "proxy" in self.connection:
             way = _command(self.connection["proxy"], folder, "proxy", [])
             host = str(self.connection["proxy"]["host"])
-            inner = " ".join(_quoted(word) for word in [*way, "-W", "[%h]:%p", "--", host])
+            inner = shlex.join([*way, "-W", "[%h]:%p", "--", host])
             words += ["-o", f"ProxyCommand={inner}"]
         return [*words, "-T"]
 
@@ -224,7 +225,3 @@ def _feed(pipe: IO[bytes], content: bytes) -> None:
 
 def _percents(path: Path) -> str:
     return str(path).replace("%", "%%")
-
-
-def _quoted(word: str) -> str:
-    return "'" + word.replace("'", "'\\''") + "'"

@@ -19,6 +19,7 @@ import grpc
 from google.protobuf import empty_pb2, struct_pb2
 
 from provider.command import fields
+from provider.command.choosing import VERSION as STANDS_FOR
 from provider.command.copying import copy_of
 from provider.command.dialing import Dialer, Ended
 from provider.dispatch import token_of
@@ -28,7 +29,6 @@ from provider.session import Operation
 from provider.wire import UNKNOWN, bare, to_python, to_struct
 from sweep.errors import PlatformError, SweepstackError
 
-STANDS_FOR = "1.2.1"
 VERSION = f"{STANDS_FOR}+sweepstack.standin"
 NAME = f"sweepstack's stand-in for pulumi-command {STANDS_FOR}"
 PREVIOUS = {"stdout": "PULUMI_COMMAND_STDOUT", "stderr": "PULUMI_COMMAND_STDERR"}
