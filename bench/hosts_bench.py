@@ -35,7 +35,7 @@ def measure(cells: int = 1_000, count: int = 10, rounds: int = 5) -> dict[str, A
         here, base = Path.cwd(), Path(folder)
         hosts = [Host(base / f"host-{number}") for number in range(count)]
         try:
-            world, adapters = _world(base / "world", cells, hosts, patch)
+            world, adapters = world_on(base / "world", cells, hosts, patch)
             return _rounds(world, adapters, rounds, cells)
         finally:
             os.chdir(here)
@@ -43,7 +43,7 @@ def measure(cells: int = 1_000, count: int = 10, rounds: int = 5) -> dict[str, A
                 host.stop()
 
 
-def _world(base: Path, cells: int, hosts: list[Host], patch: pytest.MonkeyPatch) -> tuple[World, list[str]]:
+def world_on(base: Path, cells: int, hosts: list[Host], patch: pytest.MonkeyPatch) -> tuple[World, list[str]]:
     """A sweep at work. Each of its boxes is a folder of this machine, and is reached as one of a host."""
     base.mkdir()
     lrs = [round(0.001 * number, 3) for number in range(1, max(cells // SEEDS, 1) + 1)]

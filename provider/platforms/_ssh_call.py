@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep import errors
 from sweep.channel import agent_source, ssh_route
+from sweep.channel.ahead import Answers, Question
 from sweep.channel.host_address import HostAddress
 from sweep.channel.ssh_link import Link
 from sweep.channel.ssh_links import Links, shared
@@ -53,6 +54,8 @@ class Caller:
         self.address, self.grace = address, grace
         self._python, self._lock = python, threading.Lock()
         self._links: Links | None = None
+        self._known = Answers()
+        self._boxes: dict[tuple[str, str], Answers] = {}
 
     @functools.cached_property
     def way(self) -> Way:
@@ -62,6 +65,29 @@ class Caller:
     def ask(self, verb: str, **args: Any) -> Any:
         """The verb's answer. Raises what it raised over there; Unreachable; OutcomeUnknown where a verb that changes
         something was sent and its answer was lost."""
+        if verb not in READS:
+            self._known.clear()
+        known = self._known.take("verb", {"name": verb, "args": args})
+        return self._understood(verb, known.get()[1] if known is not None else self._sent(verb, args))
+
+    def foresee(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
+        """Asks for the box, what is to be read of it, and with `tagged` for what carries that tag, in one round trip.
+        Each of these is then answered by it, once: `ask`, and a channel with `answers`. Raises Unreachable."""
+        about = {"native_id": native_id, "account": account}  # where it lies is not known yet: the host looks
+        verbs = [_question("get", about)]
+        if tagged:
+            verbs.append(_question("list_tagged", {"prefix": tagged}))
+        asked = [*verbs, *questions]
+        came = self.connections().ask(lambda link: link.ask_all(asked), again=True, about=about)
+        self._known.keep(verbs, came[: len(verbs)])
+        self.answers(native_id, account).keep(questions, came[len(verbs) :])
+
+    def answers(self, native_id: str, account: str) -> Answers:
+        """What was foreseen of a box."""
+        with self._lock:
+            return self._boxes.setdefault((native_id, account), Answers())
+
+    def _sent(self, verb: str, args: Mapping[str, Any]) -> Any:
         sent = False
 
         def do(link: Link) -> Any:
@@ -70,11 +96,13 @@ class Caller:
             return link.ask("verb", deadline=CALL_SECONDS, name=verb, args=args)
 
         try:
-            said = self.connections().ask(do, again=verb in READS)
+            return self.connections().ask(do, again=verb in READS)
         except Unreachable as error:
             if sent and verb not in READS:
                 raise OutcomeUnknown(f"{self.address}: {verb} was sent, and its answer was lost: {error}") from error
             raise
+
+    def _understood(self, verb: str, said: Any) -> Any:
         if not isinstance(said, dict):
             raise Unreachable(f"{self.address} does not answer as agreed")
         if "raised" in said:
@@ -129,6 +157,10 @@ class Caller:
             return StillCreating(**said["known"])
         made: Exception = kind(text)
         return made
+
+
+def _question(verb: str, args: Mapping[str, Any]) -> Question:
+    return Question("verb", {"name": verb, "args": dict(args)}, CALL_SECONDS, of_box=False)
 
 
 def program(settings: Mapping[str, Any]) -> bytes:

@@ -51,6 +51,14 @@ class Host(Agent):
         self.grace = settings["grace"]
         self.platform = LocalPlatform(self.root, grace=self.grace, prefix=PREFIX)
 
+    def turn_to(self, box: Mapping[str, Any]) -> None:
+        """Also for a box that is named by its account only, by whoever does not know yet where it lies."""
+        if "account" in box:
+            root, mounts = self.platform.where(box["native_id"], box["account"])
+            named = {mount: str(content) for mount, content in mounts.items()}
+            box = {"native_id": box["native_id"], "root": str(root), "mounts": named}
+        super().turn_to(box)
+
     def do_verb(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """One verb of the platform: {"is": its answer}, or {"raised": class, "text": …}."""
         try:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from provider.platforms import base
 from provider.platforms._handover import settled
-from provider.platforms.base import BoxRecord, Phase
+from provider.platforms.base import BoxRecord, Phase, Platform
 from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
+from sweep.channel import ahead
+from sweep.channel.ahead import Question
 from sweep.channel.base import Channel, Listing
 from sweep.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
 from sweep.evidence import unclaimed
@@ -13,20 +20,40 @@ from sweep.handover import known_handover
 from sweep.journal import Journal, parse_journal
 from sweep.teardown import Existence, Observation
 
+_BOUNDS = {"limit": unclaimed.FILES, "seconds": unclaimed.SECONDS}
+_WALKS: tuple[tuple[Sequence[str], dict[str, Any]], ...] = (
+    (onbox.OWN_TIERS, {"skip": (*unclaimed.SKIP, onbox.CELLS), **_BOUNDS}),
+    ((onbox.CELLS,), _BOUNDS),
+)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What will be asked after `observe`, on the same platform object: it is then asked in the same round trip, where
+    the way to the box can do that. `questions` about the box, and `tagged` for every box whose tag begins so."""
+
+    platform: Platform
+    questions: Sequence[Question] = ()
+    tagged: str = ""
+
 
 def observe(
-    adapter: str, native_id: str, account: str, *, files: bool = True, evidence: str = ""
+    adapter: str, native_id: str, account: str, *, files: bool = True, evidence: str = "", also: Ahead | None = None
 ) -> tuple[Observation, BoxRecord | None]:
     """Asks the platform for the box, then the box for its journal. The record is None unless the box exists.
 
     `files`: whether the box's files are listed, too, which takes longer. Only for what never asks whether it may end:
     a box whose files were not seen is locked. `evidence`: where it is on record that the box was stopped, or ended, by
-    somebody else than an API; without it a host that does not answer is unknown.
+    somebody else than an API; without it a host that does not answer is unknown. `also`: for a look that goes on to
+    ask more, and decides nothing.
     """
     try:
-        platform = load_platform(adapter)
+        platform = also.platform if also else load_platform(adapter)
         if found := settled(platform, native_id, account, evidence):
             return found
+        questions = [*_questions(files), *also.questions] if also else []
+        if also and isinstance(platform, base.Foresees):
+            platform.foresee(native_id, account, questions, also.tagged)
         record = platform.get(native_id, account)
     except WrongAccount as error:
         return Observation(Existence.UNKNOWN, account_problem=str(error)), None
@@ -43,6 +70,8 @@ def observe(
     stopped = record.phase.at_rest
     try:
         channel = platform.channel(native_id, account)
+        if also and isinstance(channel, ahead.Foresees):
+            channel.foresee(questions)
         journal = read_journal(channel)
         alive, skew = channel.lock_held(onbox.RUNNER_LOCK), channel.skew
     except (PlatformError, JournalDamaged, OSError) as error:
@@ -51,16 +80,20 @@ def observe(
     return Observation(Existence.EXISTS, journal, alive, stopped=stopped, listing=listing, skew=skew), record
 
 
+def _questions(files: bool) -> list[Question]:
+    """What is asked below, in this order: the journal before the lock."""
+    asked = [ahead.read(onbox.JOURNAL), ahead.lock_held(onbox.RUNNER_LOCK)]
+    return [*asked, *(ahead.walk(folders, **how) for folders, how in _WALKS)] if files else asked
+
+
 def _listing(channel: Channel) -> Listing:
     """The files on the box's own tiers; what was in the way of seeing them is in its `problem`.
 
     The cells' own folders come last and are no problem: ten thousand of them take seconds, and what is in them was
     sealed, or keeps the box by its cell's state. A look at them finds what came later.
     """
-    limit, seconds = unclaimed.FILES, unclaimed.SECONDS
     try:
-        found = channel.walk(onbox.OWN_TIERS, skip=(*unclaimed.SKIP, onbox.CELLS), limit=limit, seconds=seconds)
-        cells = channel.walk((onbox.CELLS,), limit=limit, seconds=seconds)
+        found, cells = (channel.walk(folders, **how) for folders, how in _WALKS)
     except (PlatformError, OSError) as error:
         return Listing(problem=str(error))
     return Listing((*found.files, *cells.files), found.problem)

@@ -21,6 +21,7 @@ from sweep.errors import ConfigError, PlatformError, RequestRefused, StillCreati
 from sweep.units import skew_words
 
 if TYPE_CHECKING:
+    from sweep.channel.ahead import Answers, Question
     from sweep.channel.base import Channel, SshEndpoint
     from sweep.channel.ssh_options import Way
 
@@ -126,6 +127,10 @@ class SshPlatform(WithoutMarket):
     def get(self, native_id: str, account: str) -> BoxRecord:
         return self._record(self._ask("get", native_id=native_id, account=account))
 
+    def foresee(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
+        """See `provider.platforms.base.Foresees`."""
+        self._host().foresee(native_id, account, questions, tagged)
+
     def destroy(self, native_id: str, account: str) -> None:
         self._ask("destroy", native_id=native_id, account=account)
 
@@ -185,7 +190,8 @@ class SshPlatform(WithoutMarket):
 
     def channel(self, native_id: str, account: str) -> Channel:
         root, mounts = self._host().where(native_id, account)
-        return self._open(native_id, root, mounts, lambda: self._closed(native_id, account))
+        answers = self._host().answers(native_id, account)
+        return self._open(native_id, root, mounts, lambda: self._closed(native_id, account), answers)
 
     def volume_channel(self, native_id: str, mount: str = "") -> Channel:
         content = str(self._ask("where_volume", native_id=native_id))
@@ -193,12 +199,20 @@ class SshPlatform(WithoutMarket):
         root = content.rpartition("/")[0] if mount else content
         return self._open(native_id, root, mounts, lambda: "is a volume without its box: nothing runs on it")
 
-    def _open(self, native_id: str, root: str, mounts: dict[str, str], closed: Any) -> Channel:
+    def _open(
+        self, native_id: str, root: str, mounts: dict[str, str], closed: Any, answers: Answers | None = None
+    ) -> Channel:
         from sweep.channel.ssh import SshChannel
 
         caller = self._host()
         channel: Channel = SshChannel(
-            native_id, caller.way.endpoint, root=root, mounts=mounts, closed=closed, links=caller.connections()
+            native_id,
+            caller.way.endpoint,
+            root=root,
+            mounts=mounts,
+            closed=closed,
+            links=caller.connections(),
+            answers=answers,
         )
         return channel
 

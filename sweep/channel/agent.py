@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.channel.local import LocalChannel
+from sweep.channel.walking import newest
 from sweep.errors import NotYetGone, PlatformError, SweepstackError, Unreachable
 
 HEADER = struct.Struct(">cI")
@@ -206,7 +207,12 @@ class Agent:
 
     def do_tails(self, paths: list[str], limit: int) -> dict[str, Any]:
         found = self.channel.tails(paths, min(limit, MOST_TAILS // max(len(paths), 1)))
-        return {path: (size, base64.b64encode(data).decode("ascii")) for path, (size, data) in found.items()}
+        return _ends(found)
+
+    def do_newest(self, folder: str, below: str, count: int, limit: int) -> dict[str, Any]:
+        """Of the files `folder/*/*/below`: the ends of those that changed last, and which others there are."""
+        found, others = newest(self.channel, folder, below, count, min(limit, MOST_TAILS // max(count, 1)))
+        return {"tails": _ends(found), "others": others}
 
     def do_listdir(self, path: str) -> list[tuple[str, str, int]]:
         return [(entry.name, entry.kind, entry.size) for entry in self.channel.listdir(path)]
@@ -287,6 +293,10 @@ class Agent:
 
     def do_terminate(self, pid: int, grace: float) -> None:
         self.channel.terminate(pid, grace=grace)
+
+
+def _ends(found: Mapping[str, tuple[int, bytes]]) -> dict[str, Any]:
+    return {path: (size, base64.b64encode(data).decode("ascii")) for path, (size, data) in found.items()}
 
 
 def _described(error: BaseException) -> dict[str, Any]:

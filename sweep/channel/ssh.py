@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
 
 from sweep.canonical import fsync_directory
-from sweep.channel import many, ssh_keys, ssh_visit
+from sweep.channel import ahead, many, ssh_keys, ssh_visit
 from sweep.channel.agent import MOST_READ
 from sweep.channel.base import BoxProcess, Completed, DirEntry, Listing, SshEndpoint, safe_parts
 from sweep.channel.host_keys import Pin
@@ -51,9 +51,10 @@ class SshChannel:
         config: str = "none",
         closed: Callable[[], str] | None = None,
         links: Links | None = None,
+        answers: ahead.Answers | None = None,
     ) -> None:
-        """`links`: to an agent that serves more than this box; `endpoint` is then theirs. Raises NotAuthorized without
-        a key."""
+        """`links`: to an agent that serves more than this box; `endpoint` is then theirs. `answers`: what it said
+        already of what will be asked. Raises NotAuthorized without a key."""
         self.native_id = native_id
         self.endpoint = endpoint
         self.root = root
@@ -67,6 +68,13 @@ class SshChannel:
             way = Way(endpoint, key or ssh_keys.choose(), pin, config)
             links = shared(way, native_id, settings, python)
         self._links = links
+        self._answers = answers or ahead.Answers()
+
+    def foresee(self, questions: Sequence[ahead.Question]) -> None:
+        """See `sweep.channel.ahead.Foresees`."""
+        if not self._answers:
+            came = self._asking(lambda link: link.ask_all(questions, MOST_READ), again=True)
+            self._answers.keep(questions, came)
 
     @property
     def python(self) -> str:
@@ -118,7 +126,10 @@ class SshChannel:
     def tails(self, paths: Sequence[str], most: int) -> dict[str, tuple[int, bytes]]:
         for path in paths:
             safe_parts(path)
-        found = self._ask("tails", paths=list(paths), limit=most) if paths else {}
+        found, left = self._answers.take_tails(paths, most)
+        if left:
+            asked = self._ask("tails", paths=left, limit=most)
+            found = {**found, **(asked if isinstance(asked, dict) else self._nonsense())}
         try:
             tails = {path: (self._count(size), base64.b64decode(data)) for path, (size, data) in found.items()}
         except (AttributeError, TypeError, ValueError):
@@ -215,6 +226,7 @@ class SshChannel:
         safe_parts(dest)
         if self._ask("has", path=dest):
             return
+        self._answers.clear()
         shipment = []
         for relative, source, mode in files:
             safe_parts(relative)
@@ -293,12 +305,19 @@ class SshChannel:
 
     def _ask(self, verb: str, **words: Any) -> Any:
         """For what changes nothing when it is done twice."""
-        return self._asking(lambda link: link.ask(verb, **words), again=True)
+        return self._ask_data(verb, **words)[1]
 
     def _ask_data(self, verb: str, *, most: int = MOST_ANSWER, **words: Any) -> tuple[bytes, Any]:
+        if verb in ahead.READS:
+            known = self._answers.take(verb, {name: word for name, word in words.items() if name != "deadline"})
+            if known is not None:
+                return known.get()
+        elif verb not in ("ping", "size", "listdir", "has", "processes"):
+            self._answers.clear()
         return self._asking(lambda link: link.ask_data(verb, most=most, **words), again=True)
 
     def _once(self, verb: str, **words: Any) -> Any:
+        self._answers.clear()
         return self._asking(lambda link: link.ask(verb, **words), again=False)
 
     def _carry(self, do: Callable[[Link], None]) -> None:
@@ -319,6 +338,7 @@ class SshChannel:
             )
 
     def _must_run(self) -> None:
+        self._answers.clear()
         why = self._closed() if self._closed else ""
         if why:
             raise PlatformError(f"{self.native_id} {why}")

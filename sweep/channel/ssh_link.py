@@ -11,10 +11,11 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sweep.channel import agent, agent_source
+from sweep.channel.ahead import Answer, Question
 from sweep.channel.ssh_contact import explained, said_last, turned_away, wrong_key
 from sweep.channel.ssh_options import Way
 from sweep.errors import NotYetGone, PlatformError, Unreachable
@@ -104,6 +105,10 @@ class Link:
     ) -> tuple[bytes, Any]:
         """The same, with the data of the answer, of which there are at most `most` bytes."""
         self.request(verb, data=data, **args)
+        return self._whole(deadline, most)
+
+    def _whole(self, deadline: float, most: int) -> tuple[bytes, Any]:
+        """The answer to the last request with its data."""
         found = bytearray()
 
         def take(chunk: bytes) -> None:
@@ -114,11 +119,28 @@ class Link:
         value = self.answer(take, deadline)
         return bytes(found), value
 
+    def ask_all(self, questions: Sequence[Question], most: int = MOST_ANSWER) -> list[Answer]:
+        """All of them in one round trip, each with an answer of its own, in this order; `most` bytes of data each.
+
+        Raises Unreachable where the connection does not bring them all."""
+        self.healthy = False
+        asked = (self._asked(one.verb, one.args, self.about if one.of_box else None) for one in questions)
+        self._write(b"".join(agent.framed(b"J", one) for one in asked), STALL_SECONDS)
+        return [self._one_answer(question.deadline, most) for question in questions]
+
+    def _one_answer(self, deadline: float, most: int) -> Answer:
+        self.healthy = False  # until it is there, and the next one is asked for again
+        try:
+            return Answer(*self._whole(deadline, most))
+        except (PlatformError, OSError) as error:
+            if not self.healthy:
+                raise
+            return Answer(b"", None, error)
+
     def request(self, verb: str, *, data: Iterable[bytes] = (), **args: Any) -> None:
         """Sends a request, and the data that its argument `bytes` announces. Its answer has to be taken."""
         self.healthy = False
-        asked = {"verb": verb, "args": args} | ({"box": dict(self.about)} if self.about is not None else {})
-        self._frame(b"J", json.dumps(asked).encode("ascii"))
+        self._frame(b"J", self._asked(verb, args, self.about))
         for chunk in data:
             for begin in range(0, len(chunk), CHUNK):
                 self._frame(b"D", chunk[begin : begin + CHUNK])
@@ -167,6 +189,11 @@ class Link:
     @property
     def alive(self) -> bool:
         return self.healthy and self._process.poll() is None
+
+    @staticmethod
+    def _asked(verb: str, args: Mapping[str, Any], about: Mapping[str, Any] | None) -> bytes:
+        asked = {"verb": verb, "args": dict(args)} | ({"box": dict(about)} if about is not None else {})
+        return json.dumps(asked).encode("ascii")
 
     def _error(self, value: Mapping[str, Any]) -> Exception:
         kind, text = str(value["error"]), str(value.get("text", ""))

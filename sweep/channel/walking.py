@@ -14,6 +14,8 @@ from sweep.channel.base import Listing
 from sweep.errors import PlatformError
 
 _LOOK_AT_THE_CLOCK = 256
+NEWEST_SECONDS = 1.0
+MOST_OTHERS = 10_000
 
 
 class Walk:
@@ -89,6 +91,39 @@ class Walk:
         else:
             return False
         return True
+
+
+def newest(channel: Any, folder: str, below: str, count: int, most: int) -> tuple[dict[str, Any], list[str] | None]:
+    """Of the files `folder/*/*/below`, the ends of those `count` that changed last, and the paths of the others; None
+    instead of them where not all were looked for, as there are too many."""
+    found, whole = _matching(channel, folder, below, time.monotonic() + NEWEST_SECONDS)
+    found.sort(reverse=True)
+    ends = {path: end for _, path in found[:count] if (end := tail_of(channel, path, most)) is not None}
+    others = [path for _, path in found if path not in ends]
+    return ends, others if whole and len(others) <= MOST_OTHERS else None
+
+
+def _matching(channel: Any, folder: str, below: str, deadline: float) -> tuple[list[tuple[float, str]], bool]:
+    """When they changed and what they are called; and whether these are all."""
+    found: list[tuple[float, str]] = []
+    for outer in _folders(channel, folder):
+        if time.monotonic() > deadline:
+            return found, False
+        for inner in _folders(channel, outer):
+            try:
+                status = os.lstat(channel.absolute(f"{inner}/{below}"))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if stat.S_ISREG(status.st_mode):
+                found.append((status.st_mtime, f"{inner}/{below}"))
+    return found, True
+
+
+def _folders(channel: Any, folder: str) -> list[str]:
+    try:
+        return [f"{folder}/{entry.name}" for entry in channel.listdir(folder) if entry.kind == "dir"]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def tail_of(channel: Any, path: str, most: int) -> tuple[int, bytes] | None:

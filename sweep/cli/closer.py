@@ -10,8 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from provider.platforms.registry import load_platform
+from provider.platforms.base import Platform
 from sweep import onbox
+from sweep.channel import ahead
 from sweep.channel.base import Channel
 from sweep.errors import SweepstackError
 from sweep.journal import CellProgress
@@ -28,10 +29,16 @@ SHOWN = 60
 SAMPLE = 3
 
 
-def closer(sight: Sight) -> Sight:
+def questions(metrics: MetricsEntry | None) -> list[ahead.Question]:
+    """What `closer` will ask of a box, for a look that asks it all at once."""
+    asked = [ahead.tails([onbox.PATROL, onbox.SPEC], TAIL_BYTES)]
+    return [*asked, ahead.newest(onbox.CELLS, f"out/{metrics.file}", END_BYTES)] if metrics else asked
+
+
+def closer(sight: Sight, platform: Platform) -> Sight:
     """The same box with its heartbeat and the curves of what runs. Blocks for a few reads of the box."""
     try:
-        channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
+        channel = platform.channel(sight.box.native_id, sight.box.account)
         sight = replace(sight, patrol=last_patrol(channel))
         metrics = sight.queue.metrics if sight.queue else None
         if metrics is None or sight.journal is None:

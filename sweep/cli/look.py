@@ -12,12 +12,13 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from provider.platforms.base import BoxRecord, Phase
-from provider.platforms.observe import observe
-from provider.platforms.registry import has_address
-from sweep.cli.closer import closer
+from provider.platforms.base import BoxRecord, Phase, Platform
+from provider.platforms.observe import Ahead, observe
+from provider.platforms.registry import has_address, load_platform
+from sweep import onbox
+from sweep.cli.closer import closer, questions
 from sweep.cli.rosters import rosters
-from sweep.cli.strangers import SEARCH_SECONDS, Search, search
+from sweep.cli.strangers import SEARCH_SECONDS, Search, identity_of, search
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore
@@ -102,14 +103,16 @@ def look(sources: Sources) -> Scene:
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
     digest, receipt, broken = _receipt(store, notes)  # before the boxes, which all ask for it
+    asked: dict[str, Platform] = {}  # each with what it lists for the sweep, which is asked for together with the box
     found = in_parallel(
-        {index: _looker(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)}, LOOK_SECONDS
+        {index: _looker(box, sources, births, proposed, now, asked) for index, box in enumerate(state.boxes)},
+        LOOK_SECONDS,
     )
     sights = tuple(
         found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
     )
     others = in_parallel(
-        {"search": lambda: search(sources.state, store, births, target, sources.evidence or "")}, SEARCH_SECONDS + 2
+        {"search": lambda: search(state, store, births, target, sources.evidence or "", asked)}, SEARCH_SECONDS + 2
     ).get("search") or Search(searched=False, notes=("the platforms did not say in time what they run for this sweep",))
     return Scene(
         state=state,
@@ -137,15 +140,29 @@ def look(sources: Sources) -> Scene:
 
 
 def _looker(
-    box: BoxEntry, sources: Sources, births: tuple[Birth, ...], proposed: Approval | None, now: datetime
+    box: BoxEntry,
+    sources: Sources,
+    births: tuple[Birth, ...],
+    proposed: Approval | None,
+    now: datetime,
+    asked: dict[str, Platform],
 ) -> Callable[[], Sight]:
+    first = next(other for other in sources.state.boxes if other.adapter == box.adapter) is box
+    queue, identity = sources.state.queue_of(box.native_id), identity_of(sources.state, sources.store)
+
     def seen() -> Sight:
+        platform = None
         try:
-            observation, record = observe(box.adapter, box.native_id, box.account, evidence=box.evidence)
+            platform = load_platform(box.adapter)
+            tagged = onbox.tag_prefix(identity) if first and identity else ""
+            also = Ahead(platform, questions(queue.metrics if queue else None), tagged)
+            observation, record = observe(box.adapter, box.native_id, box.account, evidence=box.evidence, also=also)
         except SweepstackError as error:
             observation, record = Observation(Existence.UNKNOWN, note=str(error)), None
+        if first and platform is not None:
+            asked[box.adapter] = platform
         sight = _sight(box, sources, births, proposed, now, observation, record)
-        return closer(sight) if sight.reachable else sight
+        return closer(sight, platform) if sight.reachable and platform is not None else sight
 
     return seen
 

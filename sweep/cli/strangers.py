@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from provider.platforms._handover import settled
-from provider.platforms.base import BoxRecord, Phase
+from provider.platforms.base import BoxRecord, Phase, Platform
 from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.cli.target import Target
@@ -36,12 +36,18 @@ class Search:
 
 
 def search(
-    state: StackState, store: EvidenceStore | None, births: Sequence[Birth], target: Target, evidence: str = ""
+    state: StackState,
+    store: EvidenceStore | None,
+    births: Sequence[Birth],
+    target: Target,
+    evidence: str = "",
+    known_as: Mapping[str, Platform] | None = None,
 ) -> Search:
     """Asks which hosts are off by the records and do not answer, then after every birth record that is not settled by
     that or by the state, then for everything that carries the sweep's tag. Reads only.
 
     Each step asks all at once, and the next one asks nobody in vain who was silent. Blocks for SEARCH_SECONDS at most.
+    `known_as`: platforms by adapter that may have been asked already.
     """
     ends = time.monotonic() + SEARCH_SECONDS
     known = {box.native_id for box in state.boxes}
@@ -67,12 +73,12 @@ def search(
             searched &= stranger.proved
         if note:
             notes.append(note)
-    identity = state.identity.identity if state.identity else store.marker.identity if store else None
+    identity = identity_of(state, store)
     adapters = {box.adapter for box in state.boxes} | {volume.adapter for volume in state.volumes}
     adapters |= {birth.platform for birth in births}
     asked = sorted(adapters - silent) if identity is not None else []
-    left = max(0.0, ends - time.monotonic())
-    answers = in_parallel({adapter: _lister(adapter, identity or "") for adapter in asked}, left)
+    left, at_hand = max(0.0, ends - time.monotonic()), known_as or {}
+    answers = in_parallel({adapter: _lister(adapter, identity or "", at_hand.get(adapter)) for adapter in asked}, left)
     for adapter in asked:
         listed = answers.get(adapter, _LATE)
         if isinstance(listed, str):
@@ -92,12 +98,17 @@ def search(
     return Search((*found.values(), *entries), tuple(notes), searched)
 
 
-def _lister(adapter: str, identity: str) -> Callable[[], list[BoxRecord] | str]:
+def identity_of(state: StackState, store: EvidenceStore | None) -> str | None:
+    """The sweep's, by its state, else by its evidence."""
+    return state.identity.identity if state.identity else store.marker.identity if store else None
+
+
+def _lister(adapter: str, identity: str, platform: Platform | None) -> Callable[[], list[BoxRecord] | str]:
     """What the platform lists for the sweep, or why it can't be known. One that is down makes no other wait."""
 
     def listed() -> list[BoxRecord] | str:
         try:
-            return load_platform(adapter).list_tagged(onbox.tag_prefix(identity))
+            return (platform or load_platform(adapter)).list_tagged(onbox.tag_prefix(identity))
         except SweepstackError as error:
             return str(error)
 

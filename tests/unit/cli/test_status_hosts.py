@@ -1,0 +1,130 @@
+"""`sweepctl status` of boxes on hosts: what it costs in round trips, and that asking all at once changes no answer."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.hosts_bench import world_on
+from provider.platforms import base
+from sweep.channel import ahead, ssh_link
+from sweep.cli import look
+from sweep.cli.output import UNSURE, YES
+from tests.simulators.host import Host
+from tests.simulators.machines import require
+from tests.unit.cli.support import World, by_name
+
+HOSTS = 2
+CELLS = 12
+MOST_TRIPS = 1
+"""A box and a look: what a slow link makes of more is what a person waits for."""
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[list[Host]]:
+    require()
+    made = [Host(tmp_path / f"host-{number}") for number in range(HOSTS)]
+    yield made
+    for host in made:
+        host.stop()
+
+
+@pytest.fixture
+def world(hosts: list[Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[World]:
+    """A sweep at work: on each host a box with sealed cells, one that runs, and some that wait."""
+    here = os.getcwd()
+    made, _ = world_on(tmp_path / "world", CELLS, hosts, monkeypatch)
+    made.capsys = capsys
+    yield made
+    os.chdir(here)
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Round trips by what was asked in them; requests that go out together are one."""
+    seen: Counter[str] = Counter()
+    request, together = ssh_link.Link.request, ssh_link.Link.ask_all
+
+    def one(link: ssh_link.Link, verb: str, **words: Any) -> None:
+        seen[f"{verb} {words.get('name', '')}"] += 1
+        request(link, verb, **words)
+
+    def many(link: ssh_link.Link, questions: Sequence[ahead.Question], *more: Any) -> list[ahead.Answer]:
+        seen["together"] += 1
+        return together(link, questions, *more)
+
+    monkeypatch.setattr(ssh_link.Link, "request", one)
+    monkeypatch.setattr(ssh_link.Link, "ask_all", many)
+    return seen
+
+
+def status(world: World, code: int = YES) -> dict[str, Any]:
+    result = world.run("status", "--json", fresh=False)
+    assert result.code == code, result
+    return dict(result.json)
+
+
+def test_a_look_costs_one_round_trip_a_box(world: World, trips: Counter[str]) -> None:
+    seen = status(world)
+    running = [cell for cell in seen["cells"] if cell["state"] == "running"]
+    assert [cell["step"] for cell in running] == ["1"] * HOSTS, "curves are among what was read"
+    assert all(box["heartbeat_seconds"] is not None for box in seen["boxes"]), "and so are heartbeats"
+    assert trips.total() <= MOST_TRIPS * HOSTS, trips
+
+
+def test_asked_one_by_one_it_is_the_same_picture(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = datetime.now(UTC)
+
+    class Still(datetime):
+        """A clock that stands."""
+
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return now
+
+    class Nobody:
+        """What no platform is."""
+
+    monkeypatch.setattr(look, "datetime", Still)
+    together = status(world)
+
+    monkeypatch.setattr(base, "Foresees", Nobody)
+    monkeypatch.setattr(ahead, "Foresees", Nobody)
+    asked: list[str] = []
+    request = ssh_link.Link.request
+
+    def one(link: ssh_link.Link, verb: str, **words: Any) -> None:
+        asked.append(verb)
+        request(link, verb, **words)
+
+    monkeypatch.setattr(ssh_link.Link, "request", one)
+    assert status(world) == together
+    assert len(asked) > HOSTS
+
+
+def test_a_cell_that_runs_and_has_no_curve_yet_costs_no_more(world: World, trips: Counter[str]) -> None:
+    for curve in Path(world.platform_root).rglob("metrics.jsonl"):
+        curve.unlink()
+    seen = status(world)
+    assert {cell["step"] for cell in seen["cells"]} == {""}
+    assert trips.total() <= MOST_TRIPS * HOSTS, trips
+
+
+def test_a_host_that_does_not_answer_is_unknown_and_the_other_is_read(world: World, hosts: list[Host]) -> None:
+    status(world)
+    hosts[0].stop()
+    boxes = by_name(status(world, UNSURE)["boxes"])
+    assert (boxes["box-0"]["phase"], boxes["box-1"]["phase"]) == ("unknown", "running")
+    assert boxes["box-0"]["note"], "and why is said"
+
+
+def test_a_box_that_is_gone_is_gone_and_the_other_is_read(world: World) -> None:
+    world.boxes[0].vanish()
+    boxes = by_name(world.run("status", "--json", fresh=False).json["boxes"])
+    assert (boxes["box-0"]["phase"], boxes["box-1"]["phase"]) == ("gone", "running")
