@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,28 +12,14 @@ import pytest
 from provider.platforms.base import BoxRecord, BoxRequest, Wait
 from provider.platforms.registry import load_platform, prove_same, spelled
 from provider.resources.addresses import moves
-from sweep.channel import ssh_config
 from sweep.channel.host_keys import HostKeyChanged
 from sweep.cli.output import NO, YES, Out
 from sweep.cli.trust import trust_host
 from sweep.errors import ConfigError, RequestRefused, Unreachable
 from tests.simulators.host import Host
-from tests.simulators.machines import require
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 TARGET: Any = SimpleNamespace(stack="sweep-t")
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    require()
-    host = Host(tmp_path / "host")
-    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(host.key))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, str(tmp_path / "ssh_config"))
-    (tmp_path / "ssh_config").write_text("")
-    yield host
-    host.stop()
 
 
 def made(host: Host) -> BoxRecord:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +15,19 @@ from bench.pull_bench import CELL, IDENTITY, seal
 from provider.platforms.base import BoxRequest, Wait
 from provider.platforms.registry import load_platform
 from sweep import onbox
-from sweep.channel import many, ssh_config, ssh_link
+from sweep.channel import many, ssh_link
 from sweep.channel.base import Channel, host_identity
 from sweep.errors import Unreachable
 from sweep.evidence.pull import pull_cell
 from sweep.evidence.store import EvidenceStore
 from tests.simulators.host import Host
-from tests.simulators.machines import require
 
 FILES = 20_000
 
 
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    require()
-    host = Host(tmp_path / "host")
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power is cut here
-    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(host.key))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
-    yield host
-    host.stop()
+@pytest.fixture(autouse=True)
+def no_power_is_cut_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def sealed(host: Host, files: int) -> tuple[Channel, Path]:

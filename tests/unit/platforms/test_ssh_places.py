@@ -17,7 +17,6 @@ from provider.platforms.ssh import SshPlatform
 from sweep import onbox
 from sweep.errors import RequestRefused, Unreachable
 from tests.simulators.host import Host
-from tests.simulators.machines import require
 
 TAG = "sweepstack-abcdefghjk-box-0-g1"
 
@@ -88,15 +87,6 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     said = refused(tmp_path, wanted)
     assert "the data tier" in said
     assert "the durable tier" in said
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    require()
-    found = Host(tmp_path / "host")
-    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(found.key))
-    yield found
-    found.stop()
 
 
 def test_over_ssh_a_box_shows_the_place_and_leaves_it_behind(tmp_path: Path, host: Host) -> None:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,6 @@ from sweep.errors import (
 )
 from tests.oldest_python import oldest_python
 from tests.simulators.host import Host
-from tests.simulators.machines import require
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 TWO_CARDS = """#!/bin/sh
@@ -37,16 +35,6 @@ case "$1" in
 *) printf 'NVIDIA GeForce RTX 4090, 24564\\nNVIDIA GeForce RTX 4090, 24564\\n' ;;
 esac
 """
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    require()
-    host = Host(tmp_path / "host")
-    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(host.key))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    yield host
-    host.stop()
 
 
 def platform_of(host: Host, folder: str = "") -> SshPlatform:
