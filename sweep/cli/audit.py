@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +20,11 @@ from sweep.errors import NotAuthorized, PlatformError, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth
 from sweep.onbox import TAGS, volume_of
+from sweep.parallel import in_parallel
 from sweep.state import StackState, list_stacks, read_state
+
+ASK_SECONDS = 300.0
+"""All that the accounts may take, which are asked side by side: one may have to page through hundreds of boxes."""
 
 Standing = Literal["known", "recorded", "unknown", "vanished", "foreign"]
 """known: in a state; recorded: in a sweep's records, in no state; unknown: nobody has it; vanished: in a state, and the
@@ -101,18 +106,8 @@ def audit(root: Path, out: Out) -> int:
     could not be asked."""
     with Progress("reading every state of this backend"):
         known = read_known(root)
-    findings: list[Finding] = []
-    asked: list[str] = []
     with Progress("asking every account"):
-        for adapter in [*adapters(), *known.hosts()]:
-            try:
-                findings += look(adapter, load_platform(adapter), known)
-                asked.append(adapter)
-            except NotAuthorized as error:
-                if known.speaks_of(adapter):
-                    known.problems.append(f"{adapter}: boxes of it are on record, and it can't be asked: {error}")
-            except PlatformError as error:
-                known.problems.append(f"{adapter} could not be asked: {error}")
+        asked, findings = ask([*adapters(), *known.hosts()], known)
     stray = [finding for finding in findings if finding.bills_unknown]
     code = NO if stray else UNSURE if known.problems else YES
     out.document(
@@ -149,6 +144,31 @@ def read_known(root: Path) -> Known:
         except SweepstackError as error:
             known.problems.append(f"the records of {name} are not known: {error}")
     return known
+
+
+def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Finding]]:
+    """Who answered, and what they hold, in the order of `names`. Who did not becomes a problem of `known`, unless there
+    is no key for it and nothing of it is known. All are asked at once: hosts that are down make nobody wait in turn."""
+    answers = in_parallel({adapter: partial(_asked, adapter, known) for adapter in names}, ASK_SECONDS)
+    asked: list[str] = []
+    findings: list[Finding] = []
+    for adapter in names:
+        answer = answers.get(adapter, PlatformError(f"no answer within {ASK_SECONDS:.0f} s"))
+        if not isinstance(answer, SweepstackError):
+            asked.append(adapter)
+            findings += answer
+        elif not isinstance(answer, NotAuthorized):
+            known.problems.append(f"{adapter} could not be asked: {answer}")
+        elif known.speaks_of(adapter):
+            known.problems.append(f"{adapter}: boxes of it are on record, and it can't be asked: {answer}")
+    return asked, findings
+
+
+def _asked(adapter: str, known: Known) -> list[Finding] | SweepstackError:
+    try:
+        return look(adapter, load_platform(adapter), known)
+    except SweepstackError as error:
+        return error
 
 
 def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:

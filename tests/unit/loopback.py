@@ -1,8 +1,9 @@
-"""A real HTTP server on loopback that answers, or misbehaves, as a test says."""
+"""Real servers on loopback: one for HTTP that answers or misbehaves as a test says, and addresses that say nothing."""
 
 from __future__ import annotations
 
 import json
+import select
 import socket
 import threading
 from collections.abc import Callable
@@ -107,3 +108,45 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
+
+
+class Silent:
+    """Addresses that take a connection and say nothing, until every one of them was asked; then they hang up.
+
+    `calls`: how often each was asked. `together`: whether all callers still waited when the last one came.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+        self.adapters = [f"ssh:root@127.0.0.1:{door.getsockname()[1]}" for door in self.doors]
+        self.calls = [0] * count
+        self.together = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        waiting: dict[int, socket.socket] = {}
+        while not self._stop.is_set():
+            for door in select.select(self.doors, (), (), 0.05)[0]:
+                number, (caller, _) = self.doors.index(door), door.accept()
+                self.calls[number] += 1
+                waiting[number] = caller
+            if len(waiting) == len(self.doors):
+                self.together = self.together or not any(_hung_up(caller) for caller in waiting.values())
+                for caller in waiting.values():
+                    caller.close()
+                waiting.clear()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(120)
+        for door in self.doors:
+            door.close()
+
+
+def _hung_up(caller: socket.socket) -> bool:
+    while select.select((caller,), (), (), 0)[0]:
+        if not caller.recv(4096):
+            return True
+    return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,14 +12,16 @@ import pytest
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.local import LocalPlatform
 from provider.platforms.registry import load_platform
+from sweep.channel import ssh_config
 from sweep.cli import audit_end
-from sweep.cli.audit import Finding, Known, audit, look
+from sweep.cli.audit import Finding, Known, ask, audit, look
 from sweep.cli.output import No, Out
 from sweep.errors import SweepstackError
 from sweep.model import Birth
 from sweep.onbox import volume_tag
 from sweep.state import BoxEntry, IdentityEntry, StackState, TeardownEntry
 from tests.conformance.harness_runpod import REGION, Harness
+from tests.unit.loopback import Silent
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 DIGEST = f"sha256:{'0' * 64}"
@@ -193,3 +197,18 @@ def test_a_volume_that_its_stack_s_state_lost_is_adopted_and_not_ended_here(
         assert platform.get_volume(ours.native_id) is not None
     finally:
         harness.close()
+
+
+def test_hosts_are_asked_side_by_side_and_each_is_named_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(key))
+    with closing(Silent(3)) as hosts:
+        known = Known()
+        assert ask([*hosts.adapters, "local"], known) == (["local"], [])
+    assert hosts.together, "one host's silence was waited for before the next one was asked"
+    assert [problem.split(" could not be asked: ")[0] for problem in known.problems] == hosts.adapters

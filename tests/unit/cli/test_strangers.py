@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,52 +20,10 @@ from sweep.handover import Handover, keep_handover
 from sweep.model import Birth
 from sweep.onbox import box_tag
 from sweep.state import StackState
+from tests.unit.loopback import Silent
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 TARGET: Any = SimpleNamespace(stack="sweep-t")
-DEADLINE = 120.0
-
-
-class Silent:
-    """Addresses that take a connection and say nothing, until every one of them was asked; then they hang up.
-
-    `calls`: how often each was asked. `together`: whether all callers still waited when the last one came.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-        self.adapters = [f"ssh:root@127.0.0.1:{door.getsockname()[1]}" for door in self.doors]
-        self.calls = [0] * count
-        self.together = False
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        waiting: dict[int, socket.socket] = {}
-        while not self._stop.is_set():
-            for door in select.select(self.doors, (), (), 0.05)[0]:
-                number, (caller, _) = self.doors.index(door), door.accept()
-                self.calls[number] += 1
-                waiting[number] = caller
-            if len(waiting) == len(self.doors):
-                self.together = self.together or not any(_hung_up(caller) for caller in waiting.values())
-                for caller in waiting.values():
-                    caller.close()
-                waiting.clear()
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(DEADLINE)
-        for door in self.doors:
-            door.close()
-
-
-def _hung_up(caller: socket.socket) -> bool:
-    while select.select((caller,), (), (), 0)[0]:
-        if not caller.recv(4096):
-            return True
-    return False
 
 
 @pytest.fixture
@@ -83,9 +39,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EvidenceStore:
 
 @pytest.fixture
 def hosts() -> Iterator[Silent]:
-    with ExitStack() as stack:
-        silent = Silent(3)
-        stack.callback(silent.close)
+    with closing(Silent(3)) as silent:
         yield silent
 
 
