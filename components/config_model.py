@@ -32,8 +32,9 @@ from components.config_types import (
     Usd,
     wrong,
 )
+from sweep import git_source
 from sweep.cells import CellsConfig
-from sweep.errors import EvidenceError
+from sweep.errors import ConfigError, EvidenceError
 from sweep.evidence.s3_address import SCHEME, S3Address
 from sweep.loaders.base import Loader
 from sweep.model import Approval, ArtifactSpec
@@ -48,6 +49,17 @@ def _not_a_url(value: Any) -> Any:
 
 
 Folder = Annotated[Text, BeforeValidator(_not_a_url)]
+
+
+def _a_work_dir(value: str) -> str:
+    try:
+        git_source.parse(value)
+    except ConfigError as error:
+        raise wrong("a folder or a git URL; " + str(error).removeprefix("job.workdir: ")) from None
+    return value
+
+
+WorkDir = Annotated[Text, AfterValidator(_a_work_dir)]
 
 
 def _an_address(value: Any) -> Any:
@@ -97,10 +109,10 @@ class Job(Shape):
     """What a cell runs, and where its files come from."""
 
     anchor: ClassVar[str] = "job"
-    workdir: Folder
+    workdir: WorkDir
     """a folder anywhere, relative to the project; its git-tracked files are shipped as they lie there (outside
-    git: all but dotfiles). Files that look like a key (`.env`, `id_rsa`, `*.pem`, `credentials.json`, a PRIVATE
-    KEY inside) are refused"""
+    git: all but dotfiles). Or a repository at a branch, a tag or a commit: [workdir](#workdir). Files that look like
+    a key (`.env`, `id_rsa`, `*.pem`, `credentials.json`, a PRIVATE KEY inside) are refused"""
     run: Text
     """a shell command with placeholders: every parameter of the cells as `{lr}`, and `{cell}` (its name), `{out}`
     (the folder to write to). Values are quoted for the shell; `${NAME}` is the shell's own"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from components.platforms import ssh
 from components.resources import Identity, IdentityArgs
 from components.volume import durable_mount
 from profiles.plan import Plan
+from sweep import git_source
 from sweep.money.outlook import Outlook
 from sweep.smoke import standing
-from sweep.workdir import Shipment, collect
+from sweep.workdir import Shipment, collect, located
 
 
 def outlook_of(plan: Plan) -> dict[str, Any]:
@@ -38,7 +40,8 @@ class Sweep(pulumi.ComponentResource):
 
     def __init__(self, plan: Plan, project_root: Path, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("sweepstack:components:Sweep", pulumi.get_stack(), None, opts)
-        shipment = collect(project_root / Path(plan.job.workdir).expanduser(), plan.job.include)
+        plan = _pinned(plan)
+        shipment = collect(located(project_root, plan.job.workdir, pulumi.log.info), plan.job.include)
         for note in plan.notes:
             pulumi.log.warn(note)
         smoke = plan.smoke.model_copy(update={"code": shipment.digest}) if plan.smoke is not None else None
@@ -75,6 +78,16 @@ class Sweep(pulumi.ComponentResource):
         pulumi.export("placement", self._placement)
         pulumi.export("ships", self._ships)
         pulumi.export("next", f"sweepctl status --stack {pulumi.get_stack()}")
+
+
+def _pinned(plan: Plan) -> Plan:
+    """A git URL at the commit that its branch or tag is now: what is reviewed is what runs."""
+    source = git_source.parse(plan.job.workdir)
+    if source is None:
+        return plan
+    workdir = str(git_source.pinned(source))
+    smoke = plan.smoke.model_copy(update={"workdir": workdir}) if plan.smoke is not None else None
+    return replace(plan, job=replace(plan.job, workdir=workdir), smoke=smoke)
 
 
 def _described(shipment: Shipment) -> str:

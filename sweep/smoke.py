@@ -33,7 +33,7 @@ from sweep.canonical import digest_of, write_json_atomically
 from sweep.errors import ConfigError, SweepstackError
 from sweep.model import Cell, CellName, Digest, Record
 from sweep.signals import signal_name
-from sweep.workdir import collect
+from sweep.workdir import collect, located
 
 PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 POLL_SECONDS = 0.1
@@ -163,7 +163,7 @@ def ensure(
 
 
 def _run(smoke: Smoke, project_root: Path, progress: Callable[[str], None], stop: threading.Event) -> Passed:
-    workdir = (project_root / Path(smoke.workdir).expanduser()).resolve()
+    workdir = located(project_root, smoke.workdir, progress)
     shipment = collect(workdir, smoke.include)
     if shipment.digest != smoke.code:
         raise ConfigError(f"job.workdir: {workdir} changed while it was looked at; run the command again")

@@ -12,10 +12,11 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweep import git_source
 from sweep.canonical import DIGEST_PREFIX, canonical_json, sha256_hex
 from sweep.errors import ConfigError
 
@@ -25,6 +26,7 @@ KEY_NAMES = (
 )
 _HARMLESS = ("*.pub", "*.example", "*.sample", "*.template", "*.py", "*.md", "*.rst", "*.ipynb")
 _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY-----")
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 _CHUNK = 1 << 20
 _OVERLAP = 80
 _GIT_SECONDS = 60.0
@@ -48,6 +50,17 @@ class Shipment:
     digest: str
     bytes: int
     left_behind: tuple[str, ...] = ()
+
+
+def located(project_root: Path, workdir: str, progress: Callable[[str], None] = lambda _: None) -> Path:
+    """The folder that `job.workdir` is, as a person wrote it: relative to the project, or a git URL's in the cache.
+
+    Blocks while a git URL is asked for and fetched (`sweep.git_source`). Raises ConfigError; a folder need not exist.
+    """
+    source = git_source.parse(workdir)
+    if source is None:
+        return (project_root / Path(workdir).expanduser()).resolve()
+    return git_source.fetched(git_source.pinned(source), progress)
 
 
 def collect(path: Path, include: Iterable[str] = ()) -> Shipment:
@@ -150,7 +163,7 @@ def _inspect(root: Path, name: str, problems: list[str]) -> ShippedFile | None:
         if not stat.S_ISREG(info.st_mode):
             problems.append(f"{name}: is neither a file nor a folder")
             return None
-        digest, size, has_key = _read(file)
+        digest, size, has_key, is_pointer = _read(file)
     except FileNotFoundError:
         if file.is_symlink():
             problems.append(f"{name}: is a link to nothing")
@@ -160,6 +173,9 @@ def _inspect(root: Path, name: str, problems: list[str]) -> ShippedFile | None:
         return None
     if has_key:
         problems.append(f"{name}: holds a PRIVATE KEY, and keys never ship; untrack it (git rm --cached)")
+        return None
+    if is_pointer:
+        problems.append(f"{name}: is a pointer of Git LFS and not the file: git lfs install && git lfs pull")
         return None
     return ShippedFile(name, size, digest, 0o755 if info.st_mode & stat.S_IXUSR else 0o644)
 
@@ -172,16 +188,17 @@ def looks_like_a_key(name: str) -> bool:
     return any(fnmatch.fnmatchcase(last, pattern) for pattern in KEY_NAMES)
 
 
-def _read(file: Path) -> tuple[str, int, bool]:
-    """SHA-256 as hex, size, and whether a private key is in it: one pass."""
-    hasher, size, tail, has_key = hashlib.sha256(), 0, b"", False
+def _read(file: Path) -> tuple[str, int, bool, bool]:
+    """SHA-256 as hex, size, whether a private key is in it, whether it only stands for a file: one pass."""
+    hasher, size, tail, has_key, is_pointer = hashlib.sha256(), 0, b"", False, False
     with file.open("rb") as handle:
         while chunk := handle.read(_CHUNK):
+            is_pointer = is_pointer or (not size and len(chunk) < 1024 and chunk.startswith(_LFS_POINTER))
             hasher.update(chunk)
             size += len(chunk)
             has_key = has_key or _PRIVATE_KEY.search(tail + chunk) is not None
             tail = chunk[-_OVERLAP:]
-    return hasher.hexdigest(), size, has_key
+    return hasher.hexdigest(), size, has_key, is_pointer
 
 
 def _is_utf8(name: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -28,6 +27,7 @@ from sweep.journal import Journal, parse_journal, started
 from sweep.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweep.launch_queue import finished
 from sweep.teardown import Existence, Observation, may_end
+from sweep.workdir import located
 
 STOP_SECONDS = 30.0
 
@@ -185,7 +185,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             cells=state.cells,
             dropped=state.dropped,
             elsewhere=state.others,
-            workdir=(op.session.project_root / Path(state.job.workdir).expanduser()).resolve(),
+            workdir=located(op.session.project_root, state.job.workdir, op.info),
             include=state.job.include,
             code=state.job.code,
             run=state.job.run,

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from components.config import StackConfig
 from components.config_smoke import configured_smoke
 from sweep.cli.output import YES, No, Out
 from sweep.cli.progress import Progress
 from sweep.cli.target import Target
 from sweep.smoke import SmokeFailed, ensure
-from sweep.workdir import collect
+from sweep.workdir import collect, located
 
 
 def smoke(target: Target, out: Out, *, force: bool) -> int:
     """Exit code: 0 when it passed, now or before; 1 when it failed. Blocks for its timeout at most; rents nothing."""
     config = StackConfig.load(target.root, target.stack)
-    shipment = collect((target.root / Path(config.job.workdir).expanduser()).resolve(), config.job.include)
+    shipment = collect(located(target.root, config.job.workdir), config.job.include)
     spec = configured_smoke(config, shipment.digest)
     if spec is None:
         raise No(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
@@ -24,6 +23,7 @@ from sweep.evidence.verify import BoxView, VerifyOutcome, VerifyRequest
 from sweep.evidence.verify import verify as verify_cells
 from sweep.model import SETTLED, Approval, ArtifactSpec, ReceiptCell
 from sweep.state import BoxEntry
+from sweep.workdir import located
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _check(sources: Sources, artifacts: tuple[ArtifactSpec, ...]) -> Iterator[Ch
     if job.workdir is None:
         raise Unsure("the state does not say where the check's code is", [f"pulumi up --stack {stack}"])
     try:
-        with check_code((sources.target.root / Path(job.workdir).expanduser()).resolve(), job.include) as check:
+        with check_code(located(sources.target.root, job.workdir), job.include) as check:
             yield check
     except (ConfigError, OSError) as error:
         commands = [word for spec in artifacts if (word := spec.run)]

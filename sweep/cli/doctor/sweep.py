@@ -26,7 +26,7 @@ from sweep.evidence.place import Marker
 from sweep.evidence.store import EvidenceStore
 from sweep.money.ledger import spent
 from sweep.state import StackMissing, find_engine, read_state
-from sweep.workdir import collect
+from sweep.workdir import collect, located
 
 ONBOX = engine.CHECKOUT / "scripts" / "onbox"
 PROBE = """
@@ -87,8 +87,8 @@ def job(patient: Patient) -> list[Finding]:
     config, target = patient.config, patient.target
     if config is None:
         return [unknown("job", "the stack file is not valid", "mend it first")]
-    workdir = (target.root / Path(config.job.workdir).expanduser()).resolve()
     try:
+        workdir = located(target.root, config.job.workdir)
         shipment = collect(workdir, config.job.include)
     except ConfigError as error:
         return [fail("work dir", first_line(str(error)), "; ".join(error.problems) or str(error))]
@@ -110,7 +110,12 @@ def _imports(config: StackConfig, workdir: Path) -> Finding:
     try:
         done = subprocess.run(
             argv,
-            env=dict(os.environ) | {"PATH": path, "PYTHONPATH": str(ONBOX)},  # the checkpoint helper is beside a cell
+            env=dict(os.environ)
+            | {
+                "PATH": path,
+                "PYTHONPATH": str(ONBOX),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },  # the checkpoint helper is beside a cell
             capture_output=True,
             timeout=PROBE_SECONDS,
             check=True,

@@ -150,3 +150,14 @@ def test_the_digest_covers_path_mode_and_content_and_nothing_else(folder: Path) 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a folder"):
         collect(tmp_path / "nope")
+
+
+def test_a_pointer_of_git_lfs_is_not_the_file(folder: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n".format("0" * 64)
+    (folder / "data.bin").write_text(pointer)
+    with pytest.raises(
+        ConfigError, match=r"data\.bin: is a pointer of Git LFS and not the file: git lfs install && git"
+    ):
+        collect(folder)
+    (folder / "data.bin").write_text("version https://git-lfs.github.com/spec/v1\n" + 1024 * "x")
+    assert "data.bin" in paths(folder)
