@@ -77,20 +77,14 @@ def _an_address(value: Any) -> Any:
 EvidencePlace = Annotated[Text, BeforeValidator(_an_address)]
 
 
-def _not_on_a_box(value: str) -> str:
-    if value == "box":
-        raise wrong("local; a smoke run on a box is not available yet in this version")
-    return value
-
-
 class SmokeConfig(Shape):
     """A batch or two of the job, before anything is rented."""
 
     anchor: ClassVar[str] = "smoke"
     run: Text
     """a shell command with the placeholders of `job.run`: `python train.py --max-steps 2 --lr {lr} --out {out}`"""
-    on: Annotated[Literal["local", "box"], AfterValidator(_not_on_a_box)] = "local"
-    """`local`, the default; `box` is not available yet"""
+    on: Literal["local", "box"] = "local"
+    """`local` (default): here, before anything is rented; `box`: on each box, after its set-up and before any cell"""
     timeout: DurationText = "10m"
     """when it has failed: `10m` by default"""
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from components.config import StackConfig
 from sweep.smoke import NO_CODE, Smoke, smoke_of
 from sweep.units import parse_duration
 
 
+def smoke_on_box(config: StackConfig) -> dict[str, Any]:
+    """What each box is told of `job.smoke` where it is to run there: `run`, `seconds`. Else empty."""
+    smoke = config.job.smoke
+    if smoke is None or smoke.on != "box":
+        return {}
+    return {"run": smoke.run, "seconds": parse_duration(smoke.timeout)}
+
+
 def configured_smoke(config: StackConfig, code: str = NO_CODE) -> Smoke | None:
-    """`job.smoke` for the first cell of the roster and this digest of the code; None where there is none."""
+    """The smoke run here for the first cell of the roster and this digest of the code; None where there is none."""
     job = config.job
-    if job.smoke is None:
+    if job.smoke is None or job.smoke.on != "local":
         return None
     return smoke_of(
         config.roster.cells[0],

@@ -29,6 +29,7 @@ def job_input(
         "mounts": [dict(mount) for mount in job.mounts],
         "network": site.network() if site is not None else {},
         "when_drained": when_drained or {},
+        "smoke": dict(job.smoke),
     }
     return {
         "run": job.run,

@@ -47,6 +47,8 @@ class Sweep(pulumi.ComponentResource):
         smoke = plan.smoke.model_copy(update={"code": shipment.digest}) if plan.smoke is not None else None
         if smoke is not None and pulumi.runtime.is_dry_run() and plan.boxes:
             pulumi.log.info(standing(smoke))
+        if plan.job.smoke and pulumi.runtime.is_dry_run() and plan.boxes:
+            pulumi.log.info(f"smoke run: on each box before its first cell with new code ({plan.job.smoke['run']})")
         child = pulumi.ResourceOptions(parent=self)
         args = IdentityArgs(
             project=pulumi.get_project(),

@@ -162,7 +162,7 @@ class JobPlan:
     """What a cell runs. `workdir` as written; `slots`: cells at once on one box; `secrets`: names.
 
     `min_free_bytes` and `min_free_inodes` (None: the runner's own): below, no cell starts. `stall_seconds` likewise.
-    `mounts`: buckets, as the box is told of them.
+    `mounts`: buckets, as the box is told of them. `smoke`: `run` and `seconds` of a smoke run on each box, or empty.
     """
 
     workdir: str
@@ -177,6 +177,7 @@ class JobPlan:
     min_free_inodes: int | None = None
     stall_seconds: float | None = None
     mounts: tuple[Mapping[str, str], ...] = ()
+    smoke: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from components.config import StackConfig
 from components.config_rent import Resources
-from components.config_smoke import configured_smoke
+from components.config_smoke import configured_smoke, smoke_on_box
 from profiles.buckets import bucket_problems, buckets
 from profiles.hosts import host_problems, python_of
 from profiles.model import Clock, Layout, Profile, Verb, VerbFacts
@@ -325,6 +325,7 @@ def _job(config: StackConfig) -> JobPlan:
         min_free_inodes=room.inodes if room else None,
         stall_seconds=parse_duration(job.stall) if job.stall else None,
         mounts=buckets(config),
+        smoke=smoke_on_box(config),
     )
 
 

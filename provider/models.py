@@ -242,6 +242,13 @@ class BucketInput(Record):
     endpoint: str = ""
 
 
+class BoxSmoke(Record):
+    """A smoke run on the box: `run` with the placeholders of a cell, and after how many `seconds` it has failed."""
+
+    run: str
+    seconds: float = Field(gt=0)
+
+
 class WhenDrained(Record):
     """How a box ends its own bill once its queue is drained: the platform's word for it, and the command there."""
 
@@ -271,6 +278,7 @@ class JobInput(Record):
     network: NetworkInput | None = None
     mounts: tuple[BucketInput, ...] | None = None
     when_drained: WhenDrained | None = None
+    smoke: BoxSmoke | None = None
 
 
 class OnBoxInputs(Inputs):

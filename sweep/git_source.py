@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -87,7 +88,8 @@ def pinned(source: GitSource) -> GitSource:
         if name in commits:
             return replace(source, ref=commits[name])
     hint = " (a commit is written with all of its 40 digits)" if re.fullmatch("[0-9a-f]{4,39}", source.ref) else ""
-    raise ConfigError(f"job.workdir: {source.url} has no branch and no tag {source.ref!r}{hint}")
+    listed = f"git ls-remote --heads --tags {shlex.quote(source.url)} lists them"
+    raise ConfigError(f"job.workdir: {source.url} has no branch and no tag {source.ref!r}{hint}; {listed}")
 
 
 def fetched(source: GitSource, progress: Callable[[str], None] = lambda _: None) -> Path:

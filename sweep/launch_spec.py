@@ -47,9 +47,11 @@ class LaunchSpec:
     mounts: Sequence[Mapping[str, Any]] = ()
     """Buckets: `path`, `source`, `mode`, `endpoint`; of no version either."""
     network: Mapping[str, Any] = field(default_factory=dict)
+    """Proxy, mirrors and caches of the box; of no version: a cell that starts later has them as they are then."""
     when_drained: Mapping[str, str] = field(default_factory=dict)
     """`native` and `command`: how the box ends its own bill then; empty: it does not."""
-    """Proxy, mirrors and caches of the box; of no version: a cell that starts later has them as they are then."""
+    smoke: Mapping[str, Any] = field(default_factory=dict)
+    """`run` and `seconds` of a smoke run on the box, before the first cell that runs `code`; empty: none."""
 
     def code_of(self, cell: str) -> str:
         """The code that a cell would start with now."""
@@ -74,4 +76,4 @@ class FirstCellFailed(SweepstackError):
 
 
 class SetupFailed(FirstCellFailed):
-    """`job.setup` failed: no cell of that version was started."""
+    """`job.setup`, or the smoke run on the box, failed: no cell of that version was started."""

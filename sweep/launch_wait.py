@@ -21,6 +21,8 @@ PROGRESS_SECONDS = 2.0
 POLL_SECONDS = 0.1
 LOG_TAIL_BYTES = 1500
 LINE_CHARS = 120
+_MEND = {"commands": "job.setup, or the files that it uses (requirements.txt)", "smoke": "the job, or job.smoke"}
+"""What may be wrong where a stage before the first cell has a log."""
 _SEALED = ("cell-sealed", "cell-found-sealed")
 
 
@@ -157,12 +159,11 @@ def _refuse_failed_setup(entries: Sequence[Entry], channel: Channel) -> None:
     if failed is None:
         return
     reason = str(failed.get("reason", "")).strip()
-    if (
-        failed.get("stage", "commands") != "commands"
-    ):  # the probe before the first cell, or the secrets: no log of theirs
+    stage = failed.get("stage", "commands")
+    if stage not in _MEND:  # the probe before the first cell, or the secrets: no log of theirs
         raise SetupFailed(f"nothing was started with this code: {reason}")
     tail = _tail(channel, onbox.setup_log(str(failed["setup"])))
-    mend = "No cell of this version was started. Mend job.setup, or the files that it uses (requirements.txt)"
+    mend = f"No cell of this version was started. Mend {_MEND[stage]}"
     raise SetupFailed("\n".join(part for part in (f"setup failed: {reason}", tail, mend) if part))
 
 

@@ -208,6 +208,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             mounts=[mount.model_dump(exclude_defaults=True) for mount in state.job.mounts or ()],
             network=state.job.network.model_dump(exclude_defaults=True) if state.job.network else {},
             when_drained=state.job.when_drained.model_dump() if state.job.when_drained else {},
+            smoke=state.job.smoke.model_dump() if state.job.smoke else {},
         )
 
     def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import threading
 import time
@@ -22,26 +21,24 @@ from runner_environment import SecretsRefused, folder_of, python_of, redact_file
 from runner_mounts import mounts_of, prepare
 from runner_network import NetworkRefused
 from runner_probe import gpus_asked, probe, understood
-from runner_processes import end_group, signal_group, start_of
+from runner_processes import signal_group
 from runner_records import Entry, Journal, digest, now, say
 from runner_sealing import CellFailure
+from runner_smoke import key_of, smoke_of, try_out
+from runner_steps import SetupFailed, Steps
 from runner_upload import Uploads
 
 SETUP_SECONDS = 3600.0
 """A setup's deadline, unless spec.json says `setup_seconds`."""
 AT_ONCE = 4
-KILL_SECONDS = 5.0
-LAST_LINE = 300
+LASTING = {"commands": "setup", "smoke": "smoke run"}
+"""Stages that are done once on a box, each with a log of its own; in the journal by their own digest."""
 SITES = """
 import json, site, sys
 user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
 print(json.dumps(site.getsitepackages() + user))
 """
 LIBRARIES = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
-
-
-class SetupFailed(Exception):
-    """A setup ended badly. The message is the reason."""
 
 
 class Setups:
@@ -89,6 +86,9 @@ class Setups:
             waits = self._mounted(entry, spec)
             if waits is not True:
                 return waits
+            waits = self._tried(entry, spec)
+            if waits is not True:
+                return waits
             env = variables(self._home, spec, entry, values_of(entry, str(self._home)))
         except SecretsRefused as error:
             return self._failed(entry, entry.work, "secrets", str(error))
@@ -125,8 +125,28 @@ class Setups:
         why = prepare(self._home.parent.parent, spec, env, hidden, self._uploads.stopping)
         return why or self._uploads.connect(spec, env, hidden)
 
+    def _tried(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
+        """Has this version's smoke run passed on this box, where one is asked for? As `ready`."""
+        smoke = smoke_of(spec, entry)
+        if smoke is None:
+            return True
+        key = key_of(smoke, entry)
+        if key in self._journal.prepared:
+            return True
+        if self._done.get(key):
+            self._done[entry.work] = self._done[key]
+            return False
+        if key not in self._begun:
+            variables(self._home, spec, entry, values_of(entry, ""))  # what it refuses is said without a log
+            self._announce()
+            self._journal.append("setup-started", setup=key, code=entry.code, stage="smoke")
+            say(f"smoke run {key[7:23]} begins, as {entry.cell}")
+            things = dict(spec), smoke, entry, self._running, self._stopping
+            self._begin(key, entry, "smoke", try_out, self._home, *things)
+        return None
+
     def collect(self) -> list[str]:
-        """Takes in what has ended, and writes it down. Returns the stages that did: commands, mounts or probe."""
+        """Takes in what has ended, and writes it down. Returns the stages that did: commands, mounts, smoke, probe."""
         ended = [key for key, (future, *_) in self._begun.items() if future.done()]
         stages = [self._begun[key][3] for key in ended]
         for key in ended:
@@ -137,10 +157,10 @@ class Setups:
             self._done[key] = reason
             if reason:
                 self._failed(entry, key, stage, reason)
-            elif stage == "commands":
+            elif stage in LASTING:
                 seconds = round(time.monotonic() - began, 1)
-                self._journal.append("setup-finished", setup=entry.prepared, seconds=seconds)
-                say(f"setup {entry.prepared[7:23]} finished after {seconds} s")
+                self._journal.append("setup-finished", setup=key, seconds=seconds)
+                say(f"{LASTING[stage]} {key[7:23]} finished after {seconds} s")
         return stages
 
     @property
@@ -179,8 +199,9 @@ class Setups:
     def _failed(self, entry: Entry, key: str, stage: str, reason: str) -> bool:
         self._done[key] = reason
         self._announce()
-        say(f"setup {entry.prepared[7:23]} failed ({stage}): {reason}")
-        details = {"setup": entry.prepared, "code": entry.code, "stage": stage, "reason": reason}
+        setup = key if stage in LASTING else entry.prepared
+        say(f"setup {setup[7:23]} failed ({stage}): {reason}")
+        details = {"setup": setup, "code": entry.code, "stage": stage, "reason": reason}
         self._journal.append("setup-failed", **details)
         return False
 
@@ -206,7 +227,7 @@ class Setups:
             log.parent.mkdir(exist_ok=True)
             with open(log, "a") as handle:
                 handle.write(f"[sweepstack] {now()} setup {name} begins\n")
-            step = _Steps(log, env, hidden, deadline, self._running, self._stopping)
+            step = Steps(log, env, hidden, deadline, self._running, self._stopping)
             folder = folder_of(self._home, entry)
             assert folder is not None
             make_environment(folder, str(spec["python"]), step)
@@ -221,65 +242,7 @@ class Setups:
                 redact_file(log, hidden)
 
 
-class _Steps:
-    """Runs the programs of one setup, one after the other, in process groups of their own, into one log."""
-
-    def __init__(
-        self,
-        log: Path,
-        env: dict[str, str],
-        hidden: list[str],
-        deadline: float,
-        running: set[int],
-        stopping: threading.Event,
-    ) -> None:
-        self.env = env
-        self._hidden = hidden
-        self._log, self._deadline, self._running, self._stopping = log, deadline, running, stopping
-
-    def run(self, argv: list[str], folder: Path, check: bool = True) -> int:
-        """Runs one program to its end. Raises SetupFailed when it fails (with `check`), is too slow or was stopped."""
-        record = self._log.with_suffix(".pid")
-        with open(self._log, "ab", buffering=0) as log:
-            begin = log.tell()
-            process = subprocess.Popen(
-                argv, cwd=folder, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        self._running.add(process.pid)
-        try:
-            record.write_text(json.dumps({"pid": process.pid, "start": start_of(process.pid)}) + "\n")
-            if self._stopping.is_set():
-                signal_group(process.pid, signal.SIGTERM)
-            code: int | None = process.wait(max(0.0, self._deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            signal_group(process.pid, signal.SIGTERM)
-            code = None
-        finally:
-            left = end_group(process.pid, KILL_SECONDS)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(KILL_SECONDS)
-            self._running.discard(process.pid)
-            if not left:
-                record.unlink()
-        if code is None:
-            raise SetupFailed(f"it did not end within its deadline; {self._last_line(begin)}")
-        if left:
-            raise SetupFailed(f"processes that it left behind can't be ended: {left}")
-        if self._stopping.is_set():
-            raise SetupFailed("the runner was stopped")
-        if code and check:
-            raise SetupFailed(f"exit code {code}: {self._last_line(begin)}")
-        return code
-
-    def _last_line(self, begin: int) -> str:
-        redact_file(self._log, self._hidden)  # before anything is cut: half a secret would not be found again
-        with open(self._log, "rb") as log:
-            log.seek(max(begin, log.seek(0, os.SEEK_END) - 4096))
-            lines = log.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1][:LAST_LINE] if lines else "it said nothing"
-
-
-def make_environment(folder: Path, python: str, step: _Steps) -> None:
+def make_environment(folder: Path, python: str, step: Steps) -> None:
     """Makes a virtual environment that sees all that `python` sees, with a pip that installs into it. Needs no network.
 
     `python` may be a virtual environment's itself, and one inside it would only see what lies below both: the path is

@@ -16,6 +16,14 @@ def smoke(target: Target, out: Out, *, force: bool) -> int:
     config = StackConfig.load(target.root, target.stack)
     shipment = collect(located(target.root, config.job.workdir), config.job.include)
     spec = configured_smoke(config, shipment.digest)
+    if config.job.smoke is not None and config.job.smoke.on == "box":
+        raise No(
+            f"{config.file}: job.smoke runs on each box, before its first cell",
+            [
+                f"sweepctl logs --stack {target.stack} --setup BOX    (what it said there)",
+                "write on: local into job.smoke to run it here",
+            ],
+        )
     if spec is None:
         raise No(
             f"{config.file} asks for no smoke run",

@@ -41,6 +41,14 @@ def test_it_fails_with_the_end_of_its_log(project: World) -> None:
     assert "next   mend it, then sweepctl smoke --stack sweep-t" in result.err
 
 
+def test_one_on_the_boxes_is_not_run_here(project: World) -> None:
+    text = project.file.path.read_text()
+    project.file.path.write_text(text.replace("smoke: {", "smoke: {on: box, "))
+    result = project.run("smoke")
+    assert result.code == 1
+    assert "runs on each box, before its first cell" in result.err
+
+
 def test_without_one_it_says_how_to_write_one(world: World) -> None:
     (world.root / "job").mkdir()
     Path(world.root / "job" / "train.py").write_text("")

@@ -112,8 +112,8 @@ ONE = [
     ("run: python", "smoke: {}\n      run: python", "line 5 job.smoke.run is missing"),
     (
         "run: python",
-        "smoke: {run: x, on: box}\n      run: python",
-        'line 5 job.smoke.on: "box" expected local; a smoke run on a box is not available yet',
+        "smoke: {run: x, on: boxes}\n      run: python",
+        'line 5 job.smoke.on: "boxes" expected "local" or "box"',
     ),
     (
         "run: python",

@@ -178,6 +178,18 @@ def test_a_setup_s_time_is_not_that_of_the_first_step(site: Site, monkeypatch: p
     assert site.states() == {"a": "sealed"}
 
 
+def test_a_smoke_run_that_fails_on_the_box_is_shown_with_its_last_words(site: Site) -> None:
+    with pytest.raises(SetupFailed) as failed:
+        site.launch("a", smoke={"run": "echo no column {word}; exit 3", "seconds": 120.0})
+    for words in ("the smoke run (job.smoke) as a: exit code 3: no column a", "Mend the job, or job.smoke"):
+        assert words in str(failed.value)
+    site.drained()
+    assert site.started() == []
+    site.launch("a", smoke={"run": "test {word} = a", "seconds": 120.0})
+    site.drained()
+    assert site.states() == {"a": "sealed"}
+
+
 def test_a_setup_that_fails_is_shown_with_its_last_words(site: Site) -> None:
     with pytest.raises(SetupFailed) as failed:
         site.launch("a", setup="echo the last words of setup; exit 3")

@@ -162,7 +162,7 @@ def test_a_server_that_gives_no_commit_by_name_is_asked_for_all(repository: Repo
 
 
 def test_what_is_not_there_is_said(repository: Repository) -> None:
-    with pytest.raises(ConfigError, match=r"has no branch and no tag 'mian'$"):
+    with pytest.raises(ConfigError, match=r"has no branch and no tag 'mian'; git ls-remote"):
         pinned(source(f"{repository.url}@mian"))
     with pytest.raises(ConfigError, match="is written with all of its 40 digits"):
         pinned(source(f"{repository.url}@0123abcd"))
