@@ -244,7 +244,8 @@ class Override(Shape):
     """tier → where it lies on the hosts of this platform, where that is not the place of its profile:
     `{durable: /data/keep}`. It is looked at when a box is made"""
     python: HostPath | None = None
-    """the interpreter of its hosts, where that is not the one of its profile: `/opt/conda/bin/python`"""
+    """the interpreter for what is done on its hosts before the queue starts, where that is not its profile's:
+    `/opt/conda/bin/python`"""
 
 
 def at_least_one(what: str) -> Callable[[Any], Any]:

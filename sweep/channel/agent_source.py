@@ -36,7 +36,7 @@ _GIVEN = "import sys,zlib,base64;exec(zlib.decompress(base64.b64decode(sys.argv[
 _LOADER = """
 import sys
 if sys.version_info < {oldest}:
-    found = "sweepstack: python3 here is %d.%d, and {oldest} is the oldest that will do"
+    found = "sweepstack: python3 here is %d.%d, and {oldest[0]}.{oldest[1]} is the oldest that will do"
     sys.stderr.write(found % sys.version_info[:2] + chr(10))
     sys.exit(97)
 import datetime, enum, json, types

@@ -20,6 +20,10 @@ from sweep.channel.ssh_contact import explained, said_last, turned_away, wrong_k
 from sweep.channel.ssh_options import Way
 from sweep.errors import NotYetGone, PlatformError, Unreachable
 
+_WAY_OUT = (
+    "Put one of 3.8 or newer on the PATH of its sessions as `python3`, such as `ln -s /opt/conda/bin/python3 "
+    "/usr/local/bin/` there, and run the command again"
+)
 START_SECONDS = 40.0
 STALL_SECONDS = 60.0
 """How long nothing may come or go, on a connection on which something should."""
@@ -291,7 +295,8 @@ class Link:
                 f"for another one? SWEEPSTACK_SSH_KEY names the file of the right one"
             )
         if code in (126, 127):
-            return PlatformError(f"{self._where()} can't run python3, which everything there needs: {last}")
+            said = last or f"exit code {code}"
+            return PlatformError(f"{self._where()} can't run python3, which everything there needs: {said}. {_WAY_OUT}")
         if code == 97:
-            return PlatformError(f"{self._where()}: {last.removeprefix('sweepstack: ')}")
+            return PlatformError(f"{self._where()}: {last.removeprefix('sweepstack: ')}. {_WAY_OUT}")
         return Unreachable(f"{self._where()} can't be reached: {last or f'the connection ended (exit code {code})'}")
