@@ -20,6 +20,7 @@ from components.config_types import (
     Flag,
     Fraction,
     HostPath,
+    HostProgram,
     HostText,
     Hours,
     Names,
@@ -243,7 +244,7 @@ class Override(Shape):
     places: dict[Literal["scratch", "data", "durable"], HostPath] = Field(default_factory=dict)
     """tier → where it lies on the hosts of this platform, where that is not the place of its profile:
     `{durable: /data/keep}`. It is looked at when a box is made"""
-    python: HostPath | None = None
+    python: HostProgram | None = None
     """the interpreter for what is done on its hosts before the queue starts, where that is not its profile's:
     `/opt/conda/bin/python`"""
 

@@ -249,7 +249,14 @@ def _host_path(text: str) -> str:
     return text.rstrip("/") or text
 
 
+def _host_program(text: str) -> str:
+    if not re.fullmatch(r"(/[^/\s\0:]+)+", text) or ".." in text.split("/"):
+        raise ValueError
+    return text
+
+
 HostPath = Annotated[str, _text("a folder of the host, such as /data or ~/keep", _host_path)]
+HostProgram = Annotated[str, _text("the whole path of a host's program, such as /opt/conda/bin/python", _host_program)]
 HostText = Annotated[str, _text("a host such as root@192.0.2.7:22, or root@192.0.2.7:22/folder", _host)]
 BoxKey = Annotated[BoxName, BeforeValidator(_box_name)]
 PlatformName = Annotated[str, BeforeValidator(_platform)]

@@ -78,6 +78,11 @@ ONE = [
     ("{box-0: {want: running}}", "{}", "line 17 boxes: {} expected at least one box"),
     ("local: {price_per_hour", "nimbus: {price_per_hour", "line 19 overrides.nimbus no such platform (profiles: "),
     ("price_per_hour: 0.12", "price: 0.12", "line 19 overrides.local.price unknown key"),
+    (
+        "price_per_hour: 0.12",
+        "price_per_hour: 0.12, python: ~/conda/bin/python",
+        'line 19 overrides.local.python: "~/conda/bin/python" expected the whole path of a host\'s program',
+    ),
     ("--seed {seed}", "--seed {sed}", 'line 5 job.run {sed}: no cell has such a parameter; did you mean "seed"?'),
     ('"{cell}"', '"{cel}"', 'line 9 job.env.TAG {cel}: no cell has such a parameter; did you mean "cell"?'),
     ("THREADS: 1", "HF_TOKEN: abcdef", "line 9 job.env.HF_TOKEN a secret would stand here"),
