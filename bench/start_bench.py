@@ -92,7 +92,7 @@ def _round(base: Path) -> dict[str, float]:
         stack.init()
         return {"hand": _by_hand(stack), **_by_up(stack)}
     finally:
-        stack.close()
+        stack.end()
 
 
 def _by_up(stack: HostStack) -> dict[str, float]:

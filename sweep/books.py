@@ -10,9 +10,10 @@ from sweep.money.ledger import record_phase
 
 
 def close_books(store: EvidenceStore, *, box: str, generation: int, native_id: str, how: str, at: datetime) -> None:
-    """Writes down that it ended, `at`, and `how`. Idempotent; what stands there already stays. Raises EvidenceError."""
+    """Writes down that it ended, `at`, and `how`. Idempotent; what stands there already stays, as does the record of
+    another native id. Raises EvidenceError."""
     birth = store.birth(box, generation)
-    if birth is not None and birth.ended_at is None:
+    if birth is not None and birth.ended_at is None and birth.native_id in (None, native_id):
         store.write_birth(birth.model_copy(update={"ended_at": at, "ended_how": how}))
         record_phase(
             store,

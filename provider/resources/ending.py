@@ -111,6 +111,10 @@ def close(op: Operation, judgement: Judgement, adapter: str) -> None:
     handed over, the check that allowed its end has spoken of its cells, and it ended when a person saw so.
     """
     facts = judgement.facts
+    birth = birth_of(facts)
+    if birth is not None and birth.native_id not in (None, facts.native_id):  # a state that was edited
+        op.warn(f"{facts.native_id} is no box; by the records box {facts.name} is {birth.native_id}: they stay open")
+        return
     known = known_handover(facts.evidence, facts.native_id)
     if known is None or known.way in ("", "abandoned"):
         record_loss(op, judgement, adapter, "its box is gone from the platform")

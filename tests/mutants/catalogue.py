@@ -24,6 +24,17 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "close the records of a box that the state does not name",
+        (
+            Patch("provider/resources/ending.py", "birth.native_id not in (None, facts.native_id):", "False:"),
+            Patch("sweep/books.py", " and birth.native_id in (None, native_id)", ""),
+        ),
+        (
+            "tests/unit/provider/test_box_end.py::test_a_state_with_another_id_closes_no_records",
+            "tests/rented/test_hosts_bypass.py::test_a_state_that_was_edited_to_another_id",
+        ),
+    ),
+    Mutant(
         "end a volume under a box",
         (Patch("sweep/volumes/ending.py", "    verdict.reasons += seen.alive\n", ""),),
         ("tests/unit/volumes/test_ending.py::test_what_keeps_it[a-box-that-may-still-mount-it]",),

@@ -48,7 +48,7 @@ class HostStack(Stack):
         found = self.platform_root.glob("boxes/*/mnt/durable/*/cells/*/manifest.json")
         return super().sealed() | {path.parent.name for path in found}
 
-    def close(self) -> None:
-        """Ends what runs on its boxes, and the host."""
-        super().close()
+    def end(self) -> None:
+        """Ends what runs on its boxes, and the host with it; `close` leaves the host as it is."""
+        self.close()
         self.host.stop()

@@ -22,6 +22,7 @@ from sweep.model import Approval, Waiver
 from tests.unit.provider.support import (
     BOX,
     GATE,
+    IDENTITY,
     QUEUE,
     Sweep,
     abandonment,
@@ -282,6 +283,22 @@ def test_a_box_that_is_gone_needs_no_approval_and_its_losses_are_written_down(sw
     birth = sweep.store.birth("box-0", 1)
     assert birth is not None
     assert birth.ended_how == "gone"
+
+
+def test_a_state_with_another_id_closes_no_records(sweep: Sweep) -> None:
+    """What the state names never was. The box of the records runs, and whoever ends the sweep is told so."""
+    box = sweep.at_work()
+    forged = box.model_copy(update={"native_id": "local-aaaaaaaaaa"})
+    GATE.delete(sweep.op("Gate"), "g", sweep.gate(forged))
+    delete(sweep, forged)
+    assert f"by the records box box-0 is {box.native_id}" in sweep.said.warnings
+    birth = sweep.store.birth("box-0", 1)
+    assert birth is not None
+    assert birth.ended_at is None
+    assert sweep.store.losses() == []
+    with pytest.raises(TeardownRefused, match=box.native_id):
+        IDENTITY.delete(sweep.op("Identity", "identity"), sweep.identity.identity, sweep.identity)
+    assert sweep.workers(box)
 
 
 def test_what_is_sealed_on_the_volume_is_not_lost(sweep: Sweep) -> None:

@@ -1,0 +1,274 @@
+"""Round the gate of a box on a host: by command line, by state, and by what answers at the host's address.
+
+The rows of tests/engine that take another way where the box lies behind an sshd. One cell is sealed, one is training.
+Whatever is typed, the box, its tiers, its runner and its processes stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.engine.commands import Result, assert_refused, ok
+from tests.engine.looking import Snapshot
+from tests.engine.test_by_state import claims
+from tests.rented.host_stack import HostStack
+from tests.simulators.host import Host
+
+
+class Locked:
+    """The sweep in the middle of its work, and how it looked before it was attacked."""
+
+    def __init__(self, stack: HostStack, other: Host) -> None:
+        self.stack, self.other = stack, other
+        """`other`: another machine that lets the same key in."""
+        self.before: Snapshot
+        self.config = stack.config_file.read_text()
+        self.stack.keep_state()
+
+    def attacked(self) -> None:
+        self.before = self.stack.snapshot()
+
+    def put_back(self) -> None:
+        """The state and the stack config as they were; the rest must be so by itself."""
+        self.stack.put_back_state()
+        self.stack.config_file.write_text(self.config)
+        self.stack.assert_unchanged(self.before)
+
+    def box(self, **changed: Any) -> None:
+        """Edits the entry of the only box in the stack config."""
+        self.stack.edit_config(lambda sweep: sweep["boxes"]["box-0"].update(changed))
+
+    def refused(self, result: Result, *, cells: bool = True, state: bool = False) -> None:
+        """The message says why, and nothing changed."""
+        assert_refused(result, ["seed1"] if cells else ())
+        self.stack.assert_unchanged(self.before, result, state=state)
+        assert [r["id"] for r in self.stack.resources("Box")] == list(self.before.boxes), str(result)
+
+    def unproved(self, result: Result, *words: str) -> None:
+        """It did not go through, said all of this, and nothing changed: what nobody can see is not gone."""
+        assert result.rc != 0, f"it went through\n{result}"
+        missing = [word for word in words if word not in result.text]
+        assert not missing, f"not said: {missing}\n{result}"
+        self.stack.assert_unchanged(self.before, result, state=False)
+        assert [r["id"] for r in self.stack.resources("Box")] == list(self.before.boxes), str(result)
+
+    def edit_facts(self, change: Callable[[dict[str, Any]], object]) -> None:
+        """Edits inputs and outputs of all that the state holds of the box."""
+
+        def edit(resources: list[dict[str, Any]]) -> None:
+            for resource in resources:
+                if resource["type"] in [f"sweepstack:index:{kind}" for kind in ("Box", "Queue", "Gate")]:
+                    for side in ("inputs", "outputs"):
+                        change(resource.setdefault(side, {}))
+
+        self.stack.edit_state(edit)
+
+
+@pytest.fixture(scope="module")
+def locked_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
+    stack = HostStack(tmp_path_factory.mktemp("sweep"))
+    other = Host(stack.base / "other")
+    (other.folder / "authorized_keys").write_text((stack.host.folder / "id.pub").read_text())
+    other.say(**stack.host.environment)
+    try:
+        stack.write_config()
+        stack.init()
+        stack.hold("seed1")
+        ok(stack.up())
+        stack.wait_done(but=["seed1"])
+        ok(stack.up())  # what a refresh writes once is written now
+        yield Locked(stack, other)
+    finally:
+        stack.end()
+        other.stop()
+
+
+@pytest.fixture
+def locked(locked_once: Locked) -> Iterator[Locked]:
+    locked_once.attacked()
+    yield locked_once
+    locked_once.put_back()
+
+
+def set_up(stack: HostStack) -> str:
+    """The URN of the command that set the host up."""
+    (urn,) = (r["urn"] for r in stack.state()["resources"] if r["type"] == "command:remote:Command")
+    return str(urn)
+
+
+def test_row_1_destroy(locked: Locked) -> None:
+    locked.refused(locked.stack.destroy("--exclude-protected"), state=True)
+
+
+@pytest.mark.parametrize("urn", [lambda stack: stack.urn("Box"), set_up], ids=["box", "set-up"])
+def test_row_3_destroy_target_dependents(locked: Locked, urn: Callable[[HostStack], str]) -> None:
+    """The engine stops by itself: it starts no plugin for dependents of another package than the target's."""
+    result = locked.stack.destroy("--target", urn(locked.stack), "--target-dependents")
+    assert result.rc != 0, f"it went through\n{result}"
+    locked.stack.assert_unchanged(locked.before, result)
+
+
+def test_row_4_destroy_without_the_gate(locked: Locked) -> None:
+    """What the engine may leave out by its ways: the box is what it was, and is known to the state."""
+    result = locked.stack.destroy("--exclude", locked.stack.urn("Gate"))
+    locked.stack.assert_unchanged(locked.before, result)
+
+
+def test_want_gone_without_a_clearance(locked: Locked) -> None:
+    locked.box(want="gone")
+    locked.refused(locked.stack.up())
+
+
+def test_row_16_replace(locked: Locked) -> None:
+    locked.refused(locked.stack.up("--replace", locked.stack.urn("Box")))
+
+
+def test_row_6_another_box_in_its_place(locked: Locked) -> None:
+    """A box that the config names no more is not ended, and nothing is made beside it."""
+    boxes = {"a": {"want": "running", "host": locked.other.address}}
+    locked.stack.edit_config(lambda sweep: sweep.update(boxes=boxes))
+    locked.unproved(locked.stack.up(), "box a is not rented", "locked", *locked.before.boxes)
+    assert not list(locked.other.home.iterdir()), "something was written to the other machine"
+
+
+def test_replacing_the_set_up_runs_it_again_and_ends_nothing(locked: Locked) -> None:
+    """The command between box and queue carries nothing that could be lost."""
+    result = ok(locked.stack.up("--replace", set_up(locked.stack)))
+    assert "preflight: looking at the host" in result.text, str(result)
+    locked.stack.assert_unchanged(locked.before, result, state=False)
+
+
+def test_another_host_in_the_config(locked: Locked) -> None:
+    """A box does not move to another machine, and that one gets nothing."""
+    locked.box(host=locked.other.address)
+    locked.unproved(locked.stack.up(), "box-0")
+    assert not list(locked.other.home.iterdir()), "something was written to the other machine"
+
+
+@contextmanager
+def another_machine(host: Host) -> Iterator[None]:
+    """Behind the same address another machine answers, which has another host key."""
+    kept = {path: path.read_bytes() for path in host.folder.glob("host_key*")}
+    host.new_key()
+    try:
+        yield
+    finally:
+        host.stop()
+        for path, content in kept.items():
+            path.write_bytes(content)
+        host.start()
+
+
+@contextmanager
+def another_disk(stack: HostStack) -> Iterator[None]:
+    """The host was put back from an image: it shows its key, and its disk has never seen the box."""
+    aside = stack.base / "disk-of-before"
+    stack.platform_root.rename(aside)
+    stack.host.cut()
+    try:
+        yield
+    finally:
+        if stack.platform_root.exists():
+            assert not list(stack.platform_root.glob("boxes/*")), "a box was made on the other disk"
+            stack.platform_root.rename(stack.base / "disk-of-between")
+        aside.rename(stack.platform_root)
+        stack.host.cut()
+
+
+def test_a_host_that_is_down_is_unknown(locked: Locked) -> None:
+    """`refresh` forgets nothing, `destroy` is refused."""
+    stack = locked.stack
+    stack.host.stop()
+    try:
+        ok(stack.run("pulumi", "refresh", "--yes", "--skip-preview", "--stack", stack.name, "--non-interactive"))
+        assert [r["id"] for r in stack.resources("Box")] == list(locked.before.boxes)
+        locked.unproved(stack.destroy(), "box-0", stack.host.address)
+    finally:
+        stack.host.start()
+
+
+def test_another_machine_behind_the_address(locked: Locked) -> None:
+    with another_machine(locked.stack.host):
+        locked.unproved(locked.stack.destroy(), "host key")
+
+
+def test_another_disk_behind_the_address(locked: Locked) -> None:
+    """It knows no such box. That is no proof that the box is gone, and nothing is made there either."""
+    stack = locked.stack
+    with another_disk(stack):
+        for command in (stack.destroy, stack.up):
+            result = command()
+            assert result.rc != 0, f"it went through\n{result}"
+            assert [r["id"] for r in stack.resources("Box")] == list(locked.before.boxes), str(result)
+    after = stack.snapshot(state=False)
+    assert (after.boxes, after.processes, after.births) == (
+        locked.before.boxes,
+        locked.before.processes,
+        locked.before.births,
+    )
+    stack.put_back_state()
+    locked.attacked()  # the runner logged that its folder was away for a moment
+
+
+def test_row_20_gate_and_queue_deleted_from_the_state(locked: Locked) -> None:
+    """The box's own delete is all there is: it asks the host, and holds."""
+    stack = locked.stack
+    stack.edit_in_state("delete", stack.urn("Gate"))
+    stack.edit_in_state("delete", stack.urn("Queue"))
+    locked.refused(stack.destroy())
+
+
+def test_rows_21_and_22_a_box_that_the_state_forgot(locked: Locked) -> None:
+    """It is named by `status` and by a destroy, and `up` finds it on the host by its tag."""
+    stack, (native_id,) = locked.stack, locked.before.boxes
+    ok(stack.run("pulumi", "stack", "rm", stack.name, "--force", "--yes", "--preserve-config"))
+    stack.init()
+    status = stack.sweepctl("status", "--json")
+    assert status.rc == 1, str(status)
+    assert native_id in status.text, str(status)
+    ok(stack.up())
+    assert [r["id"] for r in stack.resources("Box")] == [native_id]
+    stack.edit_in_state("delete", stack.urn("Box"), "--target-dependents")
+    destroyed = stack.destroy()
+    assert destroyed.rc != 0, str(destroyed)
+    assert native_id in destroyed.text, str(destroyed)
+    stack.assert_unchanged(locked.before, destroyed, state=False)
+
+
+def test_a_state_that_was_edited_to_cleared(locked: Locked) -> None:
+    locked.stack.edit_state(claims("sha256:" + "a" * 64))
+    locked.refused(locked.stack.destroy("--refresh=false"))
+
+
+def test_a_state_that_was_edited_to_another_host(locked: Locked) -> None:
+    """There is such a machine, it lets us in, and has no such box: not gone, and `status` names the real one."""
+    stack = locked.stack
+    locked.edit_facts(lambda facts: "adapter" in facts and facts.update(adapter=f"ssh:{locked.other.address}"))
+    status = stack.sweepctl("status")
+    assert status.rc != 0, str(status)
+    result = stack.destroy("--refresh=false")
+    assert result.rc != 0, f"it went through\n{result}"
+    stack.assert_unchanged(locked.before, result, state=False)
+
+
+def test_a_state_that_was_edited_to_another_id(locked: Locked) -> None:
+    """A box that never was may be forgotten. The real one is named, and runs on."""
+    stack, (real,) = locked.stack, locked.before.boxes
+
+    def edit(resources: list[dict[str, Any]]) -> None:
+        for resource in resources:
+            for side in ("inputs", "outputs"):
+                for name, value in resource.get(side, {}).items():
+                    if value == real:
+                        resource[side][name] = "host-aaaaaaaaaa"
+            resource["id"] = resource.get("id", "").replace(real, "host-aaaaaaaaaa")
+
+    stack.edit_state(edit)
+    result = stack.destroy()
+    assert result.rc != 0, f"it went through\n{result}"
+    assert real in result.text, str(result)
+    stack.assert_unchanged(locked.before, result, state=False)
