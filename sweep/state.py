@@ -145,6 +145,8 @@ class BoxEntry(_WithApproval):
     price_per_hour: float | None = None
     created_at: datetime | None = None
     mounts: dict[str, str] = Field(default_factory=dict)
+    host_keys: tuple[str, ...] | None = None
+    """Fingerprints of what its sshd showed, where that is a host's with an address."""
     roster_digest: str
     teardown: TeardownEntry
     want: str = "running"

@@ -22,7 +22,6 @@ from sweep.teardown import BoxFacts, Existence
 
 GONE_SECONDS = 300.0
 ENDED_SECONDS = 60.0
-POLL_SECONDS = 0.2
 
 
 def emptied(op: Operation, state: BoxState) -> bool:

@@ -194,8 +194,9 @@ def _connect(target: Target, box: BoxEntry, word: Word, known: Handover) -> tupl
 
 
 def _pinned(box: BoxEntry) -> list[str]:
-    """The keys that the box's own machine has shown, as far as this computer knows."""
+    """The keys that the box's own machine has shown, as far as the state and this computer know."""
+    on_record = list(box.host_keys or ())
     try:
-        return on_host(load_platform(box.adapter)).pinned()
+        return [*on_record, *on_host(load_platform(box.adapter)).pinned()]
     except SweepstackError:
-        return []
+        return on_record

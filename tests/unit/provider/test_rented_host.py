@@ -232,6 +232,19 @@ def test_another_machine_at_the_address_counts_only_when_it_is_named(
     delete(rented, box)
 
 
+def test_its_own_key_is_no_other_machine_s_on_a_computer_that_never_saw_it(
+    rented: HostSweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    box = begun(rented)
+    assert box.host_keys
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another computer"))
+    with pytest.raises(No, match="still answers"):
+        say(rented, monkeypatch, box, Word("box-0", SAW, another=box.host_keys[0].split()[-1]))
+    known = handover_of(rented.store, box.native_id)
+    assert known is not None
+    assert known.confirmed is None
+
+
 def test_a_box_that_the_state_lost_is_confirmed_by_its_record(
     rented: HostSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
