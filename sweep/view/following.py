@@ -15,10 +15,14 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
         return list(dict.fromkeys(stranger.next for stranger in view.unknown))
     if scene.evidence_problem:
         return [f"sweepctl status --stack {stack}    (where the evidence is)"]
-    handed = [sight.box.name for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
+    handed = [sight.handed for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
     if handed:
-        confirm = f'sweepctl confirm-gone --stack {stack} {handed[0]} --saw "…"'
-        return [f"{confirm}    (once it is ended at its console)", f"pulumi destroy --stack {stack}"]
+        first = next((known for known in handed if known.by == "person"), handed[0])
+        end = f"pulumi destroy --stack {stack}"
+        confirm = f'sweepctl confirm-gone --stack {stack} {first.box} --saw "…"'
+        if first.by == "ssh":
+            return [f"{end}    (asks for it again)", f"{confirm}    (where its console shows that it is off)"]
+        return [f"{confirm}    (once it is ended at its console)", end]
     if scene.teardown is not None:
         return [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
     if any(volume.guarded for volume in scene.state.volumes):

@@ -1,0 +1,63 @@
+"""What to type next while somebody else has to finish the end of a box."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from sweep.handover import Handover
+from sweep.scene import Scene, Sight
+from sweep.state import BoxEntry, StackState, TeardownEntry
+from sweep.teardown import Existence, Observation, may_end
+from sweep.view import compose
+
+NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
+
+
+def scene(by: Literal["ssh", "person"]) -> Scene:
+    """One box on a host that does not answer, and whose end was begun."""
+    box = BoxEntry(
+        urn="urn:box-0",
+        identity="a1b2c3",
+        evidence="file://nowhere/x",
+        adapter="ssh:root@192.0.2.7:22",
+        name="box-0",
+        native_id="host-1",
+        account="a",
+        generation=1,
+        roster_digest=f"sha256:{'0' * 64}",
+        teardown=TeardownEntry(verb="destroy", kills=(), keeps=()),
+    )
+    seen = Observation(Existence.UNKNOWN, note="it does not answer")
+    handed = Handover(
+        box="box-0", native_id="host-1", verb="destroy", by=by, native="its end", way="cleared", begun_at=NOW
+    )
+    sight = Sight(
+        box=box,
+        queue=None,
+        launch=None,
+        seen=seen,
+        verdict=may_end(box.facts(), None, seen, now=NOW, full=False),
+        phase="unknown",
+        where="",
+        price_per_hour=0.5,
+        since=NOW,
+        journal=None,
+        copied=False,
+        proposed=None,
+        claims_cleared=False,
+        handed=handed,
+    )
+    return Scene(StackState("s", boxes=(box,)), NOW, (), {}, sights=(sight,))
+
+
+def test_an_end_that_a_person_finishes_waits_for_their_word() -> None:
+    first, second = compose(scene("person")).next
+    assert first.startswith("sweepctl confirm-gone --stack s box-0 --saw")
+    assert second == "pulumi destroy --stack s"
+
+
+def test_an_end_that_the_host_itself_issues_is_asked_for_again() -> None:
+    first, second = compose(scene("ssh")).next
+    assert first.startswith("pulumi destroy --stack s")
+    assert second.startswith("sweepctl confirm-gone --stack s box-0 --saw")
