@@ -10,8 +10,17 @@ PERSON, OFF = "tests/unit/provider/test_rented_host.py", "tests/unit/provider/te
 RENTED = (
     Mutant(
         "take a person's word although the host answers",
-        (Patch("provider/platforms/_handover.py", "    if answers(platform, known):\n", "    if False:\n"),),
+        (
+            Patch(
+                "provider/platforms/_handover.py", "    answered = answers(platform, known)\n", "    answered = False\n"
+            ),
+        ),
         (f"{PERSON}::test_it_bills_on_at_every_look_until_a_word_and_a_failed_connect",),
+    ),
+    Mutant(
+        "take a connect that was never tried for a silence",
+        (Patch("provider/platforms/_handover.py", "    if answered is not False:\n", "    if answered:\n"),),
+        (f"{OFF}::test_a_silence_that_nobody_here_could_hear_proves_nothing[key]",),
     ),
     Mutant(
         "take a word for a box that nobody began to end",
