@@ -164,5 +164,5 @@ def _question(verb: str, args: Mapping[str, Any]) -> Question:
 
 
 def program(settings: Mapping[str, Any]) -> bytes:
-    """What the host's Python reads and runs."""
+    """What the host's Python reads and runs. See `agent_source.program`."""
     return agent_source.program(settings, MODULES, 'sys.modules["provider.platforms._ssh_host"].main(settings)')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import threading
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,8 @@ OLDEST = (3, 8)
 _READ = "import sys,zlib;r=sys.stdin.buffer;exec(zlib.decompress(r.read(int(r.readline()))))"
 _GIVEN = "import sys,zlib,base64;exec(zlib.decompress(base64.b64decode(sys.argv[1])))"
 
+_ONCE = threading.Lock()
+
 _LOADER = """
 import sys
 if sys.version_info < {oldest}:
@@ -59,7 +62,7 @@ def load(name, text):
         exec(compile(text, module.__file__, "exec"), module.__dict__)
     if parent:
         setattr(sys.modules[parent], last, module)
-settings = json.loads({settings!r})
+settings = json.loads({settings})
 for name, text in json.loads({modules!r}):
     load(name, text)
 {call}
@@ -67,8 +70,9 @@ for name, text in json.loads({modules!r}):
 
 
 def reading(python: str) -> str:
-    """The remote command that reads its program from stdin: a line with its length, then `program`."""
-    return f"exec env -u SWEEPSTACK_BOX_ID {python} -I -c '{_READ}'"
+    """The remote command that reads its `program` from stdin. Nothing but the standard library is looked for: what a
+    host has installed beside it takes longer to start than all of ours."""
+    return f"exec env -u SWEEPSTACK_BOX_ID {python} -I -S -c '{_READ}'"
 
 
 def given(python: str, program: bytes) -> str:
@@ -77,24 +81,33 @@ def given(python: str, program: bytes) -> str:
 
 
 def agent(settings: Mapping[str, Any]) -> bytes:
-    """The program that serves: compressed, for `reading`."""
+    """The program that serves, for `reading`."""
     return program(settings, MODULES, 'sys.modules["sweep.channel.agent"].main(settings)')
 
 
 def visit(settings: Mapping[str, Any]) -> bytes:
     """The program that runs a person's command: compressed, for `given`."""
-    return program(settings, VISITING, 'sys.exit(sys.modules["sweep.channel.visiting"].visit(settings))')
+    call = 'sys.exit(sys.modules["sweep.channel.visiting"].visit(settings))'
+    return _compressed(repr(json.dumps(dict(settings))), VISITING, call)
 
 
 def program(settings: Mapping[str, Any], modules: tuple[str, ...], call: str) -> bytes:
-    """A program of these modules, loaded in this order, that then runs `call`, which may use `settings`: compressed."""
-    text = _LOADER.format(oldest=OLDEST, settings=json.dumps(dict(settings)), modules=_modules(modules), call=call)
-    return zlib.compress(text.encode("utf-8"), 9)
+    """A program of these modules, loaded in this order, that then runs `call`, which may use `settings`: a line with
+    its length, itself, and a line with the settings."""
+    with _ONCE:  # many hosts are asked at the same moment
+        code = _code(modules, call)
+    return b"%d\n%b%b\n" % (len(code), code, json.dumps(dict(settings)).encode("ascii"))
 
 
 @functools.cache
-def _modules(names: tuple[str, ...]) -> str:
-    return json.dumps([(name, _source(name)) for name in names])
+def _code(modules: tuple[str, ...], call: str) -> bytes:
+    return _compressed("sys.stdin.buffer.readline()", modules, call)
+
+
+def _compressed(settings: str, names: tuple[str, ...], call: str) -> bytes:
+    modules = json.dumps([(name, _source(name)) for name in names])
+    text = _LOADER.format(oldest=OLDEST, settings=settings, modules=modules, call=call)
+    return zlib.compress(text.encode("utf-8"))
 
 
 def _source(name: str) -> str:

@@ -80,7 +80,7 @@ class Link:
                 with contextlib.suppress(OSError):  # this user may have no more room in pipes
                     fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, READ_BYTES)
         try:
-            self._write(b"%d\n" % len(sent) + sent, START_SECONDS)
+            self._write(sent, START_SECONDS)
             self._skip_banner(b"\0sweepstack-agent " + nonce.encode("ascii") + b"\n")
             hello = self.answer()
             self.python = str(hello["python"])

@@ -202,12 +202,19 @@ def wrong_clock(folder: Path, seconds: float) -> Path:
     (folder / "bin").mkdir()
     base = Path(sys.base_prefix) / "bin"
     (folder / "pyvenv.cfg").write_text(f"home = {base}\n")
-    (folder / "bin" / "python3").symlink_to(base / version)
+    (folder / "bin" / "python3").write_text(_WITH_SITE.format(python=base / version))
+    (folder / "bin" / "python3").chmod(0o755)
     (packages / "wrong.pth").write_text("import wrong_clock\n")
     (packages / "wrong_clock.py").write_text(_WRONG_CLOCK.format(seconds=seconds))
     return folder / "bin"
 
 
+_WITH_SITE = """\
+#!/bin/bash
+for word; do shift; [ "$word" = -S ] || set -- "$@" "$word"; done
+exec -a "$0" {python} "$@"
+"""
+"""The clock comes by a .pth file, which -S leaves aside."""
 _WRONG_CLOCK = """\
 import datetime, time
 _time, _time_ns, _datetime = time.time, time.time_ns, datetime.datetime
