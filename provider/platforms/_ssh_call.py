@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sweep import errors
-from sweep.channel import agent_source, ssh_route
-from sweep.channel.ahead import Answers, Question
+from sweep.channel import agent_source, interpreters, ssh_route
+from sweep.channel.ahead import Answer, Answers, Question
 from sweep.channel.host_address import HostAddress
 from sweep.channel.ssh_link import Link
 from sweep.channel.ssh_links import Links, shared
@@ -78,9 +78,27 @@ class Caller:
         if tagged:
             verbs.append(_question("list_tagged", {"prefix": tagged}))
         asked = [*verbs, *questions]
-        came = self.connections().ask(lambda link: link.ask_all(asked), again=True, about=about)
+        came = self._looked(lambda link: link.ask_all(asked), about)
         self._known.keep(verbs, came[: len(verbs)])
         self.answers(native_id, account).keep(questions, came[len(verbs) :])
+
+    def _looked(self, do: Callable[[Link], list[Answer]], about: Mapping[str, Any]) -> list[Answer]:
+        """By the interpreter that is remembered, where this object has asked nothing yet; else by `python3`."""
+        usual = self._python
+        if self._links is None:
+            self._python = interpreters.known(self.way)
+        try:
+            came = self.connections().ask(do, again=True, about=about)
+        except PlatformError as error:
+            if self._python == usual:
+                raise
+            interpreters.forget(self.way)  # it may not be there any more, or not start
+            self._python, self._links = usual, None
+            if type(error) is not PlatformError:
+                raise
+            came = self.connections().ask(do, again=True, about=about)
+        interpreters.keep(self.way, self.connections().python)
+        return came
 
     def answers(self, native_id: str, account: str) -> Answers:
         """What was foreseen of a box."""

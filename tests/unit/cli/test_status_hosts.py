@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -14,6 +15,8 @@ import pytest
 from bench.hosts_bench import world_on
 from provider.platforms import base
 from sweep.channel import ahead, ssh_link
+from sweep.channel.host_keys import default_folder
+from sweep.channel.ssh_links import _SHARED, _SHARING
 from sweep.cli import look
 from sweep.cli.output import UNSURE, YES
 from tests.simulators.host import Host
@@ -128,3 +131,44 @@ def test_a_box_that_is_gone_is_gone_and_the_other_is_read(world: World) -> None:
     world.boxes[0].vanish()
     boxes = by_name(world.run("status", "--json", fresh=False).json["boxes"])
     assert (boxes["box-0"]["phase"], boxes["box-1"]["phase"]) == ("gone", "running")
+
+
+@pytest.fixture
+def shim(hosts: list[Host]) -> Path:
+    """What a version manager puts in the PATH of the first host: it finds the interpreter anew at each call. Returns
+    where it counts them."""
+    folder, calls = hosts[0].folder / "shims", hosts[0].folder / "calls"
+    folder.mkdir()
+    calls.touch()
+    (folder / "python3").write_text(f'#!/bin/sh\necho >> {calls}\nexec {os.path.realpath(sys.executable)} "$@"\n')
+    (folder / "python3").chmod(0o755)
+    hosts[0].say(PATH=f"{folder}:/usr/local/bin:/usr/bin:/bin")
+    return calls
+
+
+def anew(world: World, code: int = YES) -> dict[str, dict[str, Any]]:
+    """The boxes, as a command sees them that was just started."""
+    with _SHARING:
+        _SHARED.clear()
+    return by_name(status(world, code)["boxes"])
+
+
+def test_an_interpreter_that_was_found_once_is_not_looked_for_again(world: World, shim: Path) -> None:
+    for _ in range(3):
+        assert anew(world)["box-0"]["phase"] == "running"
+    assert len(shim.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("wrong", ["/nowhere/python3", "/usr/bin/env", "python3; touch /tmp/x", ""])
+def test_a_remembered_interpreter_that_is_gone_is_looked_for(world: World, shim: Path, wrong: str) -> None:
+    anew(world)
+    remembered = list(default_folder().glob("*/.python"))
+    assert len(remembered) == HOSTS
+    for kept in remembered:
+        kept.write_text(wrong)
+    found = [anew(world, code)["box-0"]["phase"] for code in ((YES,) if wrong != "/usr/bin/env" else (UNSURE, YES))]
+    assert found[-1] == "running"
+    assert found[:-1] in ([], ["unknown"]), "one that starts and is none costs a look, and only one"
+    calls = len(shim.read_text().splitlines())
+    anew(world)
+    assert len(shim.read_text().splitlines()) == calls >= 2, "and the right one is remembered"
