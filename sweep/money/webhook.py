@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 if TYPE_CHECKING:
     from urllib3 import PoolManager
@@ -64,6 +63,8 @@ def post(url: str, body: Mapping[str, Any]) -> str:
 
 
 def _pool(scheme: str, host: str) -> PoolManager:
+    from urllib.request import getproxies, proxy_bypass
+
     import urllib3
 
     proxy = getproxies().get(scheme)
