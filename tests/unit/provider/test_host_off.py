@@ -82,22 +82,19 @@ def test_want_stopped_powers_it_off_with_proof_and_starts_the_clock(parked: Host
     assert handover_of(parked.store, box.native_id) is None, "its silence proved nothing for the next time"
 
 
-@pytest.mark.parametrize("lacks", ["key", "way"])
 def test_a_silence_that_nobody_here_could_hear_proves_nothing(
-    parked: HostSweep, monkeypatch: pytest.MonkeyPatch, lacks: str
+    parked: HostSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No key to come in with, or a name that leads there by a command of another machine: nothing was even tried."""
     box = stop(parked, parked.box())
-    elsewhere = box
-    with monkeypatch.context() as here:
-        if lacks == "key":
-            here.setenv("SWEEPSTACK_SSH_KEY", str(parked.folder / "none"))
-        else:
-            elsewhere = box.model_copy(update={"adapter": f"ssh:gpu1=*,{parked.host.address}"})
-        seen = BOX.read(parked.op(), box.native_id, elsewhere)
+    elsewhere = box.model_copy(update={"adapter": f"ssh:gpu1=*,{parked.host.address}"})
+    for state, key in ((box, parked.folder / "none"), (elsewhere, parked.host.key)):
+        with monkeypatch.context() as here:
+            here.setenv("SWEEPSTACK_SSH_KEY", str(key))
+            seen = BOX.read(parked.op(), box.native_id, state)
         assert isinstance(seen, Seen)
-        assert "UNKNOWN" in seen.unhealthy[0]
-    assert handover_of(parked.store, box.native_id) is not None, "what was proved before stays on record"
+        assert "UNKNOWN" in seen.unhealthy[0], state.adapter
+        assert handover_of(parked.store, box.native_id) is not None, "what was proved before stays on record"
     seen = BOX.read(parked.op(), box.native_id, box)
     assert isinstance(seen, Seen)
     assert seen.state.phase == "stopped"
