@@ -88,7 +88,7 @@ def test_nothing_is_given_to_a_box_that_is_cleared(sweep: Sweep, how: str) -> No
 
 def test_settings_that_fail_at_once_keep_the_queue_in_the_state(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     """Created, then failed: the next `up` updates it."""
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 10.0)
+    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 120.0)
     box = sweep.box()
     error = still_creating(lambda: sweep.queue(box, job={"run": "cat no-such-file.py {word} {out}"}))
     assert error.identifier == f"{box.native_id}/queue"
@@ -320,7 +320,7 @@ def test_new_code_that_nobody_takes_or_that_nothing_ran_without_is_not_refused(s
 
 
 def test_cells_that_failed_for_good_take_the_new_code(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 10.0)
+    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 120.0)
     box = sweep.box()
     queue_inputs = sweep.queue_inputs(box, job={"run": "false"})
     still_creating(lambda: QUEUE.create(sweep.op("Queue"), queue_inputs))
