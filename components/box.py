@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -14,6 +15,15 @@ from components.queue import queue
 from components.resources import Box, BoxArgs, Gate, Identity, Queue
 from profiles.plan import BoxPlan, Plan
 from sweep.smoke import Smoke
+
+
+@dataclass(frozen=True)
+class Code:
+    """What ships: its digest and, for people, how much. `lack`: why it can't be had; empty where it can."""
+
+    digest: str
+    words: str
+    lack: str = ""
 
 
 class BoxComponent(pulumi.ComponentResource):
@@ -29,7 +39,7 @@ class BoxComponent(pulumi.ComponentResource):
         box_plan: BoxPlan,
         identity: Identity,
         mounts: Sequence[DurableMount],
-        code: str,
+        code: Code,
         smoke: Smoke | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -53,6 +63,7 @@ class BoxComponent(pulumi.ComponentResource):
                 image=plan.image or None,
                 placed=dict(box_plan.placed) if box_plan.placed is not None else None,
                 dry_run=pulumi.runtime.is_dry_run(),
+                no_code=code.lack or None,
                 budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
                 smoke=smoke.model_dump(mode="json", exclude_defaults=True) if smoke is not None else None,
                 mounts=mounts_input(mounts),
@@ -74,7 +85,7 @@ class BoxComponent(pulumi.ComponentResource):
         self.setup = ssh.set_up(plan, box_plan, self.box, child)
         ref = BoxRef(self.box.native_id, self.box.account, self.box.generation, teardown, approval)
         after_setup = pulumi.ResourceOptions(parent=self, depends_on=[self.setup] if self.setup is not None else None)
-        self.queue = queue(plan, box_plan, identity, ref, code, after_setup)
+        self.queue = queue(plan, box_plan, identity, ref, code.digest, after_setup)
         after_queue = pulumi.ResourceOptions(parent=self, depends_on=[self.queue])
         self.gate = gate(plan, box_plan, identity, ref, after_queue)
         self.register_outputs({"native_id": self.box.native_id, "clearance": self.gate.clearance})

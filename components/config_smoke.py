@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from components.config import StackConfig
-from sweep.smoke import NO_CODE, Smoke, smoke_of
+from sweep.smoke import Smoke, smoke_of
 from sweep.units import parse_duration
+from sweep.workdir import NO_CODE
 
 
 def smoke_on_box(config: StackConfig) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class BoxArgs(Args):
     image: pulumi.Input[str] | None = None
     placed: pulumi.Input[Mapping[str, Any]] | None = None
     dry_run: pulumi.Input[bool] | None = None
+    no_code: pulumi.Input[str] | None = None
     mounts: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None
     places: pulumi.Input[Mapping[str, str]] | None = None
     claims: pulumi.Input[Mapping[str, Any]] | None = None

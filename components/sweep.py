@@ -8,15 +8,16 @@ from typing import Any
 
 import pulumi
 
-from components.box import BoxComponent, approval_to_leave
+from components.box import BoxComponent, Code, approval_to_leave
 from components.platforms import ssh
 from components.resources import Identity, IdentityArgs
 from components.volume import durable_mount
 from profiles.plan import Plan
 from sweep import git_source
+from sweep.errors import ConfigError
 from sweep.money.outlook import Outlook
 from sweep.smoke import standing
-from sweep.workdir import Shipment, collect, located
+from sweep.workdir import NO_CODE, Shipment, collect, located
 
 
 def outlook_of(plan: Plan) -> dict[str, Any]:
@@ -40,12 +41,11 @@ class Sweep(pulumi.ComponentResource):
 
     def __init__(self, plan: Plan, project_root: Path, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("sweepstack:components:Sweep", pulumi.get_stack(), None, opts)
-        plan = _pinned(plan)
-        shipment = collect(located(project_root, plan.job.workdir, pulumi.log.info), plan.job.include)
+        plan, code = _code(plan, project_root)
         for note in plan.notes:
             pulumi.log.warn(note)
-        smoke = plan.smoke.model_copy(update={"code": shipment.digest}) if plan.smoke is not None else None
-        if smoke is not None and pulumi.runtime.is_dry_run() and plan.boxes:
+        smoke = plan.smoke.model_copy(update={"code": code.digest}) if plan.smoke is not None else None
+        if smoke is not None and not code.lack and pulumi.runtime.is_dry_run() and plan.boxes:
             pulumi.log.info(standing(smoke))
         if plan.job.smoke and pulumi.runtime.is_dry_run() and plan.boxes:
             pulumi.log.info(f"smoke run: on each box before its first cell with new code ({plan.job.smoke['run']})")
@@ -62,11 +62,11 @@ class Sweep(pulumi.ComponentResource):
         self.identity = Identity("identity", args, child)
         mount = durable_mount(plan, self.identity, child)
         self.boxes = {
-            box.name: BoxComponent(plan, box, self.identity, [mount] if mount else [], shipment.digest, smoke, child)
+            box.name: BoxComponent(plan, box, self.identity, [mount] if mount else [], code, smoke, child)
             for box in plan.boxes
         }
         self._placement = list(plan.reasons)
-        self._ships = _described(shipment)
+        self._ships = code.words
         self.register_outputs({})
 
     def export(self) -> None:
@@ -80,6 +80,23 @@ class Sweep(pulumi.ComponentResource):
         pulumi.export("placement", self._placement)
         pulumi.export("ships", self._ships)
         pulumi.export("next", f"sweepctl status --stack {pulumi.get_stack()}")
+
+
+def _code(plan: Plan, project_root: Path) -> tuple[Plan, Code]:
+    """The code, and the plan with a git URL at its commit. Raises ConfigError for files that can't be had, unless an
+    approval stands in the stack file: a box must be able to end where its code is not, on another machine or after
+    years. Nothing is started with code that is not here, and what runs keeps its own."""
+    try:
+        plan = _pinned(plan)
+        shipment = collect(located(project_root, plan.job.workdir, pulumi.log.info), plan.job.include)
+    except ConfigError as error:
+        if plan.approval is None:
+            raise
+        pulumi.log.warn(
+            f"{error}\nThe teardown goes on without it: nothing new is started, and what runs keeps its code"
+        )
+        return plan, Code(NO_CODE, "unknown: the work dir can't be had here", str(error))
+    return plan, Code(shipment.digest, _described(shipment))
 
 
 def _pinned(plan: Plan) -> Plan:

@@ -159,6 +159,7 @@ class BoxInputs(Inputs):
     `volume`: the name of the kept volume that it mounts, so that a preview asks for offers within reach of it.
     `places`: path on the box (`mnt/durable`), or a tier's name → the folder of the host that it is; `claims`: what each
     of them must be.
+    `no_code`: why the job's files can't be had, where a teardown goes on without them; nothing is rented then.
     `dry_run`: whether a preview asks; Check takes it out. `named`: all boxes of the stack file, those that are wanted
     gone among them; `leaving`: the approval of boxes that it takes out: beside one that stays locked nothing is rented.
     """
@@ -177,6 +178,7 @@ class BoxInputs(Inputs):
     image: str | None = None
     placed: Placed | None = None
     dry_run: bool | None = None
+    no_code: str | None = None
     mounts: dict[str, str] = Field(default_factory=dict)
     places: dict[str, str] | None = None
     claims: dict[str, PlaceFacts] | None = None

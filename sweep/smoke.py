@@ -95,10 +95,6 @@ class Outcome:
     ran: bool
 
 
-NO_CODE = "sha256:" + 64 * "0"
-"""In a plan, before the files that ship were hashed."""
-
-
 def smoke_of(cell: Cell, *, run: str, seconds: float, env: Mapping[str, str], **known: Any) -> Smoke:
     """The smoke run of a job for one of its cells."""
     params = {name: json.dumps(cell.params[name]) for name in sorted(cell.params)}

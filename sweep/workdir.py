@@ -20,6 +20,8 @@ from sweep import git_source
 from sweep.canonical import DIGEST_PREFIX, canonical_json, sha256_hex
 from sweep.errors import ConfigError
 
+NO_CODE = DIGEST_PREFIX + 64 * "0"
+"""Stands for the digest of files that were not hashed yet, or can't be had here."""
 KEY_NAMES = (
     *(".env", ".env.*", "*.env", "id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*", "*.pem", "*.key", "*.p12", "*.pfx"),
     *(".netrc", "_netrc", ".git-credentials", ".pypirc", "credentials*", "kaggle.json"),

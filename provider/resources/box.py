@@ -63,6 +63,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "dry_run": Decision.IGNORE,
         "budget": Decision.IGNORE,
         "smoke": Decision.IGNORE,
+        "no_code": Decision.IGNORE,  # asked when a box is rented
         "mounts": Decision.REPLACE,
         "links": Decision.REPLACE,
         "places": Decision.REPLACE,
@@ -96,6 +97,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if old is None or rented is None:
             failures = [*refused, *self._over_price(new), *pausing.check(op, rented, old, new)]
             failures += secrets.failures("secrets", new.secrets)
+            failures += (
+                [Failure("no_code", f"nothing is rented without its code. {new.no_code}")] if new.no_code else []
+            )
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
         judgement = ending.judge(rented, new.approval, full=False, roster_digest=new.roster_digest)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})

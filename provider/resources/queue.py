@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -21,13 +22,13 @@ from provider.wire import holds_unknown
 from sweep import onbox
 from sweep.channel.base import Channel
 from sweep.elsewhere import read_elsewhere
-from sweep.errors import EvidenceError, PlatformError, StillCreating, SweepstackError
+from sweep.errors import ConfigError, EvidenceError, PlatformError, StillCreating, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal, parse_journal, started
 from sweep.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweep.launch_queue import finished
 from sweep.teardown import Existence, Observation, may_end
-from sweep.workdir import located
+from sweep.workdir import NO_CODE, located
 
 STOP_SECONDS = 30.0
 
@@ -71,6 +72,11 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         new, failures = addresses.written_out(old, new)
         if failures:
             return Checked(new, failures)
+        if new.job.code == NO_CODE:
+            if old is None:
+                return Checked(new, [Failure("job", "the job's files can't be had here, and no cell can be started")])
+            known = old.job.model_dump(include={"code", "workdir", "include"})
+            new = new.model_copy(update={"job": new.job.model_copy(update=known)})
         completed, failures = versions.complete(old, new)
         seen = Observation(Existence.EXISTS, parse_journal(b""))
         if old is not None:
@@ -185,7 +191,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             cells=state.cells,
             dropped=state.dropped,
             elsewhere=state.others,
-            workdir=located(op.session.project_root, state.job.workdir, op.info),
+            workdir=_workdir(op, state.job.workdir),
             include=state.job.include,
             code=state.job.code,
             run=state.job.run,
@@ -321,6 +327,15 @@ def _secrets_on(channel: Channel) -> dict[str, str] | None:
     except (FileNotFoundError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _workdir(op: Operation, text: str) -> Path:
+    """Where the files are that may have to ship. Those of code that is on the box need not be there any more."""
+    try:
+        return located(op.session.project_root, text, op.info)
+    except ConfigError as error:
+        op.warn(str(error))
+        return Path(text)
 
 
 def _retry(inputs: QueueInputs, cell: str) -> int:

@@ -289,6 +289,30 @@ def test_a_failed_cell_is_waived(small: Stack) -> None:
     out.is_over()
 
 
+def test_the_work_dir_is_not_on_this_machine(small_finished: Stack) -> None:
+    """The code is on another machine, or was thrown away since: what was trained with it can end all the same."""
+    small = small_finished
+    away = small.job.rename(small.job.with_name("away"))
+    try:
+        refused = small.up()
+        assert refused.rc != 0
+        assert f"job.workdir: {small.job} is not a folder" in refused.text
+        ok(small.sweepctl("pull"))
+        out = WayOut(small)
+        out.types("sweepctl", "approve", "--receipt", small.verify()["receipt"])
+        said = out.types("pulumi", "up")
+        assert "The teardown goes on without it" in said.text
+        assert "0 of 2 cells verified" not in said.text
+        out.types("pulumi", "destroy")
+        out.is_over()
+        again = small.up()
+        assert again.rc != 0
+        assert "nothing is rented without its code" in again.text
+        assert small.native_ids() == []
+    finally:
+        away.rename(small.job)
+
+
 def test_finish_is_one_command(small_finished: Stack) -> None:
     """`sweepctl finish` on a terminal: pulls, verifies, shows, asks once, and ends the sweep; prints each command."""
     small = small_finished

@@ -11,7 +11,7 @@ MISTAKES = """\
 config:
   sweepstack:sweep:
     job:
-      workdir: https://github.com/me/paper
+      workdir: https://github.com/me/paper  # at which ref?
       image: [pytorch]
       setup: 3
       run: python train.py --lr {lrr} --out {out}

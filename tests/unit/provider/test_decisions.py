@@ -40,6 +40,7 @@ def test_only_what_nobody_types_is_ignored() -> None:
         "Box.leaving",  # asked when a box is rented
         "Box.live",
         "Box.named",
+        "Box.no_code",  # asked when a box is rented
         "Box.placed",  # counts at the next create; a rented box is what it is
         "Box.secrets",
         "Box.volume",  # what is mounted is in mounts

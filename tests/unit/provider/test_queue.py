@@ -24,7 +24,7 @@ from sweep.model import Again, Cell, Retry, Teardown
 from sweep.moving import Neighbour
 from sweep.onbox import short
 from sweep.retries import add
-from sweep.workdir import collect
+from sweep.workdir import NO_CODE, collect
 from tests.unit.provider.support import (
     BOX,
     QUEUE,
@@ -317,6 +317,23 @@ def test_new_code_that_nobody_takes_or_that_nothing_ran_without_is_not_refused(s
     assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, "a", "b", elsewhere=["c", "d"])).failures == []
     fresh = sweep.queue_inputs(box).model_copy(update={"box": "local-other"})
     assert QUEUE.check(sweep.op("Queue"), None, fresh).failures != [], "another box's cells ran with the old code"
+
+
+def test_code_that_can_not_be_had_changes_nothing_and_starts_nothing(sweep: Sweep) -> None:
+    """A teardown from a machine that has no copy of it; see test_liveness.py."""
+    box = sweep.box()
+    known = sweep.queue_inputs(box)
+    sweep.queue(box)
+    without = sweep.queue_inputs(box, job={"code": NO_CODE, "workdir": "not/here"})
+    checked = QUEUE.check(sweep.op("Queue"), known, without)
+    assert checked.failures == []
+    assert checked.inputs.job == known.job
+    (failure,) = QUEUE.check(sweep.op("Queue"), None, without).failures
+    assert "no cell can be started" in failure.reason
+    (failure,) = BOX.check(
+        sweep.op(), None, sweep.box_inputs("box-1", no_code="job.workdir: x is not a folder")
+    ).failures
+    assert "nothing is rented without its code. job.workdir: x is not a folder" in failure.reason
 
 
 def test_cells_that_failed_for_good_take_the_new_code(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
