@@ -20,12 +20,6 @@ from sweep.handover import known_handover
 from sweep.journal import Journal, parse_journal
 from sweep.teardown import Existence, Observation
 
-_BOUNDS = {"limit": unclaimed.FILES, "seconds": unclaimed.SECONDS}
-_WALKS: tuple[tuple[Sequence[str], dict[str, Any]], ...] = (
-    (onbox.OWN_TIERS, {"skip": (*unclaimed.SKIP, onbox.CELLS), **_BOUNDS}),
-    ((onbox.CELLS,), _BOUNDS),
-)
-
 
 @dataclass(frozen=True)
 class Ahead:
@@ -83,7 +77,13 @@ def observe(
 def _questions(files: bool) -> list[Question]:
     """What is asked below, in this order: the journal before the lock."""
     asked = [ahead.read(onbox.JOURNAL), ahead.lock_held(onbox.RUNNER_LOCK)]
-    return [*asked, *(ahead.walk(folders, **how) for folders, how in _WALKS)] if files else asked
+    return [*asked, *(ahead.walk(folders, **how) for folders, how in _walks())] if files else asked
+
+
+def _walks() -> tuple[tuple[Sequence[str], dict[str, Any]], ...]:
+    """Folders, and how they are walked: the box's own tiers, then the cells' own folders."""
+    bounds = {"limit": unclaimed.FILES, "seconds": unclaimed.SECONDS}
+    return (onbox.OWN_TIERS, {"skip": (*unclaimed.SKIP, onbox.CELLS), **bounds}), ((onbox.CELLS,), bounds)
 
 
 def _listing(channel: Channel) -> Listing:
@@ -93,7 +93,7 @@ def _listing(channel: Channel) -> Listing:
     sealed, or keeps the box by its cell's state. A look at them finds what came later.
     """
     try:
-        found, cells = (channel.walk(folders, **how) for folders, how in _WALKS)
+        found, cells = (channel.walk(folders, **how) for folders, how in _walks())
     except (PlatformError, OSError) as error:
         return Listing(problem=str(error))
     return Listing((*found.files, *cells.files), found.problem)

@@ -34,6 +34,8 @@ from tests.unit.channel.worlds import SshWorld, words
 
 ROOT = Path(__file__).resolve().parents[3]
 PATHS = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+UNDER_WAY = 2 << 20
+"""What OpenSSH sends before the other side has taken any of it: its window."""
 
 
 @pytest.fixture
@@ -84,7 +86,7 @@ def test_a_large_file_that_is_cut_goes_on_where_it_was(
         in ssh_world.sh("sha256sum", "/sweepstack/data/big").stdout
     )
     sent = gateway.from_machine - before
-    assert size < sent < size * 1.02  # two cuts: each throws away what was under way, and no more
+    assert size < sent < size * 1.005 + 2 * UNDER_WAY  # two cuts: each throws away what was under way, and no more
     assert sum(said) > size  # what was there already is said first, each time
 
 

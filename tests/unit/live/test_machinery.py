@@ -150,7 +150,7 @@ def test_ctrl_c_ends_what_runs(world: Account, word: signal.Signals) -> None:
 def test_what_still_bills_is_said_loudly(world: Account) -> None:
     world.sim.faults.add("error_before", DELETES[world.platform], times=None, status=503)
     world.env["SWEEPSTACK_API_TIMEOUT"] = "2"
-    code, said = world.live()
+    code, said = world.live(plugins=("api_only", "impatient"))
     (native_id,) = world.billing()
     assert code == pytest.ExitCode.INTERNAL_ERROR, said
     assert "STILL THERE, AND BILLING:" in said
