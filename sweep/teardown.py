@@ -155,6 +155,8 @@ def may_end(
         return verdict
     if approval is None:
         verdict.reasons.insert(0, "not approved")
+        if seen.existence is Existence.UNKNOWN and seen.note:
+            verdict.reasons.append(f"nobody can say what is on it now: {seen.note}")
         return verdict
     problems = approval_problems(facts, approval)
     if problems:

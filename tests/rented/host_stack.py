@@ -1,6 +1,6 @@
-"""The sweep of tests/engine on a host: its only box lies behind a real sshd, in the folder where `local` would put it.
+"""The sweep of tests/engine on a host: its only box lies behind a real sshd, in the folder where `Stack` looks for boxes.
 
-So everything that `Stack` knows of boxes by looking past sweepstack's code holds here, too.
+So everything that it knows of them past sweepstack's code holds here, too.
 """
 
 from __future__ import annotations
@@ -30,8 +30,13 @@ class HostStack(Stack):
         self.env |= {"SWEEPSTACK_SSH_KEY": str(self.host.key), "SWEEPSTACK_SSH_CONFIG": "none"}
 
     @property
+    def platform_root(self) -> Path:
+        """The host's store: not the one of this machine, which `local` would list, too."""
+        return self.base / "data" / "host"
+
+    @property
     def address(self) -> str:
-        """What `boxes.<name>.host` says: the folder makes the host's store the one that is looked at."""
+        """What `boxes.<name>.host` says: with the folder of the host's store."""
         return f"{self.host.address}{self.platform_root}"
 
     def write_config(self) -> None:
