@@ -335,9 +335,16 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         except PlatformError as error:
             proved, problem = False, str(error)
         if not proved:
+            again = f"pulumi destroy --stack {op.stack}"
+            if way == "abandoned" and has_address(
+                state.adapter
+            ):  # a host that is lost for good proves nothing any more
+                again += (
+                    f"; where that host is lost for good, before it: {parting.confirm_command(op.stack, state.name)}"
+                )
             raise NotYetGone(
                 f"box {state.name} ({state.native_id}): {state.teardown.verb} was asked for, but that it is gone is "
-                f"not proved: {problem}. May still bill {waiting_cost(facts)}. Next: pulumi destroy --stack {op.stack}"
+                f"not proved: {problem}. May still bill {waiting_cost(facts)}. Next: {again}"
             )
         turn.done()
         ending.record_end(op, facts, way or "")

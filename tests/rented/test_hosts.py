@@ -12,6 +12,8 @@ import pytest
 
 from tests.engine.commands import assert_refused, ok
 from tests.engine.harness import COMMAND_PLUGIN, Stack
+from tests.engine.test_moves import owners
+from tests.rented.host_stack import HostStack
 from tests.rented.world import without_internet
 from tests.simulators.host import Host
 from tests.simulators.machines import require
@@ -122,3 +124,58 @@ def test_mistakes_about_hosts_are_said_before_anything_is_made(lab: Lab) -> None
     assert "can't be reached" in refused.text, str(refused)
     assert not list((Path(lab.hosts[0].home) / STORE).glob("boxes/*"))
     assert os.path.exists(stack.config_file)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[HostStack, Host]]:
+    """A sweep whose cells are held, on two hosts that each have a store of their own; the second host."""
+    stack = HostStack(tmp_path / "sweep", cells=tuple(f"seed{n}" for n in range(6)))
+    other = Host(tmp_path / "other")
+    (other.folder / "authorized_keys").write_text((stack.host.folder / "id.pub").read_text())
+    other.say(**stack.host.environment)
+    try:
+        stack.write_config()
+        second = {"want": "running", "host": other.address}
+        stack.edit_config(lambda sweep: sweep["boxes"].update({"box-1": second}))
+        stack.hold(*(f"seed{n}" for n in range(8)))
+        stack.init()
+        yield stack, other
+    finally:
+        for native_id in lab_ids([other]):
+            stack.kill_box(native_id)
+        other.stop()
+        stack.end()
+
+
+def test_cells_stay_where_they_are_and_move_when_a_host_is_lost(pair: tuple[HostStack, Host]) -> None:
+    """Split over both; more cells move none; what a lost host had not sealed runs on the other one, each cell once."""
+    stack, other = pair
+    ok(stack.up())
+    first = owners(stack)
+    assert {box: len(cells) > 0 for box, cells in first.items()} == {"box-0": True, "box-1": True}
+    assert not first["box-0"] & first["box-1"]
+    stack.edit_config(lambda sweep: sweep["cells"]["grid"].update(seed=list(range(8))))
+    stack.cells = tuple(f"seed{n}" for n in range(8))
+    ok(stack.up())
+    second = owners(stack)
+    assert all(first[box] <= second[box] for box in first), f"cells moved: {first} → {second}"
+    assert sum(map(len, second.values())) == len(stack.cells), second
+
+    (lost,) = lab_ids([other])
+    stack.kill_box(lost)  # for good
+    other.stop()
+    stack.edit_config(lambda sweep: sweep["boxes"]["box-1"].update(want="gone"))
+    locked = stack.up()
+    assert locked.rc != 0, f"silence was taken for an end\n{locked}"
+    assert owners(stack)["box-1"] == second["box-1"], "cells left a box that may run"
+    ok(stack.sweepctl("approve", "--abandon", "box-1", "--reason", "it burnt down"))
+    unproved = stack.up()
+    assert unproved.rc != 0, f"silence was taken for an end\n{unproved}"
+    word = ("sweepctl", "confirm-gone", "--stack", stack.name, "box-1", "--saw")
+    assert " ".join(word) in unproved.text, str(unproved)
+    ok(stack.run(*word, "smoke"))
+    ok(stack.up())
+    assert owners(stack)["box-0"] == set(stack.cells)
+    stack.release()
+    stack.wait_done()
+    assert stack.started("box-0") == sorted(stack.cells), "a cell ran twice"
