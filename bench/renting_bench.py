@@ -17,7 +17,6 @@ from typing import Any
 from bench.renting_world import CREATE_SECONDS, PER_MINUTE, Step, world
 
 BOXES = 100
-LIMIT = 1.3
 MOST_BYTES = 300_000_000
 COMMANDS = ("preview", "up", "refresh", "clear", "destroy")
 

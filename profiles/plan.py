@@ -118,22 +118,18 @@ class Ending:
 
 @dataclass(frozen=True)
 class Site:
-    """How a box that is entered by SSH is set up. `user`: None, the person's to say. `places`: tier → where it lies on
-    the host, the volume's name filled in; tiers that lie below our own root are not in it.
+    """How a box that is entered by SSH is set up. `places`: tier → where it lies on the host, the volume's name filled
+    in; tiers that lie below our own root are not in it.
 
     `env`: mirrors and caches, after what the person switched; `~/` in it and in `places` is the login's home. `proxy`:
-    the shell lines that turn it on and off again, "" for none; `always`: whether every set-up and cell has it on;
-    `keep`: packages of the image that stay as they are; `detach`: the platform's way to outlive a login. `claims`: the
-    places that a box can't do without (`provider.models.PlaceFacts`).
+    the shell lines that turn it on and off again, "" for none; `always`: whether every set-up and cell has it on.
+    `claims`: the places that a box can't do without (`provider.models.PlaceFacts`).
     """
 
-    user: str | None
     python: str
     places: Mapping[str, str]
     env: Mapping[str, str]
     proxy: tuple[str, str]
-    keep: tuple[str, ...]
-    detach: str
     always: bool = True
     claims: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

@@ -282,13 +282,10 @@ def _site(config: StackConfig, profile: Profile, layout: Layout, durable: Durabl
     volume = durable.volume if durable is not None else ""
     network = switched(config, profile)
     return Site(
-        user=profile.ssh.user,
         python=python_of(config, profile.platform, profile.environment.python),
         places={name: place for name in layout.tiers if (place := place_of(config, profile, layout, name, volume))},
         env=network.env,
         proxy=network.proxy,
-        keep=profile.environment.keep,
-        detach=profile.detach_primitive,
         always=network.always,
         claims=claims(config, profile, layout, durable),
     )
