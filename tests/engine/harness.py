@@ -211,6 +211,11 @@ class Stack:
     # what is there, seen without sweepstack
 
     @property
+    def adapter(self) -> str:
+        """What boxes are made by, as their inputs say it."""
+        return "local"
+
+    @property
     def platform_root(self) -> Path:
         """The local platform's folder."""
         return Path(self.env["XDG_DATA_HOME"]) / "sweepstack" / "local"

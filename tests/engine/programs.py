@@ -39,7 +39,7 @@ def identity():
 
 
 def volume(i):
-    inputs = {"identity": i.identity, "evidence": i.evidence, "adapter": "local", "name": "store"}
+    inputs = {"identity": i.identity, "evidence": i.evidence, "adapter": SETTINGS["adapter"], "name": "store"}
     return Resource("Volume", "store", inputs, ("native_id",))
 
 
@@ -47,7 +47,7 @@ def box(i, v, opts=None, resource_name="a", **changed):
     inputs = {
         "identity": i.identity,
         "evidence": i.evidence,
-        "adapter": "local",
+        "adapter": SETTINGS["adapter"],
         "name": "a",
         "resources": {"cpu": 1},
         "price_per_hour": 1.25,
@@ -72,7 +72,7 @@ def queue(i, b, opts=None, resource_name="a-queue", **changed):
         "identity": i.identity,
         "evidence": i.evidence,
         "stack": pulumi.get_stack(),
-        "adapter": "local",
+        "adapter": SETTINGS["adapter"],
         "box_name": "a",
         **of(b),
         "roster_digest": ROSTER,
@@ -94,7 +94,7 @@ def gate(i, b, opts=None, resource_name="a-gate", **changed):
     inputs = {
         "identity": i.identity,
         "evidence": i.evidence,
-        "adapter": "local",
+        "adapter": SETTINGS["adapter"],
         "box_name": "a",
         **of(b),
         "roster_digest": ROSTER,
@@ -144,6 +144,7 @@ def become_program(stack: Stack, *, slots: int = 1) -> None:
 def write_settings(stack: Stack, *, slots: int = 1, with_box: bool = False) -> None:
     """What the program reads; `with_box`: with the box's facts from the state, for programs that name it literally."""
     settings = {
+        "adapter": stack.adapter,
         "evidence": str(stack.evidence),
         "job": str(stack.job),
         "control": str(stack.control),

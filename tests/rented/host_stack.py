@@ -39,6 +39,10 @@ class HostStack(Stack):
         """What `boxes.<name>.host` says: with the folder of the host's store."""
         return f"{self.host.address}{self.platform_root}"
 
+    @property
+    def adapter(self) -> str:
+        return f"ssh:{self.address}"
+
     def write_config(self) -> None:
         super().write_config()
         self.edit_config(

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.looking import Snapshot
+from tests.engine.programs import become_program, write_program, write_settings
+from tests.engine.test_by_program import CREATE_FIRST, START
 from tests.engine.test_by_state import claims
 from tests.rented.host_stack import HostStack
 from tests.simulators.host import Host
@@ -271,3 +274,30 @@ def test_a_state_that_was_edited_to_another_id(locked: Locked) -> None:
     assert result.rc != 0, f"it went through\n{result}"
     assert real in result.text, str(result)
     stack.assert_unchanged(locked.before, result, state=False)
+
+
+def test_edited_programs(tmp_path: Path) -> None:
+    """Rows 8 and 12 on the bare resources: gate and queue that name the box by a literal leave its own delete alone to
+    refuse, and a forced replace that makes the new one first finds the box on its host by the tag."""
+    stack = HostStack(tmp_path / "sweep", boxes=("a",))
+    try:
+        become_program(stack)
+        stack.hold("seed1")
+        ok(stack.up())
+        stack.wait_done(but=["seed1"])
+        ok(stack.up())  # what a refresh writes once is written now
+        write_settings(stack, with_box=True)
+        stack.keep_state()
+        before = stack.snapshot()
+        for program, words in (
+            ("q = queue(i, None)\ng = gate(i, None)", ()),
+            (f"b = box(i, v, {CREATE_FIRST})\nq = queue(i, b)\ng = gate(i, b)", ("--replace", stack.urn("Box"))),
+        ):
+            write_program(stack, START + program)
+            result = stack.up(*words)
+            assert_refused(result, ["seed1"])
+            stack.assert_unchanged(before, result, state=False)
+            assert len(stack.births()) == 1
+            stack.put_back_state()
+    finally:
+        stack.end()
