@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +52,8 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
     A reader sees the old content or the new, never a part. Parent folders are made. Idempotent.
     """
+    import tempfile  # slow to import, and a look writes nothing
+
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:

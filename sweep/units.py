@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal
 
 _UNITS = {
     "B": 1,
@@ -37,6 +36,8 @@ def parse_size(text: str) -> Size:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a size with its unit, such as 50MB")
+    from decimal import Decimal
+
     number, unit, plus = Decimal(match[1]), match[2].upper(), match[3]
     amount = number * _UNITS[unit]
     if amount != amount.to_integral_value():

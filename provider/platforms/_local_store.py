@@ -17,7 +17,6 @@ import fcntl
 import json
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,6 +42,8 @@ def default_root() -> Path:
 
 def random_id() -> str:
     """Ten random base-32 letters: 50 bits."""
+    import secrets
+
     return "".join(secrets.choice(ALPHABET) for _ in range(10))
 
 

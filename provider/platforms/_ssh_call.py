@@ -33,7 +33,7 @@ MODULES = (
     "provider.platforms._ssh_preflight",
     "provider.platforms._ssh_host",
 )
-"""In the order in which they are loaded: each after what it imports."""
+"""The last one runs; the others are what it imports."""
 READS = frozenset(
     {"account", "find_by_tag", "get", "list_tagged", "list_volumes", "get_volume", "where", "where_volume"}
 )
@@ -183,4 +183,5 @@ def _question(verb: str, args: Mapping[str, Any]) -> Question:
 
 def program(settings: Mapping[str, Any]) -> bytes:
     """What the host's Python reads and runs. See `agent_source.program`."""
-    return agent_source.program(settings, MODULES, 'sys.modules["provider.platforms._ssh_host"].main(settings)')
+    call = 'sys.modules["provider.platforms._ssh_host"].main(settings)'
+    return agent_source.program(settings, MODULES, call, keep=settings["root"])

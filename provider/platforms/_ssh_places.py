@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,6 +50,8 @@ def claim(root: Path, name: str, places: Mapping[str, Mapping[str, Any]]) -> dic
 
 def look(place: Path, asked: Mapping[str, Any]) -> list[str]:
     """What keeps a place from being the tier that the profile says it is. Writes one file and takes it away again."""
+    import secrets
+
     where = f"the {asked.get('tier') or place.name} tier ({place})"
     elsewhere = "say where it lies (overrides.<platform>.places)"
     if not place.is_dir():

@@ -23,7 +23,7 @@ MODULES = (
     "sweep.channel.local",
     "sweep.channel.agent",
 )
-"""In the order in which they are loaded: each after what it imports."""
+"""The last one runs; the others are what it imports."""
 
 VISITING = ("sweep.errors", "sweep.channel.base", "sweep.channel.visiting")
 """The few that a person's own command needs: they go as an argument, which `ps` on the box shows."""
@@ -49,22 +49,10 @@ if not hasattr(enum, "StrEnum"):
     class StrEnum(str, enum.Enum):
         __str__ = str.__str__
     enum.StrEnum = StrEnum
-def load(name, text):
-    parent, _, last = name.rpartition(".")
-    if parent and parent not in sys.modules:
-        load(parent, None)
-    module = types.ModuleType(name)
-    module.__file__ = "<sweepstack>/" + name
-    sys.modules[name] = module
-    if text is None:
-        module.__path__ = []
-    else:
-        exec(compile(text, module.__file__, "exec"), module.__dict__)
-    if parent:
-        setattr(sys.modules[parent], last, module)
-settings = json.loads({settings})
-for name, text in json.loads({modules!r}):
-    load(name, text)
+boot = types.ModuleType("sweepstack_boot")
+exec(compile({boot!r}, "<sweepstack>/sweep.channel.agent_boot", "exec"), boot.__dict__)
+{rest}
+__import__({main!r})
 {call}
 """
 
@@ -88,25 +76,38 @@ def agent(settings: Mapping[str, Any]) -> bytes:
 def visit(settings: Mapping[str, Any]) -> bytes:
     """The program that runs a person's command: compressed, for `given`."""
     call = 'sys.exit(sys.modules["sweep.channel.visiting"].visit(settings))'
-    return _compressed(repr(json.dumps(dict(settings))), VISITING, call)
+    rest = f"settings = json.loads({json.dumps(dict(settings))!r}); boot.load({_blob(VISITING)!r})"
+    return _loader(rest, VISITING, call)
 
 
-def program(settings: Mapping[str, Any], modules: tuple[str, ...], call: str) -> bytes:
-    """A program of these modules, loaded in this order, that then runs `call`, which may use `settings`: a line with
-    its length, itself, and a line with the settings."""
+def program(settings: Mapping[str, Any], modules: tuple[str, ...], call: str, keep: str | None = None) -> bytes:
+    """A program that imports the last of these modules and then runs `call`, which may use `settings`: a line with the
+    length of its loader, that loader, a line with the settings, and the modules.
+
+    `keep`: the root folder of the platform there, "" for the usual one, below which the compiled modules are kept;
+    where that folder is not there, or for None, nothing is."""
     with _ONCE:  # many hosts are asked at the same moment
-        code = _code(modules, call)
-    return b"%d\n%b%b\n" % (len(code), code, json.dumps(dict(settings)).encode("ascii"))
+        code, blob = _code(modules, call), _blob(modules)
+    line = json.dumps({"settings": dict(settings), "keep": keep, "bytes": len(blob)}).encode("ascii")
+    return b"%d\n%b%b\n%b" % (len(code), code, line, blob)
 
 
 @functools.cache
 def _code(modules: tuple[str, ...], call: str) -> bytes:
-    return _compressed("sys.stdin.buffer.readline()", modules, call)
+    """`r` is what `_READ` reads from."""
+    rest = 'said = json.loads(r.readline()); settings = said["settings"]; '
+    rest += 'boot.load(r.read(said["bytes"]), boot.folder(said["keep"]))'
+    return _loader(rest, modules, call)
 
 
-def _compressed(settings: str, names: tuple[str, ...], call: str) -> bytes:
-    modules = json.dumps([(name, _source(name)) for name in names])
-    text = _LOADER.format(oldest=OLDEST, settings=settings, modules=modules, call=call)
+@functools.cache
+def _blob(modules: tuple[str, ...]) -> bytes:
+    return zlib.compress(json.dumps([(name, _source(name)) for name in modules]).encode("ascii"))
+
+
+def _loader(rest: str, modules: tuple[str, ...], call: str) -> bytes:
+    boot = _source("sweep.channel.agent_boot")
+    text = _LOADER.format(oldest=OLDEST, boot=boot, rest=rest, main=modules[-1], call=call)
     return zlib.compress(text.encode("utf-8"))
 
 

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import shutil
 import signal
 import stat
@@ -150,6 +149,8 @@ class LocalChannel:
                 _append(file, data)
 
     def put_tree(self, files: Iterable[tuple[str, Path, int]], dest: str) -> None:
+        import secrets
+
         with self._answering(dest):
             folder = self._locate(dest)
             if folder.exists():

@@ -13,6 +13,7 @@ from tests.oldest_python import too_new
 ROOT = Path(__file__).resolve().parents[2]
 SENT = sorted(
     {f"{name.replace('.', '/')}.py" for name in (*agent_source.MODULES, *agent_source.VISITING, *_ssh_call.MODULES)}
+    | {"sweep/channel/agent_boot.py"}
     | {str(path.relative_to(ROOT)) for path in (ROOT / "scripts" / "onbox").glob("*.py")}
 )
 
