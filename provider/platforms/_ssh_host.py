@@ -18,9 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from provider.platforms import _ssh_places as places
 from provider.platforms._local_store import default_root
-from provider.platforms._ssh_preflight import preflight
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.local import LocalPlatform
 from sweep import onbox
@@ -84,6 +82,9 @@ class Host(Agent):
     def create(self, request: dict[str, Any]) -> BoxRecord:
         """Looks at the host before anything is made, unless the box is there already. Does not wait until it is
         ready: whoever asks does, and can be cut."""
+        from provider.platforms import _ssh_places as places
+        from provider.platforms._ssh_preflight import preflight
+
         asked = BoxRequest(**request)
         shown = None
         if self.platform.find_by_tag(asked.tag) is None:
@@ -124,6 +125,8 @@ class Host(Agent):
 
     def where_volume(self, native_id: str) -> Path:
         """The folder of a volume's content, or of a place that boxes here showed."""
+        from provider.platforms import _ssh_places as places
+
         if native_id.startswith(places.PREFIX):
             return places.where(self.root, native_id)
         return self.platform.where_volume(native_id)

@@ -14,6 +14,8 @@ from sweep.errors import ConfigError
 
 _NOT_ADAPTERS = frozenset({"base", "observe", "observe_volume", "offers", "power", "registry"})
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_LOADED: dict[str, Any] = {}
+"""A look asks for the platform of each box several times: the folder is listed for the first of them."""
 
 
 def adapters() -> list[str]:
@@ -73,6 +75,9 @@ def prove_same(adapter: str, former: str, native_id: str, account: str, host_key
 
 def _module(adapter: str) -> Any:
     name = adapter.partition(":")[0]
+    if (loaded := _LOADED.get(name)) is not None:
+        return loaded
     if not _NAME.fullmatch(name) or name not in adapters():
         raise ConfigError(f"there is no platform adapter {adapter!r}; installed are: {', '.join(adapters())}")
-    return importlib.import_module(f"provider.platforms.{name}")
+    _LOADED[name] = importlib.import_module(f"provider.platforms.{name}")
+    return _LOADED[name]

@@ -17,7 +17,6 @@ import select
 import struct
 import sys
 import time
-import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -305,6 +304,8 @@ def _described(error: BaseException) -> dict[str, Any]:
             return {"error": kind.__name__, "text": str(error)}
     if isinstance(error, OSError) and error.errno is not None:
         return {"error": "OSError", "errno": error.errno, "text": error.strerror or os.strerror(error.errno)}
+    import traceback
+
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return {"error": "defect", "text": text[-4000:]}
 

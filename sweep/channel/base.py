@@ -9,7 +9,6 @@ answer, so nothing is known; PlatformError that the request itself is refused (a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,7 +22,9 @@ BOX_ID_VARIABLE = "SWEEPSTACK_BOX_ID"
 
 def host_identity() -> str:
     """The name of this machine, as it is compared in accounts and evidence addresses."""
-    return os.uname().nodename
+    import socket
+
+    return socket.gethostname()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +59,8 @@ class Receiver:
 
 def flush(targets: Sequence[Path]) -> None:
     """They last through a power cut when this returns, and so do their names."""
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(FLUSHERS) as pool:
         list(pool.map(_flush, targets))
         list(pool.map(fsync_directory, {target.parent for target in targets}))

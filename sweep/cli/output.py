@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,11 @@ class Out:
         """The last lines of every command: what to type now."""
         for index, command in enumerate(commands):
             self.line(f"{'next' if index == 0 else '    '}   {command}")
+
+
+def warm() -> None:
+    """Imports what a screen needs while boxes are waited for. Returns at once."""
+    threading.Thread(target=console, daemon=True, name="screen").start()
 
 
 def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]], *, wrap: bool = True) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweep.cli.look import Sources, look, open_sources
-from sweep.cli.output import NO, UNSURE, YES, Out
+from sweep.cli.output import NO, UNSURE, YES, Out, warm
 from sweep.cli.progress import Progress
 from sweep.cli.screen import render
 from sweep.cli.target import Target
@@ -21,6 +21,8 @@ def status(target: Target, out: Out) -> int:
         from sweep.cli.status_store import status_store
 
         return status_store(sources, out)
+    if not out.as_json:
+        warm()
     with Progress("looking"):
         scene = look(sources)
         view = compose(scene)
