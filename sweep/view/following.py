@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweep.scene import Scene
+from sweep.scene import Scene, Sight
+from sweep.teardown import Existence
 from sweep.view.shapes import SweepView
 
 
@@ -24,6 +25,11 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
             return [f"{end}    (asks for it again)", f"{confirm}    (where its console shows that it is off)"]
         return [f"{confirm}    (once it is ended at its console)", end]
     if scene.teardown is not None:
+        if lost := next((sight.box.name for sight in scene.sights if _silent(sight)), None):
+            return [
+                f'sweepctl confirm-gone --stack {stack} {lost} --saw "…"    (where its host is lost for good)',
+                f"pulumi destroy --stack {stack}    (after that, or once the host answers again)",
+            ]
         return [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
     if any(volume.guarded for volume in scene.state.volumes):
         return [f"sweepctl approve --stack {stack}    (what is on its volumes, and the word that may end them)"]
@@ -64,3 +70,9 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     if bad is not None:
         return [f"sweepctl logs --stack {stack} {bad}", f"sweepctl finish --stack {stack}"]
     return [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
+
+
+def _silent(sight: Sight) -> bool:
+    """A box that was given up, on a host that does not answer: a destroy alone never ends it."""
+    host = bool(sight.box.adapter.partition(":")[2])
+    return host and sight.verdict.way == "abandoned" and sight.seen.existence is Existence.UNKNOWN

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from sweep.handover import Handover
+from sweep.model import Teardown
 from sweep.scene import Scene, Sight
 from sweep.state import BoxEntry, StackState, TeardownEntry
-from sweep.teardown import Existence, Observation, may_end
+from sweep.teardown import Existence, Observation, Verdict, may_end
 from sweep.view import compose
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
@@ -61,3 +63,20 @@ def test_an_end_that_the_host_itself_issues_is_asked_for_again() -> None:
     first, second = compose(scene("ssh")).next
     assert first.startswith("pulumi destroy --stack s")
     assert second.startswith("sweepctl confirm-gone --stack s box-0 --saw")
+
+
+def test_a_box_that_was_given_up_on_a_silent_host_needs_a_persons_word_first() -> None:
+    given_up = Verdict(allowed=True, way="abandoned")
+    teardown = Teardown(native_ids=("host-1",), begun_at=NOW)
+    asked = scene("person")
+    (sight,) = asked.sights
+
+    def next_of(**changes: Any) -> tuple[str, ...]:
+        return tuple(compose(replace(asked, teardown=teardown, sights=(replace(sight, handed=None, **changes),))).next)
+
+    first, second = next_of(verdict=given_up)
+    assert first.startswith("sweepctl confirm-gone --stack s box-0 --saw")
+    assert second.startswith("pulumi destroy --stack s")
+    assert next_of()[0] == "pulumi destroy --stack s", "it was not given up"
+    there = Observation(Existence.EXISTS, note="its journal does not read")
+    assert next_of(verdict=given_up, seen=there)[0] == "pulumi destroy --stack s", "its host answers"
