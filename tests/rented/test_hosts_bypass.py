@@ -17,7 +17,6 @@ from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.looking import Snapshot
 from tests.engine.programs import become_program, write_program, write_settings
 from tests.engine.test_by_program import CREATE_FIRST, START
-from tests.engine.test_by_state import claims
 from tests.rented.host_stack import HostStack
 from tests.simulators.host import Host
 
@@ -107,10 +106,9 @@ def test_row_1_destroy(locked: Locked) -> None:
     locked.refused(locked.stack.destroy("--exclude-protected"), state=True)
 
 
-@pytest.mark.parametrize("urn", [lambda stack: stack.urn("Box"), set_up], ids=["box", "set-up"])
-def test_row_3_destroy_target_dependents(locked: Locked, urn: Callable[[HostStack], str]) -> None:
+def test_row_3_destroy_target_dependents(locked: Locked) -> None:
     """The engine stops by itself: it starts no plugin for dependents of another package than the target's."""
-    result = locked.stack.destroy("--target", urn(locked.stack), "--target-dependents")
+    result = locked.stack.destroy("--target", set_up(locked.stack), "--target-dependents")
     assert result.rc != 0, f"it went through\n{result}"
     locked.stack.assert_unchanged(locked.before, result)
 
@@ -241,11 +239,6 @@ def test_rows_21_and_22_a_box_that_the_state_forgot(locked: Locked) -> None:
     assert destroyed.rc != 0, str(destroyed)
     assert native_id in destroyed.text, str(destroyed)
     stack.assert_unchanged(locked.before, destroyed, state=False)
-
-
-def test_a_state_that_was_edited_to_cleared(locked: Locked) -> None:
-    locked.stack.edit_state(claims("sha256:" + "a" * 64))
-    locked.refused(locked.stack.destroy("--refresh=false"))
 
 
 def test_a_state_that_was_edited_to_another_host(locked: Locked) -> None:
