@@ -156,7 +156,9 @@ def _why(state: BoxState, known: Handover) -> str:
 def _open(op: Operation, facts: BoxFacts, known: Handover, problem: str) -> str:
     """What is left for a person to do."""
     here = (
-        "nothing of ours is left on the host" if known.ended_at else "the host could not be asked, so it may still run"
+        "nothing of the box is left on the host"
+        if known.ended_at
+        else "the host could not be asked, so it may still run"
     )
     lines = [
         f"box {facts.name} ({facts.native_id}): {here}; its bill goes on, and only a person can end it"

@@ -207,7 +207,7 @@ def test_a_host_that_does_not_answer_is_handed_over_all_the_same(
     with pytest.raises(NotYetGone, match="the host could not be asked, so it may still run"):
         delete(rented, box)
     rented.host.start()
-    with pytest.raises(NotYetGone, match="nothing of ours is left on the host"):
+    with pytest.raises(NotYetGone, match="nothing of the box is left on the host"):
         delete(rented, box)
     assert rented.listed() == []
 
