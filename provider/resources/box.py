@@ -97,9 +97,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if old is None or rented is None:
             failures = [*refused, *self._over_price(new), *pausing.check(op, rented, old, new)]
             failures += secrets.failures("secrets", new.secrets)
-            failures += (
-                [Failure("no_code", f"nothing is rented without its code. {new.no_code}")] if new.no_code else []
-            )
+            if new.no_code:
+                failures.append(Failure("no_code", f"nothing is rented without its code. {new.no_code}"))
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
         judgement = ending.judge(rented, new.approval, full=False, roster_digest=new.roster_digest)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})
@@ -336,12 +335,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             proved, problem = False, str(error)
         if not proved:
             again = f"pulumi destroy --stack {op.stack}"
-            if way == "abandoned" and has_address(
-                state.adapter
-            ):  # a host that is lost for good proves nothing any more
-                again += (
-                    f"; where that host is lost for good, before it: {parting.confirm_command(op.stack, state.name)}"
-                )
+            if way == "abandoned" and has_address(state.adapter):  # a host that is lost proves nothing any more
+                word = parting.confirm_command(op.stack, state.name)
+                again += f"; where that host is lost for good, before it: {word}"
             raise NotYetGone(
                 f"box {state.name} ({state.native_id}): {state.teardown.verb} was asked for, but that it is gone is "
                 f"not proved: {problem}. May still bill {waiting_cost(facts)}. Next: {again}"

@@ -105,17 +105,13 @@ def _imports(config: StackConfig, workdir: Path) -> Finding:
     """By the probe that a box runs, in the Python of this machine's boxes."""
     if list(config.candidates) != ["local"] and "local" not in config.candidates:
         return ok("imports", "are looked at on the box: its environment is not this one")
+    # As beside a cell lies the checkpoint helper; and what is looked at stays as it was.
     argv = [sys.executable, "-c", PROBE, str(ONBOX), str(workdir), config.job.run]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     try:
         done = subprocess.run(
             argv,
-            env=dict(os.environ)
-            | {
-                "PATH": path,
-                "PYTHONPATH": str(ONBOX),
-                "PYTHONDONTWRITEBYTECODE": "1",
-            },  # the checkpoint helper is beside a cell
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(ONBOX), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             timeout=PROBE_SECONDS,
             check=True,
