@@ -47,7 +47,8 @@ class Host(Agent):
         self.wire = wire
         self.root = Path(settings["root"]) if settings["root"] else default_root()
         self.grace = settings["grace"]
-        self.platform = LocalPlatform(self.root, grace=self.grace, prefix=PREFIX)
+        # Where nothing outlives a box its queue seals all the same. The folder is made with it: no cut comes between.
+        self.platform = LocalPlatform(self.root, grace=self.grace, prefix=PREFIX, own=(onbox.DURABLE,))
 
     def turn_to(self, box: Mapping[str, Any]) -> None:
         """Also for a box that is named by its account only, by whoever does not know yet where it lies."""
@@ -90,10 +91,7 @@ class Host(Agent):
         if self.platform.find_by_tag(asked.tag) is None:
             preflight(self.root, asked)
             shown = places.claim(self.root, asked.name, asked.places)
-        made = self.platform.make(asked, wait=Wait(LOCK_SECONDS), shown=shown)
-        if onbox.DURABLE not in {*asked.mounts, *made.mounts}:  # nothing outlives the box; its queue seals all the same
-            (self.platform.where(made.native_id, made.account)[0] / onbox.DURABLE).mkdir(parents=True, exist_ok=True)
-        return made
+        return self.platform.make(asked, wait=Wait(LOCK_SECONDS), shown=shown)
 
     def power_off(self, native_id: str, account: str, command: str) -> None:
         """Ends what runs of the box, and lets `command` run a moment after this was answered.

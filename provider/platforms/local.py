@@ -63,9 +63,10 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
     name = "local"
     capabilities = frozenset({Capability.STOP, Capability.VOLUMES})
 
-    def __init__(self, root: Path, *, grace: float = 5.0, prefix: str = "local") -> None:
+    def __init__(self, root: Path, *, grace: float = 5.0, prefix: str = "local", own: tuple[str, ...] = ()) -> None:
+        """`own`: folders that a box has itself where nothing is mounted or shown there; they end with it."""
         super().__init__(LocalStore(root))
-        self._grace, self._prefix = grace, prefix
+        self._grace, self._prefix, self._own = grace, prefix, own
 
     def account(self) -> str:
         registry = self._store.registry()
@@ -284,6 +285,8 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
                 os.symlink(f"../../../volumes/{volume}/content", staged / mount)
             for mount, (folder, _) in shown.items():
                 os.symlink(folder, staged / mount)
+            for name in {*self._own} - {*request.mounts, *shown}:
+                (staged / name).mkdir()
             write_atomically(staged / _TAG_FILE, request.tag.encode())
             write_json_atomically(staged / _FACTS, facts)
             self._store.admit(staged, self._box(native_id))

@@ -6,9 +6,12 @@ So everything that it knows of them past sweepstack's code holds here, too.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from tests.engine.commands import Result
 from tests.engine.harness import Stack
 from tests.simulators.host import Host
 from tests.simulators.machines import require
@@ -52,6 +55,20 @@ class HostStack(Stack):
                 boxes={box: {"want": "running", "host": self.address} for box in self.boxes},
             )
         )
+
+    def run(self, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, **how: Any) -> Result:
+        """Drills are the platform's, and so the host's: what is told to them is told there, for this command."""
+        drills = {name: value for name, value in (env or {}).items() if name.startswith("SWEEPSTACK_DRILL_")}
+        if not drills:
+            return super().run(*argv, env=env, cwd=cwd, **how)
+        usual = self.host.environment
+        self.host.say(**usual, **drills)
+        self.host.cut()  # a session that is open has the environment that it began with
+        try:
+            return super().run(*argv, env=env, cwd=cwd, **how)
+        finally:
+            self.host.say(**usual)
+            self.host.cut()
 
     def sealed(self) -> set[str]:
         found = self.platform_root.glob("boxes/*/mnt/durable/*/cells/*/manifest.json")
