@@ -68,7 +68,7 @@ class SshChannel:
             way = Way(endpoint, key or ssh_keys.choose(), pin, config)
             links = shared(way, native_id, settings, python)
         self._links = links
-        self._answers = answers or ahead.Answers()
+        self._answers = ahead.Answers() if answers is None else answers  # one that knows nothing is false
 
     def foresee(self, questions: Sequence[ahead.Question]) -> None:
         """See `sweep.channel.ahead.Foresees`."""

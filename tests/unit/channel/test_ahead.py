@@ -56,6 +56,20 @@ def test_each_call_is_answered_once(channel: SshChannel, ssh_world: SshWorld, as
     assert asked == ["read", "lock_held"]
 
 
+def test_channels_to_one_box_share_what_came_and_forget_it_together(
+    channel: SshChannel, ssh_world: SshWorld, asked: list[str]
+) -> None:
+    """Also one that was opened while nothing was known: what it changes must not be answered by what came before."""
+    answers = ahead.Answers()
+    early, late = ssh_world.connect(answers=answers), ssh_world.connect(answers=answers)
+    late.foresee([ahead.read("data/file")])
+    assert early.read("data/file") == b"data/file"
+    assert asked == []
+    late.foresee([ahead.read("data/file")])
+    early.write("data/file", b"changed")
+    assert late.read("data/file") == b"changed"
+
+
 def test_what_was_not_foreseen_is_asked(channel: SshChannel, asked: list[str]) -> None:
     channel.foresee([ahead.read("data/file"), ahead.walk(["data"], **WALK)])
     assert channel.read("data/file", limit=2) == b"da"
