@@ -7,10 +7,10 @@ this computer's, and only for looks: whatever starts something on a machine asks
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from pathlib import Path
 
+from sweep.canonical import write_atomically
 from sweep.channel.ssh_options import Way
 
 PYTHON = "python3"
@@ -31,12 +31,8 @@ def keep(way: Way, path: str) -> None:
     """Remembers it, where it is a plain path and another one than is known. Never raises."""
     if not _PATH.fullmatch(path) or known(way) == path:
         return
-    file = _file(way)
     with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        staged = file.with_name(f".{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
-        staged.write_text(path, encoding="ascii")
-        os.replace(staged, file)
+        write_atomically(_file(way), path.encode("ascii"))
 
 
 def forget(way: Way) -> None:
