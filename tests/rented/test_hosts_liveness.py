@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import ok
 from tests.engine.conftest import finish
 from tests.engine.test_liveness import (  # noqa: F401
     test_a_failed_cell_is_waived,
@@ -23,6 +22,7 @@ from tests.engine.test_liveness import (  # noqa: F401
     test_journal_replaced_by_nothing,
     test_journal_unreadable,
     test_wrong_settings_given_up,
+    training,
 )
 from tests.rented.host_stack import HostStack
 
@@ -37,14 +37,6 @@ def small(tmp_path: Path) -> Iterator[HostStack]:
         yield stack
     finally:
         stack.end()
-
-
-@pytest.fixture
-def training(small: HostStack) -> HostStack:
-    """Both cells are held, nothing is sealed."""
-    small.hold("seed0", "seed1")
-    ok(small.up())
-    return small
 
 
 @pytest.fixture(scope="module")
