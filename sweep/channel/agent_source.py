@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweep.channel.interpreters import PYTHON, finding
+
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = (
     "sweep.errors",
@@ -30,7 +32,7 @@ VISITING = ("sweep.errors", "sweep.channel.base", "sweep.channel.visiting")
 
 OLDEST = (3, 8)
 
-# Sent as an argument to whatever shell the account has: no quotes but these, no $, `, \\, ! or newline in it.
+# Sent in single quotes to whatever shell the account has: no such quote, no `, \\, ! or newline in it.
 _READ = "import sys,zlib;r=sys.stdin.buffer;exec(zlib.decompress(r.read(int(r.readline()))))"
 _GIVEN = "import sys,zlib,base64;exec(zlib.decompress(base64.b64decode(sys.argv[1])))"
 
@@ -59,13 +61,21 @@ __import__({main!r})
 
 def reading(python: str) -> str:
     """The remote command that reads its `program` from stdin. Nothing but the standard library is looked for: what a
-    host has installed beside it takes longer to start than all of ours."""
-    return f"exec env -u SWEEPSTACK_BOX_ID {python} -I -S -c '{_READ}'"
+    host has installed beside it takes longer to start than all of ours. `python3` is found as `finding` says."""
+    return _started(python, f"-I -S -c '{_READ}'")
 
 
 def given(python: str, program: bytes) -> str:
     """The remote command that has its program with it, and leaves stdin to what it runs."""
-    return f"exec env -u SWEEPSTACK_BOX_ID {python} -I -c '{_GIVEN}' {base64.b64encode(program).decode('ascii')}"
+    return _started(python, f"-I -c '{_GIVEN}' {base64.b64encode(program).decode('ascii')}")
+
+
+def _started(python: str, words: str) -> str:
+    alone = "exec env -u SWEEPSTACK_BOX_ID"
+    if python != PYTHON:
+        return f"{alone} {python} {words}"
+    found = finding() + '; exec "$q" "$@"'
+    return f"{alone} sh -c '{found}' sh {words}"
 
 
 def agent(settings: Mapping[str, Any]) -> bytes:

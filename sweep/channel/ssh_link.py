@@ -296,7 +296,10 @@ class Link:
             )
         if code in (126, 127):
             said = last or f"exit code {code}"
-            return PlatformError(f"{self._where()} can't run python3, which everything there needs: {said}. {_WAY_OUT}")
+            return PlatformError(
+                f"{self._where()} can't run python3, which everything there needs: {said}. Nor is there one where "
+                f"conda is usually put. {_WAY_OUT}"
+            )
         if code == 97:
             return PlatformError(f"{self._where()}: {last.removeprefix('sweepstack: ')}. {_WAY_OUT}")
         return Unreachable(f"{self._where()} can't be reached: {last or f'the connection ended (exit code {code})'}")

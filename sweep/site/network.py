@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from sweep.channel.interpreters import PYTHON, finding
 from sweep.site.steps import Step
 
 _LOOK = r"""
@@ -40,9 +41,9 @@ for name, url in urls.items():
 NAME, SECONDS = "network", 180
 
 
-def network(told: Mapping[str, Any], python: str = "python3") -> Step:
+def network(told: Mapping[str, Any], python: str = PYTHON) -> Step:
     """`told`: what the queue is told of the network (`env`, `proxy_on`, `proxy_always`). Facts: proxy (on, none, for
     single calls, or that its line sets none), and of each mirror whether it answers. Fails where the proxy's line
     does; a mirror that is away is a fact, since nobody may need it."""
-    words = f"{shlex.quote(python)} - {shlex.quote(json.dumps(dict(told), sort_keys=True))}"
+    words = f'{finding(python)}; "$q" - {shlex.quote(json.dumps(dict(told), sort_keys=True))}'
     return Step(NAME, words, _LOOK, "looking at its way to the world", SECONDS)

@@ -1,7 +1,8 @@
 """The loop of the README on a host whose bill a command on it ends: the stack file that ships, over a real sshd.
 
 `shutdown` is a program on the host's PATH that writes down its call and ends the sshd. Data disk and shared file system
-are folders, as where they lie on such an instance is the profile's to say.
+are folders, as where they lie on such an instance is the profile's to say. Its sessions have no Python on their PATH:
+the image's own lies where conda puts it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pytest
 from tests.engine.commands import assert_refused, ok
 from tests.engine.harness import Stack
 from tests.rented.world import PACE, without_internet
-from tests.simulators.host import Host
+from tests.simulators.host import Host, without_python
 from tests.simulators.machines import require
 
 
@@ -26,7 +27,8 @@ def instance(tmp_path: Path) -> Iterator[tuple[Stack, Host, Path]]:
     """A stack, its host, and the record of what was switched off there."""
     require()
     host = Host(tmp_path / "host")
-    host.say(PATH=f"{Path(sys.prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin")
+    host.say(PATH=str(without_python(tmp_path / "bin")))
+    (host.home / "miniconda3").symlink_to(sys.prefix)
     record = host.install_shutdown()
     shared = host.home / "autodl-fs"
     for folder in (data(host), shared):
@@ -42,7 +44,7 @@ def instance(tmp_path: Path) -> Iterator[tuple[Stack, Host, Path]]:
     stack.edit_config(lambda sweep: sweep["boxes"]["box-0"].update(host=host.address))
     stack.edit_config(lambda sweep: sweep["cells"].update(grid={"lr": [0.1], "seed": [0, 1]}))
     places = {"data": str(data(host)), "scratch": str(data(host)), "durable": str(shared)}
-    python = str(Path(sys.prefix) / "bin" / "python")
+    python = str(host.home / "miniconda3/bin/python")
     network = {"proxy": False, "mirrors": {"huggingface": False}, "caches": {"HF_HOME": False}}
     stack.edit_config(lambda sweep: sweep["overrides"]["autodl"].update(places=places, network=network, python=python))
     try:

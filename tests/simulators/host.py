@@ -166,6 +166,18 @@ class Host:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
 
+def without_python(folder: Path) -> Path:
+    """A folder for a host's PATH, with all that this machine's has but Python: as where an image puts its own into a
+    login's PATH alone."""
+    folder.mkdir()
+    for place in ("/usr/local/bin", "/usr/bin", "/bin"):
+        for tool in Path(place).iterdir():
+            if not tool.name.startswith("python"):
+                with contextlib.suppress(FileExistsError):
+                    (folder / tool.name).symlink_to(tool)
+    return folder
+
+
 def power_off(folder: str) -> None:
     """What `shutdown` does on such a host: nobody answers there any more."""
     pid = int(Path(folder, "sshd.pid").read_text())
