@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
-from provider.session import Operation
+from provider.session import Operation, token_of
 from provider.wire import UNKNOWN, Unknown, holds_unknown
 from sweep.errors import SweepstackError
 from sweep.evidence.publishing import succession_problem
@@ -37,11 +37,6 @@ def handler_for(token: str) -> Handler[Any, Any]:
         module, _, name = HANDLERS[token].partition(":")
         _loaded[token] = getattr(importlib.import_module(module), name)()
     return _loaded[token]
-
-
-def token_of(urn: str) -> str:
-    """The type of a resource, out of its URN; parents' types come before it, joined by `$`."""
-    return urn.split("::")[2].rsplit("$", 1)[-1]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ Its servicer has no way to say "created, then failed" (the rental's id would be 
 and closes late. This one: (a) answers StillCreating with the wire's ErrorResourceInitFailed; (b) turns an error into
 one message; (c) sends progress and warnings through the engine's Log; (d) exits on SIGINT and when the engine is
 gone, and sets the session's `cancelled` first, so that a create under way can hand over what it has.
+
+A command starts this twice: one process is asked about resources, the other about the provider's configuration alone
+(seen with 3.259). So what resources need, three quarters of the start, is imported when the first one is asked about.
 """
 
 from __future__ import annotations
@@ -22,11 +25,9 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 from google.protobuf import empty_pb2
 
-from provider import dispatch, redact
+from provider import redact
 from provider.protocol import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
-from provider.resources.base import Failure
-from provider.schema import schema_json
-from provider.session import Operation, Session, Severity
+from provider.session import Failure, Operation, Session, Severity
 from provider.wire import to_python, to_struct
 from sweep.errors import StillCreating, SweepstackError
 
@@ -89,6 +90,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return plugin_pb2.PluginInfo(version=VERSION)
 
     def GetSchema(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from provider.schema import schema_json
+
         return provider_pb2.GetSchemaResponse(schema=schema_json(VERSION))
 
     def CheckConfig(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -101,6 +104,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     def Check(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from provider.loaded import dispatch
+
         op = Operation(self.session, request.urn)
         inputs, failures = self.guard(
             context, lambda: dispatch.check(op, to_python(request.olds), to_python(request.news))
@@ -111,6 +116,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Diff(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from provider.loaded import dispatch
+
         op = Operation(self.session, request.urn)
         found = self.guard(
             context,
@@ -125,12 +132,16 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Create(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from provider.loaded import dispatch
+
         op = Operation(self.session, request.urn, request.timeout, request.preview)
         inputs = to_python(request.properties)
         identifier, outputs = self.guard(context, lambda: dispatch.create(op, inputs), inputs)
         return provider_pb2.CreateResponse(id=identifier, properties=to_struct(outputs))
 
     def Read(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from provider.loaded import dispatch
+
         op = Operation(self.session, request.urn)
         found = self.guard(
             context,
@@ -144,6 +155,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.ReadResponse(id=request.id, properties=to_struct(outputs), inputs=to_struct(inputs))
 
     def Update(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from provider.loaded import dispatch
+
         op = Operation(self.session, request.urn, request.timeout, request.preview)
         news = to_python(request.news)
         outputs = self.guard(
@@ -154,6 +167,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.UpdateResponse(properties=to_struct(outputs))
 
     def Delete(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from provider.loaded import dispatch
+
         op = Operation(self.session, request.urn, request.timeout)
         self.guard(
             context,

@@ -1,4 +1,7 @@
-"""What a handler may use while it works: where the project is, progress, warnings, and the sign to stop."""
+"""What a handler may use while it works: where the project is, progress, warnings, and the sign to stop.
+
+Imports nothing of ours: what only answers for its configuration (`provider.host`) needs no more than this.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,14 @@ class Severity(Enum):
     """Replaces the last line of the resource's row; not repeated afterwards."""
     INFO = "info"
     WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A refused input. `property` is its name, or empty for the resource as a whole."""
+
+    property: str
+    reason: str
 
 
 Emit = Callable[[Severity, str, str], None]
@@ -71,3 +82,8 @@ class Operation:
     def seconds(self, default: float) -> float:
         """The user's timeout for this operation, or `default`."""
         return self.timeout or default
+
+
+def token_of(urn: str) -> str:
+    """The type of a resource, out of its URN; parents' types come before it, joined by `$`."""
+    return urn.split("::")[2].rsplit("$", 1)[-1]

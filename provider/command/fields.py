@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provider.protocol import provider_pb2
-from provider.resources.base import Failure
+from provider.session import Failure
 from provider.wire import SIGNATURE_KEY, Secret, Unknown, bare, holds_unknown
 
 CONNECTION_DEFAULTS: Final[Mapping[str, Any]] = {"port": 22, "user": "root", "dialErrorLimit": 10, "perDialTimeout": 15}

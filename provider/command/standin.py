@@ -22,10 +22,9 @@ from provider.command import fields
 from provider.command.choosing import VERSION as STANDS_FOR
 from provider.command.copying import copy_of
 from provider.command.dialing import Dialer, Ended
-from provider.dispatch import token_of
 from provider.host import Servicer, serve
 from provider.protocol import plugin_pb2, provider_pb2
-from provider.session import Operation
+from provider.session import Operation, token_of
 from provider.wire import UNKNOWN, bare, to_python, to_struct
 from sweep.errors import PlatformError, SweepstackError
 

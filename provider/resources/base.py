@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic
 
 from provider.models import InputsT, StateT
 from provider.platforms.registry import at_addresses
+from provider.session import Failure as Failure
 from provider.session import Operation
 
 
@@ -31,14 +32,6 @@ class Decision(Enum):
         if self is not Decision.MOVE:
             return self
         return Decision.UPDATE if at_addresses(before, after) else Decision.REPLACE
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A refused input. `property` is its name, or empty for the resource as a whole."""
-
-    property: str
-    reason: str
 
 
 @dataclass

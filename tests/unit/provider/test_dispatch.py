@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from provider import dispatch
 from provider.resources.base import Failure
-from provider.session import Operation
+from provider.session import Operation, token_of
 from provider.wire import UNKNOWN, Unknown
 from sweep.errors import SweepstackError, TeardownRefused
 from tests.unit.provider.support import Sweep, approval_for, approved, picture
@@ -72,7 +72,7 @@ def test_an_unknown_type_is_refused(sweep: Sweep) -> None:
 
 def test_the_type_of_a_nested_resource_is_its_own() -> None:
     urn = "urn:pulumi:s::p::sweepstack:index:Sweep$sweepstack:index:BoxGroup$sweepstack:index:Box::box-0"
-    assert dispatch.token_of(urn) == "sweepstack:index:Box"
+    assert token_of(urn) == "sweepstack:index:Box"
 
 
 def test_what_may_never_change_is_refused(sweep: Sweep) -> None:

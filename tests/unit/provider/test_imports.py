@@ -81,3 +81,19 @@ def test_a_preview_imports_the_sdk_of_its_own_platform_at_most(adapter: str, tmp
     found = imported(errors)
     assert {"provider", "grpc", "pydantic"} <= found, "the list of imports is not one"
     assert found & HEAVY <= SDKS[adapter], f"{adapter}: {sorted(found & HEAVY)}"
+
+
+def test_a_process_that_is_asked_about_its_configuration_alone_imports_nothing_of_resources(tmp_path: Path) -> None:
+    """The engine starts two a command, and asks one of them nothing else."""
+    (tmp_path / "Pulumi.yaml").write_text("name: project\n")
+    errors = tmp_path / "errors"
+    with plugin(errors, tmp_path) as stub:
+        stub.Handshake(provider_pb2.ProviderHandshakeRequest(engine_address="127.0.0.1:1"), timeout=120)
+        stub.CheckConfig(provider_pb2.CheckRequest(news=to_struct({"version": "1"})), timeout=120)
+        stub.DiffConfig(provider_pb2.DiffRequest(), timeout=120)
+        stub.Configure(provider_pb2.ConfigureRequest(), timeout=120)
+    found = imported(errors)
+    assert {"provider", "grpc"} <= found, "the list of imports is not one"
+    assert "pydantic" not in found
+    names = set(_IMPORT.findall(errors.read_text()))
+    assert not {name for name in names if name.startswith(("provider.resources", "provider.platforms", "sweep.model"))}
