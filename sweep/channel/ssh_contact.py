@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from sweep.channel import ssh_mtu
 from sweep.channel.host_keys import HostKeyChanged, changed, fingerprint, keys_of
 from sweep.channel.ssh_options import Way
 from sweep.errors import Unreachable
@@ -41,9 +42,10 @@ def offered(way: Way) -> list[str]:
 
     A box shows its own before anyone is let in: our key need not be known there yet. Hosts on the way are pinned.
     """
+    silent = "it shows no host key"
     with tempfile.TemporaryDirectory(prefix="sweepstack-") as folder:
         known = Path(folder) / "known"
-        said = "it shows no host key"
+        said = silent
         try:
             done = subprocess.run(
                 [*way.command("-T", known=known), "exit"],
@@ -58,7 +60,8 @@ def offered(way: Way) -> list[str]:
         found = keys_of(known)
     if not found:
         where = f"{way.pin.native_id} at {way.endpoint.host}:{way.endpoint.port}"
-        raise Unreachable(f"{where} can't be reached: {said_last(way, said)}")
+        more = ssh_mtu.advice(way) if said == silent else ""
+        raise Unreachable(f"{where} can't be reached: {said_last(way, said)}{more}")
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from sweep.channel import agent, agent_source
 from sweep.channel.ahead import Answer, Question
 from sweep.channel.ssh_contact import explained, said_last, turned_away, wrong_key
-from sweep.channel.ssh_options import Way
+from sweep.channel.ssh_options import ALIVE_SECONDS, Way
 from sweep.errors import NotYetGone, PlatformError, Unreachable
 
 _WAY_OUT = (
@@ -35,7 +35,13 @@ MOST_ANSWER = 256 << 20
 SAID_BYTES = 4000
 LOST = 255
 """What ssh itself exits with."""
+SILENT_SECONDS = ALIVE_SECONDS
+"""A connection that ends after nothing came for so long was given up, and not cut."""
 _KINDS = {"NotYetGone": NotYetGone, "Unreachable": Unreachable, "PlatformError": PlatformError}
+
+
+class Silence(Unreachable):
+    """Nothing came although something should have, for as long as was waited; and nobody said why."""
 
 
 class Link:
@@ -57,7 +63,7 @@ class Link:
         self.healthy = False
         self.about: Mapping[str, Any] | None = None
         """Which box requests are about, where the agent serves several."""
-        self.used = time.monotonic()
+        self.used = self._heard = time.monotonic()
         self.reused = False
         """Was it idle before it was asked? Then it may have been dead already."""
         nonce = secrets.token_hex(16)
@@ -250,6 +256,7 @@ class Link:
             return False
         if not count:
             raise self._lost()
+        self._heard = time.monotonic()
         self._buffer += memoryview(self._room)[:count]
         return True
 
@@ -259,7 +266,7 @@ class Link:
         left = ends - time.monotonic()
         if left <= 0 or not poller.poll(left * 1000):
             self._way.forget_connection()
-            raise Unreachable(f"{self._where()}: no answer within {seconds:g} s")
+            raise Silence(f"{self._where()}: no answer within {seconds:g} s")
 
     def _skip_banner(self, mark: bytes) -> None:
         ends = time.monotonic() + START_SECONDS
@@ -302,4 +309,7 @@ class Link:
             )
         if code == 97:
             return PlatformError(f"{self._where()}: {last.removeprefix('sweepstack: ')}. {_WAY_OUT}")
+        silent = time.monotonic() - self._heard
+        if code == LOST and not last and silent >= SILENT_SECONDS:
+            return Silence(f"{self._where()} can't be reached: nothing came from it for {silent:.0f} s")
         return Unreachable(f"{self._where()} can't be reached: {last or f'the connection ended (exit code {code})'}")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from sweep.channel import agent_source, ssh_contact
-from sweep.channel.ssh_link import Link
+from sweep.channel import agent_source, ssh_contact, ssh_mtu
+from sweep.channel.ssh_link import Link, Silence
 from sweep.channel.ssh_options import Way
 from sweep.errors import PlatformError, Unreachable
 
@@ -69,8 +69,14 @@ class Links:
         is replaced, once. Else it is only begun on one that was just seen to answer. `about`: the box that is meant,
         where several are behind these connections.
 
-        Raises what `do` raises; Unreachable.
+        Raises what `do` raises; Unreachable, which says more where it can be told why nothing comes.
         """
+        try:
+            return self._ask(do, again, about)
+        except Silence as error:
+            raise Unreachable(f"{error}{ssh_mtu.advice(self.way)}") from error
+
+    def _ask(self, do: Callable[[Link], T], again: bool, about: Mapping[str, Any] | None) -> T:
         with self._room:
             if not again:
                 with self._borrowed(about, proved=True) as link:

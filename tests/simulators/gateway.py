@@ -22,8 +22,8 @@ CHUNK = 1 << 18
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def socket_in(network: int) -> socket.socket:
-    """A TCP socket that lives in another network namespace (a descriptor of its /proc/PID/ns/net). Needs root.
+def socket_in(network: int, kind: int = socket.SOCK_STREAM) -> socket.socket:
+    """A socket that lives in another network namespace (a descriptor of its /proc/PID/ns/net). Needs root.
 
     A socket stays in the namespace in which it was made; only a thread that ends then ever enters it.
     """
@@ -33,7 +33,7 @@ def socket_in(network: int) -> socket.socket:
         if _libc.setns(network, CLONE_NEWNET) != 0:
             made.append(OSError(ctypes.get_errno(), "setns"))
         else:
-            made.append(socket.socket())
+            made.append(socket.socket(type=kind))
 
     thread = threading.Thread(target=make)
     thread.start()

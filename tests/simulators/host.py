@@ -25,7 +25,7 @@ SFTP_SERVER = next((path for path in _SFTP if os.path.exists(path)), "internal-s
 """A program, since ForceCommand starts it as one."""
 _CONFIG = """\
 Port {port}
-ListenAddress 127.0.0.1
+ListenAddress {at}
 HostKey {folder}/host_key
 PidFile none
 AuthorizedKeysFile {folder}/authorized_keys
@@ -42,12 +42,14 @@ Subsystem sftp {sftp}
 
 class Host:
     """`port` stays the same over `stop` and `start`, unless it moves. `environment`: what sessions that begin from now
-    on have besides.
+    on have besides. `at`: where it listens. `before`: words in front of the command that starts its sshd.
 
     `key`: a private key that is let in. `home`: the HOME of its sessions. `settings`: more lines of its configuration.
     """
 
     user = getpass.getuser()
+    at = "127.0.0.1"
+    before: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, settings: str = "") -> None:
         self.folder, self.home, self.key = folder, folder / "home", folder / "id"
@@ -66,7 +68,7 @@ class Host:
 
     @property
     def address(self) -> str:
-        return f"{self.user}@127.0.0.1:{self.port}"
+        return f"{self.user}@{self.at}:{self.port}"
 
     def say(self, **environment: str) -> None:
         """Sets what new sessions have in their environment."""
@@ -90,7 +92,7 @@ class Host:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        words = {"port": self.port, "folder": self.folder, "sftp": SFTP_SERVER, "more": self._settings}
+        words = {"at": self.at, "port": self.port, "folder": self.folder, "sftp": SFTP_SERVER, "more": self._settings}
         (self.folder / "sshd_config").write_text(_CONFIG.format(**words))
 
     def new_key(self) -> None:
@@ -109,9 +111,10 @@ class Host:
         """Answers again, where it did not. Blocks until it does."""
         if self._sshd is not None and self._sshd.poll() is None:
             return
-        with (self.folder / "sshd.log").open("ab") as log:  # it ends with the tests, however they end
+        sshd = [str(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")]
+        with (self.folder / "sshd.log").open("ab") as log:
             self._sshd = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", str(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")],
+                [*self.before, "setpriv", "--pdeathsig", "KILL", *sshd],  # it ends with the tests, however they end
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -119,7 +122,7 @@ class Host:
             )
         (self.folder / "sshd.pid").write_text(str(self._sshd.pid))
         ends = time.monotonic() + START_SECONDS
-        while socket.socket().connect_ex(("127.0.0.1", self.port)) != 0:
+        while socket.socket().connect_ex((self.at, self.port)) != 0:
             said = (self.folder / "sshd.log").read_text()
             assert self._sshd.poll() is None, said
             assert time.monotonic() < ends, said
@@ -163,7 +166,7 @@ class Host:
     def answers(self) -> bool:
         """Whether anybody listens at its address now."""
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+            return probe.connect_ex((self.at, self.port)) == 0
 
 
 def without_python(folder: Path) -> Path:

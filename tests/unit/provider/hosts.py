@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from provider.models import BoxInputs, BoxState, GateState, QueueState
@@ -17,8 +18,9 @@ from tests.unit.provider.support import BOX, GATE, QUEUE, Sweep
 class HostSweep(Sweep):
     """A host a box, by name; what outlives a box there is the copy that was pulled."""
 
-    def __init__(self, folder: Path, *names: str) -> None:
-        self.hosts = {name: Host(folder / "hosts" / name) for name in names or ("box-0",)}
+    def __init__(self, folder: Path, *names: str, host: Callable[[Path], Host] = Host) -> None:
+        """`host` makes one of them."""
+        self.hosts = {name: host(folder / "hosts" / name) for name in names or ("box-0",)}
         self.key = next(iter(self.hosts.values())).key
         python = Path(sys.prefix) / "bin"
         for host in self.hosts.values():
