@@ -23,6 +23,8 @@ from sweep.errors import PlatformError
 
 FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.1, 5.0, 1.5
 """Seconds between two dials, as pulumi-command waits."""
+ALIVE_SECONDS, ALIVE_COUNT = 15, 9
+"""A line that went dead without a word is given up after as long as pulumi-command's TCP does (Go's keepalive)."""
 _STATUS = re.compile(r"rtype (exit-status|exit-signal) reply")
 _HOST_KEY = ("HOST IDENTIFICATION HAS CHANGED", "Host key verification failed", "no host key is known")
 
@@ -194,6 +196,8 @@ def _command(server: Mapping[str, Any], folder: Path, name: str, more: list[str]
         "ControlMaster=no",
         "ControlPath=none",
         "ClearAllForwardings=no",
+        f"ServerAliveInterval={ALIVE_SECONDS}",
+        f"ServerAliveCountMax={ALIVE_COUNT}",
         *([f"ConnectTimeout={int(server['perDialTimeout'])}"] if server["perDialTimeout"] else []),
         *more,
     ]

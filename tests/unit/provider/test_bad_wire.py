@@ -12,8 +12,11 @@ from typing import TypeVar
 
 import pytest
 
+from provider.command import dialing
+from provider.command.dialing import Dialer, Ended
 from provider.models import BoxState
 from provider.platforms.observe import observe
+from provider.platforms.registry import load_platform
 from sweep.channel import ssh_config, ssh_link, ssh_mtu, ssh_options
 from sweep.errors import SweepstackError, Unreachable
 from sweep.teardown import Existence
@@ -196,6 +199,8 @@ def test_a_new_host_behind_such_a_way_is_told_apart_from_one_that_is_down(far: F
     assert "MTU" not in str(down)
     far.wire.heal()
     assert [again(far.box).native_id] == far.boxes_on("box-0")
+    way = load_platform(far.adapter("box-0")).way  # type: ignore[attr-defined]
+    assert ssh_mtu.advice(way) == "", "the outage is over"
 
 
 def test_a_pull_over_a_wire_that_goes_dead_ends_and_goes_on_later(far: Far) -> None:
@@ -226,3 +231,19 @@ def test_a_launch_over_a_wire_that_goes_dead_is_finished_by_the_next(far: Far) -
     far.drained(box)
     assert sorted(far.started()) == ["a a", "b b"], "nothing ran twice"
     assert far.states(box) == {"a": "sealed", "b": "sealed"}
+
+
+def test_a_set_up_over_a_wire_that_goes_dead_ends_in_an_error(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in of the command plugin, which has no agent over there whose answer has a deadline."""
+    host = far.hosts["box-0"]
+    monkeypatch.setattr(dialing, "ALIVE_SECONDS", 1)
+    monkeypatch.setattr(dialing, "ALIVE_COUNT", 3)
+    connection = {"host": host.at, "port": host.port, "user": host.user, "privateKey": host.key.read_text()}
+    dialer = Dialer({**connection, "dialErrorLimit": 5, "perDialTimeout": 15}, print, threading.Event())
+
+    def cut(chunk: bytes) -> None:
+        assert chunk == b"there\n"
+        far.wire.silence()
+
+    came = ended(lambda: dialer.run("echo there; exec sleep 600", b"", cut, print))
+    assert came == Ended(None, signal=False), "a lost connection is no exit code"
