@@ -182,7 +182,8 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
                 }
                 for name, (box, result) in sorted(haul.cells.items())
             ],
-            "not_sealed": left,
+            "not_sealed": [] if haul.problems else left,
+            "not_seen": left if haul.problems else [],
             "problems": haul.problems,
             "next": following,
         }
@@ -205,7 +206,8 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
     if sources.store and sources.store.traffic:
         out.line(moved(sources.store.traffic))
     if left:
-        out.line(f"{count(len(left), 'cell')} not sealed yet: {', '.join(left[:5])}{', …' if left[5:] else ''}")
+        why = "not sealed yet, or not seen" if haul.problems else "not sealed yet"
+        out.line(f"{count(len(left), 'cell')} {why}: {', '.join(left[:5])}{', …' if left[5:] else ''}")
     for problem in haul.problems:
         out.line(f"UNKNOWN {problem}", style="yellow")
     out.next(following)

@@ -81,6 +81,9 @@ def test_pull_with_a_box_out_of_reach(world: World) -> None:
     assert result.code == 2
     assert len(result.json["problems"]) == 2
     assert result.json["next"] == [f"sweepctl pull --stack {STACK}    (goes on where this one stopped)"]
+    assert result.json["not_sealed"] == [], "all of them are, and nobody saw it"
+    assert len(result.json["not_seen"]) == 3
+    assert "3 cells not sealed yet, or not seen: " in world.run("pull").out
 
 
 def test_pull_refuses_a_copy_that_is_not_what_was_sealed(world: World) -> None:
