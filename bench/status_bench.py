@@ -32,7 +32,7 @@ RUN = """
 import sys, sweep.state
 engine = sys.argv.pop(1)
 sweep.state.find_engine = lambda: engine
-from sweep.cli.main import main
+from sweep.cli.entry import main
 main()
 """
 

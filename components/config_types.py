@@ -27,7 +27,7 @@ _RESERVED_FILES = frozenset({"log.txt", "manifest.json"})
 class Shape(BaseModel):
     """An object of the stack config: closed, frozen. `anchor` is its heading in docs/stack-config.md."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
     anchor: ClassVar[str]
 
 

@@ -8,4 +8,4 @@ from pydantic import BaseModel, ConfigDict
 class Fact(BaseModel):
     """Closed and frozen, like all that we write."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)

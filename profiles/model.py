@@ -196,7 +196,7 @@ class Gpus(Fact):
 class Section(BaseModel):
     """One of the eight sections: its heading and its prose."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     title: str
     text: str
@@ -205,7 +205,7 @@ class Section(BaseModel):
 class Gotcha(BaseModel):
     """A trap of this platform alone, with an id that stays."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: str
     text: str

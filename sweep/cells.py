@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"-?(\d+|\d+\.\d+|\d+(\.\d+)?e[+-]\d+)")
 class CellsConfig(BaseModel):
     """`cells:` of a stack config, shapes only: `sweep.roster.expand` judges names and values."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
     base: dict[str, Any] = Field(default_factory=dict)
     """parameters of every cell; adding one renames nothing"""

@@ -54,7 +54,7 @@ SETTLED: frozenset[str] = frozenset({"verified", "waived"})
 class Record(BaseModel):
     """A shape that sweepstack writes: closed, frozen."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def _without_defaults(written: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Manifest(BaseModel):
     when it was shipped (`{git: {commit, branch, dirty}}`). `environment`: interpreter, libraries, GPUs, driver, CPU.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     schema_: int = Field(alias="schema")
     identity: str
@@ -284,7 +284,7 @@ class Receipt(Record):
     verified: int
     total: int
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
     @cached_property
     def digest(self) -> str:

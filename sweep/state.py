@@ -36,7 +36,7 @@ class StackMissing(SweepstackError):
 class _Entry(BaseModel):
     """Inputs and outputs of one resource. What we do not use passes: an older or newer provider may have written it."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     urn: str
     to_delete: bool = False
@@ -74,7 +74,7 @@ class VolumeEntry(_Entry):
 class IssueEntry(BaseModel):
     """How a verb is issued that goes over no API: by a `command` on the box, or by a person."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     by: str
     native: str
@@ -85,7 +85,7 @@ class IssueEntry(BaseModel):
 class StopEntry(BaseModel):
     """What a stop does to each tier, and what goes on billing."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     kills: tuple[str, ...]
     keeps: tuple[str, ...]
@@ -97,7 +97,7 @@ class StopEntry(BaseModel):
 class TeardownEntry(BaseModel):
     """The verb that ends a box, and what it does to each tier. `paths`: where each lies; `stop`: where there is one."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     verb: str
     kills: tuple[str, ...]
@@ -189,7 +189,7 @@ class BoxEntry(_WithApproval):
 class MetricsEntry(BaseModel):
     """Which file of a cell holds its curve."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     file: str
     x: str
@@ -197,7 +197,7 @@ class MetricsEntry(BaseModel):
 
 
 class _Job(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     slots: int = 1
     workdir: str | None = None

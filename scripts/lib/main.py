@@ -65,6 +65,7 @@ class Setup:
         if last is not None and self.options.engine not in ("auto", last.engine_source):
             reason = reason or f"--engine {self.options.engine}"
         if reason is None:
+            python_env.compile_own(self.places)
             if not self.options.quiet:
                 self.console.say(f"set-up is current ({time.monotonic() - began:.1f} s)")
                 self._notes()
@@ -113,6 +114,7 @@ class Setup:
             self._uv_ready.set()
         with self.console.step("Python packages", f"into .venv, from uv.lock: {', '.join(self.groups)}") as step:
             python_env.sync(self.places, self._uv, self.groups, self.env, cancel, step)
+            python_env.compile_own(self.places, cancel)
         if self.options.torch:
             python_env.install_torch(self.places, self._uv, self.env, self.console, cancel, self.groups)
 

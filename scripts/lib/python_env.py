@@ -59,6 +59,21 @@ def sync(
     step.note = f"{count} packages installed" if count else "nothing to change"
 
 
+def compile_own(places: Places, cancel: threading.Event | None = None) -> None:
+    """Compiles what of the checkout itself runs in a pulumi command, where it changed since. 0.1 s when it did not.
+
+    Python does that by itself but where PYTHONDONTWRITEBYTECODE says not to, as in many containers. There it would
+    compile them anew at every start: 0.1 s of sweepctl's, and again in each Python of a pulumi command.
+
+    Raises:
+        SetupError: with Python's own words; also for a file with a syntax error.
+    """
+    pyproject = tomllib.loads((places.root / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    words = [places.python, "-m", "compileall", "-q", *folders]
+    run(words, what="compiling our own modules", deadline=DEADLINE, cancel=cancel, cwd=places.root)
+
+
 def locked_version(root: Path, package: str) -> str:
     """The version of a package in uv.lock."""
     with (root / "uv.lock").open("rb") as file:

@@ -11,6 +11,6 @@ __all__ = ["app", "boxes", "evidence", "main", "money", "origins", "queueing", "
 
 
 def main() -> None:
-    """The entry point of the `sweepctl` script."""
+    """Runs one command, and raises SystemExit with its exit code. The script begins in `sweep.cli.entry`."""
     gc.set_threshold(200_000, 50, 50)  # a command lives for seconds, and makes a million objects of ten thousand cells
     app()

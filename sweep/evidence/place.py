@@ -39,7 +39,7 @@ RecordT = TypeVar("RecordT", bound=Record)
 class Marker(Record):
     """Whose evidence a place holds. Written once."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
     schema_: Literal[1] = Field(alias="schema", default=1)
     identity: str

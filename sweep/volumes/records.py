@@ -45,7 +45,7 @@ class Use(Record):
 class Inventory(Record):
     """What is on volumes by the records: native id → its sweeps. Content-addressed; an approval names its digest."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
     schema_: Literal[1] = Field(alias="schema", default=1)
     identity: str

@@ -1,0 +1,60 @@
+"""The `sweepctl` process ends early, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ENV = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+PROCESS = """
+import sys, {module}
+{before}
+from sweep.cli import entry, main
+main.main = lambda: ({action})
+entry.main()
+print("Python ends as ever")
+"""
+
+
+def ended(action: str, before: str = "", module: str = "atexit, threading, time") -> subprocess.CompletedProcess[str]:
+    """A process whose command is `action`."""
+    code = PROCESS.format(action=action, before=before, module=module)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=ENV)
+
+
+@pytest.mark.parametrize(("left", "code"), [("0", 0), ("2", 2), ("", 0), ("None", 0), ("'no such stack'", 1)])
+def test_exit_code_is_the_commands(left: str, code: int) -> None:
+    done = ended(f"sys.exit({left})")
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr == ("no such stack\n" if code == 1 else "")
+
+
+def test_all_that_was_printed_arrives() -> None:
+    """Also where it is more than a pipe holds, and still in Python's own buffer."""
+    done = ended("sys.stdout.write('x' * 300_001), sys.stderr.write('last word'), sys.exit(3)")
+    assert (done.returncode, len(done.stdout), done.stderr) == (3, 300_001, "last word")
+
+
+def test_what_was_to_be_done_at_exit_is_done() -> None:
+    assert ended("sys.exit()", before="atexit.register(print, 'cleaned up')").stdout == "cleaned up\n"
+
+
+def test_a_thread_that_python_would_wait_for_is_waited_for() -> None:
+    last = "threading.Thread(target=lambda: (time.sleep(0.5), print('written'))).start()"
+    assert ended("sys.exit()", before=last).stdout == "written\n"
+
+
+def test_what_nobody_foresaw_is_shown() -> None:
+    done = ended("1 / 0")
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_an_output_that_nobody_takes_is_no_success() -> None:
+    code = PROCESS.format(action="sys.stdout.write('x'), sys.exit(0)", before="", module="os")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, timeout=120, env=ENV)
+    assert done.returncode == 120
