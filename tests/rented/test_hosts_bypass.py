@@ -1,22 +1,24 @@
 """Round the gate of a box on a host: by command line, by state, and by what answers at the host's address.
 
-The rows of tests/engine that take another way where the box lies behind an sshd. One cell is sealed, one is training.
-Whatever is typed, the box, its tiers, its runner and its processes stay as they are.
+Rows 1–7 and 15–22 of facts/pulumi.md part 4, and those of a host alone. What copies and approvals are damaged by is
+judged by the evidence on this computer alone, and proved there (tests/engine/test_artifacts.py, test_approvals.py). One
+cell is sealed, one is training. Whatever is typed, the box, its tiers, its runner and its processes stay as they are.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.commands import Result, assert_refused, ok
-from tests.engine.looking import Snapshot
-from tests.engine.programs import become_program, write_program, write_settings
-from tests.engine.test_by_program import CREATE_FIRST, START
+from tests.engine.looking import Snapshot, different
+from tests.engine.test_by_command import wants_more_cpus
+from tests.engine.test_by_state import claims
+from tests.engine.test_preview import everything
 from tests.rented.host_stack import HostStack
 from tests.simulators.host import Host
 
@@ -102,13 +104,38 @@ def set_up(stack: HostStack) -> str:
     return str(urn)
 
 
-def test_row_1_destroy(locked: Locked) -> None:
-    locked.refused(locked.stack.destroy("--exclude-protected"), state=True)
+ROW_1 = "--refresh=false --parallel=32 --continue-on-error --exclude-protected --remove --run-program"
 
 
-def test_row_3_destroy_target_dependents(locked: Locked) -> None:
+def mark(stack: HostStack, **marks: bool) -> None:
+    """The box in the state, marked by hand as `state protect` and `state taint` do."""
+    (path,) = (stack.base / "backend").glob(f".pulumi/stacks/*/{stack.name}.json")
+    document = json.loads(path.read_text())
+    (box,) = (r for r in document["checkpoint"]["latest"]["resources"] if r["type"] == "sweepstack:index:Box")
+    box.update(marks)
+    path.write_text(json.dumps(document))
+
+
+def test_row_1_destroy_and_what_protects_it(locked: Locked) -> None:
+    """`--ignore-protect` and `state unprotect` open nothing, nor does anything that a destroy is decorated with."""
+    mark(locked.stack, protect=True)
+    locked.refused(locked.stack.destroy("--ignore-protect"))
+    locked.stack.edit_in_state("unprotect", locked.stack.urn("Box"))
+    locked.refused(locked.stack.destroy(*ROW_1.split()), state=True)
+
+
+def test_row_2_destroy_target(locked: Locked) -> None:
+    """The engine stops by itself: the gate depends on it."""
+    result = locked.stack.destroy("--target", locked.stack.urn("Box"))
+    assert result.rc != 0, f"it went through\n{result}"
+    locked.stack.assert_unchanged(locked.before, result)
+
+
+@pytest.mark.parametrize("part", ["box", "set-up"])
+def test_row_3_destroy_target_dependents(locked: Locked, part: str) -> None:
     """The engine stops by itself: it starts no plugin for dependents of another package than the target's."""
-    result = locked.stack.destroy("--target", set_up(locked.stack), "--target-dependents")
+    urn = locked.stack.urn("Box") if part == "box" else set_up(locked.stack)
+    result = locked.stack.destroy("--target", urn, "--target-dependents")
     assert result.rc != 0, f"it went through\n{result}"
     locked.stack.assert_unchanged(locked.before, result)
 
@@ -119,13 +146,30 @@ def test_row_4_destroy_without_the_gate(locked: Locked) -> None:
     locked.stack.assert_unchanged(locked.before, result)
 
 
+def test_row_5_destroy_without_the_box(locked: Locked) -> None:
+    locked.refused(locked.stack.destroy("--exclude", locked.stack.urn("Box")), state=True)
+
+
 def test_want_gone_without_a_clearance(locked: Locked) -> None:
     locked.box(want="gone")
     locked.refused(locked.stack.up())
 
 
-def test_row_16_replace(locked: Locked) -> None:
-    locked.refused(locked.stack.up("--replace", locked.stack.urn("Box")))
+@pytest.mark.parametrize("word", ["--replace", "--target-replace"])
+def test_rows_16_and_18_replace(locked: Locked, word: str) -> None:
+    locked.refused(locked.stack.up(word, locked.stack.urn("Box")))
+
+
+def test_row_16_taint(locked: Locked) -> None:
+    mark(locked.stack, taint=True)
+    locked.refused(locked.stack.up())
+
+
+@pytest.mark.parametrize("words", ["", "--target Box", "--target-replace Box", "--exclude Gate"])
+def test_rows_15_and_17_to_19_a_replacing_change(locked: Locked, words: str) -> None:
+    wants_more_cpus(locked.stack)
+    flag, _, kind = words.partition(" ")
+    locked.refused(locked.stack.up(*([flag, locked.stack.urn(kind)] if kind else [])), state=True)
 
 
 def test_row_6_another_box_in_its_place(locked: Locked) -> None:
@@ -148,6 +192,20 @@ def test_another_host_in_the_config(locked: Locked) -> None:
     locked.box(host=f"{locked.other.address}{locked.stack.platform_root}")
     locked.unproved(locked.stack.up(), "another machine answers at", "sweepctl trust-host")
     assert not list(locked.other.home.iterdir()), "something was written to the other machine"
+
+
+def test_a_preview_changes_nothing(locked: Locked) -> None:
+    """Neither here nor on the host, where there is a change to show: one cell more."""
+
+    def all_there_is() -> dict[str, str]:
+        return {path: what for path, what in everything(locked.stack).items() if not path.endswith("/sshd.log")}
+
+    locked.stack.edit_config(lambda sweep: sweep["cells"].update(add=[{"seed": 9}]))
+    before = all_there_is()
+    for command in (("preview", "--diff"), ("destroy", "--preview-only")):
+        result = locked.stack.pulumi(*command)
+        after = all_there_is()
+        assert after == before, f"{different(before, after)}\n{result}"
 
 
 @contextmanager
@@ -224,6 +282,12 @@ def test_row_20_gate_and_queue_deleted_from_the_state(locked: Locked) -> None:
     locked.refused(stack.destroy())
 
 
+def test_a_state_that_was_edited_to_cleared(locked: Locked) -> None:
+    """By a receipt that nobody has: the box's delete looks for it, and at the host."""
+    locked.stack.edit_state(claims(f"sha256:{'a' * 64}"))
+    locked.refused(locked.stack.destroy("--refresh=false"))
+
+
 def test_rows_21_and_22_a_box_that_the_state_forgot(locked: Locked) -> None:
     """It is named by `status` and by a destroy, and `up` finds it on the host by its tag."""
     stack, (native_id,) = locked.stack, locked.before.boxes
@@ -267,30 +331,3 @@ def test_a_state_that_was_edited_to_another_id(locked: Locked) -> None:
     assert result.rc != 0, f"it went through\n{result}"
     assert real in result.text, str(result)
     stack.assert_unchanged(locked.before, result, state=False)
-
-
-def test_edited_programs(tmp_path: Path) -> None:
-    """Rows 8 and 12 on the bare resources: gate and queue that name the box by a literal leave its own delete alone to
-    refuse, and a forced replace that makes the new one first finds the box on its host by the tag."""
-    stack = HostStack(tmp_path / "sweep", boxes=("a",))
-    try:
-        become_program(stack)
-        stack.hold("seed1")
-        ok(stack.up())
-        stack.wait_done(but=["seed1"])
-        ok(stack.up())  # what a refresh writes once is written now
-        write_settings(stack, with_box=True)
-        stack.keep_state()
-        before = stack.snapshot()
-        for program, words in (
-            ("q = queue(i, None)\ng = gate(i, None)", ()),
-            (f"b = box(i, v, {CREATE_FIRST})\nq = queue(i, b)\ng = gate(i, b)", ("--replace", stack.urn("Box"))),
-        ):
-            write_program(stack, START + program)
-            result = stack.up(*words)
-            assert_refused(result, ["seed1"])
-            stack.assert_unchanged(before, result, state=False)
-            assert len(stack.births()) == 1
-            stack.put_back_state()
-    finally:
-        stack.end()
