@@ -8,25 +8,10 @@ is a shell.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from types import ModuleType
-
-
-def _enter_as_shell(name: str) -> None:
-    if name in sys.modules:
-        return
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.submodule_search_locations is None:
-        raise ImportError(f"{name} is not installed in {sys.prefix}; run `make up`")
-    shell = ModuleType(name, "search path only; see provider/protocol.py")
-    shell.__path__ = list(spec.submodule_search_locations)
-    shell.__spec__ = spec
-    sys.modules[name] = shell
-
+from provider.shells import enter_as_shell
 
 for _package in ("pulumi", "pulumi.runtime"):
-    _enter_as_shell(_package)
+    enter_as_shell(_package)
 
 from pulumi.runtime.proto import (  # noqa: E402
     engine_pb2,

@@ -124,19 +124,31 @@ def _answer(what: str, question: Any, sdk: ModuleType, error: ModuleType) -> tup
 
 def _key_in_file() -> str:
     if not os.path.exists(os.path.expanduser(KEY_FILE)):
-        return ""  # what the SDK would say, without the seconds that its import takes
-    found = _sdk("cli.groups.config.functions").get_credentials("default")
+        return ""  # what the SDK would say, without its import
+    try:
+        found = _sdk("cli.groups.config.functions").get_credentials("default")
+    except OSError as error:
+        raise NotAuthorized(
+            f"RunPod's key file {KEY_FILE} can't be read ({error.strerror}): mend it, or `export {KEY_VARIABLE}=…`"
+        ) from None
     key = found.get("api_key") if isinstance(found, dict) else None
     return key.strip() if isinstance(key, str) else ""
 
 
 def _sdk(name: str = "api.ctl_commands") -> ModuleType:
-    """A module of the SDK. Its import takes seconds, and fails over a key file that holds no key."""
+    """A module of the SDK, without the packages around it: those bring its serverless half, and take 1.4 s of a core.
+
+    It is entered as what it says without a key of its own; the key comes with each call.
+    """
     import importlib
+
+    from provider.shells import enter_as_shell
 
     root = logging.getLogger()
     kept = root.level, list(root.handlers)
     try:
+        enter_as_shell("runpod", api_key=None)
+        enter_as_shell("runpod.cli")  # its own imports bring a second SSH
         return importlib.import_module(f"runpod.{name}")
     except ImportError as missing:
         raise RequestRefused(f"RunPod's SDK is not installed ({missing.name}): `uv sync` brings it") from None

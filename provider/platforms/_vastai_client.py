@@ -44,17 +44,17 @@ class Client:
 
     def __init__(self) -> None:
         try:
-            import vastai
+            from provider.platforms._vastai_sdk import VastAI
 
             _quiet()
-            sdk = vastai.VastAI(server_url=_url(), retry=1)
+            sdk = VastAI(server_url=_url(), retry=1)
             key = str(sdk.client.api_key).strip()
         except (RuntimeError, OSError, UnicodeError) as error:
             raise NotAuthorized(f"there is no key for vast.ai ({type(error).__name__}): {KEY_HELP}") from None
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise NotAuthorized(f"what stands where vast.ai's key is looked for is no key: {KEY_HELP}")
         learn({"VAST_API_KEY": key})
-        self._new: Callable[[], Any] = lambda: vastai.VastAI(api_key=key, server_url=_url(), retry=1)
+        self._new: Callable[[], Any] = lambda: VastAI(api_key=key, server_url=_url(), retry=1)
         self.source = Source(_url(), hashlib.sha256(key.encode()).hexdigest())
         self.meeting = meeting_at(self.source)
 

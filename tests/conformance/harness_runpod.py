@@ -94,6 +94,7 @@ class Harness:
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
         self._patch, self._machines = monkeypatch, machines
+        self._timeout = "2"
         key = tmp_path / "id_ed25519"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         self._public_key = key.with_suffix(".pub").read_text().strip()
@@ -107,7 +108,7 @@ class Harness:
             "RUNPOD_API_KEY": KEY,
             "SWEEPSTACK_SSH_KEY": str(key),
             "SWEEPSTACK_API_PACE": "0.01",
-            "SWEEPSTACK_API_TIMEOUT": "2",
+            "SWEEPSTACK_API_TIMEOUT": self._timeout,
         }.items():
             monkeypatch.setenv(name, value)
 
@@ -137,6 +138,8 @@ class Harness:
             self.make_foreign()
             return
         kind, params = KINDS[fault]
+        if verb == "read" and times is None and kind.startswith("hang"):  # all of its calls: none is worth a wait
+            self._patch.setenv("SWEEPSTACK_API_TIMEOUT", "0.5")
         places = (LIST,) if fault == "stale_list" else ("GET /v2/*",) if fault == "no_key" else WHERE[verb]
         if verb == "read" and fault in ("preempted", "vanished"):  # at once: a list is all that a read may ask for
             for native_id in self.rentals():
@@ -176,6 +179,7 @@ class Harness:
 
     def repair(self) -> None:
         self.sim.faults.clear()
+        self._patch.setenv("SWEEPSTACK_API_TIMEOUT", self._timeout)
         self._patch.setenv("RUNPOD_API_KEY", KEY)
         self._outlive_the_list()
         self.sim.pods.boot = Boot(reads=0)

@@ -96,6 +96,7 @@ class Harness:
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
         self._patch = monkeypatch
+        self._timeout = "30" if machines else "2"  # an answer waits for the machine that it starts
         key = tmp_path / "id_ed25519"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         self._public_key = key.with_suffix(".pub").read_text().strip()
@@ -117,7 +118,7 @@ class Harness:
             "VAST_API_KEY": self._key,
             "SWEEPSTACK_SSH_KEY": str(key),
             "SWEEPSTACK_API_PACE": "0.01",
-            "SWEEPSTACK_API_TIMEOUT": "30" if machines else "2",  # an answer waits for the machine that it starts
+            "SWEEPSTACK_API_TIMEOUT": self._timeout,
         }.items():
             monkeypatch.setenv(name, value)
         if not machines:  # nothing would answer: the API's word is enough
@@ -150,6 +151,8 @@ class Harness:
             self.make_foreign()
             return
         kind, params = KINDS[fault]
+        if verb == "read" and times is None and kind.startswith("hang"):  # all of its calls: none is worth a wait
+            self._patch.setenv("SWEEPSTACK_API_TIMEOUT", "0.5")
         if fault == "refused_yet_made":  # with an error's status, or with that of a success
             self.sim.act("set", {"bid_refused_status": 200 if times is None else 400})
         for place in ELSEWHERE.get(fault, WHERE[verb]):
@@ -187,6 +190,7 @@ class Harness:
 
     def repair(self) -> None:
         self.sim.faults.clear()
+        self._patch.setenv("SWEEPSTACK_API_TIMEOUT", self._timeout)
         self._patch.setenv("VAST_API_KEY", self._key)
         self._brisk()
         for machine in list(self.sim.world.market.machines):

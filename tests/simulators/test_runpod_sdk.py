@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import httpx
@@ -14,7 +15,9 @@ from tests.simulators.test_runpod_sim import A5000, create, ready, volume
 
 @pytest.fixture
 def sdk(runpod_sim: RunPodSim, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """`runpod`, pointed at the simulator."""
+    """`runpod`, pointed at the simulator. The whole of it, also where an adapter took what it needs of it before."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "runpod"]:
+        monkeypatch.delitem(sys.modules, name)
     import runpod
 
     monkeypatch.setenv("RUNPOD_API_BASE_URL", runpod_sim.url)

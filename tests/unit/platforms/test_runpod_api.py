@@ -719,7 +719,9 @@ def test_the_sdk_leaves_the_programs_logging_alone() -> None:
 import logging, sys
 from provider.platforms import _runpod_keys
 _runpod_keys._sdk()
+_runpod_keys._sdk("cli.groups.config.functions")
 assert "runpod" in sys.modules
+assert not {"aiohttp", "paramiko", "runpod.serverless"} & set(sys.modules), "more of the SDK than is asked"
 logging.getLogger("httpx").info("GET somewhere")
 print(logging.getLogger().handlers, logging.getLogger().level)
 """

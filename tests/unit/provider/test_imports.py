@@ -22,7 +22,7 @@ from tests.conformance.harness import harness_class
 
 ROOT = Path(__file__).parents[3]
 SDKS = {"runpod": {"runpod"}, "vastai": {"vastai"}, "local": set[str]()}
-HEAVY = {"runpod", "vastai", "boto3", "botocore", "fastapi", "sentry_sdk", "torch", "numpy", "pandas"}
+HEAVY = {"runpod", "vastai", "boto3", "botocore", "fastapi", "sentry_sdk", "torch", "numpy", "pandas", "paramiko"}
 """What no command should wait for unless it needs it. `requests` and `httpx` may come with what is needed."""
 _IMPORT = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)
 
@@ -81,6 +81,8 @@ def test_a_preview_imports_the_sdk_of_its_own_platform_at_most(adapter: str, tmp
     found = imported(errors)
     assert {"provider", "grpc", "pydantic"} <= found, "the list of imports is not one"
     assert found & HEAVY <= SDKS[adapter], f"{adapter}: {sorted(found & HEAVY)}"
+    parts = {name for name in _IMPORT.findall(errors.read_text()) if name.startswith(("aiohttp.", "runpod.serverless"))}
+    assert not parts, f"{adapter}: the SDK's serverless half came in: {sorted(parts)}"
 
 
 def test_a_process_that_is_asked_about_its_configuration_alone_imports_nothing_of_resources(tmp_path: Path) -> None:
