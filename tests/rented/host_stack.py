@@ -74,6 +74,10 @@ class HostStack(Stack):
         found = self.platform_root.glob("boxes/*/mnt/durable/*/cells/*/manifest.json")
         return super().sealed() | {path.parent.name for path in found}
 
+    def durable_cell(self, cell: str) -> Path:
+        (found,) = self.platform_root.glob(f"boxes/*/mnt/durable/*/cells/{cell}")
+        return found
+
     def end(self) -> None:
         """Ends what runs on its boxes, and the host with it; `close` leaves the host as it is."""
         self.close()

@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine.commands import assert_refused, ok
 from tests.engine.harness import COMMAND_PLUGIN, Stack
+from tests.engine.test_liveness import expire
 from tests.engine.test_moves import owners
 from tests.rented.host_stack import HostStack
 from tests.rented.world import without_internet
@@ -66,7 +67,7 @@ def lab_ids(hosts: list[Host]) -> list[str]:
 
 
 def test_the_loop(lab: Lab) -> None:
-    """preview → up → destroy refused → cut → wait → pull → verify → approve → up → destroy → audit."""
+    """preview → up → destroy refused → cut → wait → pull → verify → approve → up → half a destroy → destroy → audit."""
     stack = lab.stack
     stack.init()
     ok(stack.pulumi("preview", timeout=180))
@@ -95,7 +96,18 @@ def test_the_loop(lab: Lab) -> None:
     assert (verify["verified"], verify["total"]) == (4, 4)
     ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
     ok(stack.up(timeout=180))
-    ok(stack.destroy(timeout=180))
+
+    lab.hosts[1].stop()
+    half = stack.destroy("--continue-on-error")
+    assert half.rc != 0, str(half)
+    assert len(lab.boxes()) == 1, f"box 1 of 2 is gone, and box 2 of 2 is nobody's to write off\n{half}"
+    expire(stack)
+    lab.hosts[1].start()
+    births, up = len(stack.births()), stack.up()
+    assert up.rc != 0, str(up)
+    assert "teardown" in up.text, str(up)
+    assert (len(lab.boxes()), len(stack.births())) == (1, births), "something was made while a teardown is open"
+    ok(stack.destroy())
     assert lab.boxes() == []
     ok(stack.run("sweepctl", "audit"))
 
@@ -128,15 +140,13 @@ def test_mistakes_about_hosts_are_said_before_anything_is_made(lab: Lab) -> None
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[HostStack, Host]]:
-    """A sweep whose cells are held, on two hosts that each have a store of their own; the second host."""
+    """A sweep whose cells are held, on a host; another host with a store of its own, which it has no box on yet."""
     stack = HostStack(tmp_path / "sweep", cells=tuple(f"seed{n}" for n in range(6)))
     other = Host(tmp_path / "other")
     (other.folder / "authorized_keys").write_text((stack.host.folder / "id.pub").read_text())
     other.say(**stack.host.environment)
     try:
         stack.write_config()
-        second = {"want": "running", "host": other.address}
-        stack.edit_config(lambda sweep: sweep["boxes"].update({"box-1": second}))
         stack.hold(*(f"seed{n}" for n in range(8)))
         stack.init()
         yield stack, other
@@ -148,11 +158,18 @@ def pair(tmp_path: Path) -> Iterator[tuple[HostStack, Host]]:
 
 
 def test_cells_stay_where_they_are_and_move_when_a_host_is_lost(pair: tuple[HostStack, Host]) -> None:
-    """Split over both; more cells move none; what a lost host had not sealed runs on the other one, each cell once
-    but for what a restart of that one cut off."""
+    """A second box takes over what has not started; more cells move none; what a lost host had not sealed runs on the
+    other one, each cell once but for what a restart of that one cut off."""
     stack, other = pair
     ok(stack.up())
+    begun = stack.started("box-0")
+    second_box = {"want": "running", "host": other.address}
+    stack.edit_config(lambda sweep: sweep["boxes"].update({"box-1": second_box}))
+    ok(stack.up())
     first = owners(stack)
+    assert set(begun) <= first["box-0"], f"a cell that had started moved: {begun}, {first}"
+    assert stack.started("box-0") == begun, "a cell started twice"
+    assert set.union(*first.values()) == set(stack.cells)
     assert {box: len(cells) > 0 for box, cells in first.items()} == {"box-0": True, "box-1": True}
     assert not first["box-0"] & first["box-1"]
     stack.edit_config(lambda sweep: sweep["cells"]["grid"].update(seed=list(range(8))))

@@ -21,6 +21,8 @@ from tests.engine.commands import ok
 from tests.rented.host_stack import HostStack
 from tests.rented.world import PACE
 
+MOST = 48 << 20
+"""Bytes of the 64 MB of such a tier; half of it has to be free."""
 NEEDED = 100
 """Inodes that have to be free before a cell starts, where a file system has so few."""
 
@@ -69,8 +71,8 @@ def own_python(stack: HostStack) -> str:
 
 
 def test_the_laptop_is_closed_and_the_box_ends_its_own_bill(rent: Callable[..., HostStack], tier: Path) -> None:
-    """A tier that runs out of files holds the queue up, and says so; with room again it goes on, is sealed there, and
-    the box powers its host off. Nobody can tell until it is back; then one command ends it all."""
+    """A tier that runs out of files, and then of bytes, holds the queue up, and says so; with room again it goes on, is
+    sealed there, and the box powers its host off. Nobody can tell until it is back; then one command ends it all."""
     stack = rent("autodl", "stop")
     host = stack.host
     there = {
@@ -91,6 +93,12 @@ def test_the_laptop_is_closed_and_the_box_ends_its_own_bill(rent: Callable[..., 
     assert events(stack).count("cell-started") == 1
     said = stack.sweepctl("status")
     assert "inodes" in said.text, str(said)
+    with (tier / "somebody-else's-bytes").open("wb") as bytes_of_another:
+        os.posix_fallocate(bytes_of_another.fileno(), 0, MOST)
+    for path in tier.glob("somebody-else's-[0-9]*"):
+        path.unlink()
+    stack.wait_for(lambda: blocked(stack) == ["inodes", "disk"], "the queue to be blocked by bytes")
+    assert events(stack).count("cell-started") == 1
 
     spec = box / "data/sweep/spec.json"
     facts = json.loads(spec.read_text())
@@ -114,6 +122,11 @@ def test_the_laptop_is_closed_and_the_box_ends_its_own_bill(rent: Callable[..., 
     assert not host.answers
     assert ok(stack.sweepctl("status", "--json")).json()["bills"] == "nothing"
     assert len(list(tier.glob("sweepstack/*/cells/*/manifest.json"))) == len(stack.cells), "关机 keeps the tier"
+
+
+def blocked(stack: HostStack) -> list[str]:
+    """What the queue has waited for."""
+    return [str(entry["why"]) for entry in stack.journal("box-0") if entry["event"] == "queue-blocked"]
 
 
 def events(stack: HostStack) -> list[str]:
