@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.channel import ssh_link
+from sweep.channel import ssh_link, ssh_mtu
 from sweep.channel.base import SshEndpoint
 from sweep.channel.host_keys import HostKeyChanged
 from sweep.channel.ssh import SshChannel
@@ -126,6 +126,7 @@ def test_silence_is_unreachable_after_its_deadline(
     channel.write("data/file", b"x")
     monkeypatch.setattr(ssh_link, "STALL_SECONDS", 1.5)
     monkeypatch.setattr(ssh_link, "START_SECONDS", 1.5)
+    monkeypatch.setattr(ssh_mtu, "SMALL_SECONDS", 1.5)
     gateway.silence()
     with pytest.raises(Unreachable, match="no answer within"):
         channel._links.ask(lambda link: link.ask("size", path="data/file", deadline=1.5), again=True)

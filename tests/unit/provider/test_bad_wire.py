@@ -8,7 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,11 +17,12 @@ from provider.command.dialing import Dialer, Ended
 from provider.models import BoxState
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
-from sweep.channel import ssh_config, ssh_link, ssh_mtu, ssh_options
+from sweep.channel import ssh_config, ssh_link, ssh_links, ssh_mtu, ssh_options
 from sweep.errors import SweepstackError, Unreachable
 from sweep.teardown import Existence
 from tests.simulators import machines, wire
 from tests.simulators.wire import FarHost, Wire
+from tests.unit.launch.support import until
 from tests.unit.provider.conftest import read_here
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import approval_for
@@ -106,6 +107,7 @@ def impatience() -> Iterator[None]:
         patch.setattr(ssh_options, "ALIVE_SECONDS", 1)
         patch.setattr(ssh_options, "CONNECT_SECONDS", 2)
         patch.setattr(ssh_link, "SILENT_SECONDS", 1)
+        patch.setattr(ssh_links, "ADVICE_SECONDS", -1)
         patch.setattr(ssh_mtu, "LARGE_SECONDS", 2)
         yield
 
@@ -142,7 +144,7 @@ def test_lost_packets_only_cost_time(far: Far) -> None:
     before, lost = between.back, between.vanished
     again(lambda: pulled(far, box))
     assert between.vanished > lost, "nothing was lost"
-    assert between.back - before < 2 * 2 * LARGE, "what had come was asked for again"
+    assert between.back - before < 1.5 * 2 * LARGE, "what had come was asked for again"
     cleared = again(lambda: clear(far, box, approval_for(box, receipt=far.verified(box))))
     again(lambda: delete(far, cleared))
     assert far.boxes_on("box-0") == []
@@ -231,6 +233,41 @@ def test_a_launch_over_a_wire_that_goes_dead_is_finished_by_the_next(far: Far) -
     far.drained(box)
     assert sorted(far.started()) == ["a a", "b b"], "nothing ran twice"
     assert far.states(box) == {"a": "sealed", "b": "sealed"}
+
+
+def test_a_destroy_whose_answer_is_lost_is_finished_by_the_next(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the moment that the host is asked to end the box, nothing comes back."""
+    box, ask = far.cleared(), ssh_link.Link.request
+
+    def request(link: ssh_link.Link, verb: str, **words: Any) -> None:
+        if words.get("name") == "destroy" and not asked:
+            asked.append(verb)
+            far.wire.narrow(back=0)
+        ask(link, verb, **words)
+
+    asked: list[str] = []
+    monkeypatch.setattr(ssh_link.Link, "request", request)
+    again(lambda: far.channel(box)).close()  # type: ignore[attr-defined]
+    with impatience():
+        for _ in range(TRIES):
+            came = ended(lambda: delete(far, box))
+            if asked:
+                break
+    assert isinstance(came, SweepstackError), "it was not proved"
+    assert not how(far), "it was not proved"
+    until(lambda: far.boxes_on("box-0") == [], lambda: "the host to have done it")
+    far.wire.heal()
+    again(lambda: delete(far, box))
+    assert how(far) == "gone", "and now that is proved"
+    assert far.alive(box) == set()
+    assert far.store.losses() == []
+
+
+def how(far: Far) -> str | None:
+    """How its box ended, by the evidence."""
+    birth = far.store.birth("box-0", 1)
+    assert birth is not None
+    return birth.ended_how
 
 
 def test_a_set_up_over_a_wire_that_goes_dead_ends_in_an_error(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
