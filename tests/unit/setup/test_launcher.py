@@ -124,3 +124,12 @@ def test_exit_code_and_output_are_the_engines(checkout: Checkout) -> None:
     checkout.engine.write_text("#!/bin/sh\necho out; echo err >&2; exit 8\n")
     done = checkout.start("up")
     assert (done.returncode, done.stdout, done.stderr) == (8, "out\n", "err\n")
+
+
+def test_the_reader_of_packages_comes_before_what_the_user_has_on_pythonpath(checkout: Checkout) -> None:
+    assert "PYTHONPATH" not in checkout.seen()["env"], "a folder that is not there"
+    quick = checkout.places.root / "scripts" / "quick"
+    quick.mkdir()
+    (quick / "pip.py").touch()
+    assert checkout.seen()["env"]["PYTHONPATH"] == str(quick)
+    assert checkout.seen(PYTHONPATH="/mine")["env"]["PYTHONPATH"] == f"{quick}:/mine"
