@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 LIVE = Path(__file__).parent / "live"
-LONGEST = ("week", "rented", "engine", "chaos", "acceptance", "drill", "s3", "onbox", "fuzz")
-"""Folders whose files take half a minute and more. What is not named here takes seconds."""
+LONGEST = (
+    *("week", "rented", "engine", "conformance", "unit/live", "chaos", "acceptance", "drill", "s3", "onbox", "fuzz"),
+    *("unit/launch/test_launch_ssh.py", "unit/platforms", "unit/provider", "unit/channel", "unit/launch"),
+)
+"""Folders and files that take half a minute and more, by their beginnings. What is not named here takes seconds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,8 +49,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
 
     def place(item: pytest.Item) -> tuple[int, int]:
-        folder = item.path.relative_to(here).parts[0] if here in item.path.parents else ""
-        rank = LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
+        file = item.path.relative_to(here).as_posix() if here in item.path.parents else ""
+        rank = next((rank for rank, begin in enumerate(LONGEST) if f"{file}/".startswith(f"{begin}/")), len(LONGEST))
         return rank, -tests[item.path]
 
     items.sort(key=place)
