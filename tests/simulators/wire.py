@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import functools
 import os
 import random
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -35,14 +37,16 @@ END_SECONDS = 120.0
 T = TypeVar("T")
 
 
+@functools.cache
 def missing() -> str:
-    """Why there can be no such wire here; empty where there can."""
-    if os.geteuid() != 0:
-        return "a wire that loses packets takes root: network namespaces"
+    """Why there can be no such wire here, which is tried; empty where there can."""
+    what = f"a wire that loses packets takes root, network namespaces and {TUN}"
+    if os.geteuid() != 0 or shutil.which("nsenter") is None:
+        return f"{what}, and nsenter (util-linux)"
     try:
-        os.close(os.open(TUN, os.O_RDWR | os.O_CLOEXEC))
+        Wire().close()
     except OSError as error:
-        return f"a wire that loses packets takes {TUN}: {error.strerror}"
+        return f"{what}: {error}"
     return ""
 
 

@@ -60,8 +60,8 @@ class Far(HostSweep):
 
 @pytest.fixture
 def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
-    machines.require()
     wire.require()
+    machines.require()
     monkeypatch.setattr("sweep.evidence.verify.read_all", read_here)
     monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
