@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -40,11 +41,15 @@ def waiting(stack: HostStack, words: str) -> subprocess.Popen[str]:
     """An `up` that has said this of the box, and waits for it to boot."""
     process = up(stack)
     assert process.stdout is not None
-    said = ""
-    for line in process.stdout:
-        said += line
-        if words in line:
-            return process
+    said, deadline = "", Timer(COMMAND_SECONDS, process.kill)
+    deadline.start()
+    try:
+        for line in process.stdout:
+            said += line
+            if words in line:
+                return process
+    finally:
+        deadline.cancel()
     raise AssertionError(f"it ended with {process.wait(COMMAND_SECONDS)}, and never said {words!r}\n{said}")
 
 
@@ -76,15 +81,16 @@ def test_killed_again_and_again_in_create(stack: HostStack) -> None:
     assert refused.rc != 0, f"it says that all is deleted, and there is a box\n{refused}"
     assert native_id in refused.text, str(refused)
 
-    process = waiting(stack, "carries this box's tag: adopted")
+    process = waiting(stack, f"waiting for box-0 ({native_id}) to be ready")
+    os.kill(process.pid, signal.SIGINT)
+    assert native_id in ended(process), "the message does not name the box"
+    assert [r["id"] for r in stack.resources("Box")] == [native_id]
+
+    process = waiting(stack, f"waiting for {native_id} to run")  # the state has it since
     for _ in range(2):
         os.kill(process.pid, signal.SIGINT)
     ended(process)
     stack.run("pulumi", "cancel", stack.name, "--yes", "--non-interactive")
-
-    process = waiting(stack, "adopted")
-    os.kill(process.pid, signal.SIGINT)
-    assert native_id in ended(process), "the message does not name the box"
     assert [r["id"] for r in stack.resources("Box")] == [native_id]
 
     boots_now(stack)
