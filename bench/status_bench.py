@@ -29,7 +29,9 @@ SEEDS = 100
 RUNNING = 2
 STEPS = 200
 RUN = """
-import sys, sweep.state
+import gc, sys
+gc.disable()  # as the script begins
+import sweep.state
 engine = sys.argv.pop(1)
 sweep.state.find_engine = lambda: engine
 from sweep.cli.entry import main

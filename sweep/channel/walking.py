@@ -104,24 +104,31 @@ def newest(channel: Any, folder: str, below: str, count: int, most: int) -> tupl
 
 
 def _matching(channel: Any, folder: str, below: str, deadline: float) -> tuple[list[tuple[float, str]], bool]:
-    """When they changed and what they are called; and whether these are all."""
+    """When they changed and what they are called; and whether these are all. Links are not gone into."""
     found: list[tuple[float, str]] = []
-    for outer in _folders(channel, folder):
+    try:
+        outer = [entry.name for entry in channel.listdir(folder) if entry.kind == "dir"]
+    except (FileNotFoundError, NotADirectoryError):
+        return found, True
+    here = channel.absolute(folder)
+    for name in outer:
         if time.monotonic() > deadline:
             return found, False
-        for inner in _folders(channel, outer):
+        for inner in _folders(f"{here}/{name}"):
+            path = f"{name}/{inner}/{below}"
             try:
-                status = os.lstat(channel.absolute(f"{inner}/{below}"))
+                status = os.lstat(f"{here}/{path}")
             except (FileNotFoundError, NotADirectoryError):
                 continue
             if stat.S_ISREG(status.st_mode):
-                found.append((status.st_mtime, f"{inner}/{below}"))
+                found.append((status.st_mtime, f"{folder}/{path}"))
     return found, True
 
 
-def _folders(channel: Any, folder: str) -> list[str]:
+def _folders(path: str) -> list[str]:
     try:
-        return [f"{folder}/{entry.name}" for entry in channel.listdir(folder) if entry.kind == "dir"]
+        with os.scandir(path) as found:
+            return [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
     except (FileNotFoundError, NotADirectoryError):
         return []
 
