@@ -12,5 +12,5 @@ __all__ = ["app", "boxes", "evidence", "main", "money", "origins", "queueing", "
 
 def main() -> None:
     """Runs one command, and raises SystemExit with its exit code. The script begins in `sweep.cli.entry`."""
-    gc.set_threshold(200_000, 50, 50)  # a command lives for seconds, and makes a million objects of ten thousand cells
+    gc.set_threshold(1_000_000, 50, 50)  # a command lives for seconds; of ten thousand cells it makes a million objects
     app()
