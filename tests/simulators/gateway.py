@@ -14,33 +14,55 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 CLONE_NEWNET = 0x40000000
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1
 CHUNK = 1 << 18
 _libc = ctypes.CDLL(None, use_errno=True)
+T = TypeVar("T")
 
 
-def socket_in(network: int, kind: int = socket.SOCK_STREAM) -> socket.socket:
-    """A socket that lives in another network namespace (a descriptor of its /proc/PID/ns/net). Needs root.
+def elsewhere(do: Callable[[], T]) -> T:
+    """In a thread that ends then, and takes the network that it entered along. Raises the OSError that `do` raised."""
+    made: list[T | OSError] = []
 
-    A socket stays in the namespace in which it was made; only a thread that ends then ever enters it.
-    """
-    made: list[socket.socket | OSError] = []
+    def run() -> None:
+        try:
+            made.append(do())
+        except OSError as error:
+            made.append(error)
 
-    def make() -> None:
-        if _libc.setns(network, CLONE_NEWNET) != 0:
-            made.append(OSError(ctypes.get_errno(), "setns"))
-        else:
-            made.append(socket.socket(type=kind))
-
-    thread = threading.Thread(target=make)
+    thread = threading.Thread(target=run)
     thread.start()
     thread.join()
     if isinstance(made[0], OSError):
         raise made[0]
     return made[0]
+
+
+def new_network() -> int:
+    """This thread is in a network namespace of its own from now on: a descriptor of it. Needs root."""
+    if _libc.unshare(CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def enter(network: int) -> None:
+    """This thread is in another network namespace from now on (a descriptor of its /proc/PID/ns/net). Needs root."""
+    if _libc.setns(network, CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+def socket_in(network: int, kind: int = socket.SOCK_STREAM) -> socket.socket:
+    """A socket that lives in another network namespace, where it stays; only a thread that ends then ever enters it."""
+
+    def make() -> socket.socket:
+        enter(network)
+        return socket.socket(type=kind)
+
+    return elsewhere(make)
 
 
 def raise_loopback(network: int) -> None:

@@ -8,7 +8,6 @@ other, or does not. So unlike at a gateway no side ever hears of it: no reset, n
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import functools
 import os
@@ -22,9 +21,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
-from tests.simulators.gateway import CLONE_NEWNET, IFF_UP, SIOCGIFFLAGS, SIOCSIFFLAGS, _libc, raise_loopback, socket_in
+from tests.simulators.gateway import (
+    IFF_UP,
+    SIOCGIFFLAGS,
+    SIOCSIFFLAGS,
+    elsewhere,
+    enter,
+    new_network,
+    raise_loopback,
+    socket_in,
+)
 from tests.simulators.host import Host
 
 NEAR, FAR = "10.77.0.1", "10.77.0.2"
@@ -34,7 +41,6 @@ TUN = Path("/dev/net/tun")
 IFF_TUN, IFF_NO_PI, TUNSETIFF = 0x1, 0x1000, 0x400454CA
 SIOCSIFADDR, SIOCSIFNETMASK = 0x8916, 0x891C
 END_SECONDS = 120.0
-T = TypeVar("T")
 
 
 @functools.cache
@@ -77,7 +83,7 @@ class Wire:
         self._fault: Callable[[], None] = self.silence
         self._late: dict[int, bytes] = {}
         self._before = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        self.networks = [_elsewhere(_new_network) for _ in (NEAR, FAR)]
+        self.networks = [elsewhere(new_network) for _ in (NEAR, FAR)]
         self._ends = [_end(*place) for place in zip(self.networks, (NEAR, FAR), strict=True)]
         self._stop, self._stopped = os.pipe()
         self._thread = threading.Thread(target=self._carry, name="wire", daemon=True)
@@ -91,11 +97,11 @@ class Wire:
     @contextlib.contextmanager
     def near(self) -> Iterator[None]:
         """This thread, and what it starts from now on, is at the near end; what runs already stays where it is."""
-        _enter(self.networks[0])
+        enter(self.networks[0])
         try:
             yield
         finally:
-            _enter(self._before)
+            enter(self._before)
 
     def silence(self) -> None:
         """Nothing gets through any more."""
@@ -197,45 +203,16 @@ class FarHost(Host):
         super().__init__(folder)
 
 
-def _elsewhere(do: Callable[[], T]) -> T:
-    """In a thread that ends then, and takes the network that it entered along."""
-    made: list[T | OSError] = []
-
-    def run() -> None:
-        try:
-            made.append(do())
-        except OSError as error:
-            made.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if isinstance(made[0], OSError):
-        raise made[0]
-    return made[0]
-
-
-def _new_network() -> int:
-    if _libc.unshare(CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
-    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-
-
-def _enter(network: int) -> None:
-    if _libc.setns(network, CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
-
-
 def _end(network: int, address: str) -> int:
     """The descriptor of a TUN device in a network, which is up and has this address."""
 
     def make() -> int:
-        _enter(network)
+        enter(network)
         tun = os.open(TUN, os.O_RDWR | os.O_CLOEXEC)
         fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", b"wire", IFF_TUN | IFF_NO_PI))
         return tun
 
-    tun = _elsewhere(make)
+    tun = elsewhere(make)
     raise_loopback(network)
     with socket_in(network) as handle:
         for request, value in ((SIOCSIFADDR, address), (SIOCSIFNETMASK, "255.255.255.252")):
