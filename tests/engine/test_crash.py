@@ -60,6 +60,11 @@ def boots_now(stack: Stack) -> None:
 def one_box_adopted(stack: Stack, native_id: str) -> None:
     """The next `up` adopts: same id, one birth, and the cells run."""
     boots_now(stack)
+    goes_on_with_one_box(stack, native_id)
+
+
+def goes_on_with_one_box(stack: Stack, native_id: str) -> None:
+    """The next `up` knows this box and no other, and the cells run."""
     ok(stack.up())
     assert stack.native_ids() == [native_id]
     assert len(stack.births()) == 1

@@ -16,7 +16,7 @@ from threading import Timer
 import pytest
 
 from tests.engine.commands import COMMAND_SECONDS, ok
-from tests.engine.test_crash import SLOW, boots_now, providers_of, status_names
+from tests.engine.test_crash import SLOW, boots_now, goes_on_with_one_box, providers_of, status_names
 from tests.rented.host_stack import HostStack
 
 
@@ -97,9 +97,4 @@ def test_killed_again_and_again_in_create(stack: HostStack) -> None:
     both = [up(stack), up(stack)]
     said = [one.communicate(timeout=COMMAND_SECONDS) for one in both]
     assert 0 in [one.returncode for one in both], said
-    ok(stack.up())
-    assert stack.native_ids() == [native_id]
-    assert len(stack.births()) == 1
-    assert [r["id"] for r in stack.resources("Box")] == [native_id]
-    stack.wait_done()
-    ok(stack.sweepctl("status"))
+    goes_on_with_one_box(stack, native_id)
