@@ -15,6 +15,7 @@ def main() -> None:
     from sweep.cli.main import main as run
 
     gc.freeze()
+    gc.set_threshold(1_000_000, 50, 50)  # a command lives for seconds; of ten thousand cells it makes a million objects
     gc.enable()
     try:
         run()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 from sweep.cli.app import app
 from sweep.cli.commands import boxes, evidence, money, origins, queueing, settling, watching
 
@@ -12,5 +10,4 @@ __all__ = ["app", "boxes", "evidence", "main", "money", "origins", "queueing", "
 
 def main() -> None:
     """Runs one command, and raises SystemExit with its exit code. The script begins in `sweep.cli.entry`."""
-    gc.set_threshold(1_000_000, 50, 50)  # a command lives for seconds; of ten thousand cells it makes a million objects
     app()
