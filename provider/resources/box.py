@@ -21,7 +21,6 @@ from provider.resources.turns import Turn
 from provider.session import Operation
 from sweep.errors import (
     EvidenceError,
-    EvidenceMissing,
     NoCapacity,
     NotYetGone,
     OutcomeUnknown,
@@ -90,7 +89,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         rented, moved = addresses.foreseen(op, old, new, self._rented(old or new))
         if moved:
             return Checked(new, moved)
-        if rented is None and new.want == "running":
+        if rented is None and new.want == "running" and (old is None or self._on_record(old)):
             refused = market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run})
             beside = leftover.refusal(op, new)
             refused += [Failure("name", beside)] if beside else []
@@ -130,6 +129,15 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return None
         known = birth.model_dump(include={"native_id", "account", "generation", "tag", "created_at"})
         return BoxState(**old.model_dump() | known, phase="unknown")
+
+    def _on_record(self, old: BoxInputs) -> bool:
+        """Whether the records can say that nothing is rented. Where they can't, nothing is priced or refused here: a
+        box that is given up has to get through, and Create asks the records itself."""
+        try:
+            EvidenceStore.open(old.evidence).births()
+        except EvidenceError:
+            return False
+        return True
 
     def _over_price(self, new: BoxInputs) -> list[Failure]:
         if new.max_price is None or new.price_per_hour is None or new.price_per_hour <= new.max_price:
@@ -254,7 +262,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                     f"box {old.name} stays locked: {'; '.join(judgement.verdict.reasons)}. "
                     f"Next: sweepctl verify --stack {op.stack}"
                 )
-            store.write_clearance(old.native_id, new.approval)
+            self._keep_clearance(op, store, old, new.approval, judgement.verdict.way or "")
         price = old.price_per_hour if new.price_per_hour is None else new.price_per_hour
         state = BoxState.model_validate({**old.model_dump(), **new.model_dump(), "price_per_hour": price})
         if store is not None and price != old.price_per_hour:
@@ -285,14 +293,25 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 charge(store, birth, box.native_id, "running", box.price_per_hour, datetime.now(UTC))
 
     def _evidence(self, op: Operation, box: BoxState, approval: Approval | None) -> EvidenceStore | None:
-        """None where it is gone and the box was given up by name: that alone may end without any evidence."""
+        """None where it can't be used and the box was given up by name: that alone may end without any evidence."""
         try:
             return EvidenceStore.open(box.evidence)
-        except EvidenceMissing as error:
+        except EvidenceError as error:
             if ending.judge(box, approval, full=True).verdict.way != "abandoned":
                 raise
             op.warn(f"box {box.name}: {error}. It was given up by name, so it may end without")
             return None
+
+    def _keep_clearance(
+        self, op: Operation, store: EvidenceStore, box: BoxState, approval: Approval, way: str
+    ) -> None:
+        """Into the evidence. What was given up by name may also end where nothing can be written there."""
+        try:
+            store.write_clearance(box.native_id, approval)
+        except EvidenceError as error:
+            if way != "abandoned":
+                raise
+            op.warn(f"box {box.name}: the abandonment is kept in the state alone, the evidence takes nothing: {error}")
 
     def delete(self, op: Operation, identifier: str, state: BoxState) -> None:
         """The check, the verb, then proof: returns only when the platform proves that the native id is gone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from sweep.evidence.publishing import arrival_problem, succession_problem
 from sweep.evidence.s3_address import SCHEME, S3Address, evidence_uri
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth, Lease
+from sweep.onbox import box_tag
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 """No letters that are read as others."""
@@ -118,15 +120,16 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             # The boxes' own deletes came first and were checked one by one; only the records are out of reach.
             op.warn(f"{op.stack}: the records could not be closed: {error}")
             return
-        living = [line for birth in store.births() if (line := may_still_bill(birth))]
-        if living:
-            raise TeardownRefused(
-                "REFUSED. The records name what this state does not:\n"
-                + "\n".join(living)
-                + f"\nnext  pulumi up --stack {op.stack}    (adopts it by its tag; then approve and destroy)"
-            )
-        store.write_teardown(None)
-        store.release_lease()
+        try:
+            births, damaged = store.readable("births", Birth)
+            require_nothing_bills(op, store, births, damaged)
+        except EvidenceError as error:
+            op.warn(f"{op.stack}: the records could not be read: {error}")
+        try:
+            store.write_teardown(None)
+            store.release_lease()
+        except EvidenceError as error:
+            op.warn(f"{op.stack}: the records could not be closed: {error}")
         op.info(f"evidence stays at {state.evidence}")
 
 
@@ -162,6 +165,49 @@ def move_problem(op: Operation, old: IdentityInputs, new: IdentityInputs) -> str
         )
     problem = arrival_problem(evidence_of(op, new.pull_to), new.project, new.stack)
     return problem and f"may change only to where `sweepctl publish` brought the evidence: {problem}"
+
+
+def require_nothing_bills(
+    op: Operation, store: EvidenceStore, births: Sequence[Birth], damaged: Sequence[tuple[str, str]]
+) -> None:
+    """Raises TeardownRefused while a box on record is not proved gone.
+
+    Where its record does not read, the ledger names what was rented under its name; that it is gone is said, and is
+    enough.
+    """
+    living = [line for birth in births if (line := may_still_bill(birth))]
+    if living:
+        raise TeardownRefused(
+            "REFUSED. The records name what this state does not:\n"
+            + "\n".join(living)
+            + f"\nnext  pulumi up --stack {op.stack}    (adopts it by its tag; then approve and destroy)"
+        )
+    entries = store.ledger()[0] if damaged else []
+    for name, why in damaged:
+        box, _, generation = name.removesuffix(".json").rpartition("-g")
+        of_box = {(entry.platform, entry.account, entry.native_id) for entry in entries if entry.box == box}
+        tag = box_tag(store.marker.identity, box, int(generation)) if generation.isdigit() else ""
+        bills = [line for known in sorted(of_box) if (line := _may_bill(box, tag, *known))]
+        if bills or not of_box:
+            said = "\n".join(bills) or f"box {box}: the ledger names nothing that was rented for it"
+            raise TeardownRefused(
+                f"REFUSED. A record of what was rented does not read: {why}\n{said}\n"
+                f"next  sweepctl audit    (what runs and bills; once that is ended, move the record away, and "
+                f"pulumi destroy --stack {op.stack})"
+            )
+        op.warn(f"{why}; all that the ledger names of box {box} is proved gone, so the sweep ends without it")
+
+
+def _may_bill(box: str, tag: str, adapter: str, account: str, native_id: str) -> str:
+    """The same as `may_still_bill` by the ledger: also what carries the tag of the record that does not read."""
+    try:
+        platform = load_platform(adapter)
+        if platform.get(native_id, account).phase is not Phase.GONE:
+            return f"box {box}: {native_id} on {adapter} still exists"
+        found = platform.find_by_tag(tag, account) if tag else None
+    except PlatformError as error:
+        return f"box {box}: {native_id} on {adapter} may still bill: {error}"
+    return f"box {box}: {found.native_id} on {adapter} carries its tag" if found else ""
 
 
 def may_still_bill(birth: Birth) -> str:

@@ -150,12 +150,12 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         return state
 
     def _bring_up(self, op: Operation, state: QueueState) -> None:
-        store = EvidenceStore.open(state.evidence)
         judgement = ending.judge(state, state.approval, full=False)
         if judgement.verdict.allowed:
-            # Cleared: whatever was launched now would not be in the receipt.
+            # Cleared: whatever was launched now would not be in the receipt. One that is given up needs no evidence.
             op.info(f"queue of {state.box_name}: the box is cleared, nothing more is started on it")
             return
+        store = EvidenceStore.open(state.evidence)
         refuse_during_teardown(store, f"queue of {state.box_name}", op.stack)
         given = store.launch(state.box_name, state.generation)
         if not state.cells and not state.dropped and (given is None or not given.cells):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from sweep.canonical import canonical_json
-from sweep.errors import EvidenceChanged
+from sweep.errors import EvidenceChanged, EvidenceDamaged
 from sweep.evidence import place
 from sweep.evidence.place import RecordT, parse_record
 from sweep.evidence.s3_client import PARALLEL
@@ -36,6 +36,20 @@ class RecordShelf:
     def records(self, folder: str, kind: type[RecordT]) -> list[RecordT]:
         """All records (`*.json`) directly below `records/<folder>/`, by name."""
         return self._all(folder, kind)
+
+    def readable(self, folder: str, kind: type[RecordT]) -> tuple[list[RecordT], list[tuple[str, str]]]:
+        """The same as far as they read, and (file name, why) of those that don't."""
+
+        def ask(name: str) -> RecordT | str | None:
+            try:
+                return self._one(f"{place.RECORDS}/{folder}/{name}", kind)
+            except EvidenceDamaged as error:
+                return str(error)
+
+        names = self._listed(folder)
+        found = self._each(ask, names)
+        damaged = [(name, why) for name, why in zip(names, found, strict=True) if isinstance(why, str)]
+        return [record for record in found if record is not None and not isinstance(record, str)], damaged
 
     def write_record(self, name: str, record: Record | None) -> None:
         """Writes `records/<name>`; None takes it away. EvidenceChanged when it is not what this object read last."""

@@ -176,12 +176,23 @@ def test_an_outage_holds_it(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> No
         delete(sweep)
 
 
-def test_a_damaged_birth_record_holds_it(sweep: Sweep) -> None:
-    sweep.box()
-    (sweep.store.root / "records" / "births" / "box-0-g1.json").write_bytes(b"{}")
-    with pytest.raises(EvidenceError, match=r"box-0-g1\.json is damaged"):
+def test_a_damaged_birth_record_holds_it_until_its_box_is_proved_gone(sweep: Sweep) -> None:
+    box = sweep.box()
+    (sweep.store.root / "records" / "births" / "box-0-g1.json").write_bytes(b"\0" * 60)
+    with pytest.raises(TeardownRefused, match=r"box-0-g1\.json is damaged(?s:.*)still exists(?s:.*)sweepctl audit"):
         delete(sweep)
     assert sweep.store.lease() is not None
+    sweep.vanish(box)
+    delete(sweep)
+    assert "is proved gone" in sweep.said.warnings
+    assert sweep.store.lease() is None
+
+
+def test_a_damaged_birth_record_of_what_the_ledger_does_not_know_holds_it(sweep: Sweep) -> None:
+    sweep.vanish(sweep.box())
+    (sweep.store.root / "records" / "births" / "box-9-g1.json").write_bytes(b"{}")
+    with pytest.raises(TeardownRefused, match="the ledger names nothing that was rented for it"):
+        delete(sweep)
 
 
 def test_evidence_that_is_out_of_reach_is_said(sweep: Sweep) -> None:
