@@ -302,9 +302,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             op.warn(f"box {box.name}: {error}. It was given up by name, so it may end without")
             return None
 
-    def _keep_clearance(
-        self, op: Operation, store: EvidenceStore, box: BoxState, approval: Approval, way: str
-    ) -> None:
+    def _keep_clearance(self, op: Operation, store: EvidenceStore, box: BoxState, approval: Approval, way: str) -> None:
         """Into the evidence. What was given up by name may also end where nothing can be written there."""
         try:
             store.write_clearance(box.native_id, approval)
