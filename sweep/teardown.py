@@ -23,6 +23,7 @@ from sweep.evidence import unclaimed
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.unclaimed import Unclaimed
 from sweep.model import GENESIS, SETTLED, Approval, Launch, Receipt, ReceiptCell
+from sweep.revocation import revocation_problem
 
 if TYPE_CHECKING:
     from sweep.cost import BoxCosts
@@ -163,8 +164,9 @@ def may_end(
         verdict.reasons[:0] = problems
         return verdict
     expiry = expiry_problem(facts, approval, store, now)
-    if expiry:
-        verdict.reasons.insert(0, expiry)
+    revoked = revocation_problem(store, approval) if store else ""  # without evidence it can't be on record
+    if expiry or revoked:
+        verdict.reasons.insert(0, expiry or revoked)
         return verdict
     if any((a.box, a.native_id, a.verb) == (facts.name, facts.native_id, facts.verb) for a in approval.abandon):
         verdict.allowed, verdict.way = True, "abandoned"

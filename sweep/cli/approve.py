@@ -26,6 +26,7 @@ from sweep.cli.words import Words, who
 from sweep.errors import EvidenceError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Abandonment, Action, Approval, Receipt, UnclaimedWaiver, Waiver
+from sweep.revocation import given_at
 from sweep.scene import Scene, Sight
 from sweep.state import STOP
 from sweep.stopping import AtRisk
@@ -96,7 +97,7 @@ def prepare(target: Target, words: Words, scene: Scene, store: EvidenceStore | N
         return None
     _known_cells(words, scene)
     digest, receipt = _receipt(target, words, scene, store, named)
-    now = datetime.now(UTC).replace(microsecond=0)
+    now = given_at(store, datetime.now(UTC))
     approval = build(words, receipt=digest, sights=named, waive=words.waive, expires=now + words.expires, now=now)
     risks: dict[str, AtRisk] = {}
     asked = [(sight, _verdict(sight, approval, words.verb, risks)) for sight in named]

@@ -20,6 +20,7 @@ from sweep.cli.words import Words, who
 from sweep.errors import ConfigError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Abandonment, Action, Approval
+from sweep.revocation import given_at
 from sweep.stackfile import StackFile
 from sweep.state import VolumeEntry
 from sweep.suggest import did_you_mean
@@ -52,7 +53,7 @@ def approve_store(target: Target, words: Words, out: Out) -> int:
     identity = sources.state.identity.identity if sources.state.identity else chosen[0][1].identity
     inventory = take_inventory(identity, [facts for _, facts in chosen], found, _said(target))
     digest = _kept(sources, inventory, words, chosen)
-    approval = _build(words, [facts for _, facts in chosen], digest)
+    approval = _build(words, [facts for _, facts in chosen], digest, given_at(sources.store, datetime.now(UTC)))
     with Progress("checking"):
         asked = [_ask_check(entry, facts, approval, found) for entry, facts in chosen]
     asked = [one for one in asked if one.verdict.way != "gone"]
@@ -125,8 +126,7 @@ def _kept(
     raise Unsure(f"what is approved can't be kept: {sources.problem or 'the evidence of this stack is not known'}")
 
 
-def _build(words: Words, volumes: Sequence[VolumeFacts], digest: str | None) -> Approval:
-    now = datetime.now(UTC).replace(microsecond=0)
+def _build(words: Words, volumes: Sequence[VolumeFacts], digest: str | None, now: datetime) -> Approval:
     abandon = tuple(
         Abandonment(box=facts.name, native_id=facts.native_id, reason=words.abandon[facts.name], verb=VERB)
         for facts in volumes

@@ -17,6 +17,7 @@ from typing import Literal
 from sweep.errors import EvidenceError, JournalDamaged
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Approval
+from sweep.revocation import revocation_problem
 from sweep.teardown import Existence
 from sweep.volumes.records import VERB, Use, read_inventory
 from sweep.volumes.survey import Survey, User, births_on
@@ -101,7 +102,7 @@ def may_delete(
     if approval is None:
         verdict.reasons += ["not approved", *seen.alive]
         return verdict
-    problem = approval_problem(facts, approval, now or datetime.now(UTC))
+    problem = approval_problem(facts, approval, now or datetime.now(UTC)) or _revoked(facts, approval)
     if problem:
         verdict.reasons.append(problem)
         return verdict
@@ -130,6 +131,13 @@ def approval_problem(facts: VolumeFacts, approval: Approval, now: datetime) -> s
     if now >= approval.expires:
         return f"the approval expired at {approval.expires:%Y-%m-%d %H:%M} UTC"
     return ""
+
+
+def _revoked(facts: VolumeFacts, approval: Approval) -> str:
+    try:
+        return revocation_problem(EvidenceStore.open(facts.evidence), approval)
+    except EvidenceError:  # it can't be on record; what needs evidence is refused for that
+        return ""
 
 
 def abandoned(facts: VolumeFacts, approval: Approval) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from sweep.cli.output import Unsure
 from sweep.cli.words import Reasons, pair_reasons
 from sweep.model import Approval
+from sweep.revocation import revocation_problem
 from sweep.state import parse_export
 from sweep.teardown import Existence, Observation, may_end
 from tests.unit.cli.support import STACK, World
@@ -325,6 +326,39 @@ def test_revoking_takes_everything_back(world: World) -> None:
     assert world.store.teardown() is None
     assert world.store.clearance(first.native_id) is None
     assert world.run("approve", "--revoke").code == 0, "idempotent"
+
+
+def test_what_was_revoked_ends_nothing_though_the_state_still_holds_it(world: World) -> None:
+    *_, receipt = world.verified()
+    world.run("approve", "--receipt", receipt)
+    world.up()
+    assert world.run("status", "--json").json["gates"][0]["state"] == "cleared"
+    assert "on record as revoked" in world.run("approve", "--revoke").out
+    gates = world.run("status", "--json").json["gates"]
+    assert [gate["state"] for gate in gates] == ["locked", "locked"]
+    assert "the approval was revoked at" in gates[0]["reasons"][0]
+    assert world.run("approve", "--receipt", receipt).code == 0, "in the same second, too"
+    world.up()
+    assert world.run("status", "--json").json["gates"][0]["state"] == "cleared"
+
+
+def test_a_revocation_that_cannot_be_recorded_says_so(world: World) -> None:
+    *_, receipt = world.verified()
+    world.run("approve", "--receipt", receipt)
+    world.store.shelf.remove("sweep.json")
+    result = world.run("approve", "--revoke")
+    assert result.code == 2
+    assert "goes by the approval in the engine's state until `pulumi up`" in result.out
+    assert world.file.approval() is None
+
+
+def test_revoking_needs_no_backend(world: World) -> None:
+    *_, receipt = world.verified()
+    world.run("approve", "--receipt", receipt)
+    word = approval(world)
+    (world.engine / "error").write_text("error: the backend does not answer")
+    assert world.run("approve", "--revoke").code == 0
+    assert "was revoked at" in revocation_problem(world.store, word)
 
 
 def test_revoking_goes_alone(world: World) -> None:

@@ -19,6 +19,7 @@ from provider.session import Severity
 from sweep import onbox
 from sweep.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
 from sweep.model import Approval, Waiver
+from sweep.revocation import write_revocation
 from tests.unit.provider.support import (
     BOX,
     GATE,
@@ -501,7 +502,22 @@ def test_read_works_without_evidence(sweep: Sweep) -> None:
     seen = BOX.read(sweep.op(), box.native_id, box)
     assert not isinstance(seen, Gone)
     assert seen.inputs.live is not None
-    assert "holds no sweep.json" in seen.inputs.live["because"] or seen.inputs.live["state"] == "locked"
+    assert seen.inputs.live["state"] == "locked"
+    assert "holds no sweep.json" in seen.inputs.live["because"]
+
+
+def test_a_revocation_stops_a_teardown_that_is_under_way(sweep: Sweep) -> None:
+    """The gate and the queue are gone already, and the state still holds the approval."""
+    box = sweep.cleared()
+    assert box.approval is not None
+    gate = sweep.gate(box)
+    GATE.delete(sweep.op("Gate"), "g", gate)
+    write_revocation(sweep.store, [], at=datetime.now(UTC), by="grace")
+    with pytest.raises(TeardownRefused, match=r"the approval was revoked at .* by grace"):
+        delete(sweep, box)
+    with pytest.raises(TeardownRefused, match="was revoked"):
+        GATE.delete(sweep.op("Gate"), "g", gate)
+    assert sweep.listed() == [box.native_id]
 
 
 def test_read_of_a_box_that_is_ending(sweep: Sweep) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.model import Approval, ReceiptBox
+from sweep.revocation import write_revocation
 from sweep.teardown import Existence
 from tests.unit.teardown.support import (
     FIRST,
@@ -427,6 +428,21 @@ def expires_this_moment(s: Situation) -> None:
 @closes("not approved")
 def not_approved(s: Situation) -> None:
     s.approval = None
+
+
+@closes("the approval was revoked at 2026-11-22 09:00 UTC by grace")
+def revoked(s: Situation) -> None:
+    write_revocation(s.store, [], at=NOW, by="grace")
+
+
+@closes("the approval was revoked at 2026-11-22 07:00 UTC by grace")
+def revoked_where_the_clock_is_behind(s: Situation) -> None:
+    write_revocation(s.store, [approval_of(s)], at=NOW - timedelta(hours=2), by="grace")
+
+
+@closes("whether the approval was revoked is not known")
+def the_revocation_damaged(s: Situation) -> None:
+    (s.evidence / "records" / "revoked.json").write_bytes(b"{")
 
 
 OTHER_CELL = "lr0.9-seed0"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sweep.revocation import given_at, write_revocation
 from sweep.teardown import Existence
 from tests.unit.teardown.deviations import DEVIATIONS
 from tests.unit.teardown.support import (
@@ -153,6 +154,35 @@ def test_a_cell_that_died_with_its_runner_counts_by_its_copy(situation: Situatio
     assert not situation.ask().allowed
 
 
+# What was revoked
+
+
+def test_an_approval_that_is_given_after_a_revocation_counts(situation: Situation) -> None:
+    write_revocation(situation.store, [], at=NOW - timedelta(hours=1), by="grace")
+    assert not situation.ask().allowed
+    situation.edit_approval(at=given_at(situation.store, NOW - timedelta(hours=5)))
+    assert situation.ask().way == "cleared", "also where the clock of the person who gave it is behind"
+
+
+def test_what_was_revoked_once_stays_so(situation: Situation) -> None:
+    """Another revocation, by a clock that is behind, takes back more and gives nothing back."""
+    first = situation.approval
+    assert first is not None
+    write_revocation(situation.store, [first], at=NOW - timedelta(hours=3), by="ada")
+    write_revocation(situation.store, [], at=NOW - timedelta(hours=9), by="grace")
+    assert not situation.ask().allowed
+    situation.edit_approval(at=NOW - timedelta(hours=4))
+    assert not situation.ask().allowed
+
+
+def test_a_damaged_revocation_is_written_anew(situation: Situation) -> None:
+    DEVIATIONS["the_revocation_damaged"][0](situation)
+    write_revocation(situation.store, [], at=NOW, by="grace")
+    assert "was revoked at 2026-11-22 09:00 UTC by grace" in situation.ask().reasons[0]
+    situation.edit_approval(at=given_at(situation.store, NOW))
+    assert situation.ask().allowed
+
+
 # Waivers
 
 
@@ -224,15 +254,27 @@ def test_a_launch_record_of_another_native_id(situation: Situation) -> None:
     assert not situation.ask().allowed
 
 
+HARMLESS = (
+    *("records/latest-receipt", "records/files-", "records/births/", "records/launches/box-1", "records/lease.json"),
+    *("journals/", "cells/lr0.9-seed0/"),
+)
+"""What a cleared box does not stand on: pointers, an index that spares reading, copies, and what is another box's."""
+
+
 def test_it_never_raises_for_what_it_finds_on_disk(situation: Situation) -> None:
-    """Whatever file of the evidence is nonsense: a reason, not a traceback."""
+    """Whatever file of the evidence that the verdict stands on is nonsense: a reason, not a traceback, and no yes."""
+    others = 0
     for path in sorted(path for path in situation.evidence.rglob("*") if path.is_file()):
         before = path.read_bytes()
+        name = path.relative_to(situation.evidence).as_posix()
+        harmless = name.startswith(HARMLESS)
+        others += not harmless
         for nonsense in (b"", b"\xff\xfe", b"[]", b"null", b"[" * 5000):
             path.write_bytes(nonsense)
             verdict = situation.ask(full=False)
-            assert verdict.allowed or verdict.reasons, path
+            assert (verdict.allowed, bool(verdict.reasons)) == (harmless, not harmless), path
         path.write_bytes(before)
+    assert others >= 7, "marker, receipt, launch record, manifests and files of two cells"
     assert situation.ask().allowed
 
 

@@ -215,7 +215,7 @@ def test_abandoning_needs_nothing_but_the_word(abandoned: Situation, name: str) 
         *("another_verb_in_the_state", "approval_of_another_verb", "approval_of_another_native_id"),
         *("approval_of_this_native_id_under_another_name", "approval_of_nothing", "a_waiver_written_in", "expired"),
         *("expires_this_moment", "not_approved", "abandonment_of_another_native_id", "abandonment_of_another_box"),
-        "abandonment_edited",
+        *("abandonment_edited", "revoked", "revoked_where_the_clock_is_behind", "the_revocation_damaged"),
     ],
 )
 def test_the_word_must_be_for_this_box_and_now(abandoned: Situation, name: str) -> None:
@@ -293,6 +293,7 @@ STILL_CLOSED = [
     *("another_verb_in_the_state", "approval_of_another_native_id", "approval_of_another_verb", "a_waiver_written_in"),
     *("evidence_gone", "marker_of_another_sweep", "launch_record_lost", "launch_record_damaged"),
     *("the_box_may_exist_or_not", "another_identity_in_the_state", "a_file_beside"),
+    *("revoked", "revoked_where_the_clock_is_behind", "the_revocation_damaged"),
 ]
 
 
