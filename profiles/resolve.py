@@ -20,7 +20,7 @@ from profiles.tiers import claims, place_of, region_notes, tier_problems
 from sweep.errors import ConfigError
 from sweep.model import Cell
 from sweep.money.clocks import ClockFact
-from sweep.roster import assign
+from sweep.split import by_count
 from sweep.suggest import did_you_mean
 from sweep.units import parse_duration, parse_size
 
@@ -330,7 +330,7 @@ def _boxes(config: StackConfig, wanted: list[str]) -> tuple[BoxPlan, ...]:
     """Cells go to boxes that run; only where none does, they wait with those that are stopped."""
     shares: dict[str, list[Cell]] = {name: [] for name in wanted}
     at_work = [name for name in wanted if config.boxes[name].want == "running"] or wanted
-    owner = assign(config.roster.names, at_work) if at_work else {}
+    owner = by_count(config.roster.names, at_work)
     for cell in config.roster.cells:
         if cell.name in owner:
             shares[owner[cell.name]].append(cell)

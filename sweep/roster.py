@@ -7,7 +7,6 @@ is refused before anything is rented.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -305,18 +304,3 @@ def _unsafe(name: str) -> str:
     bad = sorted({character for character in name if not re.fullmatch(r"[A-Za-z0-9._+-]", character)})
     what = f"has {' '.join(repr(character) for character in bad)}" if bad else "does not begin with a letter or digit"
     return f"the name {name!r} {what} and becomes a folder; list the cell with a `name` of letters, digits and . _ + -"
-
-
-def assign(cells: Iterable[str], boxes: Sequence[str]) -> dict[str, str]:
-    """cell → box by rendezvous hashing: a box that comes or goes moves only the cells that it wins or leaves."""
-    prefixes = [(box, hashlib.sha256(f"{box}\0".encode())) for box in boxes]
-    assigned: dict[str, str] = {}
-    for cell in cells:
-        best = b""
-        for box, prefix in prefixes:
-            hashed = prefix.copy()
-            hashed.update(cell.encode())
-            weight = hashed.digest()
-            if weight > best:
-                best, assigned[cell] = weight, box
-    return assigned

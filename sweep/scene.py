@@ -16,7 +16,6 @@ from sweep.model import Birth, Cell, Launch, Loss, Receipt, Teardown
 from sweep.money.budget import Budget
 from sweep.money.ledger import Spent
 from sweep.patrol import Patrol
-from sweep.roster import assign
 from sweep.state import BoxEntry, QueueEntry, StackState
 from sweep.teardown import Existence, Observation, Verdict
 
@@ -159,5 +158,9 @@ class Scene:
         return tuple(name for name in self.asked if name not in living)
 
     def meant_for(self, cell: str) -> str:
-        """The box that the stack file gives this cell; empty where that can't be told."""
-        return assign((cell,), self.asked).get(cell, "")
+        """The box whose queue the program gives this cell; one that is not rented yet has none in the state, so it is
+        told only where there is one such box. Empty where that can't be told."""
+        for sight in self.sights:
+            if sight.queue is not None and cell in sight.queue.names:
+                return sight.box.name
+        return self.not_rented[0] if len(self.not_rented) == 1 else ""

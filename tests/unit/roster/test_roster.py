@@ -14,7 +14,8 @@ from sweep.canonical import digest_of
 from sweep.cells import CellsConfig
 from sweep.errors import ConfigError
 from sweep.model import Cell
-from sweep.roster import SAFE_NAME, Roster, assign, expand
+from sweep.roster import SAFE_NAME, Roster, expand
+from sweep.split import by_count
 
 
 def roster(**cells: Any) -> Roster:
@@ -172,7 +173,7 @@ def test_ten_thousand_cells_cost_no_more_than_their_digests() -> None:
     assert len(made.cells) == 10_000
 
     def work() -> None:
-        assign(expand(cells).names, ["box-0", "box-1"])
+        by_count(expand(cells).names, ["box-0", "box-1"])
 
     def floor() -> None:
         """Ten canonical digests a cell, which a second of a slow core pays for."""
@@ -226,11 +227,3 @@ def test_a_grid_gives_one_cell_a_combination_or_is_refused(grid: dict[str, list[
         return
     assert len({tuple(sorted(cell.params.items())) for cell in made.cells}) == expected
     assert len(set(made.names)) == expected
-
-
-def test_a_box_that_leaves_moves_only_its_own_cells() -> None:
-    cells = [f"cell-{n}" for n in range(1000)]
-    three, two = assign(cells, ["a", "b", "c"]), assign(cells, ["a", "c"])
-    assert all(two[cell] == three[cell] for cell in cells if three[cell] != "b")
-    assert 250 < sum(box == "b" for box in three.values()) < 420
-    assert assign(cells, ["c", "b", "a"]) == three
