@@ -19,6 +19,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
@@ -29,6 +30,17 @@ from sweep.signals import signal_name
 BYTES_PER_SECOND = 20e6
 """A reader that is slower than this, over the whole of a file, is taken for hung."""
 LEAST_SECONDS = 60.0
+_ROOT = Path(__file__).resolve().parents[2]
+_WORKER = """
+import sys
+root = sys.argv[1]
+if root not in sys.path:
+    sys.path.insert(0, root)
+from sweep.loaders.worker import main
+main()
+"""
+"""Isolated from the environment and the current folder, and yet the code of the process that asks: of several checkouts
+on one computer, or in a test of changed code, the interpreter would otherwise take the installed one."""
 THREAD_CAPS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -206,7 +218,7 @@ class _Slot:
                 self.buffer = b""
                 self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the worker)
                 self.process = subprocess.Popen(
-                    [sys.executable, "-I", "-B", "-m", "sweep.loaders.worker"],
+                    [sys.executable, "-I", "-B", "-c", _WORKER, str(_ROOT)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self.errors,

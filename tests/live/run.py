@@ -8,6 +8,7 @@ import secrets
 import signal
 import threading
 import time
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
 
@@ -149,6 +150,15 @@ class LivePlugin:
     def pytest_sessionstart(self) -> None:
         signal.signal(signal.SIGTERM, _as_interrupt)
         self._run.watch()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        except KeyboardInterrupt:
+            # A signal may arrive where the code has no line; pytest then fails while it reports the interrupt, and
+            # what was rented would not be ended. A new exception, raised here, has lines.
+            raise KeyboardInterrupt from None
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self._left = self._run.close()

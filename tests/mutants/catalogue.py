@@ -112,6 +112,31 @@ MUTANTS = (
         ("tests/unit/evidence/test_command.py::test_an_exit_code_is_no_answer",),
     ),
     Mutant(
+        "a check that says ok and fails is believed",  # in a worker process
+        (
+            Patch(
+                "sweep/loaders/command.py",
+                "    if code != 0:\n        raise NoAnswer(",
+                "    if False:\n        raise NoAnswer(",
+            ),
+        ),
+        (
+            "tests/unit/evidence/test_command.py::test_what_counts_as_an_answer"
+            """[echo '{"ok": true}'; exit 3-False-True-its check said ok and ended with code 3]""",
+        ),
+    ),
+    Mutant(
+        "an artifact that is not there is no failure",  # in the runner
+        (
+            Patch(
+                "scripts/onbox/runner_sealing.py",
+                "    if missing:\n        problems.insert",
+                "    if False:\n        problems.insert",
+            ),
+        ),
+        ("tests/engine/test_artifacts.py::test_job_left_something_else_behind",),
+    ),
+    Mutant(
         "nobody looks for NaN in an npz",
         (
             Patch(

@@ -76,19 +76,31 @@ def test_sealed_copy_is_a_copy(box: Box) -> None:
 
 def test_what_a_cell_leaves_running_is_ended_before_sealing(box: Box) -> None:
     """A writer in the background would go on changing what is being sealed."""
-    box.add("a", GOOD + "(while :; do echo x >> {out}/growing; sleep 0.01; done) & echo $! > {out}/pid")
+    box.add("a", GOOD + "(for i in $(seq 6000); do echo x >> {out}/growing; sleep 0.01; done) & echo $! > {out}/pid")
     box.run("a")
     box.manifest("a")
     assert not alive(int((box.sealed("a") / "pid").read_text()))
 
 
+WRITER = """
+import sys, time
+end, written = time.monotonic() + 60, 0
+with open(sys.argv[1], "ab", buffering=0) as handle:
+    while time.monotonic() < end:
+        written += handle.write(b"x" * 9999)
+        if written > 50_000_000:
+            handle.truncate(30_000_000)
+            written = 30_000_000
+"""
+"""Writes all the time, and never more than a minute and 50 MB: should the runner fail to end it, no disk fills."""
+
+
 def test_file_that_changes_while_it_is_sealed_is_not_sealed(box: Box) -> None:
     """Written by a process that left the cell's group; it is ended before the next try."""
-    writer = (
-        "import itertools; f = open('{out}/result.json', 'ab', 0); [f.write(b'x' * 9999) for _ in itertools.count()]"
-    )
+    (box.root / "writer.py").write_text(WRITER)
     box.set(retries=0)
-    box.add("a", f'setsid python -c "{writer}" & while ! test -s {{out}}/result.json; do sleep 0.01; done')
+    write = f"setsid python {box.root}/writer.py {{out}}/result.json"
+    box.add("a", f"{write} & while ! test $(stat -c %s {{out}}/result.json) -gt 20000000; do sleep 0.01; done")
     box.run(code=1)
     assert "changed while it was being sealed" in box.events("cell-failed", "a")[0]["reason"]
     assert list(box.processes(cells=True)) == []

@@ -141,7 +141,7 @@ def test_cell_that_leaves_cleanly_at_sigterm_is_not_done(box: Box) -> None:
 
 def test_cell_deaf_to_sigterm_is_killed_after_the_grace(box: Box) -> None:
     box.set(grace_seconds=0.3)
-    box.add("a", f"trap '' TERM; touch {box.control}/middle-a; echo; while :; do sleep 0.05; done")
+    box.add("a", f"trap '' TERM; touch {box.control}/middle-a; echo; for i in $(seq 2400); do sleep 0.05; done")
     runner = box.start()
     box.in_the_middle("a")
     os.kill(runner.pid, signal.SIGTERM)

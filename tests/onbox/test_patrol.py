@@ -29,8 +29,8 @@ def verdicts(box: Box, cell: str) -> list[str]:
 def test_hung_slow_and_working_are_told_apart(box: Box) -> None:
     box.set(slots=3, **STALL)
     box.add("hung", "echo begun; sleep 600")
-    box.add("slow", "echo begun; while :; do :; done")
-    box.add("working", "while :; do echo . >> {out}/x; sleep 0.1; done")
+    box.add("slow", "echo begun; i=0; while [ $i -lt 200000000 ]; do i=$((i + 1)); done")
+    box.add("working", "for i in $(seq 1200); do echo . >> {out}/x; sleep 0.1; done")
     runner = box.start()
     for cell, verdict in (("hung", "hung"), ("slow", "slow"), ("working", "working")):
         wait_for(lambda cell=cell, verdict=verdict: verdicts(box, cell)[-1:] == [verdict], box.log)
@@ -130,7 +130,7 @@ WRITES = 'echo \'{{"step": 1, "loss": 0.5, "other": NaN}}\'; echo \'{{"step": 2,
 @pytest.mark.parametrize("value", ["NaN", '"nan"'])
 def test_first_nan_ends_a_cell_that_asked_for_it(box: Box, value: str) -> None:
     box.set(retries=2, metrics=metrics())
-    goes_on = "trap 'echo saved; exit 0' TERM; while :; do sleep 0.05; done"
+    goes_on = "trap 'echo saved; exit 0' TERM; for i in $(seq 2400); do sleep 0.05; done"
     box.add("a", f"({WRITES.format(value)}) > {{out}}/metrics.jsonl; {goes_on}")
     box.add("b", f"({WRITES.format('Infinity')}) > {{out}}/metrics.jsonl; echo 1 > {{out}}/result.json")
     box.run("b", code=1)

@@ -126,7 +126,10 @@ def test_slot_is_free_when_all_of_a_cell_has_ended(box: Box) -> None:
     """What it left in the background may still hold the GPU."""
     mark = f"{box.control}/left"
     trap = f"trap 'sleep 0.4; rm {mark}; exit' TERM"
-    box.add("a", f"(touch {mark}; {trap}; while :; do sleep 0.05; done) & sleep 0.3; echo > {{out}}/result.json")
+    box.add(
+        "a",
+        f"(touch {mark}; {trap}; for i in $(seq 2400); do sleep 0.05; done) & sleep 0.3; echo > {{out}}/result.json",
+    )
     box.add("b", f"test ! -e {mark}; echo $? > {{out}}/result.json")
     box.run("a", "b")
     assert (box.sealed("b") / "result.json").read_text() == "0\n"
@@ -198,7 +201,9 @@ def test_dropping(box: Box) -> None:
     """Taken out while it waits: never started. While it runs: ended, whatever it does about SIGTERM. Sealed: stays."""
     box.set(grace_seconds=0.5)
     box.add("sealed")
-    box.add("running", f"trap '' TERM; touch {box.control}/middle-running; echo; while :; do sleep 0.1; done")
+    box.add(
+        "running", f"trap '' TERM; touch {box.control}/middle-running; echo; for i in $(seq 1200); do sleep 0.1; done"
+    )
     box.add("waiting")
     box.add("last")
     runner = box.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -39,7 +40,8 @@ def fake_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> P
     real = subprocess.Popen
 
     def start(arguments: list[str], **settings: Any) -> Any:
-        assert arguments == [sys.executable, "-I", "-B", "-m", "sweep.loaders.worker"]
+        assert arguments[:4] == [sys.executable, "-I", "-B", "-c"]
+        assert Path(arguments[5]) == Path(pool.__file__).parents[2]
         return real([sys.executable, "-I", str(script)], **settings)
 
     monkeypatch.setattr(pool.subprocess, "Popen", start)
@@ -164,3 +166,21 @@ def test_the_worker_imports_little() -> None:
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"pulumi", "typer", "rich", "pydantic", "grpc", "torch"} & set(loaded)
+
+
+def test_workers_run_the_code_of_the_process_that_asks(tmp_path: Path) -> None:
+    """Not that of the installed package: a second checkout, or a test of changed code, would judge the wrong one."""
+    root = Path(pool.__file__).parents[2]
+    shutil.copytree(root / "sweep", tmp_path / "sweep", ignore=shutil.ignore_patterns("__pycache__", "cli"))
+    reader = tmp_path / "sweep/loaders/json_file.py"
+    reader.write_text(reader.read_text().replace("is not JSON", "is of the changed code"))
+    (tmp_path / "broken.json").write_text("{")
+    code = (
+        "from sweep.loaders.base import PlainSpec\nfrom sweep.loaders.pool import Job, read_all\n"
+        f"((_, result),) = read_all([Job({str(tmp_path / 'broken.json')!r}, PlainSpec('json'), None, 1)])\nprint(*result.reasons)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
+    )
+    assert "is of the changed code" in said.stdout, said.stdout + said.stderr
