@@ -1,11 +1,12 @@
-"""`sweepctl pull`: every sealed cell of every box, and the journals, as copies into the evidence."""
+"""`sweepctl pull`: every sealed cell of every box, the journals, and what unsealed attempts left, into the evidence."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
@@ -18,28 +19,58 @@ from sweep.cli.target import Target
 from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.pull import BoxPull, BoxSource, PullResult, pull_all
 from sweep.evidence.store import EvidenceStore
+from sweep.evidence.unsealed import UNSEALED, Unsealed
+from sweep.journal import CellProgress
 from sweep.state import BoxEntry
 
 KEEP_ON_SECONDS = 60.0
 """Between two signs to a box that it is being read."""
 
 
+LEFT = {
+    "not_copied": "sealed, and not copied",
+    "failed": "failed",
+    "not_sealed": "not sealed yet",
+    "not_seen": "not seen: no box that was reached has them",
+}
+"""Why a cell of the roster is not here: the key of the JSON document, and the words on the screen."""
+
+
 @dataclass
 class Haul:
-    """What one pull brought: per cell its box and result; what could not be reached."""
+    """What one pull brought: per cell its box and result; what could not be reached.
+
+    `unsealed`: attempts that ended without a seal and were copied now, with their boxes. `said`: what the journals that
+    were read say of each cell.
+    """
 
     cells: dict[str, tuple[str, PullResult]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    unsealed: list[tuple[str, Unsealed]] = field(default_factory=list)
+    said: dict[str, CellProgress] = field(default_factory=dict)
 
     def add(self, pulls: Collection[BoxPull]) -> None:
         """Later results win only where the earlier one brought nothing."""
         for pull in pulls:
             if pull.problem:
                 self.problems.append(f"box {pull.box}: {pull.problem}")
+            self.unsealed += [(pull.box, one) for one in pull.unsealed]
+            for name, progress in (pull.journal.cells if pull.journal else {}).items():
+                if name not in self.said or self.said[name].state in ("pending", "dropped"):
+                    self.said[name] = progress
             for result in pull.results:
                 before = self.cells.get(result.cell)
                 if before is None or before[1].state in ("absent", "refused"):
                     self.cells[result.cell] = (pull.box, result)
+
+    def why_left(self, cell: str) -> str:
+        """Why a cell that is not in `cells` is not: a key of LEFT."""
+        said = self.said.get(cell)
+        if said is None:
+            return "not_seen" if self.problems else "not_sealed"
+        if said.state == "sealed":
+            return "not_copied"
+        return "failed" if said.state == "failed" and said.final else "not_sealed"
 
     @property
     def bad(self) -> list[PullResult]:
@@ -64,8 +95,23 @@ def pull(target: Target, out: Out) -> int:
     return report(sources, haul, out)
 
 
+def tries_again(error: EvidenceError, stack: str) -> Unsure:
+    """The same error, with what to type once what it names is mended."""
+    return Unsure(str(error), [f"sweepctl pull --stack {stack}    (once that is mended)"])
+
+
 def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
-    """Boxes first; then, for what sits only on a volume that outlived its box, the volumes. Resumable, idempotent."""
+    """Boxes first; then, for what sits only on a volume that outlived its box, the volumes. Resumable, idempotent.
+
+    Raises Unsure where the evidence can't be written, or another pull is at work.
+    """
+    try:
+        return _fetch(sources, store, progress)
+    except EvidenceError as error:
+        raise tries_again(error, sources.target.stack) from error
+
+
+def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
     identity = store.marker.identity
     if sources.state.identity is None and not sources.state.boxes:
         raise No("there is no box and no volume in the state: nothing to pull from", ["sweepctl status"])
@@ -159,6 +205,7 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
     brought = sum(result.bytes for _, result in haul.cells.values())
     here = {name for name, (_, result) in haul.cells.items() if result.state in ("pulled", "current")}
     left = [cell.name for cell in roster.cells if cell.name not in haul.cells]
+    why_left = {why: [name for name in left if haul.why_left(name) == why] for why in LEFT}
     code = UNSURE if haul.problems else NO if haul.bad else YES
     if code == YES:
         following = [f"sweepctl verify --stack {stack}"]
@@ -182,8 +229,8 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
                 }
                 for name, (box, result) in sorted(haul.cells.items())
             ],
-            "not_sealed": [] if haul.problems else left,
-            "not_seen": left if haul.problems else [],
+            "unsealed": [_as_json(box, one) for box, one in haul.unsealed],
+            **why_left,
             "problems": haul.problems,
             "next": following,
         }
@@ -205,9 +252,11 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
     out.line(f"{count(len(here), 'cell')} here, {size(brought)} copied to {sources.evidence}")
     if sources.store and sources.store.traffic:
         out.line(moved(sources.store.traffic))
-    if left:
-        why = "not sealed yet, or not seen" if haul.problems else "not sealed yet"
-        out.line(f"{count(len(left), 'cell')} {why}: {', '.join(left[:5])}{', …' if left[5:] else ''}")
+    for line in _unsealed(haul, sources.evidence or ""):
+        out.line(line)
+    for why, names in why_left.items():
+        if names:
+            out.line(f"{count(len(names), 'cell')} {LEFT[why]}: {', '.join(names[:5])}{', …' if names[5:] else ''}")
     for problem in haul.problems:
         out.line(f"UNKNOWN {problem}", style="yellow")
     out.next(following)
@@ -216,3 +265,24 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
 
 def _words(result: PullResult) -> str:
     return "; ".join((*result.reasons, *result.notes))
+
+
+def _unsealed(haul: Haul, evidence: str) -> Iterator[str]:
+    """What was copied of attempts that ended without a seal, and the largest files that were not."""
+    if not haul.unsealed:
+        return
+    files = sum(len(one.files) for _, one in haul.unsealed)
+    named = ", ".join(f"{one.cell} (attempt {one.attempt})" for _, one in haul.unsealed[:5])
+    more = ", …" if haul.unsealed[5:] else ""
+    copied = size(sum(one.bytes for _, one in haul.unsealed))
+    yield f"kept of attempts without a seal: {count(files, 'file')}, {copied}: {named}{more}; in {evidence}/{UNSEALED}"
+    left = [(file.size, one.cell, file) for _, one in haul.unsealed for file in one.left]
+    for amount, cell, file in sorted(left, key=lambda entry: -entry[0])[:5]:
+        yield f"left on the box: {cell} {file.path} {size(amount)}: {file.why}"
+    rest = len(left[5:]) + sum(one.more for _, one in haul.unsealed)
+    if rest:
+        yield f"left on the box: {count(rest, 'file')} more: sweepctl pull --json"
+
+
+def _as_json(box: str, one: Unsealed) -> dict[str, Any]:
+    return {"box": box, **one.model_dump(mode="json"), "bytes": one.bytes}

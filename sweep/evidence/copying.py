@@ -17,6 +17,7 @@ from sweep.evidence.files import FileCheck
 from sweep.evidence.manifest import MANIFEST, ManifestRefused, manifest_digest
 from sweep.evidence.store import EvidenceStore
 from sweep.model import FileEntry, Manifest
+from sweep.units import spell_bytes
 
 if TYPE_CHECKING:
     from sweep.channel.base import Channel
@@ -168,12 +169,7 @@ class BoxFiles:
     def _check_space(self, files: Sequence[FileEntry]) -> None:
         needed = sum(file.size for file in files)
         here = sum(facts[0] for facts in read_folder(self.partial).files.values())
-        free = shutil.disk_usage(self.store.workplace).free
-        if needed and needed - min(here, needed) + SPARE_BYTES > free:
-            raise EvidenceError(
-                f"{self.manifest.cell} needs {needed / 1e9:.1f} GB and {self.store.workplace} has {free / 1e9:.1f} GB "
-                f"free: make room there and pull again; nothing was changed"
-            )
+        require_room(self.store, needed - min(here, needed), self.manifest.cell)
 
     def _say(self, done: int) -> None:
         if self.progress:
@@ -260,6 +256,17 @@ class CellCopy(BoxFiles):
         os.rename(final, kept / f"{final.name}-{number}")
         fsync_directory(kept)
         self.notes.append(f"the copy of an earlier seal is kept in {kept / f'{final.name}-{number}'}")
+
+
+def require_room(store: EvidenceStore, needed: int, what: str) -> None:
+    """Raises EvidenceError where the disk of the store's workplace has no room for `needed` bytes and the reserve."""
+    free = shutil.disk_usage(store.workplace).free
+    if needed and needed + SPARE_BYTES > free:
+        raise EvidenceError(
+            f"{what} needs {spell_bytes(needed)}, and {store.workplace} has {spell_bytes(free)} free, of which "
+            f"{spell_bytes(SPARE_BYTES)} stay in reserve for records: make room there and pull again; nothing was "
+            "changed"
+        )
 
 
 def inside(root: Path, path: str) -> Path:

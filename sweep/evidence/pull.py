@@ -22,6 +22,7 @@ from sweep.evidence.manifest import MANIFEST, MAX_MANIFEST, ManifestRefused, man
 from sweep.evidence.s3_copies import S3Copies
 from sweep.evidence.s3_pull import ObjectCopy
 from sweep.evidence.store import EvidenceStore
+from sweep.evidence.unsealed import Unsealed, bring
 from sweep.journal import Journal
 
 if TYPE_CHECKING:
@@ -50,21 +51,26 @@ class BoxSource:
 
 @dataclass(frozen=True)
 class BoxPull:
-    """What pulling from one box did. `problem`: why it, or its journal, could not be read: cells may be missing."""
+    """What pulling from one box did. `problem`: why it, or its journal, could not be read: cells may be missing.
+
+    `unsealed`: what was copied now of attempts that ended without a seal; never a verified artifact.
+    """
 
     box: str
     generation: int
     journal: Journal | None
     results: tuple[PullResult, ...] = ()
     problem: str = ""
+    unsealed: tuple[Unsealed, ...] = ()
 
 
 def pull_all(
     boxes: Sequence[BoxSource], identity: str, store: EvidenceStore, progress: Progress | None = None
 ) -> list[BoxPull]:
-    """Pulls journals and sealed cells of all boxes. Idempotent; blocks until done; a box that fails stops no other.
+    """Pulls journals, sealed cells, and what other ended attempts left. Idempotent; blocks until done; a box that fails
+    stops no other.
 
-    Raises EvidenceError when another pull into the same evidence is running.
+    Raises EvidenceError when another pull into the same evidence is running, or it can't be written.
     """
     with only_one(store):
         settled = Settled(store)
@@ -114,6 +120,7 @@ def _pull_box(
 ) -> BoxPull:
     journal: Journal | None = None
     results: list[PullResult] = []
+    unsealed: list[Unsealed] = []
     problem = ""
     try:
         journal = _journal_of(source, store)
@@ -132,9 +139,13 @@ def _pull_box(
                     settled=settled,
                 )
             )
+        if not source.volume_only and source.cells is None:
+            unsealed = bring(source.channel, source.box, source.generation, journal, store)
     except (PlatformError, JournalDamaged, EvidenceError) as error:
         problem = str(error)
-    return BoxPull(source.box, source.generation, journal, tuple(results), problem)
+    except OSError as error:
+        problem = f"{error.filename or store.shown}: {error.strerror}"
+    return BoxPull(source.box, source.generation, journal, tuple(results), problem, tuple(unsealed))
 
 
 def _journal_of(source: BoxSource, store: EvidenceStore) -> Journal:
@@ -149,9 +160,13 @@ def _journal_of(source: BoxSource, store: EvidenceStore) -> Journal:
 
 @contextmanager
 def only_one(store: EvidenceStore) -> Iterator[None]:
-    """Holds the evidence's workplace on this machine. Raises EvidenceError while another pull holds it."""
-    store.workplace.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(store.workplace / ".pull.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Holds the evidence's workplace on this machine. Raises EvidenceError while another pull holds it, and where
+    that can't be written."""
+    try:
+        store.workplace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(store.workplace / ".pull.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise EvidenceError(f"{store.workplace} can't be written: {error.strerror}; nothing was pulled") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

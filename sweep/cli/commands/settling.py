@@ -26,7 +26,7 @@ class WithOrder(TyperCommand):
 
 @app.command()
 def pull(stack: Stack = None, json: AsJson = False) -> None:
-    """Copy every sealed cell, and the journals, into the evidence. Resumable."""
+    """Copy sealed cells, journals, and the logs of attempts that failed into the evidence. Resumable."""
 
     def ask() -> int:
         from sweep.cli.output import Out

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,7 +86,7 @@ def test_pull_with_a_box_out_of_reach(world: World) -> None:
     assert result.json["next"] == [f"sweepctl pull --stack {STACK}    (goes on where this one stopped)"]
     assert result.json["not_sealed"] == [], "all of them are, and nobody saw it"
     assert len(result.json["not_seen"]) == 3
-    assert "3 cells not sealed yet, or not seen: " in world.run("pull").out
+    assert "3 cells not seen: no box that was reached has them: " in world.run("pull").out
 
 
 def test_pull_refuses_a_copy_that_is_not_what_was_sealed(world: World) -> None:
@@ -325,3 +328,42 @@ def test_verify_by_a_command(world: World, monkeypatch: pytest.MonkeyPatch) -> N
     assert bad.code == 1
     assert {cell["state"] for cell in bad.json["cells"]} == {"damaged"}
     assert "too good" in bad.json["cells"][0]["reasons"][0]
+
+
+def test_pull_brings_the_log_of_a_cell_that_failed(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    box.start("lr0.3", log="Traceback\nboom\n", metrics=[{"step": 1, "loss": 2.5}])
+    box.fail("lr0.3")
+    result = world.run("pull", "--json")
+    assert result.code == 0
+    assert (result.json["failed"], result.json["not_sealed"]) == (["lr0.3"], ["lr0.9"])
+    (kept,) = result.json["unsealed"]
+    assert (kept["cell"], kept["attempt"], kept["box"]) == ("lr0.3", 1, "box-0")
+    assert [file["path"] for file in kept["files"]] == ["log.txt", "out/metrics.jsonl"]
+    folder = world.evidence / "unsealed/lr0.3/box-0-g1-1"
+    assert (folder / "log.txt").read_text() == "Traceback\nboom\n"
+    assert not (world.evidence / "cells/lr0.3").exists(), "it is no sealed cell"
+    assert world.run("pull", "--json").json["unsealed"] == [], "once is enough"
+    text = world.run("pull").out
+    assert "1 cell failed: lr0.3" in text
+    assert "1 cell not sealed yet: lr0.9" in text
+
+
+def test_pull_into_evidence_that_is_read_only_is_one_clear_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.full()
+    real = os.open
+
+    def read_only(path: Any, flags: int, *rest: Any, **more: Any) -> int:  # root may write into a folder of mode 0555
+        if str(path).startswith(str(world.evidence)) and flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        return real(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", read_only)
+    for command in ("pull", "finish"):
+        result = world.run(command)
+        assert result.code == 2
+        assert "mistake in sweepctl" not in result.err
+        assert f"error: {world.evidence} can't be written: Read-only file system; nothing was pulled" in result.err
+        assert f"next   sweepctl pull --stack {STACK}    (once that is mended)" in result.err

@@ -1,0 +1,201 @@
+"""What an attempt without a seal left behind: copied within bounds, named where it is not, and never a sealed cell."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from sweep import onbox
+from sweep.channel.local import LocalChannel
+from sweep.errors import Unreachable
+from sweep.evidence import unsealed
+from sweep.evidence.unsealed import Unsealed, UnsealedOfBox, of_box, of_cell
+from sweep.model import Cell
+from tests.unit.evidence.world import Box, World
+
+NAME = "lr0.1-seed0"
+
+
+def attempt(box: Box, cell: Cell, number: int, files: Mapping[str, bytes]) -> Path:
+    """An attempt starts, and has written these already."""
+    box.start(cell, number)
+    folder = box.root / onbox.attempt_dir(cell.name, number)
+    for path, data in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+    return folder
+
+
+def fail(box: Box, cell: Cell, number: int, final: bool = True) -> None:
+    box.log("cell-failed", cell=cell.name, attempt=number, exit_code=1, reason="exit code 1", final=final)
+
+
+def bring(world: World, box: Box | None = None) -> list[Unsealed]:
+    box = box or world.box
+    return unsealed.bring(box.channel, box.name, box.generation, box.journal, world.store)
+
+
+def here(world: World) -> dict[str, bytes]:
+    """Everything in `unsealed/`."""
+    root = world.store.root / "unsealed"
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_every_attempt_that_ended_without_a_seal_is_copied_once(world: World) -> None:
+    box, (good, bad, dropped) = world.box, world.cells
+    attempt(box, good, 1, {"log.txt": b"first\n"})
+    fail(box, good, 1, final=False)
+    attempt(box, good, 2, {"log.txt": b"second\n"})
+    box.log("cell-sealed", cell=NAME, attempt=2, config_digest=good.config_digest, manifest="sha256:" + "0" * 64)
+    attempt(box, bad, 1, {"log.txt": b"boom\n", "out/metrics.jsonl": b"{}\n", "out/deep/part.bin": b"x", "pid": b"1"})
+    fail(box, bad, 1)
+    attempt(box, dropped, 1, {"log.txt": b"hangs\n"})
+    box.log("cell-dropped", cell=dropped.name, reason="hangs")
+    assert {(one.cell, one.attempt) for one in bring(world)} == {(good.name, 1), (bad.name, 1), (dropped.name, 1)}
+    assert here(world) == {
+        f"{good.name}/box-0-g1-1/log.txt": b"first\n",
+        f"{bad.name}/box-0-g1-1/log.txt": b"boom\n",
+        f"{bad.name}/box-0-g1-1/out/metrics.jsonl": b"{}\n",
+        f"{bad.name}/box-0-g1-1/out/deep/part.bin": b"x",
+        f"{dropped.name}/box-0-g1-1/log.txt": b"hangs\n",
+    }
+    assert bring(world) == []
+    assert unsealed.missing(world.store, "box-0", 1, box.journal, dead=False) == []
+    assert world.store.copies.cells() == []
+    shutil.rmtree(box.root)
+    (found,) = of_cell(world.store, bad.name)
+    assert unsealed.read(world.store, found, "out/deep/part.bin") == b"x"
+    assert unsealed.read(world.store, found, "out/none") is None
+
+
+def test_an_attempt_at_work_is_left_alone_and_one_of_a_dead_runner_is_not(world: World) -> None:
+    box, (cell, *_) = world.box, world.cells
+    folder = attempt(box, cell, 1, {"log.txt": b"step 1\n"})
+    runner = LocalChannel(box.native_id, box.root, {})
+    runner.lock_held = lambda path: True  # type: ignore[method-assign]
+    assert unsealed.bring(runner, "box-0", 1, box.journal, world.store) == []
+    (kept,) = bring(world)
+    assert not kept.ended
+    (folder / "log.txt").write_bytes(b"step 1\nstep 2\n")
+    fail(box, cell, 1)
+    (kept,) = bring(world)
+    assert kept.ended
+    assert here(world)[f"{NAME}/box-0-g1-1/log.txt"] == b"step 1\nstep 2\n"
+
+
+def test_what_is_too_large_is_named_and_the_end_of_its_log_is_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unsealed, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(unsealed, "LOG_BYTES", 1000)
+    monkeypatch.setattr(unsealed, "LOG_END_BYTES", 100)
+    monkeypatch.setattr(unsealed, "MOST_FILES", 4)
+    box, (cell, *_) = world.box, world.cells
+    log = b"".join(b"line %d\n" % number for number in range(500))
+    attempt(box, cell, 1, {"log.txt": log, "out/model.bin": b"m" * (2 << 20), "out/a": b"a", "out/b": b"b"})
+    attempt(box, cell, 2, {"log.txt": log, **{f"out/{name}": name.encode() for name in "cdef"}})
+    fail(box, cell, 2)
+    newest, oldest = bring(world)
+    assert (newest.attempt, oldest.attempt) == (2, 1), "the later one comes first, where room is short"
+    (kept,) = (file for file in oldest.files if file.path == "log.txt")
+    assert (kept.size, kept.start) == (1000, len(log) - 1000)
+    assert here(world)[f"{NAME}/box-0-g1-1/log.txt"] == log[-1000:]
+    assert [(file.path, file.size) for file in oldest.left] == [("out/model.bin", 2 << 20)]
+    assert "of a cell are copied" in oldest.left[0].why
+    assert [file.path for file in newest.left] == ["out/f"]
+    monkeypatch.setattr(unsealed, "MOST_BYTES", 0)
+    attempt(box, cell, 3, {"log.txt": log, "out/a": b"a"})
+    fail(box, cell, 3)
+    (last,) = bring(world)
+    assert [(file.path, file.size) for file in last.files] == [("log.txt", 100)], "of a log, the end is always kept"
+
+
+def test_a_secret_that_a_killed_attempt_printed_is_masked(world: World) -> None:
+    box, (cell, *_) = world.box, world.cells
+    (box.root / onbox.SECRETS).write_text(json.dumps({"TOKEN": "hunter2hunter2", "SHORT": "abc"}))
+    attempt(box, cell, 1, {"log.txt": b"token=hunter2hunter2 abc\n"})
+    bring(world)
+    assert here(world)[f"{NAME}/box-0-g1-1/log.txt"] == b"token=************** abc\n"
+
+
+def test_any_file_name_is_kept_apart_and_can_be_found_again(world: World) -> None:
+    box, (cell, *_) = world.box, world.cells
+    names = ["out/.hidden", "out/a b.txt", "out/100%.json", "out/ü/..x", "out/log.txt"]
+    folder = attempt(box, cell, 1, {name: name.encode() for name in names})
+    os.symlink("/etc/passwd", folder / "out" / "link")
+    bring(world)
+    (found,) = of_cell(world.store, NAME)
+    assert sorted(file.path for file in found.attempt.files) == sorted(names)
+    for name in names:
+        assert unsealed.read(world.store, found, name) == name.encode()
+    assert not any(part.startswith(".") for path in here(world) for part in path.split("/"))
+
+
+def test_a_file_that_can_not_be_read_is_named_and_stops_nothing(world: World) -> None:
+    box, (cell, *_) = world.box, world.cells
+    attempt(box, cell, 1, {"log.txt": b"boom\n", "out/a": b"a", "out/b": b"b"})
+
+    class Denies(LocalChannel):
+        def fetch_many(self, files: Sequence[tuple[str, Path]], progress: object = None) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+            if path.endswith("out/a"):
+                raise PermissionError(13, "Permission denied")
+            return super().read(path, offset=offset, limit=limit)
+
+    (kept,) = unsealed.bring(Denies(box.native_id, box.root, {}), "box-0", 1, box.journal, world.store)
+    assert [file.path for file in kept.files] == ["log.txt", "out/b"]
+    assert [(file.path, file.why) for file in kept.left] == [
+        ("out/a", "it can't be read on the box: Permission denied")
+    ]
+
+
+def test_a_cut_is_gone_on_with(world: World) -> None:
+    box, (first, second, _) = world.box, world.cells
+    for cell in (first, second):
+        attempt(box, cell, 1, {"log.txt": cell.name.encode()})
+
+    class Cut(LocalChannel):
+        def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+            if first.name in path:
+                raise Unreachable("cut off")
+            return super().read(path, offset=offset, limit=limit)
+
+    with pytest.raises(Unreachable):
+        unsealed.bring(Cut(box.native_id, box.root, {}), "box-0", 1, box.journal, world.store)
+    assert [one.cell for one in of_box(world.store, "box-0", 1).attempts] == [second.name]
+    assert [one.cell for one in bring(world)] == [first.name]
+
+
+def test_a_disk_that_is_nearly_full_is_told_in_sensible_units(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    box, (cell, *_) = world.box, world.cells
+    attempt(box, cell, 1, {"log.txt": b"x" * 5000})
+    fail(box, cell, 1)
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=50_000_000))
+    (pulled,) = world.pull()
+    assert (
+        f"the log of {NAME} needs 5.0 kB, and {world.store.workplace} has 50.0 MB free, of which 67.1 MB stay in "
+        in (pulled.problem)
+    )
+
+
+def test_a_name_in_a_journal_that_is_no_cell_name_leads_nowhere(world: World) -> None:
+    box = world.box
+    box.log("cell-started", cell="../../x", attempt=1, config_digest="sha256:" + "0" * 64, code="c", argv=[], slot=0)
+    assert bring(world) == []
+
+
+def test_a_record_reads_as_it_was_written(world: World) -> None:
+    box, (cell, *_) = world.box, world.cells
+    attempt(box, cell, 1, {"log.txt": b"x"})
+    bring(world)
+    path = world.store.root / "records/unsealed/box-0-g1.json"
+    assert json.loads(path.read_bytes())["schema"] == 1
+    assert UnsealedOfBox.model_validate_json(path.read_bytes()) == of_box(world.store, "box-0", 1)
