@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from provider.limiter import paced
 from provider.pace import Patience
 from provider.platforms import _vastai_pages as pages
 from provider.platforms._vastai_errors import KEY_HELP, Refusal, error_for, lost_answer
-from provider.platforms._vastai_meeting import INTERVALS, Source, meeting_at
-from provider.platforms._vastai_pages import Row, is_id
+from provider.platforms._vastai_meeting import INTERVALS, Labels, Source, meeting_at
+from provider.platforms._vastai_pages import Column, Row, is_id
 from provider.redact import learn
 from sweep.errors import NotAuthorized, PlatformError, RateLimited, RequestRefused, Unreachable
 
@@ -72,24 +72,52 @@ class Client:
         return self.meeting.user.get(read, patience, age=age)
 
     def instances(self, patience: Patience, *, age: float = 0.0, forgotten: bool = False) -> dict[int, Row]:
-        """Every instance of the account by id: proved complete, or Unreachable. `forgotten`: as in `Shared.get`."""
-        return self.meeting.instances.get(lambda: self._all_instances(patience), patience, age=age, forgotten=forgotten)
-
-    def sight(self, identifier: int, patience: Patience, *, age: float) -> Row | None:
-        """One of those that are waited for (`Meeting.waits_for`), by a list of them that all who wait share; None where
-        it does not show it, which proves nothing. A list of some is fewer pages than one of all."""
+        """Every instance of the account by id: proved complete, or Unreachable. A request for 25 of them, so only for
+        who asks for all, or where no less is to be had. `forgotten`: as in `Shared.get`."""
 
         def read() -> dict[int, Row]:
-            ids = self.meeting.awaited()
-            if self.meeting.narrow and len(ids) <= pages.FEW:
-                try:
-                    return pages.these(lambda asked: self._page(asked, patience), ids)
-                except RequestRefused:  # no such filter: nobody needs to ask for it again
-                    self.meeting.narrow = False
-            return self._all_instances(patience)
+            rows, self.meeting.pages = pages.complete(lambda asked: self._page(asked, patience))
+            return rows
 
-        age = min(age, self.meeting.awaited_for(identifier))
-        return self.meeting.sightings.get(read, patience, age=age, forgotten=True).get(identifier)
+        return self.meeting.instances.get(read, patience, age=age, forgotten=forgotten)
+
+    def listed(self, identifier: int, patience: Patience, *, age: float = 0.0, forgotten: bool = False) -> Row | None:
+        """One instance as the list shows it; None where it lacks it. `age`, `forgotten`: as in `Shared.get`."""
+        return self._some("id", [identifier], patience, age=age, forgotten=forgotten).get(identifier)
+
+    def labelled(self, wanted: Sequence[str], patience: Patience, *, age: float = 0.0) -> list[Row]:
+        """The instances that the list shows with one of these labels."""
+        if not wanted:
+            return []
+        found = self._some("label", wanted, patience, age=age)
+        return [row for row in found.values() if row.get("label") in wanted]
+
+    def labels(self, patience: Patience, *, age: float = 0.0) -> dict[str, int] | None:
+        """How many instances of the account bear each label, in one request; None where that can't be relied on."""
+
+        def read() -> Labels:
+            return Labels(pages.labels(lambda asked: self._page(asked, patience)))
+
+        return self.meeting.labels.get(read, patience, age=age).counts
+
+    def _some(
+        self, column: Column, wanted: Sequence[int | str], patience: Patience, *, age: float, forgotten: bool = False
+    ) -> dict[int, Row]:
+        """A list of those that were asked about lately, these among them, which all who ask at once share."""
+        meeting, shared = self.meeting, self.meeting.some[column]
+
+        def read() -> dict[int, Row]:
+            asked: Any = meeting.lately[column].keys()
+            rows, meeting.pages = pages.some(lambda page: self._page(page, patience), column, asked)
+            return rows
+
+        if meeting.narrow:
+            try:
+                known = min(meeting.lately[column].ask(key) for key in wanted)
+                return shared.get(read, patience, age=min(age, known), forgotten=forgotten)
+            except RequestRefused:  # no such filter: it is not asked for again
+                meeting.narrow = False
+        return self.instances(patience, age=age, forgotten=forgotten)
 
     def instance(self, identifier: int, patience: Patience) -> Row | None:
         """One instance; None when vast.ai says `{"instances": null}`, which alone proves nothing."""
@@ -158,10 +186,12 @@ class Client:
         if not is_id(contract):
             raise lost_answer(f"rent offer {offer}", "its answer names no instance", writes=True)
         self.meeting.made[str(arguments.get("label"))] = contract
+        self.meeting.lately["id"].ask(contract)  # it will be waited for: lists that others ask for serve it, too
         return contract
 
     def destroy(self, identifier: int, patience: Patience) -> None:
         """Accepted is not gone. NoSuchThing where vast.ai has none of that id."""
+        self.meeting.lately["id"].ask(identifier)
         self._write("destroy", f"destroy instance {identifier}", lambda sdk: sdk.destroy_instance(identifier), patience)
         self.meeting.ended.add(identifier)
 
@@ -206,7 +236,7 @@ class Client:
         try:
             return self._sent(endpoint, what, ask, patience, writes=True)
         finally:
-            self.meeting.instances.forget()
+            self.meeting.forget()
 
     def _sent(
         self, endpoint: str, what: str, ask: Callable[[Any], Answer], patience: Patience, *, writes: bool
@@ -251,10 +281,6 @@ class Client:
                 return answer
             failure = error_for(refusal, what, writes=writes)
         raise failure  # outside of the handlers: what the SDK raised holds the request with its key
-
-    def _all_instances(self, patience: Patience) -> dict[int, Row]:
-        rows, self.meeting.pages = pages.complete(lambda asked: self._page(asked, patience))
-        return rows
 
     def _page(self, asked: Row, patience: Patience) -> Row:
         def ask(sdk: Any) -> Row:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
+from provider.limiter import paced
 from provider.pace import Limiter, Shared
-from provider.platforms._vastai_pages import Row
+from provider.platforms._vastai_pages import Column, Row
 
 INTERVALS: dict[str, tuple[float, int]] = {
     "user": (1.0, 1),
@@ -26,6 +23,8 @@ INTERVALS: dict[str, tuple[float, int]] = {
     "search": (60.0, 10),
 }
 """Endpoint → seconds and how many requests in them: the API's own figures of 2026-11 (`user` is a guess: no figure)."""
+LATELY_SECONDS = 20.0
+"""So long after it was asked about last do lists ask for a box, too."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,36 @@ class Source:
     digest: str
 
 
+@dataclass(frozen=True)
+class Labels:
+    """How many instances bear each label; None where vast.ai's counts can't be used."""
+
+    counts: dict[str, int] | None
+
+
+class Lately:
+    """Those that were asked about lately: every list asks for all of them, so those who ask at once share it."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int | str, tuple[float, float]] = {}  # since when without a break, and when last
+        self._lock = threading.Lock()
+
+    def ask(self, key: int | str) -> float:
+        """Seconds for which lists have asked for this one, too: an answer from before that says nothing of it."""
+        with self._lock:
+            now = time.monotonic()
+            since, last = self._asked.get(key, (now, now))
+            self._asked[key] = (since if now - last <= paced(LATELY_SECONDS) else now, now)
+            return now - self._asked[key][0]
+
+    def keys(self) -> list[int | str]:
+        """For the list that is about to be asked for."""
+        with self._lock:
+            now = time.monotonic()
+            self._asked = {key: times for key, times in self._asked.items() if now - times[1] <= paced(LATELY_SECONDS)}
+            return list(self._asked)
+
+
 class Meeting:
     """What all users of one key in this process share: turns, readings, and what was ended."""
 
@@ -43,6 +72,11 @@ class Meeting:
         self.limiters = {name: Limiter(seconds, count) for name, (seconds, count) in INTERVALS.items()}
         self.user: Shared[Row] = Shared()
         self.instances: Shared[dict[int, Row]] = Shared()
+        """All of the account: for who asks for all, and where no less is to be had."""
+        self.some: dict[Column, Shared[dict[int, Row]]] = {"id": Shared(), "label": Shared()}
+        """Those that were asked about lately, by their ids or labels."""
+        self.lately: dict[Column, Lately] = {"id": Lately(), "label": Lately()}
+        self.labels: Shared[Labels] = Shared()
         self.volumes: Shared[list[Row]] = Shared()
         self.ended: set[int] = set()
         """Ids whose destroy this process sent and vast.ai accepted."""
@@ -50,39 +84,16 @@ class Meeting:
         """Those of `ended` that were proved gone, and when."""
         self.pages = 1
         """How many requests the last list took."""
-        self.sightings: Shared[dict[int, Row]] = Shared()
-        """Lists of those that are waited for alone."""
         self.narrow = True
-        """Whether a list of some ids alone is to be had: false once it was refused."""
-        self._awaited: Counter[int] = Counter()
-        self._since: dict[int, float] = {}
-        self._lock = threading.Lock()
+        """Whether a list of some ids or labels alone is to be had: false once it was refused."""
         self.made: dict[str, int] = {}
         """Label → id of what this process rented last: a list may be from before that."""
 
-    @contextmanager
-    def waits_for(self, identifier: int) -> Iterator[None]:
-        """While it lasts, every list of those that are waited for asks for this one, too."""
-        with self._lock:
-            self._since[identifier] = time.monotonic()  # who comes later must not be shown what was before
-            self._awaited[identifier] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._awaited[identifier] -= 1
-                if not self._awaited[identifier]:
-                    del self._awaited[identifier], self._since[identifier]
-
-    def awaited(self) -> list[int]:
-        """Those that somebody waits for now."""
-        with self._lock:
-            return sorted(self._since)
-
-    def awaited_for(self, identifier: int) -> float:
-        """Seconds for which lists have asked for this one, too."""
-        with self._lock:
-            return max(0.0, time.monotonic() - self._since.get(identifier, math.inf))
+    def forget(self) -> None:
+        """What was read before this moment is not given to who only reads."""
+        for rows in (self.instances, *self.some.values()):
+            rows.forget()
+        self.labels.forget()
 
     def pace(self, usual: float, most: float, behind: str) -> float:
         """Seconds between two looks: `usual`, and up to `most` while calls of the endpoint `behind` wait their turn:

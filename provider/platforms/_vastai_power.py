@@ -43,7 +43,7 @@ def destroy(session: Session, identifier: int) -> None:
         return session.with_patience(PATIENCE_SECONDS).row(identifier, age=age, since=since) is None
 
     why = watch.until(ended)
-    session.client.meeting.instances.forget()
+    session.client.meeting.forget()
     if why:
         raise NotYetGone(f"vast.ai was told to destroy instance {identifier} and still shows it ({why}): it may bill")
 
@@ -66,12 +66,12 @@ def stop(session: Session, identifier: int) -> None:
 
 def prove_stopped(session: Session, identifier: int) -> str:
     """Looks until the box stands still and nothing is scheduled; else why that is not proved."""
-    seen = ""
+    seen, since = "", time.monotonic()
 
     def still() -> bool:
         nonlocal seen
-        own, age = session.with_patience(PATIENCE_SECONDS), session.poll_seconds("state", of_all=False)
-        row = own.watched(identifier, age=age)
+        own, age = session.with_patience(PATIENCE_SECONDS), session.poll_seconds("state")
+        row = own.watched(identifier, age=age, since=since)
         if row is None:
             return True
         record = session.record(row)
@@ -79,10 +79,8 @@ def prove_stopped(session: Session, identifier: int) -> str:
         return settled(row)
 
     short = session.with_patience(paced(STOP_SECONDS))
-    with session.client.meeting.waits_for(identifier):
-        what = f"instance {identifier} to stand still"
-        why = Watch(short, Wait(), what, behind="state", of_all=False, later=True).until(still)
-    session.client.meeting.instances.forget()
+    why = Watch(short, Wait(), f"instance {identifier} to stand still", behind="state", later=True).until(still)
+    session.client.meeting.forget()
     return f"{why}; {seen}" if why else ""
 
 
@@ -142,13 +140,13 @@ def _way_out(row: Row) -> str:
 
 
 def _until_running(session: Session, identifier: int, record: BoxRecord, wait: Wait) -> BoxRecord:
-    seen, told = record, ""
+    seen, told, since = record, "", time.monotonic()
     absent, dead_end = (Lasting(session.patience, paced(RESTART_GRACE_SECONDS)) for _ in range(2))
 
     def ready() -> bool:
         nonlocal seen, told
         try:
-            row = session.watched(identifier, age=session.poll_seconds("state", of_all=False))
+            row = session.watched(identifier, age=session.poll_seconds("state"), since=since)
         except OutOfPatience:
             raise
         except Unreachable as error:  # it boots on while nobody tells of it
@@ -165,9 +163,7 @@ def _until_running(session: Session, identifier: int, record: BoxRecord, wait: W
         return stuck if seen.phase is not Phase.RUNNING else seen.endpoint is not None
 
     try:
-        with session.client.meeting.waits_for(identifier):
-            what = f"instance {identifier} to run"
-            why = Watch(session, wait, what, behind="state", of_all=False).until(ready)
+        why = Watch(session, wait, f"instance {identifier} to run", behind="state").until(ready)
     except _Gone:
         raise
     except PlatformError as error:  # it may run and bill: the id travels along

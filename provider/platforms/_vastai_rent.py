@@ -7,6 +7,7 @@ made, the tag as label, a whole list before a create, one PUT an offer, and the 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 from provider.limiter import paced
@@ -278,12 +279,12 @@ class Renting:
         shown = adopted
         patience = self._session.patience
         absent, dead_end = (Lasting(patience, paced(GRACE_SECONDS)) for _ in range(2))
-        begun = patience.left()
+        begun, since = patience.left(), time.monotonic()
 
         def ready() -> bool:
             nonlocal seen, reason, keyed, shown, told
             try:
-                row = self._look(identifier, shown or begun - patience.left() > paced(GRACE_SECONDS))
+                row = self._look(identifier, since, shown or begun - patience.left() > paced(GRACE_SECONDS))
             except OutOfPatience:
                 raise
             except Unreachable as error:  # a box boots on while nobody tells of it
@@ -313,9 +314,7 @@ class Renting:
 
         try:
             what = f"{self._request.name} ({identifier}) to be ready"
-            watch = Watch(self._session, self._wait, what, behind="create", of_all=False, later=not adopted)
-            with self._client.meeting.waits_for(identifier):
-                why = watch.until(ready)
+            why = Watch(self._session, self._wait, what, behind="create", later=not adopted).until(ready)
             if why:
                 seen = self._last_look(identifier, seen)
         except _Removed:
@@ -333,10 +332,10 @@ class Renting:
             )
         return seen
 
-    def _look(self, identifier: int, thorough: bool) -> Row | None:
+    def _look(self, identifier: int, since: float, thorough: bool) -> Row | None:
         """The row of a list that all who wait share; `thorough`: that it is not there must be proved."""
-        age = self._session.poll_seconds("create", of_all=False)
-        row = self._client.sight(identifier, self._session.patience, age=age)
+        age = min(self._session.poll_seconds("create"), time.monotonic() - since)
+        row = self._client.listed(identifier, self._session.patience, age=age, forgotten=True)
         return self._session.row(identifier) if row is None and thorough else row
 
     def _let_in_at_once(self, identifier: int) -> bool:
@@ -371,7 +370,7 @@ class Renting:
         """How it stands when waiting was cut off: the state of this moment goes into the engine's record."""
         session = self._session.with_patience(paced(10.0) + 5.0)
         with contextlib.suppress(PlatformError):
-            row = session.client.instances(session.patience).get(identifier)
+            row = session.client.listed(identifier, session.patience)
             return session.record(row) if row is not None else seen
         return seen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from provider.limiter import paced
@@ -14,7 +14,7 @@ from provider.platforms._vastai_client import PATIENCE_SECONDS, Client
 from provider.platforms._vastai_pages import Row
 from provider.platforms._vastai_states import record_of
 from provider.platforms.base import PROGRESS_SECONDS, BoxRecord, Phase, Wait
-from sweep.errors import PlatformError, StillCreating, WrongAccount
+from sweep.errors import PlatformError, StillCreating, Unreachable, WrongAccount
 
 READ_AGE_SECONDS = 8.0
 """Readings of so many seconds ago, if no write of ours came after, serve the verbs that only read: a preview of 100
@@ -60,19 +60,17 @@ class Session:
 
     def row(self, identifier: int, *, age: float = 0.0, since: float | None = None) -> Row | None:
         """What vast.ai says of an instance; None only when three answers agree that there is none: the account's, the
-        complete list's, and the instance's own `null`.
+        list's, which is asked for its id, and the instance's own `null`.
 
         `since`: that list may be up to `age` old if it was begun after this moment (monotonic), so that those who all
         wait for an end share it."""
         proved = self.client.meeting.gone.get(identifier)
         if proved is not None and time.monotonic() - proved < paced(PROVED_SECONDS):
             return None
-        if since is not None:
-            age = max(0.0, min(age, time.monotonic() - since))
-        row = self.client.instances(self.patience, age=age, forgotten=since is not None).get(identifier)
+        row = self._listed(identifier, age, since)
         if row is not None:
             return row
-        if since is None and age and (row := self.client.instances(self.patience).get(identifier)) is not None:
+        if since is None and age and (row := self.client.listed(identifier, self.patience)) is not None:
             return row
         row = self.client.instance(identifier, self.patience)
         if row is None:
@@ -81,30 +79,67 @@ class Session:
                 self.client.meeting.gone[identifier] = time.monotonic()
         return row
 
-    def watched(self, identifier: int, *, age: float) -> Row | None:
-        """Like `row`, by a list of those alone that this process waits for; that it is not there is proved as by `row`.
-        For use inside `Meeting.waits_for`."""
-        row = self.client.sight(identifier, self.patience, age=age)
+    def watched(self, identifier: int, *, age: float, since: float) -> Row | None:
+        """Like `row`, for who looks again and again since that moment (monotonic): the list may be up to `age` old, and
+        not older than that. That it is not there is proved as by `row`."""
+        row = self._listed(identifier, age, since)
         return self.row(identifier) if row is None else row
 
-    def poll_seconds(self, behind: str = "", *, of_all: bool = True) -> float:
-        """How often to look for a change: each list takes one request for 25 boxes. `behind`: as in `Meeting.pace`.
-        `of_all`: whether the look is at all of the account."""
+    def _listed(self, identifier: int, age: float, since: float | None) -> Row | None:
+        if since is not None:
+            age = max(0.0, min(age, time.monotonic() - since))
+        return self.client.listed(identifier, self.patience, age=age, forgotten=since is not None)
+
+    def poll_seconds(self, behind: str = "") -> float:
+        """How often to look for a change: each list takes one request for 25 boxes. `behind`: as in `Meeting.pace`."""
         meeting = self.client.meeting
-        pages = meeting.pages if of_all or not meeting.narrow else 1
-        return meeting.pace(paced(POLL_SECONDS * pages), paced(MOST_POLL_SECONDS), behind)
+        return meeting.pace(paced(POLL_SECONDS * meeting.pages), paced(MOST_POLL_SECONDS), behind)
 
     def tagged(self, tag: str, *, age: float = 0.0) -> list[Row]:
-        """The instances with this whole label, those that live first, each kind by age; of a complete list.
+        """The instances with this whole label, those that live first, each kind by age. None at all only when two
+        answers agree: the list's, which is asked for the label, and the account's count of it. Raises Unreachable.
 
         What this process rented is asked for by its number where the list lacks it: a list may be older than that.
         """
-        listed = dict(self.client.instances(self.patience, age=age))
+        listed = {row["id"]: row for row in self.client.labelled([tag], self.patience, age=age)}
         made = self.client.meeting.made.get(tag)
         if made is not None and made not in listed and (row := self.client.instance(made, self.patience)) is not None:
             listed[made] = row
+        if not listed:
+            listed = self._uncounted(tag, age)
         rows = [row for row in listed.values() if row.get("label") == tag]
         return sorted(rows, key=lambda row: (self.record(row).phase is Phase.ENDING, row["id"]))
+
+    def _uncounted(self, tag: str, age: float) -> dict[int, Row]:
+        """What a list that lacks a label is checked by: the account's count of it, or all of the account."""
+        counts = self.client.labels(self.patience, age=age)
+        if counts is None:
+            return self.client.instances(self.patience, age=age)
+        return {row["id"]: row for row in self._counted(counts, [tag], 0.0)} if counts.get(tag) else {}
+
+    def prefixed(self, prefix: str, *, age: float = 0.0) -> list[Row]:
+        """The instances whose label begins with this, by id; with the empty prefix those without a label, too."""
+        counts = self.client.labels(self.patience, age=age) if prefix else None
+        if counts is None:
+            rows = list(self.client.instances(self.patience, age=age).values())
+        else:
+            rows = self._counted(counts, [label for label in counts if label.startswith(prefix)], age)
+        said = {row["id"]: row.get("label") or "" for row in rows}
+        ours = {key for key, label in said.items() if not isinstance(label, str) or label.startswith(prefix)}
+        return sorted((row for row in rows if row["id"] in ours), key=lambda row: str(row["id"]))
+
+    def _counted(self, counts: Mapping[str, int], wanted: Sequence[str], age: float) -> list[Row]:
+        """The rows with these labels. Raises Unreachable where vast.ai goes on counting one that it does not list."""
+        rows = self.client.labelled(wanted, self.patience, age=age)
+        if lacking := {label for label in wanted if counts.get(label)} - {row["label"] for row in rows}:
+            counts = self.client.labels(self.patience) or {}  # one may have ended in between
+            rows = self.client.labelled(wanted, self.patience)
+            lacking = {label for label in lacking if counts.get(label)} - {row["label"] for row in rows}
+        if lacking:
+            raise Unreachable(
+                f"vast.ai counts an instance with the label {min(lacking)} and lists none: what is there is not known"
+            )
+        return rows
 
     def found(self, tag: str, *, age: float = 0.0) -> BoxRecord | None:
         """The box with this tag; with several, the oldest that is not ending, and a note that names the others."""
@@ -149,13 +184,10 @@ class Lasting:
 class Watch:
     """Looks again and again, at the pace that the API allows, until something is so. Tells of it every five seconds."""
 
-    def __init__(
-        self, session: Session, wait: Wait, what: str, *, behind: str = "", of_all: bool = True, later: bool = False
-    ) -> None:
-        """`behind`, `of_all`: as in `Session.poll_seconds`. `later`: nothing is to be seen before the first pause."""
+    def __init__(self, session: Session, wait: Wait, what: str, *, behind: str = "", later: bool = False) -> None:
+        """`behind`: as in `Session.poll_seconds`. `later`: nothing is to be seen before the first pause."""
         self._session = session
-        self._behind, self._of_all = behind, of_all
-        self._session = session
+        self._behind = behind
         self._later = later
         self._patience = session.patience
         self._wait = wait
@@ -175,7 +207,7 @@ class Watch:
                 self._tell()
                 if begun - self._patience.left() >= most:
                     return f"not within {most:g} s: still waiting for {self._what}"
-                pause = self._session.poll_seconds(self._behind, of_all=self._of_all)
+                pause = self._session.poll_seconds(self._behind)
                 self._patience.pause(pause, self._what)
             except OutOfPatience:
                 why = self._patience.why_over() or f"not within {self._patience.seconds:g} s"

@@ -100,13 +100,7 @@ class VastPlatform:
         """With the empty prefix, instances that bear no label too: they are the account's, if none of ours."""
         age = paced(READ_AGE_SECONDS)
         session = Session.open(age=age)
-        rows = session.client.instances(session.patience, age=age)
-        found = [
-            session.record(row)
-            for _, row in sorted(rows.items())
-            if not isinstance(label := row.get("label") or "", str) or label.startswith(prefix)
-        ]
-        return sorted(found, key=lambda record: record.native_id)
+        return [session.record(row) for row in session.prefixed(prefix, age=age)]
 
     def offers(self, constraints: Constraints) -> list[Offer]:
         session = Session.open(age=paced(READ_AGE_SECONDS))
@@ -212,4 +206,4 @@ def _machine(session: Session, volume: str) -> int:
 
 def _forget(session: Session) -> None:
     """What was read before the end of a verb that changes things is not given to one that only reads."""
-    session.client.meeting.instances.forget()
+    session.client.meeting.forget()

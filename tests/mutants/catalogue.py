@@ -214,6 +214,11 @@ MUTANTS = (
                 'if row.get("label") == tag]',
                 'if str(row.get("label")).startswith(tag)]',
             ),
+            Patch(
+                "provider/platforms/_vastai_session.py",
+                'listed = {row["id"]: row for row in self.client.labelled([tag], self.patience, age=age)}',
+                "listed = dict(self.client.instances(self.patience, age=age))",
+            ),
         ),
         ("tests/unit/platforms/test_vastai_platform.py::test_a_box_with_the_tag_is_adopted_and_nothing_is_rented",),
     ),
@@ -346,6 +351,11 @@ MUTANTS = (
                 "provider/platforms/_vastai_session.py",
                 'if row.get("label") == tag]',
                 'if str(row.get("label")).split("-")[-3:] == tag.split("-")[-3:]]',
+            ),
+            Patch(
+                "provider/platforms/_vastai_session.py",
+                'listed = {row["id"]: row for row in self.client.labelled([tag], self.patience, age=age)}',
+                "listed = dict(self.client.instances(self.patience, age=age))",
             ),
         ),
         ("tests/conformance/test_platforms.py::test_a_box_of_another_sweep_is_not_ours_by_its_name[vastai]",),

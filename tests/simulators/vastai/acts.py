@@ -127,6 +127,25 @@ class Acts(Gate):
         number: int = reply.body["new_contract"]
         return number
 
+    def act_strangers(self, account: str, count: int, labels: int = 100) -> list[int]:
+        """The account has so many more instances, which stand still, under so many labels and a few under none."""
+        machine = next(iter(self.world.market.machines.values()))
+        made = []
+        for number in range(count):
+            label = f"team-{number % labels}" if number % 7 else None
+            instance = Instance(
+                id=next(self.world.ids), account=account, machine=machine, gpus=1, disk=0.0, image="ubuntu:22.04",
+                label=label, env={}, onstart=None, args=None, runtype="ssh_direc", bid=None, started=self.world.now,
+                end_date=self.world.now + machine.duration, dph=0.0, actual="exited", intended="stopped",
+                cur_state="stopped", next_state="stopped", port=self.world.boxes.closed_port,
+            )  # fmt: skip
+            self.world.instances[instance.id] = instance
+            self.ledger.begin(
+                str(instance.id), account=account, tag=label or "", kind="stranger", state="exited", rate=0.0
+            )
+            made.append(instance.id)
+        return made
+
     def act_expire(self, id: int | str) -> None:
         """Its contract reaches its end: stopped, and can't be started."""
         self._instance(id).end_date = self.world.now

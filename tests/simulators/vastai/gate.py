@@ -28,7 +28,7 @@ FAULTS = {
     "destroy_ignored": "DELETE /instances/{id}/: success, and nothing happens",
     "destroy_slow": "DELETE /instances/{id}/: seen for `reads` (5) more looks",
     "null_read": "GET /instances/{id}/: null although it is there",
-    "empty_list": "GET /api/v1/instances/: none, although there are",
+    "empty_list": "GET /api/v1/instances/: none, although there are; `filtered`: only where some are asked for",
     "stale_list": "GET /api/v1/instances/: as it was `seconds` (60) ago: newer ones missing, ended ones still there",
     "search_quota": "POST /bundles/: the day's quota is spent",
     "auth": "the key is not recognised; `status` (401), 404 as seen live",

@@ -174,7 +174,7 @@ def test_a_lost_answer_that_stays_lost_is_an_unknown_outcome(world: World) -> No
 def test_a_lost_answer_is_looked_for_even_when_the_list_is_away_for_a_while(world: World) -> None:
     whole = world.list
     world.routes[("PUT", f"{V0}/asks/7/")] = lambda _: (world.add(4711, TAG), Reply("", 502))[1]
-    calls = iter([whole, *[lambda _: Reply("", 503)] * 8])
+    calls = iter([whole, whole, *[lambda _: Reply("", 503)] * 8])  # those with the label, and how many there are
     world.routes[("GET", LIST)] = lambda asked: next(calls, whole)(asked)
     assert create().native_id == "4711"
     assert len(put(world)) == 1
@@ -493,7 +493,7 @@ def test_a_refused_request_leaves_nothing_to_look_for(world: World) -> None:
         with pytest.raises(NoCapacity):
             create()
         forget()
-    assert len(world.sent("GET", LIST)) == 2
+    assert len(world.sent("GET", LIST)) == 2 * 2, "before each of them: those with the label, and how many there are"
 
 
 def test_cancelled_before_the_put_makes_nothing(world: World) -> None:

@@ -46,7 +46,7 @@ def session(world: World) -> Session:
 def asked_for(world: World) -> list[list[int] | None]:
     """The ids that each list asked for; None for all."""
     found = [json.loads(request.query["select_filters"]) for request in world.sent("GET", LIST)]
-    return [one["id"]["in"] if one else None for one in found]
+    return [one["id"]["in"] if "id" in one else None for one in found if "label" not in one]
 
 
 def at_once(work: Callable[[int], object]) -> None:
@@ -73,27 +73,22 @@ def at_once(work: Callable[[int], object]) -> None:
 def test_a_look_asks_for_those_that_are_waited_for_and_no_others(world: World, session: Session) -> None:
     for number in BOXES:
         world.add(number, f"tag-{number}")
-    client = session.client
-    with client.meeting.waits_for(7), client.meeting.waits_for(9):
-        assert (session.watched(7, age=60) or {})["label"] == "tag-7"
-        assert (session.watched(9, age=60) or {})["label"] == "tag-9"
-    assert asked_for(world)[-1] == [7, 9]
-    assert len(asked_for(world)) <= 2
+    since = time.monotonic()
+    assert (session.watched(7, age=60, since=since) or {})["label"] == "tag-7"
+    assert (session.watched(9, age=60, since=since) or {})["label"] == "tag-9"
+    assert (session.watched(7, age=60, since=since) or {})["label"] == "tag-7"
+    assert asked_for(world) == [[7], [7, 9]]
 
 
 def test_who_comes_later_is_told_of_nothing_earlier(world: World, session: Session) -> None:
     """A list that did not ask for it says nothing of it, and one from before its verb would say what was."""
     world.add(7, "seven", actual_status="loading")
     world.add(8, "eight")
-    client = session.client
-    with client.meeting.waits_for(7):
-        session.watched(7, age=60)
-        with client.meeting.waits_for(8):
-            assert session.watched(8, age=60)
-        assert asked_for(world) == [[7], [7, 8]]
-        world.instances[7]["actual_status"] = "running"
-        with client.meeting.waits_for(7):
-            assert (session.watched(7, age=60) or {})["actual_status"] == "running"
+    session.watched(7, age=60, since=time.monotonic())
+    assert session.watched(8, age=60, since=time.monotonic())
+    assert asked_for(world) == [[7], [7, 8]]
+    world.instances[7]["actual_status"] = "running"
+    assert (session.watched(7, age=60, since=time.monotonic()) or {})["actual_status"] == "running"
 
 
 @pytest.mark.parametrize(
@@ -110,8 +105,7 @@ def test_a_look_that_does_not_show_it_proves_nothing(world: World, session: Sess
     whole = world.list
     world.routes[("GET", LIST)] = lambda request: answer if "in" in request.query["select_filters"] else whole(request)
     for _ in range(3):
-        with session.client.meeting.waits_for(7):
-            assert (session.watched(7, age=0) or {})["label"] == "tag-7"
+        assert (session.watched(7, age=0, since=time.monotonic()) or {})["label"] == "tag-7"
     if answer.status != 200:
         assert len([ids for ids in asked_for(world) if ids]) == 1, "what was refused is not asked for again"
 
@@ -139,7 +133,7 @@ def test_boxes_that_are_made_at_once_share_their_looks(world: World, monkeypatch
 
 
 def test_looks_come_slower_while_others_stand_in_line(world: World, session: Session) -> None:
-    usual = session.poll_seconds("create", of_all=False)
+    usual = session.poll_seconds("create")
     assert usual == pytest.approx(POLL_SECONDS / 100)
     for _ in BOXES:
         threading.Thread(target=session.client.meeting.limiters["create"].turn, args=(Patience(60), "rent")).start()
@@ -147,8 +141,8 @@ def test_looks_come_slower_while_others_stand_in_line(world: World, session: Ses
     while session.client.meeting.limiters["create"].ahead() < 0.5:
         assert time.monotonic() < end
         time.sleep(0.01)
-    assert usual < session.poll_seconds("create", of_all=False) <= MOST_POLL_SECONDS / 100
-    assert session.poll_seconds(of_all=False) == usual
+    assert usual < session.poll_seconds("create") <= MOST_POLL_SECONDS / 100
+    assert session.poll_seconds() == usual
 
 
 # Ending
@@ -164,14 +158,15 @@ def test_boxes_that_are_ended_at_once_share_the_lists_that_prove_it(
     assert world.instances == {}
     deletes = [path for path in world.asked() if path.startswith("DELETE")]
     assert len(deletes) == len(BOXES), "one for each, and none was sent again"
-    assert len([ids for ids in asked_for(world) if ids is None]) < len(BOXES)
+    assert len(asked_for(world)) < len(BOXES)
     alone = [path for path in world.asked() if path.startswith(f"GET {V0}/instances/")]
     assert len(alone) == len(BOXES), "each of them is asked for by its number, too"
 
 
 def test_a_list_from_before_the_end_proves_nothing(world: World, session: Session) -> None:
     """Its own `null` may come early: only the list still tells of it."""
-    session.client.instances(Patience(60))
+    for number in (7, 8):
+        session.client.listed(number, Patience(60))
     world.add(7, "tag-7")
     world.routes[("GET", f"{V0}/instances/7/")] = Reply({"instances": None})
     since = time.monotonic()

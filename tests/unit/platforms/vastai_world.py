@@ -104,13 +104,15 @@ class World(Loopback):
         return Reply({"success": True, "msg": word})
 
     def list(self, request: Request, size: int = 25) -> Reply:
-        """One page, and how many there are of everything, or of the ids that were asked for."""
+        """One page, and how many there are of everything, or of the ids or labels that were asked for."""
         begin = int(request.query.get("after_token", "0"))
         asked = json.loads(request.query.get("select_filters", "{}"))
         rows = sorted(self.instances.values(), key=lambda row: row["id"])
-        if asked:
-            assert list(asked) == ["id"], asked
-            rows = [row for row in rows if row["id"] in asked["id"]["in"]]
+        for column, wanted in asked.items():
+            assert column in ("id", "label"), asked
+            assert list(wanted) == ["in"], asked
+            rows = [row for row in rows if row[column] in wanted["in"]]
+        size = min(size, int(request.query.get("limit", size)))
         page = [row for row in rows if row["id"] > begin][:size]
         later = [row for row in rows if page and row["id"] > page[-1]["id"]]
         counts: dict[str, int] = {}
