@@ -132,7 +132,8 @@ def _write_launch_record(
 ) -> None:
     """Before anything starts: from here on, this box is one on which something was launched.
 
-    What was taken out is forgotten, unless it runs: no receipt will name it, and the journal says how it ended.
+    What was taken out is forgotten, unless it runs: no receipt will name it, and the journal says how it ended. Of a
+    cell that had started, the drop is kept: without it, nothing would answer for what the journal says of it.
     """
     before = store.launch(spec.box, spec.generation)
     cells = {name: cell.config_digest for name, cell in wanted.items()}
@@ -143,6 +144,7 @@ def _write_launch_record(
             cells[name] = before.cells[name]
     if not cells and before is None:
         return
+    dropped = {**(before.dropped if before else {}), **spec.dropped}
     record = Launch(
         box=spec.box,
         generation=spec.generation,
@@ -150,6 +152,7 @@ def _write_launch_record(
         cells=cells,
         code=spec.code,
         at=before.at if before else datetime.now(UTC),
+        dropped={n: why for n, why in dropped.items() if n not in cells and started_cell(journal.cells.get(n))},
     )
     if record != before:
         store.write_launch(record)

@@ -337,6 +337,8 @@ class Launch(Record):
     """cell name → config digest"""
     code: Digest
     at: AwareDatetime
+    dropped: dict[str, str] = Field(default_factory=dict)
+    """Cells that had started here and that a person dropped since → the reason."""
 
 
 class Retry(Record):

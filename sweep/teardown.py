@@ -22,6 +22,7 @@ from sweep.errors import EvidenceElsewhere, EvidenceError
 from sweep.evidence import unclaimed
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.unclaimed import Unclaimed
+from sweep.launched import signs_of_a_launch, unnamed_cells
 from sweep.model import GENESIS, SETTLED, Approval, Launch, Receipt, ReceiptCell
 from sweep.revocation import revocation_problem
 
@@ -293,6 +294,11 @@ def _cell_problems(
     to_check = []
     # A launch record put back from a backup may know less than the journal. What a person dropped is in no receipt.
     ran = {n: p.config_digest for n, p in journal.cells.items() if n in known and p.config_digest is not None}
+    for name in unnamed_cells(journal, launch, known):
+        if name not in waived:
+            problems.append(
+                f"{name} ran on this box by its journal, and neither the receipt nor the launch record has it"
+            )
     for name, config_digest in sorted({**ran, **launch.cells}.items()):
         cell = known.get(name)
         if name in waived:
@@ -316,11 +322,9 @@ def _unless_damaged(line: CellLine, problems: list[str]) -> CellLine:
 
 def _cell_lines(launch: Launch | None, seen: Observation, latest: Receipt | None) -> list[CellLine]:
     """This box's cells by the latest receipt where it still fits the journal, else by the journal alone."""
-    if launch is None:
-        return []
     verified = {cell.name: cell for cell in latest.cells} if latest else {}
     lines = []
-    for name in sorted(launch.cells):
+    for name in sorted({*(launch.cells if launch else ()), *unnamed_cells(seen.journal, launch)}):
         progress = seen.journal.cells.get(name) if seen.journal else None
         cell = verified.get(name)
         same = cell is not None and (progress is None or progress.manifest == cell.manifest)
@@ -390,6 +394,8 @@ def _nothing_launched(store: EvidenceStore, facts: BoxFacts, seen: Observation, 
         verdict.reasons.append(f"the journal could not be read, so it can't be shown that nothing was launched{why}")
     elif seen.journal.head != GENESIS:
         verdict.reasons.append("there is no launch record, but the box has a journal: the records were tampered with")
+    elif signs := signs_of_a_launch(store, facts.name, facts.generation, facts.native_id):
+        verdict.reasons.append(f"there is no launch record, but {signs[0]}")
     else:
         verdict.allowed, verdict.way = True, "nothing-launched"
     return verdict

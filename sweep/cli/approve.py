@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -25,6 +25,7 @@ from sweep.cli.verify import approval_of
 from sweep.cli.words import Words, who
 from sweep.errors import EvidenceError
 from sweep.evidence.store import EvidenceStore
+from sweep.launched import unnamed_cells
 from sweep.model import Abandonment, Action, Approval, Receipt, UnclaimedWaiver, Waiver
 from sweep.revocation import given_at
 from sweep.scene import Scene, Sight
@@ -153,12 +154,19 @@ def _boxes(words: Words, scene: Scene) -> tuple[list[Sight], list[str]]:
 
 
 def _known_cells(words: Words, scene: Scene) -> None:
-    known = {cell.name for cell in scene.roster}
+    unnamed = set(_unnamed(scene.sights, scene.receipt))
+    known = {cell.name for cell in scene.roster} | unnamed
     for name in words.waive:
-        if name in scene.dropped:
+        if name in scene.dropped and name not in unnamed:
             raise No(f"{name} is dropped: it needs no waiver")
         if name not in known:
             raise No(f"there is no cell {name} on the roster{did_you_mean(name, known)}")
+
+
+def _unnamed(sights: Iterable[Sight], receipt: Receipt | None) -> list[str]:
+    """Cells that ran on these boxes by their own journals, and that nothing else here has heard of."""
+    known = {cell.name for cell in receipt.cells} if receipt else set()
+    return [name for sight in sights for name in unnamed_cells(sight.seen.journal, sight.launch, known)]
 
 
 def _receipt(
@@ -287,7 +295,7 @@ def _refusal(target: Target, refused: list[tuple[Sight, Verdict]], receipt: Rece
     lines = ["not approved; nothing was written"]
     for sight, verdict in refused:
         lines.append(f"  box {sight.box.name} ({sight.box.native_id}): {'; '.join(verdict.reasons)}")
-    bad = _bad_cells(receipt, refused)
+    bad = [*_bad_cells(receipt, refused), *_unnamed((sight for sight, _ in refused), receipt)]
     running = any(line.state in ("running", "pending") for _, verdict in refused for line in verdict.unsettled)
     following = [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
     if running:

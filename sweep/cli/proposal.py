@@ -66,6 +66,10 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
     for sight, verdict in (*plan.asked, *plan.kept):
         if verdict.unclaimed and verdict.way != "gone":
             out.line(f"unclaimed {sight.box.name}: {verdict.unclaimed.words}", style="yellow")
+    for sight, verdict in (*plan.asked, *plan.kept):
+        ended = _ended_and_dropped(scene, sight) if verdict.way == "cleared" else []
+        for name in ended:
+            out.line(f"dropped   {name} had finished on {sight.box.name} and was dropped: no copy of it is verified")
     for entry in approval.unclaimed:
         out.line(f"          {entry.box}: may die with it: {entry.reason}", style="yellow")
     for sight in plan.abandoned:
@@ -93,6 +97,13 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
     for name in plan.gone:
         out.line(f"note      box {name} is gone already and needs no approval")
     out.line(f"survives  the evidence at {scene.evidence}")
+
+
+def _ended_and_dropped(scene: Scene, sight: Sight) -> list[str]:
+    """Cells that were sealed on the box, and that no receipt counts since a person dropped them."""
+    dropped = {*scene.dropped, *(sight.launch.dropped if sight.launch else ())}
+    cells = sight.journal.cells if sight.journal is not None else {}
+    return sorted(name for name, progress in cells.items() if progress.manifest is not None and name in dropped)
 
 
 def _costs(scene: Scene, sight: Sight) -> BoxCosts | None:

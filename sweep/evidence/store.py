@@ -265,6 +265,14 @@ class EvidenceStore(RecordShelf):
             raise EvidenceDamaged(f"{self.shelf.shown(_LATEST)} is damaged; `sweepctl verify` writes it anew")
         return digest
 
+    def receipts_naming(self, native_id: str) -> list[str]:
+        """The digests of all receipts in which this native id stands, sorted. Reads all that there are."""
+        names = [name.removesuffix(".json") for name in self.shelf.names(place.RECEIPTS) if name.endswith(".json")]
+        digests = [DIGEST_PREFIX + name for name in sorted(names) if _DIGEST.fullmatch(DIGEST_PREFIX + name)]
+        word = canonical_json(native_id)
+        found = self._each(lambda digest: word in (self._read(_receipt(digest)) or b""), digests)
+        return [digest for digest, named in zip(digests, found, strict=True) if named]
+
     # Pulled cells and journals
 
     def journal_path(self, box: str, generation: int) -> Path:

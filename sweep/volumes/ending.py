@@ -223,4 +223,5 @@ def launched_on(user: User, native_id: str) -> tuple[dict[str, str], set[str]]:
         ran = {name: cell.config_digest for name, cell in progress.items() if cell.config_digest is not None}
         launched |= {**ran, **(launch.cells if launch is not None else {})}
         dropped |= {name for name, cell in progress.items() if cell.state == "dropped"}
+        dropped |= launch.dropped.keys() if launch is not None else set()
     return launched, dropped

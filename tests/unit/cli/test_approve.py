@@ -14,7 +14,7 @@ from sweep.model import Approval
 from sweep.revocation import revocation_problem
 from sweep.state import parse_export
 from sweep.teardown import Existence, Observation, may_end
-from tests.unit.cli.support import STACK, World
+from tests.unit.cli.support import CODE, STACK, World
 
 
 def untouched(world: World, *arguments: str, types: str | None = None) -> str:
@@ -306,6 +306,33 @@ def test_a_box_of_another_account_is_not_approved(world: World) -> None:
     world.platform.account()  # another registry: another account
     said = untouched(world, "--receipt", receipt)
     assert "account" in said
+
+
+def test_a_cell_that_only_the_box_knows_is_named_and_locks(world: World) -> None:
+    """Another backend over a copy of this evidence ran it there."""
+    first, *_ = world.verified()
+    digest = "sha256:" + "7" * 64
+    first.log("cell-started", cell="seed5", attempt=1, config_digest=digest, code=CODE, argv=["x"], slot=0)
+    first.log("cell-sealed", cell="seed5", attempt=1, config_digest=digest, manifest=digest, bytes=7)
+    receipt = world.run("verify", "--json").json["receipt"]
+    said = untouched(world, "--receipt", receipt)
+    assert "seed5 ran on this box by its journal, and neither the receipt nor the launch record has it" in said
+    assert f"--receipt {receipt} --waive seed5" in said
+    assert world.run("approve", "--receipt", receipt, "--waive", "seed5", "--reason", "not ours").code == 0
+
+
+def test_a_finished_cell_that_was_dropped_is_named(world: World) -> None:
+    first, *_ = world.verified()
+    name = next(iter(first.cells))
+    launch = world.store.launch("box-0", 1)
+    assert launch is not None
+    left = {key: digest for key, digest in launch.cells.items() if key != name}
+    world.store.write_launch(launch.model_copy(update={"cells": left, "dropped": {name: "too slow"}}))
+    world.write_stack_file(drop=f"{{{name}: too slow}}")
+    world.up()
+    receipt = world.run("verify", "--json").json["receipt"]
+    result = world.run("approve", "--receipt", receipt)
+    assert f"{name} had finished on box-0 and was dropped: no copy of it is verified" in result.out, result
 
 
 # Taking it back

@@ -18,6 +18,7 @@ from sweep.channel.base import Listing
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal, parse_journal
 from sweep.model import (
+    GENESIS,
     Abandonment,
     Action,
     Approval,
@@ -112,6 +113,12 @@ class Situation:
         assert self.approval.receipt is not None
         return self.store.receipt(self.approval.receipt)
 
+    @property
+    def latest(self) -> Receipt:
+        digest = self.store.latest_receipt()
+        assert digest is not None
+        return self.store.receipt(digest)
+
     def seen(self) -> Observation:
         return Observation(
             self.existence,
@@ -187,10 +194,23 @@ class Situation:
         (self.evidence / "records" / "births" / "box-0-g1.json").unlink(missing_ok=True)
 
     def nothing_ever_ran(self) -> None:
-        """No launch record, an empty journal, an approval without a receipt: the state after a failed create."""
+        """No launch record, an empty journal, an approval without a receipt: the state after a failed create.
+
+        The receipt that is there saw the box as it is: empty.
+        """
+        seen = self.receipt
         self.forget_launch()
         self.lines = b""
         (self.evidence / "journals" / "box-0-g1.jsonl").unlink(missing_ok=True)
+        for name in (FIRST, SECOND):
+            shutil.rmtree(self.copied(name).parent)
+        for path in (self.evidence / "receipts").iterdir():
+            path.unlink()
+        boxes = tuple(
+            b.model_copy(update={"journal_head": GENESIS, "cells": ()}) if b.box == "box-0" else b for b in seen.boxes
+        )
+        cells = tuple(cell for cell in seen.cells if cell.name not in (FIRST, SECOND))
+        self.store.write_receipt(seen.model_copy(update={"boxes": boxes, "cells": cells}))
         self.approve(receipt=None)
 
     def begin_teardown(self, *native_ids: str, receipt: str | None = None) -> None:

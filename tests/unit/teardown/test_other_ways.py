@@ -10,6 +10,7 @@ import pytest
 
 from sweep.model import Launch
 from sweep.teardown import Existence
+from tests.unit.evidence.world import IDENTITY
 from tests.unit.teardown.deviations import DEVIATIONS
 from tests.unit.teardown.support import (
     FIRST,
@@ -127,6 +128,38 @@ def launch_damaged(s: Situation, _: Launch) -> None:
     DEVIATIONS["launch_record_damaged"][0](s)
 
 
+def journal_copied(s: Situation, _: Launch) -> None:
+    live = s.folder / "boxes" / s.facts.native_id / "data" / "sweep" / "journal.jsonl"
+    s.store.write_journal("box-0", 1, live.read_bytes())
+
+
+def journal_copy_damaged(s: Situation, _: Launch) -> None:
+    (s.evidence / "journals" / "box-0-g1.jsonl").write_bytes(b"?\n")
+
+
+def launched_under_another_name(s: Situation, before: Launch) -> None:
+    s.store.write_launch(before.model_copy(update={"generation": 7}))
+
+
+def receipt_with_its_journal(s: Situation, _: Launch) -> None:
+    (box,) = [box for box in s.latest.boxes if box.box == "box-0"]
+    s.store.write_receipt(s.latest.model_copy(update={"boxes": (box.model_copy(update={"journal_head": "7" * 64}),)}))
+
+
+def receipt_with_its_cells(s: Situation, _: Launch) -> None:
+    (box,) = [box for box in s.latest.boxes if box.box == "box-0"]
+    s.store.write_receipt(s.latest.model_copy(update={"boxes": (box.model_copy(update={"cells": (FIRST,)}),)}))
+
+
+def receipt_damaged(s: Situation, _: Launch) -> None:
+    (receipt,) = (s.evidence / "receipts").iterdir()
+    receipt.write_bytes(receipt.read_bytes()[:-1])
+
+
+def cell_pulled(s: Situation, _: Launch) -> None:
+    shutil.copytree(s.folder / "boxes/local-box-01/mnt/durable" / IDENTITY / "cells" / FIRST, s.copied().parent)
+
+
 NOT_EMPTY: dict[str, tuple[Callable[[Situation, Launch], None], str]] = {
     "no birth record": (no_birth, "no readable birth record"),
     "birth of another id": (birth_of_another_id, "no readable birth record"),
@@ -137,6 +170,13 @@ NOT_EMPTY: dict[str, tuple[Callable[[Situation, Launch], None], str]] = {
     "launched": (launched, "names no receipt, and cells were launched"),
     "launched with no cells": (launched_with_no_cells, "names no receipt"),
     "launch record damaged": (launch_damaged, "box-0-g1.json is damaged"),
+    "journal copied": (journal_copied, "no launch record, but the evidence holds a copy of its journal with"),
+    "journal copy damaged": (journal_copy_damaged, "the evidence holds a copy of its journal that can't be read"),
+    "launched under another name": (launched_under_another_name, "a launch record of box-0 (generation 7) names"),
+    "receipt with its journal": (receipt_with_its_journal, "says that cells ran on local-box-01"),
+    "receipt with its cells": (receipt_with_its_cells, "says that cells ran on local-box-01"),
+    "receipt damaged": (receipt_damaged, "the evidence can't all be read"),
+    "cell pulled": (cell_pulled, f"the pulled copy of {FIRST} was sealed on local-box-01"),
 }
 
 
