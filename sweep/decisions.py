@@ -1,7 +1,8 @@
 """What people decided about boxes, kept on this computer: one file for all projects, backends and evidence.
 
-It is where an abandonment is put on record when there is no evidence, or none that can be written. No check reads it:
-it proves nothing, and lets nothing go. It is for the person who asks later who ended what, and why.
+It is where an abandonment is put on record when there is no evidence, or none that can be written. It is for the person
+who asks later who ended what, and why. It proves nothing. One kind of line may be asked for by a check: that of a box
+that was given up where the evidence took nothing (`expires`; `sweep.abandoning`, docs/adr/015).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Decision(BaseModel):
     """One decision of a person about one box or volume. `what`: `abandoned` or another word for what was decided.
 
     "" stands for what is not known. `found`: what was known to be on it, for people. Keys of a newer version pass.
+    `expires`: until when a delete may go by this line, where there is no other record of it; None: never.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True, populate_by_name=True)
@@ -40,6 +42,7 @@ class Decision(BaseModel):
     identity: str = ""
     evidence: str = ""
     found: str = ""
+    expires: AwareDatetime | None = None
 
     def line(self) -> bytes:
         """It as one line of JSON, with its newline."""

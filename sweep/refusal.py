@@ -12,8 +12,13 @@ SHOWN = 12
 """Cells listed one by one; the rest are counted."""
 
 
-def refusal_text(facts: BoxFacts, verdict: Verdict, *, stack: str, now: datetime | None = None) -> str:
-    """The refusal for one box, as lines of text. First line: nothing was deleted, and how far the box is."""
+def refusal_text(
+    facts: BoxFacts, verdict: Verdict, *, stack: str, now: datetime | None = None, others: Sequence[str] = ()
+) -> str:
+    """The refusal for one box, as lines of text. First line: nothing was deleted, and how far the box is.
+
+    `others`: boxes of the sweep that are locked, too: one line then gives all of them up.
+    """
     settled = len(verdict.cells) - len(verdict.unsettled)
     far = "its cells are not known" if verdict.launched is None else f"{settled} of {len(verdict.cells)} cells verified"
     head = f"REFUSED. Nothing was deleted. Box {facts.name}: {far}."
@@ -32,15 +37,19 @@ def refusal_text(facts: BoxFacts, verdict: Verdict, *, stack: str, now: datetime
     if facts.keeps:
         rows.append(("would survive", f"{', '.join(_kept(facts))}; the evidence at {facts.evidence}"))
     rows.append(("waiting costs", waiting_cost(facts, now=now)))
-    rows += next_commands(facts, verdict, stack=stack)
+    rows += next_commands(facts, verdict, stack=stack, others=others)
     width = max(len(label) for label, _ in rows)
     body = [f"{label:<{width}}  {text}" for label, text in rows]
     return "\n".join([head, "", *body])
 
 
-def next_commands(facts: BoxFacts, verdict: Verdict, *, stack: str) -> list[tuple[str, str]]:
+def next_commands(
+    facts: BoxFacts, verdict: Verdict, *, stack: str, others: Sequence[str] = ()
+) -> list[tuple[str, str]]:
     """The commands that lead from here to "nothing bills any more"."""
-    abandon = f'sweepctl approve --stack {stack} --abandon {facts.name} --reason "…" && pulumi up --stack {stack}'
+    destroy = f"pulumi destroy --stack {stack}"
+    boxes = " ".join(f"--abandon {name}" for name in sorted({facts.name, *others}))
+    abandon = f'sweepctl approve --stack {stack} {boxes} --reason "…" && {destroy}'
     let_go = []
     if lock_reason(verdict.unclaimed, None):
         command = f'sweepctl approve --stack {stack} --waive-unclaimed {facts.name} --reason "…"'
@@ -51,7 +60,7 @@ def next_commands(facts: BoxFacts, verdict: Verdict, *, stack: str) -> list[tupl
         return [("next", f"mend what is in the way, then pulumi destroy --stack {stack}"), ("give up", abandon)]
     if not verdict.launched:
         return [
-            ("next", f"sweepctl approve --stack {stack} --box {facts.name} && pulumi up --stack {stack}"),
+            ("next", f"sweepctl approve --stack {stack} --box {facts.name} && pulumi up --stack {stack} && {destroy}"),
             *let_go,
             ("give up", abandon),
         ]
@@ -60,9 +69,12 @@ def next_commands(facts: BoxFacts, verdict: Verdict, *, stack: str) -> list[tupl
         rows.append(("next", f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"))
     else:
         rows.append(("next", f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"))
-    bad = next((cell for cell in verdict.unsettled if cell.state in ("damaged", "failed", "missing")), None)
+    bad = [cell for cell in verdict.unsettled if cell.state in ("damaged", "failed", "missing")]
     if bad:
-        rows.append((f"accept {bad.state}", f'sweepctl approve --stack {stack} --waive {bad.name} --reason "…"'))
+        states = ", ".join(sorted({cell.state for cell in bad}))
+        waive = " ".join(f"--waive {cell.name}" for cell in bad)
+        done = f'sweepctl approve --stack {stack} {waive} --reason "…" && pulumi up --stack {stack} && {destroy}'
+        rows.append((f"accept {states}", done))
     return [*rows, *let_go, ("give up", abandon)]
 
 

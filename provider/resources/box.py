@@ -19,6 +19,7 @@ from provider.resources.renting import charge, generation_of, outputs_of, rent, 
 from provider.resources.replacing import recipe
 from provider.resources.turns import Turn
 from provider.session import Operation
+from sweep.abandoning import take_back
 from sweep.errors import (
     EvidenceError,
     NoCapacity,
@@ -212,7 +213,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         return []
 
     def read(self, op: Operation, identifier: str, state: BoxState) -> Seen[BoxInputs, BoxState] | Gone:
-        judgement = ending.judge(state, state.approval, full=False)
+        by_state = ending.judge(state, state.approval, full=False)
+        judgement = ending.by_records(by_state, full=False)
         if judgement.seen.existence is Existence.GONE:
             how = f": {judgement.seen.note}" if judgement.seen.note else ""
             op.warn(f"box {state.name} ({state.native_id}) is gone from {state.adapter}{how}")
@@ -226,6 +228,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             state.model_dump(include=set(BoxInputs.model_fields))
             | {"live": ending.live_facts(judgement, state.teardown)}
         )
+        if judgement is not by_state and judgement.verdict.allowed:
+            # A delete would go by the record: an `up` whose program has no such approval shows it, and takes it back.
+            inputs = inputs.model_copy(update={"clearance": judgement.verdict.headline})
         if Capability.OFFERS in load_platform(state.adapter).capabilities:
             # The price is the offer's and no input of anybody's: as one, each preview would show a change.
             inputs = inputs.model_copy(update={"price_per_hour": None})
@@ -247,6 +252,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return self._update(op, old, new)
 
     def _update(self, op: Operation, old: BoxState, new: BoxInputs) -> BoxState:
+        given_up = new.approval.abandon if new.approval is not None else ()
+        if not any(entry.native_id == old.native_id for entry in given_up):
+            take_back(ending.facts_of(old), "pulumi up", "the stack file does not give it up")
         store = self._evidence(op, old, new.approval)
         addresses.follow(op, store, old, new)
         old = old.model_copy(update={"adapter": new.adapter})

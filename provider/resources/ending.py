@@ -13,6 +13,7 @@ from provider.platforms.base import BoxRecord
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
 from provider.session import Operation
+from sweep.abandoning import on_record
 from sweep.books import close_books
 from sweep.cost import box_costs
 from sweep.errors import EvidenceError, PlatformError, TeardownRefused
@@ -91,17 +92,25 @@ def clearance_of(judgement: Judgement, approval: Approval | None) -> str:
 
 def require_allowed(op: Operation, state: BoxState | QueueState | GateState) -> Judgement:
     """The judgement, if it allows the end; else TeardownRefused with all that a person needs."""
-    judgement = judge(state, state.approval, full=True)
-    recorded = clearance_on_record(judgement.facts)
-    if not judgement.verdict.allowed and recorded is not None and recorded != state.approval:
-        # An entry of the state that the program can't reach any more (a box taken out of it, an old name of it).
-        judgement = judge(state, recorded, full=True)
+    judgement = by_records(judge(state, state.approval, full=True), full=True)
     if not judgement.verdict.allowed:
         facts = with_costs(judgement.facts, state, judgement.seen)
-        raise TeardownRefused(refusal_text(facts, judgement.verdict, stack=op.stack))
+        raise TeardownRefused(refusal_text(facts, judgement.verdict, stack=op.stack, others=_locked_beside(facts)))
     if judgement.verdict.way == "gone":
         close(op, judgement, state.adapter)
     return judgement
+
+
+def _locked_beside(facts: BoxFacts) -> list[str]:
+    """The other boxes of the sweep on record that have not ended, and that nothing on record lets go."""
+    try:
+        store = EvidenceStore.open(facts.evidence)
+        births = [birth for birth in store.births() if birth.ended_at is None and birth.native_id is not None]
+        return [
+            birth.box for birth in births if birth.box != facts.name and store.clearance(birth.native_id or "") is None
+        ]
+    except EvidenceError:
+        return []
 
 
 def close(op: Operation, judgement: Judgement, adapter: str) -> None:
@@ -137,12 +146,20 @@ def with_costs(facts: BoxFacts, state: BoxState | QueueState | GateState, seen: 
     return replace(facts, costs=box_costs(found, facts.native_id, budget, state.teardown.keeps_per_gb_month, kept))
 
 
-def clearance_on_record(facts: BoxFacts) -> Approval | None:
-    """What `up` cleared the box with, by the evidence; None where that can't be read."""
-    try:
-        return EvidenceStore.open(facts.evidence).clearance(facts.native_id)
-    except EvidenceError:
-        return None
+def by_records(judgement: Judgement, *, full: bool) -> Judgement:
+    """The same where the approval in the state lets it end; else by what is on record for this very box.
+
+    For an entry of the state that the program can't reach any more (a box taken out of it, an old name of it), and for
+    a box that was given up where no program runs any more.
+    """
+    for recorded in on_record(judgement.facts):
+        if judgement.verdict.allowed:
+            break
+        if recorded != judgement.approval:
+            verdict = may_end(judgement.facts, recorded, judgement.seen, full=full)
+            if verdict.allowed or judgement.approval is None:
+                judgement = replace(judgement, verdict=verdict, approval=recorded)
+    return judgement
 
 
 def begin_teardown(judgement: Judgement) -> None:

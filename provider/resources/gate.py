@@ -49,7 +49,7 @@ class GateHandler(Handler[GateInputs, GateState]):
         return f"{inputs.box}/gate", GateState(**inputs.model_dump())
 
     def read(self, op: Operation, identifier: str, state: GateState) -> Seen[GateInputs, GateState] | Gone:
-        judgement = ending.judge(state, state.approval, full=False)
+        judgement = ending.by_records(ending.judge(state, state.approval, full=False), full=False)
         inputs = GateInputs.model_validate(state.model_dump() | {"live": ending.live_facts(judgement, state.teardown)})
         return Seen(inputs, state)
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from provider.platforms.power import judge_stop
 from sweep.cli.adrift import with_adrift
 from sweep.cli.look import look, open_sources, unrented
+from sweep.cli.on_record import put_on_record
 from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.progress import Progress
 from sweep.cli.proposal import Plan, show
@@ -39,9 +40,12 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 def approve(target: Target, words: Words, out: Out) -> int:
     """Exit 0 when the approval is in the stack file, 1 when it was refused or not given."""
-    if not target.file.path.exists():
+    there = target.file.path.exists()
+    if not there and (not words.abandon or words.receipt or words.waive or words.boxes or words.verb == STOP):
         raise No(
-            f"an approval is written into {target.file.shown}, which is not here: run this where the stack file is"
+            f"an approval is written into {target.file.shown}, which is not here: run this where the stack file is. "
+            "Only a box that is given up needs no stack file",
+            [f'sweepctl approve --stack {target.stack} --abandon BOX --reason "…"    (what is on it may be lost)'],
         )
     if target.is_store:
         from sweep.cli.approve_store import approve_store
@@ -69,9 +73,12 @@ def approve(target: Target, words: Words, out: Out) -> int:
     show(plan, scene, target, out)
     if not _given(plan, words):
         _ask(plan, words, target)
-    target.file.write_approval(plan.approval)
+    where, problems = put_on_record(plan, target, scene, store)
     following = [f"pulumi up --stack {target.stack}    (clears the boxes)", f"pulumi destroy --stack {target.stack}"]
-    if (names := unrented(target, scene)) and len(plan.asked) >= sum(not sight.gone for sight in scene.sights):
+    all_of_them = len(plan.asked) + len(plan.kept) >= sum(not sight.gone for sight in scene.sights)
+    if all_of_them and plan.ends_alone:
+        following = following[1:]
+    elif all_of_them and (names := unrented(target, scene)):
         first = ", ".join(f"boxes.{name}.want: gone" for name in names)
         following.insert(0, f"{first} in {target.file.shown}    (else pulumi up rents {', '.join(names)})")
     if words.verb == STOP:
@@ -83,10 +90,14 @@ def approve(target: Target, words: Words, out: Out) -> int:
             "file": target.file.shown,
             "approval": plan.approval.model_dump(mode="json"),
             "approved": [sight.box.name for sight, _ in plan.asked],
+            "recorded": where,
+            "problems": problems,
             "next": following,
         }
     )
-    out.line(f"written to {target.file.shown}; it holds until {plan.approval.expires:%Y-%m-%d %H:%M} UTC")
+    for problem in problems:
+        out.line(f"note      not recorded there: {problem}", style="yellow")
+    out.line(f"written to {', '.join(where)}; it holds until {plan.approval.expires:%Y-%m-%d %H:%M} UTC")
     out.next(following)
     return YES
 
@@ -104,7 +115,7 @@ def prepare(target: Target, words: Words, scene: Scene, store: EvidenceStore | N
     asked = [(sight, _verdict(sight, approval, words.verb, risks)) for sight in named]
     refused = [(sight, verdict) for sight, verdict in asked if not verdict.allowed]
     if refused:
-        raise _refusal(target, refused, receipt, digest)
+        raise _refusal(target, words, refused, receipt, digest)
     if any(verdict.way == "cleared" for _, verdict in asked):
         _same_roster(target, receipt)
     elif all(verdict.way in ("abandoned", "nothing-launched") for _, verdict in asked) and not words.receipt:
@@ -290,7 +301,14 @@ def _same_roster(target: Target, receipt: Receipt | None) -> None:
         )
 
 
-def _refusal(target: Target, refused: list[tuple[Sight, Verdict]], receipt: Receipt | None, digest: str | None) -> No:
+def _refusal(
+    target: Target,
+    words: Words,
+    refused: list[tuple[Sight, Verdict]],
+    receipt: Receipt | None,
+    digest: str | None,
+) -> No:
+    """Why, and the one command that leads out: with all that was given already, and all that is missing."""
     stack = target.stack
     lines = ["not approved; nothing was written"]
     for sight, verdict in refused:
@@ -300,20 +318,24 @@ def _refusal(target: Target, refused: list[tuple[Sight, Verdict]], receipt: Rece
     following = [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
     if running:
         following = [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
-    elif bad and digest:
-        waivers = " ".join(f"--waive {name}" for name in bad[:3])
-        following = [
-            f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}",
-            f'sweepctl approve --stack {stack} --receipt {digest} {waivers} --reason "…"    (to accept as it is)',
-        ]
     held = [sight.box.name for sight, verdict in refused if verdict.held_by_unclaimed]
-    if held:
-        named = f"--receipt {digest} " if digest else ""
-        named += " ".join(f"--waive-unclaimed {name}" for name in held)
-        word = f'sweepctl approve --stack {stack} {named} --reason "…"    (the unclaimed bytes may die)'
+    if not running and digest and (bad or held):
+        given = [f"--box {name}" for name in words.boxes]
+        given += [f"--waive {name}" for name in sorted({*words.waive, *bad})]
+        given += [f"--waive-unclaimed {name}" for name in sorted({*words.unclaimed, *held})]
+        given += [f"--abandon {name}" for name in sorted(words.abandon)]
+        what = " and ".join(["what is bad may be missing"] * bool(bad) + ["the unclaimed bytes may die"] * bool(held))
+        following = [f'sweepctl approve --stack {stack} --receipt {digest} {" ".join(given)} --reason "…"    ({what})']
+        if bad:
+            following.append(
+                f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}    (where a copy is bad)"
+            )
+    elif held:
+        given = [f"--waive-unclaimed {name}" for name in held]
+        word = f'sweepctl approve --stack {stack} {" ".join(given)} --reason "…"    (the unclaimed bytes may die)'
         following = [word, *following] if len(held) < len(refused) else [word]
-    first = refused[0][0].box.name
-    following.append(f'sweepctl approve --stack {stack} --abandon {first} --reason "…"    (to give it up)')
+    named = " ".join(f"--abandon {name}" for name in sorted({*words.abandon, *(s.box.name for s, _ in refused)}))
+    following.append(f'sweepctl approve --stack {stack} {named} --reason "…"    (to give up what is on it)')
     return No("\n".join(lines), following)
 
 

@@ -16,6 +16,7 @@ from provider.platforms.base import BoxRecord, Phase, Platform
 from provider.platforms.observe import Ahead, observe
 from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
+from sweep.abandoning import on_record
 from sweep.cli.closer import closer, questions
 from sweep.cli.rosters import rosters
 from sweep.cli.strangers import SEARCH_SECONDS, Search, identity_of, search
@@ -187,11 +188,12 @@ def _sight(
     approval, unreadable = box.word()
     facts = box.facts()
     verdict = may_end(facts, approval, seen, now=now, full=False)
-    recorded = _safely(lambda: store.clearance(box.native_id) if store else None, None, [])
-    if not verdict.allowed and recorded is not None and recorded != approval:
-        # What a delete of an entry that left the program goes by.
-        by_record = may_end(facts, recorded, seen, now=now, full=False)
-        verdict = by_record if by_record.allowed else verdict
+    for recorded in (
+        () if verdict.allowed else on_record(facts, store)
+    ):  # what a delete goes by where the state has nothing
+        if recorded != approval and (by_record := may_end(facts, recorded, seen, now=now, full=False)).allowed:
+            verdict = by_record
+            break
     if unreadable and not verdict.allowed:
         verdict.reasons.insert(0, unreadable)
     gone = seen.existence is Existence.GONE

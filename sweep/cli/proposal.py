@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from sweep.abandoning import VERB
 from sweep.cli.output import Out, count
 from sweep.cli.target import Target
 from sweep.cost import BoxCosts, box_costs
@@ -28,6 +29,13 @@ class Plan:
     kept: list[tuple[Sight, Verdict]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     risks: dict[str, AtRisk] = field(default_factory=dict)
+
+    @property
+    def ends_alone(self) -> bool:
+        """Whether a destroy needs no `up` before it: all are given up, which is on record, and all are in the state."""
+        every = (*self.asked, *self.kept)
+        given_up = {entry.native_id for entry in self.approval.abandon if entry.verb == VERB}
+        return all(sight.box.native_id in given_up and sight.box.urn for sight, _ in every)
 
     @property
     def abandoned(self) -> list[Sight]:

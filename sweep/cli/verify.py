@@ -217,12 +217,12 @@ def _following(stack: str, outcome: VerifyOutcome, bad: list[Shown]) -> list[str
     if states & {"running", "pending"}:
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     first = bad[0].name
+    waive = " ".join(f"--waive {cell.name}" for cell in bad)
+    what = "it" if len(bad) == 1 else "each"
+    accept = f'sweepctl approve --stack {stack} {waive} --reason "…"    (to accept {what} as it is)'
     if set(outcome.unknown) >= {cell.name for cell in bad}:
         return [
             f"sweepctl verify --stack {stack}    (with more memory or time, or once the check is mended)",
-            f'sweepctl approve --stack {stack} --waive {first} --reason "…"    (to accept it as it is)',
+            accept,
         ]
-    return [
-        f"sweepctl logs --stack {stack} {first}",
-        f'sweepctl approve --stack {stack} --waive {first} --reason "…"    (to accept it as it is)',
-    ]
+    return [f"sweepctl logs --stack {stack} {first}", accept]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from provider.models import BoxState
+from provider.resources.base import Decision as Change
+from provider.resources.base import Seen
 from provider.session import Severity
+from sweep.abandoning import alone, keep
+from sweep.decisions import Decision
 from sweep.errors import EvidenceError, SweepstackError, TeardownRefused
+from sweep.evidence.store import EvidenceStore
 from tests.unit.provider.support import BOX, GATE, IDENTITY, QUEUE, Sweep, abandonment, approval_for, approved
 
 
@@ -112,3 +120,64 @@ def test_the_sweep_ends_where_its_records_can_t_be_written(sweep: Sweep, tmp_pat
     (lease / "no-record").touch()
     IDENTITY.delete(sweep.op("Identity"), sweep.identity.identity, sweep.identity)
     assert "the records could not be closed" in sweep.said.warnings
+
+
+# By the record of it alone: no program can be run, so that no approval comes into the state
+
+
+def recorded(sweep: Sweep, box: BoxState, **changes: Any) -> None:
+    """What `sweepctl approve --abandon` leaves behind, without the stack file."""
+    word = alone(approval_for(box, **changes), abandonment(box))
+    try:
+        store: EvidenceStore | None = EvidenceStore.open(box.evidence)
+    except EvidenceError:
+        store = None
+    known = {"what": "abandoned", "reason": "not worth it", "platform": "local", "box": box.name, "by": "ada"}
+    known |= {"native_id": box.native_id, "account": box.account, "identity": box.identity, "evidence": box.evidence}
+    assert keep(store, word, Decision.model_validate(known | {"at": word.at})).where
+
+
+@pytest.mark.parametrize("lost", [*LOST, None], ids=lambda lost: lost.__name__ if lost else "nothing_lost")
+def test_by_its_record_alone(sweep: Sweep, lost: Callable[[Sweep], str] | None) -> None:
+    box = sweep.at_work()
+    box = box.model_copy(update={"evidence": lost(sweep) if lost else box.evidence})
+    recorded(sweep, box)
+    destroyed(sweep, box)
+    assert (sweep.listed(), sweep.alive(box)) == ([], set())
+
+
+@pytest.mark.parametrize("lost", [gone, None], ids=["on_this_computer", "in_the_evidence"])
+def test_a_record_that_expired_or_is_of_another_box_opens_nothing(
+    sweep: Sweep, lost: Callable[[Sweep], str] | None
+) -> None:
+    box, other = sweep.box("box-0"), sweep.box("box-1")
+    if lost:
+        lost(sweep)
+    now = datetime.now(UTC)
+    recorded(sweep, box, expires=now)
+    recorded(sweep, other)
+    with pytest.raises(TeardownRefused):
+        BOX.delete(sweep.op(name="box-0"), box.native_id, box)
+    BOX.delete(sweep.op(name="box-1"), other.native_id, other)
+    assert sweep.listed() == [box.native_id]
+
+
+@pytest.mark.parametrize("lost", [gone, None], ids=["on_this_computer", "in_the_evidence"])
+def test_an_up_that_does_not_give_it_up_takes_the_record_back(
+    sweep: Sweep, lost: Callable[[Sweep], str] | None
+) -> None:
+    """The stack file was put back without it: the next change shows that, and the box is locked again."""
+    box = sweep.box()
+    if lost:
+        lost(sweep)
+    recorded(sweep, box)
+    seen = BOX.read(sweep.op(), box.native_id, box)
+    assert isinstance(seen, Seen)
+    assert seen.inputs.clearance == "cleared: abandoned, what is on it may be lost"
+    assert "CLEARED" in sweep.said.warnings
+    wanted = seen.inputs.model_copy(update={"clearance": "locked", "live": None})
+    assert BOX.changes(seen.inputs, wanted)["clearance"] is Change.UPDATE
+    with contextlib.suppress(EvidenceError):  # without evidence the change itself fails, after that
+        BOX.update(sweep.op(), box.native_id, box, wanted)
+    with pytest.raises(TeardownRefused):
+        BOX.delete(sweep.op(), box.native_id, box)

@@ -103,8 +103,10 @@ def test_what_is_done_is_finished(states: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("state", ["damaged", "failed", "missing"])
 def test_what_can_t_be_mended_can_be_accepted_by_name(state: str) -> None:
-    rows = commands(verdict("verified", state, "sealed"))
-    assert rows[f"accept {state}"] == 'sweepctl approve --stack sweep-t --waive c01 --reason "…"'
+    rows = commands(verdict("verified", state, "sealed", state))
+    last = "pulumi up --stack sweep-t && pulumi destroy --stack sweep-t"
+    waive = "--waive c01 --waive c03"
+    assert rows[f"accept {state}"] == f'sweepctl approve --stack sweep-t {waive} --reason "…" && {last}'
 
 
 def test_there_is_always_a_way_out() -> None:
@@ -113,13 +115,21 @@ def test_there_is_always_a_way_out() -> None:
         for reasons in ((), ("not approved",), ("the box's journal could not be read",)):
             rows = commands(verdict(*states, reasons=reasons))
             assert rows["give up"].startswith('sweepctl approve --stack sweep-t --abandon box-0 --reason "…"')
-            assert "pulumi up --stack sweep-t" in rows["give up"]
+            assert rows["give up"].endswith(' --reason "…" && pulumi destroy --stack sweep-t')
             assert "next" in rows
 
 
 def test_a_box_on_which_nothing_was_launched_is_approved_by_its_name() -> None:
     rows = commands(verdict())
-    assert rows["next"] == "sweepctl approve --stack sweep-t --box box-0 && pulumi up --stack sweep-t"
+    last = "pulumi up --stack sweep-t && pulumi destroy --stack sweep-t"
+    assert rows["next"] == f"sweepctl approve --stack sweep-t --box box-0 && {last}"
+
+
+def test_two_locked_boxes_are_given_up_in_one_line() -> None:
+    """Each refusal names both: the line need not be typed once for each."""
+    rows = dict(next_commands(FACTS, verdict("running"), stack="sweep-t", others=("box-1",)))
+    boxes = "--abandon box-0 --abandon box-1"
+    assert rows["give up"] == f'sweepctl approve --stack sweep-t {boxes} --reason "…" && pulumi destroy --stack sweep-t'
 
 
 # From real situations

@@ -1,0 +1,68 @@
+"""Where `sweepctl approve` writes what a person decided: the stack file, and for boxes given up wherever it can."""
+
+from __future__ import annotations
+
+from sweep.abandoning import VERB, alone, keep
+from sweep.cli.output import Unsure
+from sweep.cli.proposal import Plan
+from sweep.cli.target import Target
+from sweep.decisions import Decision
+from sweep.errors import ConfigError
+from sweep.evidence.store import EvidenceStore
+from sweep.model import Abandonment, Approval
+from sweep.scene import Scene, Sight
+
+
+def put_on_record(plan: Plan, target: Target, scene: Scene, store: EvidenceStore | None) -> tuple[list[str], list[str]]:
+    """Writes the approval. Returns the places that took it, and what was in the way of others.
+
+    The stack file takes every approval; without it nothing is approved but a box that is given up, by name: that is
+    also put where its delete finds it without a program run. Raises what the stack file raises, and Unsure where not
+    one place took it.
+    """
+    where: list[str] = []
+    problems: list[str] = []
+    given_up = [entry for entry in plan.approval.abandon if entry.verb == VERB]
+    try:
+        target.file.write_approval(plan.approval)
+        where.append(target.file.shown)
+    except (ConfigError, OSError) as error:
+        if not plan.ends_alone:
+            raise
+        problems.append(str(error))
+    sights = {sight.box.native_id: sight for sight, _ in (*plan.asked, *plan.kept)}
+    asked = {sight.box.native_id for sight, _ in plan.asked}
+    for entry in given_up:
+        if entry.native_id not in asked:
+            continue  # it was put on record when it was given
+        decision = _decision(entry, sights[entry.native_id], plan.approval, target, scene)
+        kept = keep(store, alone(plan.approval, entry), decision)
+        where += [place for place in kept.where if place not in where]
+        problems += [problem for problem in kept.problems if problem not in problems]
+    if not where:
+        raise Unsure("not approved: it could be written nowhere. " + "; ".join(problems))
+    if store is None and scene.evidence_problem:
+        problems.append(scene.evidence_problem)
+    return where, problems
+
+
+def _decision(entry: Abandonment, sight: Sight, approval: Approval, target: Target, scene: Scene) -> Decision:
+    """The line for this computer's record."""
+    open_cells = sight.verdict.unsettled
+    identity = scene.state.identity
+    return Decision(
+        what="abandoned",
+        by=approval.by,
+        at=approval.at,
+        reason=entry.reason,
+        platform=sight.box.adapter,
+        native_id=entry.native_id,
+        verb=entry.verb,
+        box=entry.box,
+        account=sight.box.account,
+        project=identity.project if identity is not None else "",
+        stack=target.stack,
+        identity=sight.box.identity,
+        evidence=sight.box.evidence,
+        found=f"{len(open_cells)} cells without a verified copy" if sight.verdict.launched is not None else "",
+    )

@@ -1,0 +1,114 @@
+"""What a person decides about a box that is given up: on record wherever it can be written, and found by a delete."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from sweep.abandoning import on_record, take_back
+from sweep.decisions import decisions
+from sweep.state import BoxEntry, parse_export
+from sweep.teardown import Existence, Observation, may_end
+from tests.unit.cli.support import STACK, World
+
+GIVE_UP = ("approve", "--abandon", "box-0", "--reason", "the disk died")
+DESTROY = f"pulumi destroy --stack {STACK}"
+
+
+def entry(world: World) -> BoxEntry:
+    return parse_export(STACK, world.export()).boxes[0]
+
+
+def ways(world: World) -> list[str | None]:
+    """How a delete of the box may go, by each record, as the state has no approval."""
+    facts = entry(world).facts()
+    return [may_end(facts, word, Observation(Existence.EXISTS), full=True).way for word in on_record(facts)]
+
+
+def test_it_is_on_record_in_the_evidence_and_here(world: World) -> None:
+    world.full()
+    result = world.run(*GIVE_UP, "--json")
+    assert result.code == 0
+    assert [place.split(" (")[0] for place in result.json["recorded"]] == [
+        world.file.shown,
+        "the evidence",
+        "this computer",
+    ]
+    assert ways(world) == ["abandoned"], "this computer's line counts only where the evidence takes nothing"
+    (line,) = decisions(entry(world).native_id)
+    assert (line.what, line.reason, line.stack, line.expires) == ("abandoned", "the disk died", STACK, None)
+    assert "cells without a verified copy" in line.found
+
+
+def test_it_needs_no_stack_file(world: World) -> None:
+    world.add("box-0").launch("lr0.3")
+    world.file.path.unlink()
+    refused = world.run("approve", "--box", "box-0", "--reason", "x")
+    assert refused.code == 1
+    assert "--abandon BOX" in refused.err
+    result = world.run(*GIVE_UP, "--json")
+    assert result.code == 0, result
+    assert world.file.path.exists() is False
+    assert ways(world) == ["abandoned"]
+    assert result.json["next"] == [DESTROY]
+    assert world.run("status", "--json").json["gates"][0]["way"] == "abandoned", "what a delete will say"
+
+
+@pytest.mark.parametrize("lost", ["gone", "zeros"])
+def test_it_needs_no_evidence(world: World, lost: str) -> None:
+    world.full()
+    if lost == "gone":
+        shutil.rmtree(world.evidence)
+    else:
+        (world.evidence / "sweep.json").write_bytes(b"\0" * 80)
+    result = world.run(*GIVE_UP)
+    assert result.code == 0
+    assert "not recorded there" in result.out
+    assert ways(world) == ["abandoned"]
+    take_back(entry(world).facts(), "me", "a test")
+    take_back(entry(world).facts(), "me", "a test")
+    assert ways(world) == []
+
+
+def test_another_box_or_sweep_is_not_meant(world: World) -> None:
+    world.full()
+    shutil.rmtree(world.evidence)
+    assert world.run(*GIVE_UP).code == 0
+    facts = entry(world).facts()
+    for name, other in {"identity": "other", "account": "other/1", "native_id": "local-1", "name": "box-9"}.items():
+        assert list(on_record(replace(facts, **{name: other}))) == [], name
+
+
+def test_only_what_is_given_up_is_on_record_of_a_mixed_word(world: World) -> None:
+    """The receipt's part of it waits for `pulumi up`, as ever."""
+    first, second, receipt = world.verified()
+    second.start("lr0.9", attempt=2)
+    result = world.run("approve", "--receipt", receipt, "--abandon", "box-1", "--reason", "hangs", "--json")
+    assert result.code == 0
+    assert world.store.clearance(first.native_id) is None
+    kept = world.store.clearance(second.native_id)
+    assert kept is not None
+    assert (kept.receipt, [one.box for one in kept.actions], len(kept.waive)) == (None, ["box-1"], 0)
+    assert result.json["next"][0].startswith("pulumi up")
+
+
+def test_one_line_accepts_every_cell_that_is_bad(world: World) -> None:
+    """What was given already stands in it again: typed as it is, nothing is missing from it."""
+    box = world.add("box-0")
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    for name in ("lr0.1", "lr0.3", "lr0.9"):
+        box.start(name)
+        box.fail(name)
+    assert world.run("pull").code in (0, 1)
+    said = world.run("verify", "--json").json
+    (accept,) = [line for line in said["next"] if "approve" in line]
+    assert re.findall(r"--waive (\S+)", accept) == ["lr0.1", "lr0.3", "lr0.9"]
+    refused = world.run("approve", "--receipt", said["receipt"], "--waive", "lr0.3", "--reason", "x")
+    assert refused.code == 1
+    line = next(line for line in refused.err.splitlines() if "--waive" in line)
+    assert sorted(re.findall(r"--waive (\S+)", line)) == ["lr0.1", "lr0.3", "lr0.9"]
+    words = [word for name in re.findall(r"--waive (\S+)", line) for word in ("--waive", name)]
+    assert world.run("approve", "--receipt", said["receipt"], *words, "--reason", "y").code == 0
