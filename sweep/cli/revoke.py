@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sweep.abandoning import take_back
 from sweep.cli.look import open_sources
 from sweep.cli.output import UNSURE, YES, Out
 from sweep.cli.target import Target
@@ -13,7 +14,7 @@ from sweep.cli.verify import approval_of
 from sweep.cli.words import who
 from sweep.errors import EvidenceError, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.model import Approval
+from sweep.model import Approval, Birth
 from sweep.revocation import write_revocation
 from sweep.state import StackState
 
@@ -33,6 +34,8 @@ def revoke(target: Target, out: Out) -> int:
     The record comes first: a teardown that is under way asks it before its next step.
     """
     records = _open(target)
+    for box in records.state.boxes:
+        take_back(box.facts(), who(), "approve --revoke")
     problem, closed = _close_records(target, records)
     removed = target.file.write_approval(None) if target.file.path.exists() else False
     following = [f"pulumi up --stack {target.stack}    (locks again)"]
@@ -82,7 +85,7 @@ def _close_records(target: Target, records: _Records) -> tuple[str, bool]:
         write_revocation(store, _known(target, records.state), at=datetime.now(UTC), by=who())
         was_open = store.teardown() is not None
         store.write_teardown(None)
-        for birth in store.births():
+        for birth in store.readable("births", Birth)[0]:
             if birth.native_id is not None and birth.ended_at is None:
                 store.write_clearance(birth.native_id, None)
         for volume in records.state.volumes:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweep.abandoning import on_record, take_back
+from sweep.abandoning import on_record
 from sweep.decisions import decisions
 from sweep.state import BoxEntry, parse_export
 from sweep.teardown import Existence, Observation, may_end
@@ -68,9 +68,10 @@ def test_it_needs_no_evidence(world: World, lost: str) -> None:
     assert result.code == 0
     assert "not recorded there" in result.out
     assert ways(world) == ["abandoned"]
-    take_back(entry(world).facts(), "me", "a test")
-    take_back(entry(world).facts(), "me", "a test")
+    assert world.run("approve", "--revoke").code == 2, "the evidence could not be told"
     assert ways(world) == []
+    assert world.run(*GIVE_UP).code == 0
+    assert ways(world) == ["abandoned"]
 
 
 def test_another_box_or_sweep_is_not_meant(world: World) -> None:
