@@ -14,6 +14,7 @@ from components.platforms import ssh
 from components.queue import queue
 from components.resources import Box, BoxArgs, Gate, Identity, Queue
 from profiles.plan import BoxPlan, Plan
+from sweep.rules import artifacts_digest
 from sweep.smoke import Smoke
 
 
@@ -75,6 +76,7 @@ class BoxComponent(pulumi.ComponentResource):
                 named=sorted([*(box.name for box in plan.boxes), *plan.gone]),
                 leaving=approval_to_leave(plan),
                 roster_digest=plan.roster.digest,
+                artifacts_digest=artifacts_digest(plan.artifacts),
                 teardown=teardown,
                 want=box_plan.want,
                 when_done=plan.when_done,

@@ -9,6 +9,7 @@ import pulumi
 
 from components.resources import Gate, GateArgs, Identity
 from profiles.plan import BoxPlan, Plan
+from sweep.rules import artifacts_digest
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ def gate(plan: Plan, box_plan: BoxPlan, identity: Identity, box: BoxRef, opts: p
             account=box.account,
             generation=box.generation,
             roster_digest=plan.roster.digest,
+            artifacts_digest=artifacts_digest(plan.artifacts),
             teardown=box.teardown,
             approval=box.approval,
         ),

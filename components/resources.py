@@ -28,6 +28,7 @@ class IdentityArgs(Args):
     pull_to: pulumi.Input[str]
     leaving: pulumi.Input[Mapping[str, Any]] | None = None
     roster_digest: pulumi.Input[str] | None = None
+    artifacts_digest: pulumi.Input[str] | None = None
     budget: pulumi.Input[Mapping[str, Any]] | None = None
     outlook: pulumi.Input[Mapping[str, Any]] | None = None
 
@@ -60,6 +61,7 @@ class BoxArgs(Args):
     platform: pulumi.Input[str] | None = None
     name: pulumi.Input[str]
     roster_digest: pulumi.Input[str]
+    artifacts_digest: pulumi.Input[str] | None = None
     teardown: pulumi.Input[Mapping[str, Any]]
     resources: pulumi.Input[Mapping[str, Any]] | None = None
     price_per_hour: pulumi.Input[float] | None = None
@@ -118,6 +120,8 @@ class QueueArgs(OnBoxArgs):
 @dataclass(frozen=True, kw_only=True)
 class GateArgs(OnBoxArgs):
     """What stands between a box and its end. A changed `box` replaces the gate."""
+
+    artifacts_digest: pulumi.Input[str] | None = None
 
 
 class _Resource(pulumi.CustomResource):

@@ -16,6 +16,7 @@ from profiles.plan import Plan
 from sweep import git_source
 from sweep.errors import ConfigError
 from sweep.money.outlook import Outlook
+from sweep.rules import artifacts_digest
 from sweep.smoke import standing
 from sweep.workdir import NO_CODE, Shipment, collect, located
 
@@ -56,6 +57,7 @@ class Sweep(pulumi.ComponentResource):
             pull_to=plan.pull_to,
             leaving=approval_to_leave(plan),
             roster_digest=plan.roster.digest,
+            artifacts_digest=artifacts_digest(plan.artifacts),
             budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
             outlook=outlook_of(plan) if plan.budget is not None else None,
         )

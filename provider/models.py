@@ -36,6 +36,7 @@ class IdentityInputs(Inputs):
     pull_to: str
     leaving: Approval | None = None
     roster_digest: Digest | None = None
+    artifacts_digest: Digest | None = None
     budget: Budget | None = None
     outlook: Outlook | None = None
     clearances: dict[str, str] = Field(default_factory=dict)
@@ -188,6 +189,7 @@ class BoxInputs(Inputs):
     named: tuple[str, ...] | None = None
     leaving: Approval | None = None
     roster_digest: Digest
+    artifacts_digest: Digest | None = None
     teardown: TeardownFacts
     want: Want = "running"
     when_done: Literal["stop", "keep"] = "keep"
@@ -334,6 +336,7 @@ class QueueState(QueueInputs):
 class GateInputs(OnBoxInputs):
     """What stands between a box and its end, for people to read. `box` is a replace key."""
 
+    artifacts_digest: Digest | None = None
     clearance: str = "locked"
     live: dict[str, Any] | None = None
 

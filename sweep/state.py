@@ -148,6 +148,7 @@ class BoxEntry(_WithApproval):
     host_keys: tuple[str, ...] | None = None
     """Fingerprints of what its sshd showed, where that is a host's with an address."""
     roster_digest: str
+    artifacts_digest: str | None = None
     teardown: TeardownEntry
     want: str = "running"
     when_done: str = "keep"
@@ -181,6 +182,7 @@ class BoxEntry(_WithApproval):
             kills=does.kills,
             keeps=does.keeps,
             roster_digest=self.roster_digest,
+            artifacts_digest=self.artifacts_digest,
             price_per_hour=self.price_per_hour,
             created_at=self.created_at,
         )

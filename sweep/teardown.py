@@ -18,12 +18,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from sweep.channel.base import Listing
+from sweep.clearing import receipt_problems
 from sweep.errors import EvidenceElsewhere, EvidenceError
 from sweep.evidence import unclaimed
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.unclaimed import Unclaimed
 from sweep.launched import signs_of_a_launch, unnamed_cells
-from sweep.model import GENESIS, SETTLED, Approval, Launch, Receipt, ReceiptCell
+from sweep.model import GENESIS, SETTLED, Approval, Launch, Receipt
 from sweep.revocation import revocation_problem
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class BoxFacts:
     kills: tuple[str, ...]
     keeps: tuple[str, ...]
     roster_digest: str
+    artifacts_digest: str | None = None
     price_per_hour: float | None = None
     created_at: datetime | None = None
     costs: BoxCosts | None = None
@@ -176,7 +178,8 @@ def may_end(
         return verdict
     if launch is None:
         return _unless_unclaimed(_nothing_launched(store, facts, seen, verdict), facts, approval)
-    problems = receipt_problems(store, facts, approval, launch, seen, full=full)
+    begun = _begun(store, facts, approval)
+    problems = receipt_problems(store, facts, approval, launch, seen, teardown_begun=begun, full=full)
     if problems:
         verdict.reasons[:0] = problems
         verdict.cells = [_unless_damaged(line, problems) for line in verdict.cells]
@@ -247,71 +250,6 @@ def _begun(store: EvidenceStore, facts: BoxFacts, approval: Approval) -> bool:
     except EvidenceError:
         return False
     return teardown is not None and teardown.receipt == approval.receipt and facts.native_id in teardown.native_ids
-
-
-def receipt_problems(
-    store: EvidenceStore, facts: BoxFacts, approval: Approval, launch: Launch, seen: Observation, *, full: bool
-) -> list[str]:
-    """Why the approval's receipt does not let this box go. Empty when it does."""
-    if approval.receipt is None:
-        return ["the approval names no receipt, and cells were launched on this box"]
-    try:
-        receipt = store.receipt(approval.receipt)
-    except EvidenceError as error:
-        return [str(error)]
-    if receipt.identity != facts.identity:
-        return [f"the receipt is of another sweep ({receipt.identity})"]
-    if receipt.roster_digest != facts.roster_digest:
-        return ["the roster changed after the receipt"]
-    box = next((b for b in receipt.boxes if b.native_id == facts.native_id), None)
-    if box is None or box.generation != facts.generation:
-        return ["the receipt was made without this box"]
-    if seen.journal is None:
-        return [f"the box's journal could not be read{': ' + seen.note if seen.note else ''}"]
-    if not _ends_as(seen.journal, box.journal_head, teardown_begun=_begun(store, facts, approval)):
-        return ["the box's journal went on after the receipt"]
-    if seen.runner_alive and any(cell.state == "running" for cell in seen.journal.cells.values()):
-        return ["a cell is running on the box"]
-    return _cell_problems(store, receipt, approval, launch, seen.journal, full=full)
-
-
-def _ends_as(journal: Journal, head: str, *, teardown_begun: bool) -> bool:
-    """Whether nothing happened on the box since the receipt. A teardown that has begun stops the runner itself."""
-    since = journal.after(head)
-    if since is None:
-        return False
-    ours = {"box-off", *({"runner-stopped"} if teardown_begun else ())}  # a box that ended its own bill runs no cell
-    return all(entry["event"] in ours for entry in since)
-
-
-def _cell_problems(
-    store: EvidenceStore, receipt: Receipt, approval: Approval, launch: Launch, journal: Journal, *, full: bool
-) -> list[str]:
-    known: dict[str, ReceiptCell] = {cell.name: cell for cell in receipt.cells}
-    waived = {waiver.cell for waiver in approval.waive}
-    waived |= {name for name, progress in journal.cells.items() if progress.state == "dropped"}
-    problems = []
-    to_check = []
-    # A launch record put back from a backup may know less than the journal. What a person dropped is in no receipt.
-    ran = {n: p.config_digest for n, p in journal.cells.items() if n in known and p.config_digest is not None}
-    for name in unnamed_cells(journal, launch, known):
-        if name not in waived:
-            problems.append(
-                f"{name} ran on this box by its journal, and neither the receipt nor the launch record has it"
-            )
-    for name, config_digest in sorted({**ran, **launch.cells}.items()):
-        cell = known.get(name)
-        if name in waived:
-            continue
-        if cell is None:
-            problems.append(f"{name} ran on this box and is not in the receipt")
-        elif cell.config_digest != config_digest:
-            problems.append(f"{name} ran with another config than the receipt's")
-        elif cell.state != "verified":  # a waiver is the approval's to give, never a receipt's
-            problems.append(f"{name} is {cell.state} in the receipt")
-        else:
-            to_check.append(name)
-    return problems or store.check_files(receipt, to_check, full=full)
 
 
 def _unless_damaged(line: CellLine, problems: list[str]) -> CellLine:

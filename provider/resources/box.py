@@ -73,6 +73,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "named": Decision.IGNORE,
         "leaving": Decision.IGNORE,
         "roster_digest": Decision.UPDATE,
+        "artifacts_digest": Decision.UPDATE,
         "teardown": Decision.UPDATE,
         "want": Decision.UPDATE,
         "when_done": Decision.UPDATE,
@@ -100,7 +101,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             if new.no_code:
                 failures.append(Failure("no_code", f"nothing is rented without its code. {new.no_code}"))
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
-        judgement = ending.judge(rented, new.approval, full=False, roster_digest=new.roster_digest)
+        judgement = ending.judge(rented, new.approval, full=False, new=new)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:
             op.info(f"{old.name}: {old.clearance} → {checked.clearance}")
@@ -264,7 +265,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             store.write_clearance(old.native_id, None)
         elif new.approval is not None:
             op.progress("reading every file of the receipt again")
-            judgement = ending.judge(old, new.approval, full=True, roster_digest=new.roster_digest)
+            judgement = ending.judge(old, new.approval, full=True, new=new)
             if not judgement.verdict.allowed:
                 raise SweepstackError(
                     f"box {old.name} stays locked: {'; '.join(judgement.verdict.reasons)}. "

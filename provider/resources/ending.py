@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from provider.models import BoxState, GateState, QueueState, TeardownFacts
+from provider.models import BoxInputs, BoxState, GateState, QueueState, TeardownFacts
 from provider.platforms.base import BoxRecord
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
@@ -26,6 +26,7 @@ from sweep.money.ledger import spent
 from sweep.money.outlook import sealed_bytes
 from sweep.onbox import sealed_dir
 from sweep.refusal import refusal_text, waiting_cost
+from sweep.rules import artifacts_digest
 from sweep.teardown import BoxFacts, Observation, Verdict, may_end
 
 _records = threading.Lock()
@@ -57,11 +58,16 @@ def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
         kills=state.teardown.kills,
         keeps=state.teardown.keeps,
         roster_digest=state.roster_digest,
+        artifacts_digest=_rules(state),
     )
     if isinstance(state, BoxState):
         return replace(facts, price_per_hour=state.price_per_hour, created_at=state.created_at)
     birth = birth_of(facts)
     return replace(facts, price_per_hour=birth.price_per_hour, created_at=birth.created_at) if birth else facts
+
+
+def _rules(state: BoxState | QueueState | GateState) -> str | None:
+    return artifacts_digest(state.artifacts) if isinstance(state, QueueState) else state.artifacts_digest
 
 
 def birth_of(facts: BoxFacts) -> Birth | None:
@@ -73,12 +79,20 @@ def birth_of(facts: BoxFacts) -> Birth | None:
 
 
 def judge(
-    state: BoxState | QueueState | GateState, approval: Approval | None, *, full: bool, roster_digest: str | None = None
+    state: BoxState | QueueState | GateState, approval: Approval | None, *, full: bool, new: BoxInputs | None = None
 ) -> Judgement:
-    """Looks at the box and asks the check. `roster_digest`: that of new inputs, where it differs from the state's."""
+    """Looks at the box and asks the check. `new`: inputs that the box is to have from now on, by which its delete will
+    be judged: its roster, artifacts and tiers count instead of the state's."""
     facts = facts_of(state)
-    if roster_digest is not None:
-        facts = replace(facts, roster_digest=roster_digest)
+    if new is not None:
+        facts = replace(
+            facts,
+            roster_digest=new.roster_digest,
+            artifacts_digest=new.artifacts_digest,
+            verb=new.teardown.verb,
+            kills=new.teardown.kills,
+            keeps=new.teardown.keeps,
+        )
     seen, record = observe(state.adapter, facts.native_id, facts.account, evidence=facts.evidence)
     return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
 

@@ -30,6 +30,7 @@ class GateHandler(Handler[GateInputs, GateState]):
         "account": Decision.REPLACE,
         "generation": Decision.REPLACE,
         "roster_digest": Decision.IGNORE,
+        "artifacts_digest": Decision.IGNORE,  # what it means for the box is in `clearance`
         "teardown": Decision.UPDATE,
         "approval": Decision.IGNORE,
         "clearance": Decision.UPDATE,

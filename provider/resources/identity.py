@@ -38,6 +38,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         "pull_to": Decision.UPDATE,
         "leaving": Decision.UPDATE,
         "roster_digest": Decision.IGNORE,
+        "artifacts_digest": Decision.IGNORE,
         "budget": Decision.UPDATE,
         "outlook": Decision.IGNORE,
         "clearances": Decision.UPDATE,
@@ -53,7 +54,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             spending.look(op, evidence_of(op, new.pull_to), new.budget, new.outlook)
         if old is None or new.leaving is None:
             return Checked(new)
-        judged = leaving.judge_leaving(evidence_of(op, new.pull_to), new.leaving, new.roster_digest, full=False)
+        judged = leaving.judge_leaving(evidence_of(op, new.pull_to), new.leaving, _rules(new), full=False)
         words = {judgement.facts.name: judgement.verdict.headline for judgement in judged}
         words |= keeping.leaving_words(new.leaving)
         return Checked(new.model_copy(update={"clearances": words}))
@@ -103,7 +104,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         if old.leaving is not None:
             leaving.take_back(evidence, old.leaving, new.leaving)
         if new.leaving is not None:
-            leaving.clear(op, evidence, new.leaving, new.roster_digest)
+            leaving.clear(op, evidence, new.leaving, _rules(new))
             keeping.clear_leaving(evidence, new.leaving)
         if new.budget != old.budget:
             spending.keep_budget(evidence, new.budget)
@@ -131,6 +132,10 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         except EvidenceError as error:
             op.warn(f"{op.stack}: the records could not be closed: {error}")
         op.info(f"evidence stays at {state.evidence}")
+
+
+def _rules(inputs: IdentityInputs) -> leaving.Rules:
+    return leaving.Rules(inputs.roster_digest or "", inputs.artifacts_digest)
 
 
 def evidence_of(op: Operation, pull_to: str) -> str:

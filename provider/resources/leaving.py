@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from provider.platforms.observe import observe
@@ -22,7 +23,15 @@ VERB = "destroy"
 """The only one that a box may leave by (TeardownFacts). A word for a stop is none for that."""
 
 
-def judge_leaving(evidence: str, approval: Approval, roster_digest: str | None, *, full: bool) -> list[Judgement]:
+@dataclass(frozen=True)
+class Rules:
+    """What a receipt must have been made with: the digests of the roster and the artifacts of the stack file."""
+
+    roster_digest: str
+    artifacts_digest: str | None
+
+
+def judge_leaving(evidence: str, approval: Approval, rules: Rules, *, full: bool) -> list[Judgement]:
     """One judgement for each box that the approval names and that has not ended."""
     try:
         births = EvidenceStore.open(evidence).births()
@@ -30,14 +39,14 @@ def judge_leaving(evidence: str, approval: Approval, roster_digest: str | None, 
         return []
     living = {birth.native_id: birth for birth in births if birth.ended_at is None}
     return [
-        judge_birth(evidence, living[action.native_id], action.native_id, approval, roster_digest, full=full)
+        judge_birth(evidence, living[action.native_id], action.native_id, approval, rules, full=full)
         for action in approval.actions
         if action.native_id in living and action.verb == VERB
     ]
 
 
 def judge_birth(
-    evidence: str, birth: Birth, native_id: str, approval: Approval | None, roster_digest: str | None, *, full: bool
+    evidence: str, birth: Birth, native_id: str, approval: Approval | None, rules: Rules, *, full: bool
 ) -> Judgement:
     """Whether the box of this record may end by `approval`: all that is asked about one without inputs."""
     facts = BoxFacts(
@@ -50,7 +59,8 @@ def judge_birth(
         verb=VERB,
         kills=(),
         keeps=(),
-        roster_digest=roster_digest or "",
+        roster_digest=rules.roster_digest,
+        artifacts_digest=rules.artifacts_digest,
         price_per_hour=birth.price_per_hour,
         created_at=birth.created_at,
     )
@@ -58,9 +68,9 @@ def judge_birth(
     return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
 
 
-def clear(op: Operation, evidence: str, approval: Approval, roster_digest: str | None) -> None:
+def clear(op: Operation, evidence: str, approval: Approval, rules: Rules) -> None:
     """Writes the clearances. Raises before anything is deleted when one of the boxes may not end."""
-    judged = judge_leaving(evidence, approval, roster_digest, full=True)
+    judged = judge_leaving(evidence, approval, rules, full=True)
     for judgement in judged:
         if not judgement.verdict.allowed:
             raise SweepstackError(

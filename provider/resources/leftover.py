@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from provider.models import BoxInputs
 from provider.platforms.registry import load_platform
-from provider.resources.leaving import judge_birth
+from provider.resources.leaving import Rules, judge_birth
 from provider.session import Operation
 from sweep.errors import EvidenceError, PlatformError
 from sweep.evidence.store import EvidenceStore
@@ -55,7 +55,8 @@ def _why_locked(inputs: BoxInputs, birth: Birth) -> str:
         except PlatformError as error:
             return f"whether {birth.tag} was rented on {birth.platform} can't be told: {error}"
         return f"{found.native_id} was rented, and its answer lost" if found else ""
-    judgement = judge_birth(inputs.evidence, birth, native_id, inputs.leaving, inputs.roster_digest, full=False)
+    rules = Rules(inputs.roster_digest, inputs.artifacts_digest)
+    judgement = judge_birth(inputs.evidence, birth, native_id, inputs.leaving, rules, full=False)
     if judgement.verdict.allowed or judgement.seen.existence is Existence.GONE:
         return ""
     note = f" {judgement.seen.note};" if judgement.seen.note else ""

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from sweep.canonical import digest_of
 from sweep.errors import ConfigError, EvidenceError
 from sweep.evidence.checking import CheckCode
 from sweep.evidence.copies import Folder, Known, bring, each
@@ -37,6 +36,7 @@ from sweep.model import (
     ReceiptCell,
     ReceiptFile,
 )
+from sweep.rules import artifacts_digest
 
 if TYPE_CHECKING:
     from sweep.roster import Roster
@@ -131,9 +131,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
         identity=request.identity,
         stack=request.stack,
         roster_digest=request.roster.digest,
-        artifacts_digest=digest_of(
-            [spec.model_dump(mode="json") for spec in sorted(request.artifacts, key=lambda spec: spec.path)]
-        ),
+        artifacts_digest=artifacts_digest(request.artifacts),
         boxes=tuple(
             ReceiptBox(
                 box=view.box,

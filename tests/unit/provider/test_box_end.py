@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from provider.models import BoxState
+from provider.models import BoxState, TeardownFacts
 from provider.platforms import _local_removal
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.local import LocalPlatform
@@ -18,10 +18,14 @@ from provider.resources.base import Gone
 from provider.session import Severity
 from sweep import onbox
 from sweep.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
+from sweep.evidence import unclaimed
 from sweep.model import Approval, Waiver
 from sweep.revocation import write_revocation
+from sweep.rules import artifacts_digest
 from tests.unit.provider.support import (
+    ARTIFACT,
     BOX,
+    FACTS,
     GATE,
     IDENTITY,
     QUEUE,
@@ -548,6 +552,48 @@ def test_check_writes_the_clearance_and_nobody_else_does(sweep: Sweep) -> None:
     assert BOX.check(sweep.op(), old, other).inputs.clearance == "locked (the roster changed after the receipt)"
     foreign = approval.model_copy(update={"actions": (action(box, box="box-7"),)})
     assert BOX.check(sweep.op(), old, sweep.box_inputs(approval=foreign)).inputs.clearance == "locked"
+
+
+def test_artifacts_that_became_stricter_lock_again(sweep: Sweep) -> None:
+    """The receipt was made with the rules of before: box, gate and queue all ask for those of now."""
+    stricter = ARTIFACT.model_copy(update={"keys": ("word", "loss")})
+    box = sweep.cleared()
+    known = {"approval": box.approval, "artifacts_digest": artifacts_digest([ARTIFACT])}
+    assert BOX.check(sweep.op(), sweep.box_inputs(), sweep.box_inputs(**known)).inputs.clearance.startswith("cleared")
+    new = sweep.box_inputs(**known | {"artifacts_digest": artifacts_digest([stricter])})
+    why = "locked (the artifacts of the stack file changed after the receipt"
+    checked = BOX.check(sweep.op(), sweep.box_inputs(**known), new).inputs
+    assert checked.clearance.startswith(why)
+    changed = BOX.update(sweep.op(), box.native_id, box, checked)
+    with pytest.raises(TeardownRefused, match="artifacts of the stack file changed after the receipt"):
+        delete(sweep, changed)
+    gate = sweep.gate_inputs(box, artifacts_digest=new.artifacts_digest)
+    assert GATE.check(sweep.op("Gate"), gate, gate).inputs.clearance.startswith(why)
+    queue = {**sweep.queue_inputs(box, artifacts=[stricter]).model_dump(), "launched_at": datetime.now(UTC)}
+    with pytest.raises(TeardownRefused, match="artifacts of the stack file changed after the receipt"):
+        QUEUE.delete(sweep.op("Queue"), "q", QUEUE.state_type.model_validate(queue))
+
+
+@pytest.mark.parametrize("spared", [True, False])
+def test_check_update_and_delete_judge_the_same_tiers(sweep: Sweep, spared: bool) -> None:
+    """The profile says something else of a tier since: by that the box ends, and by that it is cleared."""
+    box = sweep.cleared()
+    with (sweep.root(box) / "data" / "cache.bin").open("wb") as large:
+        large.truncate(unclaimed.ABOVE + 1)
+    ends = {True: {**FACTS, "kills": ("scratch",), "keeps": ("durable", "data")}, False: FACTS}
+    state = box.model_copy(update={"teardown": TeardownFacts.model_validate(ends[not spared])})
+    old = sweep.box_inputs(teardown=ends[not spared])
+    new = BOX.check(sweep.op(), old, sweep.box_inputs(teardown=ends[spared], approval=box.approval)).inputs
+    if spared:
+        assert new.clearance.startswith("cleared")
+        delete(sweep, BOX.update(sweep.op(), box.native_id, state, new))
+        assert sweep.listed() == []
+        return
+    assert new.clearance.startswith("locked (1 file")
+    with pytest.raises(SweepstackError, match="stays locked: 1 file"):
+        BOX.update(sweep.op(), box.native_id, state, new.model_copy(update={"clearance": "cleared"}))
+    with pytest.raises(TeardownRefused, match="belong to no sealed cell"):
+        delete(sweep, BOX.update(sweep.op(), box.native_id, state, new))
 
 
 REPLACING: dict[str, Any] = {

@@ -14,8 +14,10 @@ from typing import Any
 
 from sweep.model import Approval, ReceiptBox
 from sweep.revocation import write_revocation
+from sweep.rules import artifacts_digest
 from sweep.teardown import Existence
 from tests.unit.teardown.support import (
+    ARTIFACT,
     FIRST,
     NOW,
     NOWHERE,
@@ -333,6 +335,12 @@ def another_generation_in_the_state(s: Situation) -> None:
 @closes("the roster changed after the receipt")
 def another_roster_in_the_state(s: Situation) -> None:
     s.state(roster_digest="sha256:" + "8" * 64)
+
+
+@closes("the artifacts of the stack file changed after the receipt")
+def stricter_artifacts_in_the_state(s: Situation) -> None:
+    stricter = ARTIFACT.model_copy(update={"min_bytes": 2})
+    s.state(artifacts_digest=artifacts_digest([stricter]))
 
 
 @closes("the roster changed after the receipt")

@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweep.revocation import given_at, write_revocation
+from sweep.rules import artifacts_digest
 from sweep.teardown import Existence
 from tests.unit.teardown.deviations import DEVIATIONS, box_in_receipt
 from tests.unit.teardown.support import (
+    ARTIFACT,
     FIRST,
     NOW,
     NOWHERE,
@@ -92,6 +94,13 @@ def test_no_set_of_things_wrong_opens_it(template: Path, chosen: set[str], full:
 
 
 # What does not close it
+
+
+def test_a_state_of_before_it_knew_the_artifacts_is_as_it_was(situation: Situation) -> None:
+    assert situation.facts.artifacts_digest is None
+    assert situation.ask().allowed
+    situation.state(artifacts_digest=artifacts_digest([ARTIFACT]))
+    assert situation.ask().allowed
 
 
 def test_the_approval_holds_until_the_second_it_expires(situation: Situation) -> None:
