@@ -177,7 +177,8 @@ def test_workers_run_the_code_of_the_process_that_asks(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text("{")
     code = (
         "from sweep.loaders.base import PlainSpec\nfrom sweep.loaders.pool import Job, read_all\n"
-        f"((_, result),) = read_all([Job({str(tmp_path / 'broken.json')!r}, PlainSpec('json'), None, 1)])\nprint(*result.reasons)\n"
+        f"((_, result),) = read_all([Job({str(tmp_path / 'broken.json')!r}, PlainSpec('json'), None, 1)])\n"
+        "print(*result.reasons)\n"
     )
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     said = subprocess.run(
