@@ -46,8 +46,10 @@ def test_only_what_nobody_types_is_ignored() -> None:
         "Box.volume",  # what is mounted is in mounts
         "Box.smoke",  # runs before the next create
         "Gate.approval",
+        "Gate.artifacts_digest",
         "Gate.live",
         "Gate.roster_digest",
+        "Identity.artifacts_digest",
         "Identity.outlook",
         "Identity.roster_digest",
         "Queue.approval",
