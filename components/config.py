@@ -16,7 +16,7 @@ from components.config_checks import cross_checks
 from components.config_file import Document, Loc
 from components.config_find import PROJECT, STORE, SWEEP, Found, config_path, find, known_platforms
 from components.config_model import Artifact, BoxConfig, Job, Metrics, Override, SweepConfig
-from components.config_problems import Mistake, dotted, from_validation, refuse, shown, value_at
+from components.config_problems import Mistake, dotted, from_validation, keyed, refuse, value_at
 from components.config_rent import Gpu, Mount, Resources
 from components.config_store import StoreShape
 from components.config_types import Shape
@@ -100,7 +100,7 @@ class StoreConfig(OfFile, StoreShape):
         name = values.get("platform")
         if isinstance(name, str) and name not in known:
             fix = f"no such platform{did_you_mean(name, known)} (profiles: {', '.join(known)})"
-            mistakes.append(Mistake(document.line((*at, "platform")), f"platform: {shown(name)}", fix, StoreShape))
+            mistakes.append(Mistake(document.line((*at, "platform")), keyed(("platform",), name), fix, StoreShape))
         if mistakes or config is None:
             raise refuse(mistakes, document)
         config._stack, config._file, config._raw = found.stack, found.file, values
@@ -154,7 +154,9 @@ class StackConfig(OfFile, SweepConfig):
         roster, more = _roster(values, document, at)
         mistakes += more
         known = known_platforms() if platforms is None else platforms
-        mistakes += cross_checks(values, roster, known, document, at)
+        told = {(mistake.line, mistake.key.partition(": ")[0]) for mistake in mistakes}
+        checked = cross_checks(values, roster, known, document, at)
+        mistakes += [mistake for mistake in checked if (mistake.line, mistake.key) not in told]  # one for each key
         if mistakes or roster is None or config is None:
             raise refuse(mistakes, document)
         config._stack, config._file = found.stack, found.file
@@ -172,8 +174,7 @@ def _roster(values: dict[str, Any], document: Document, at: Loc) -> tuple[Roster
     mistakes = []
     for problem in problems:
         value = value_at(document.data, (*at, *problem.where))
-        key = dotted(problem.where)
-        if isinstance(value, str | int | float):
-            key += f": {shown(value)}"
+        is_one = isinstance(value, str | int | float)
+        key = keyed(problem.where, value) if is_one else dotted(problem.where)
         mistakes.append(Mistake(document.line((*at, *problem.where)), key, problem.text, CellsConfig))
     return roster, mistakes

@@ -8,7 +8,8 @@ from typing import Any
 
 from components.config_file import Document, Loc
 from components.config_model import SweepConfig
-from components.config_problems import Mistake, dotted, shape_at, shown
+from components.config_problems import MOST_HINTS, Mistake, dotted, keyed, shape_at
+from components.config_secrets import ENV_NAME, Found, secrets_in
 from sweep.cells import RESERVED
 from sweep.loaders.base import FILE
 from sweep.roster import Roster
@@ -16,24 +17,21 @@ from sweep.suggest import did_you_mean
 
 PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """What the runner fills in; `${NAME}` is the shell's."""
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_NAME = re.compile(r"(API_?KEY|ACCESS_KEY|SECRET|TOKEN|PASSWORD|PASSWD)$", re.IGNORECASE)
-_NO_SECRET = re.compile(r"[\d.]*|.*\{\w+\}.*")
-
-Found = Iterator[tuple[Loc, str, Any]]
-"""Where, what to do instead, and the value to show or None."""
+_UNCLOSED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)(?![A-Za-z0-9_},])")
+"""`{a,b}` is the shell's, too."""
+_MOST_LISTED = 20
 
 
 def cross_checks(
     values: dict[str, Any], roster: Roster | None, platforms: Collection[str], document: Document, at: Loc
 ) -> list[Mistake]:
     """Platforms without a profile, artifacts in each other's way, placeholders that nothing fills."""
-    found = [*_platforms(values, platforms), *_artifacts(values), *_env(values), *_secrets(values)]
+    found = [*_platforms(values, platforms), *_artifacts(values), *_env(values), *_secrets(values), *secrets_in(values)]
     if roster is not None:
         found += _placeholders(values, roster)
     mistakes = []
     for loc, fix, value in found:
-        key = dotted(loc) if value is None else f"{dotted(loc)}: {shown(value)}"
+        key = dotted(loc) if value is None else keyed(loc, value)
         mistakes.append(Mistake(document.line((*at, *loc)), key, fix, shape_at(SweepConfig, loc[:-1])))
     return mistakes
 
@@ -42,28 +40,36 @@ def _platforms(values: dict[str, Any], platforms: Collection[str]) -> Found:
     candidates = values.get("candidates")
     names = [name for name in candidates if isinstance(name, str)] if isinstance(candidates, list) else []
     have = f"profiles: {', '.join(platforms)}"
+    seen: set[str] = set()
     for index, name in enumerate(names):
         if name not in platforms:
-            yield ("candidates", index), f"no such platform{did_you_mean(name, platforms)} ({have})", name
-        elif name in names[:index]:
+            near = did_you_mean(name, platforms) if index < MOST_HINTS else ""
+            yield ("candidates", index), f"no such platform{near} ({have})", name
+        elif name in seen:
             yield ("candidates", index), "is listed twice", name
+        seen.add(name)
     placed = _mapping(values.get("placement")).get("platform")
     if isinstance(placed, str) and placed not in names:
         fix = "is not one of candidates; sweepctl place chooses anew, sweepctl place --clear takes the block out"
         yield ("placement", "platform"), fix, placed
-    for name in _mapping(values.get("overrides")):
+    for index, name in enumerate(_mapping(values.get("overrides"))):
         if name not in platforms:
-            yield ("overrides", name), f"no such platform{did_you_mean(name, platforms)} ({have})", None
+            near = did_you_mean(name, platforms) if index < MOST_HINTS else ""
+            yield ("overrides", name), f"no such platform{near} ({have})", None
 
 
 def _artifacts(values: dict[str, Any]) -> Found:
-    files = list(_mapping(values.get("artifacts")))
-    for index, path in enumerate(files):
-        for other in files[:index]:
-            if path.casefold() == other.casefold():
-                yield ("artifacts", path), f"differs from {other} by case alone", None
-            elif path.startswith(f"{other}/") or other.startswith(f"{path}/"):
-                yield ("artifacts", path), f"{other} would be a file and a folder at once", None
+    files: dict[str, str] = {}
+    for path in _mapping(values.get("artifacts")):
+        other = files.setdefault(path.casefold(), path)
+        if other != path:
+            yield ("artifacts", path), f"differs from {other} by case alone", None
+    for path in files.values():
+        parts = path.split("/")
+        above = ("/".join(parts[:count]) for count in range(1, len(parts)))
+        for folder in above:
+            if folder.casefold() in files:
+                yield ("artifacts", path), f"{files[folder.casefold()]} would be a file and a folder at once", None
     for path, artifact in _mapping(values.get("artifacts")).items():
         for key, fix in _loader(_mapping(artifact)):
             yield ("artifacts", path, key), fix, None
@@ -96,16 +102,13 @@ def _loader(artifact: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _env(values: dict[str, Any]) -> Found:
-    """Names that are none, that are ours, or that promise a secret. Values are not shown."""
-    for name, text in _mapping(_mapping(values.get("job")).get("env")).items():
+    """Names that are none, or ours."""
+    for name in _mapping(_mapping(values.get("job")).get("env")):
         loc = ("job", "env", name)
-        if not _ENV_NAME.fullmatch(name):
+        if not ENV_NAME.fullmatch(name):
             yield loc, "is no name of an environment variable", None
         elif name.startswith("SWEEPSTACK_"):
             yield loc, "is set by sweepstack; take another name", None
-        elif _SECRET_NAME.search(name) and not _NO_SECRET.fullmatch(str(text)):
-            fix = f"take it out, write job.secrets: [{name}], and export it where you run pulumi"
-            yield loc, f"a secret would stand here, in the state and in logs; {fix}", None
 
 
 def _secrets(values: dict[str, Any]) -> Found:
@@ -113,21 +116,23 @@ def _secrets(values: dict[str, Any]) -> Found:
     job = _mapping(values.get("job"))
     names = job.get("secrets")
     listed: list[Any] = [names] if isinstance(names, str) else names if isinstance(names, list) else []
+    seen: set[str] = set()
     for index, name in enumerate(listed):
         loc = ("job", "secrets", index)
         if not isinstance(name, str):
             continue
-        if not _ENV_NAME.fullmatch(name):
+        if not ENV_NAME.fullmatch(name):
             # What stands here may be the secret itself: it is not shown.
             yield loc, "is no name of an environment variable; write the name alone, such as HF_TOKEN", None
         elif name.startswith("SWEEPSTACK_"):
             yield loc, f"{name} is set by sweepstack; take another name", None
         elif name.startswith("PULUMI_"):
             yield loc, f"{name} is the engine's, and its keys never reach a box", None
-        elif name in listed[:index]:
+        elif name in seen:
             yield loc, f"{name} is listed twice", None
         elif name in _mapping(job.get("env")):
             yield loc, f"{name} stands in job.env too; keep one of them", None
+        seen.add(name)
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -142,13 +147,20 @@ def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
     texts |= {("job", "env", name): text for name, text in _mapping(job.get("env")).items()}
     everywhere = set(roster.cells[0].params).intersection(*(cell.params for cell in roster.cells))
     anywhere = set().union(*(cell.params for cell in roster.cells))
+    known = [*sorted(anywhere), *sorted(RESERVED)]
+    there = f" (there are: {', '.join(known[:_MOST_LISTED])}{', …' if len(known) > _MOST_LISTED else ''})"
     for loc, text in texts.items():
-        for name in dict.fromkeys(PLACEHOLDER.findall(text)) if isinstance(text, str) else ():
+        if not isinstance(text, str):
+            continue
+        for name in dict.fromkeys(PLACEHOLDER.findall(text)):
             if name in everywhere or name in RESERVED:
                 continue
             if name in anywhere:
                 lacking = next(cell.name for cell in roster.cells if name not in cell.params)
                 yield loc, f"{{{name}}}: {lacking} has no such parameter; give it a default in cells.base", None
             else:
-                hint = did_you_mean(name, {*anywhere, *RESERVED})
-                yield loc, f"{{{name}}}: no cell has such a parameter{hint}", None
+                yield loc, f"{{{name}}}: no cell has such a parameter{did_you_mean(name, known)}{there}", None
+        for name in dict.fromkeys(_UNCLOSED.findall(text)):
+            if name in anywhere or name in RESERVED:
+                fix = f"{{{name} is not closed, and every cell would run with it as it stands here; write {{{name}}}"
+                yield loc, fix, None

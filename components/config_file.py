@@ -14,10 +14,11 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]  # comes with the engine's SDK, which has imported it already
 
 from sweep.errors import ConfigError
+from sweep.yaml_bounds import TEXT, composed, read_text
 
 Loc = tuple[str | int, ...]
-_TEXT = "tag:yaml.org,2002:str"
 _INT = re.compile(r"[-+]?[0-9]+")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _OTHER_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _WORDS: dict[str, Any] = {
@@ -28,7 +29,6 @@ _WORDS: dict[str, Any] = {
     "-.inf": float("-inf"),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
-_Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 @dataclass(frozen=True)
@@ -49,39 +49,39 @@ class Document:
     root: yaml.Node | None
     first_line: int = 1
     flaws: list[Flaw] = field(default_factory=list)
+    _keys: dict[int, dict[str, tuple[int, yaml.Node]]] = field(default_factory=dict, repr=False)
 
     def line(self, loc: Loc) -> int:
         """The 1-based line of the key or item at `loc`; of its nearest ancestor where it isn't there."""
         node, line = self.root, 1
         for part in loc:
-            found = _child(node, part)
+            found = self._child(node, part)
             if found is None:
                 break
             line, node = found
         return line + self.first_line - 1
 
+    def _child(self, node: yaml.Node | None, part: str | int) -> tuple[int, yaml.Node] | None:
+        """Line (1-based in the text) and value node of one step down."""
+        if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            child = node.value[part]
+            return child.start_mark.line + 1, child
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        if id(node) not in self._keys:  # once for each mapping: a file may have as many mistakes as keys
+            pairs = [(key, value) for key, value in reversed(node.value) if isinstance(key, yaml.ScalarNode)]
+            self._keys[id(node)] = {key.value: (key.start_mark.line + 1, value) for key, value in pairs}
+        return self._keys[id(node)].get(str(part))
+
 
 def read_document(path: Path, shown: str) -> Document:
-    """The file as a Document. Raises ConfigError, with line and column, when it isn't YAML or isn't a mapping."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{shown} is not UTF-8 text: {error}") from error
-    except OSError as error:
-        raise ConfigError(f"{shown} can't be read: {error.strerror}") from error
-    return parse_document(text, shown)
+    """The file as a Document. Raises ConfigError, with the line, when it isn't YAML, isn't a mapping or is too much."""
+    return parse_document(read_text(path, shown), shown)
 
 
 def parse_document(text: str, shown: str, *, first_line: int = 1) -> Document:
-    """`text` as a Document; `first_line`: the file's line number of its first line."""
-    try:
-        root = yaml.compose(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = (mark.line if mark else 0) + first_line
-        raise ConfigError(f"{shown}, line {line}: not valid YAML: {error.problem or error.context}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{shown}: not valid YAML: {error}") from error
+    """`text` as a Document; `first_line`: the file's line number of its first line. See `sweep.yaml_bounds`."""
+    root = composed(text, shown, first_line=first_line)
     if root is not None and not isinstance(root, yaml.MappingNode):
         raise ConfigError(f"{shown}, line {first_line}: expected keys and values")
     document = Document(shown, {}, root, first_line)
@@ -129,13 +129,16 @@ class _Reader:
 
     def _scalar(self, node: yaml.ScalarNode, loc: Loc) -> Any:
         text = node.value
-        if node.tag not in (_TEXT, "!"):
+        if node.tag not in (TEXT, "!"):
             self._flaw(node, loc, f"the tag {node.tag.replace('tag:yaml.org,2002:', '!!')} is not supported")
         if node.style:
             return text
         if text in _WORDS:
             return _WORDS[text]
         if _INT.fullmatch(text):
+            if _LEADING_ZERO.match(text):
+                number = text.lstrip("+-0") or "0"
+                self._flaw(node, loc, f'{text} is octal to some readers of YAML: write {number}, or in quotes "{text}"')
             return int(text)
         if _OTHER_BASE.fullmatch(text):
             return int(text, 0)
@@ -144,15 +147,3 @@ class _Reader:
     def _flaw(self, node: yaml.Node, loc: Loc, text: str) -> None:
         line = node.start_mark.line + self.document.first_line
         self.document.flaws.append(Flaw(line, loc, text))
-
-
-def _child(node: yaml.Node | None, part: str | int) -> tuple[int, yaml.Node] | None:
-    """Line (1-based in the text) and value node of one step down."""
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        child = node.value[part]
-        return child.start_mark.line + 1, child
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value == str(part):
-                return key.start_mark.line + 1, value
-    return None

@@ -6,13 +6,14 @@ destroy of the one must not be a destroy of the other.
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from components.config_file import Document, Loc, read_document
-from components.config_problems import Mistake, dotted, value_at
+from components.config_problems import MOST_HINTS, Mistake, dotted, oddly_written, value_at
 from sweep.errors import ConfigError
 from sweep.suggest import closest, did_you_mean
 
@@ -90,10 +91,14 @@ def _no_such_stack(path: Path, file: str) -> ConfigError:
 
 
 def _top_level(document: Document) -> list[Mistake]:
+    unknown = [key for key in document.data if key not in ENGINE_KEYS]
     return [
-        Mistake(document.line((key,)), key, f"unknown key{did_you_mean(key, ENGINE_KEYS)}")
-        for key in document.data
-        if key not in ENGINE_KEYS
+        Mistake(
+            document.line((key,)),
+            dotted((key,), all_ascii=True),
+            f"unknown key{did_you_mean(key, ENGINE_KEYS) if index < MOST_HINTS else ''}{oddly_written(key)}",
+        )
+        for index, key in enumerate(unknown)
     ]
 
 
@@ -109,7 +114,8 @@ def _look_for_the_object(found: Found) -> None:
             mistakes.append(Mistake(1, "config", f"is missing; the sweep stands below it as {wanted}"))
         return
     keys: dict[str, str] = {}
-    for key in config:
+    for key in itertools.islice(config, 1000):  # the rest are not shown anyway
+        shown = dotted((key,), all_ascii=True)
         namespace, colon, name = key.partition(":")
         line = document.line(("config", key))
         kind = name if colon and namespace == PROJECT else key
@@ -123,9 +129,9 @@ def _look_for_the_object(found: Found) -> None:
                 )
             keys.setdefault(kind, key)
         elif not colon or namespace == PROJECT:
-            mistakes.append(Mistake(line, key, f'unknown key; "{PROJECT}:{closest(kind, WHAT) or SWEEP}"?'))
+            mistakes.append(Mistake(line, shown, f'unknown key; "{PROJECT}:{closest(kind, WHAT) or SWEEP}"?'))
         elif closest(namespace, [PROJECT], cutoff=0.8):
-            mistakes.append(Mistake(line, key, f'unknown namespace; "{PROJECT}:{name if name in WHAT else SWEEP}"?'))
+            mistakes.append(Mistake(line, shown, f'unknown namespace; "{PROJECT}:{name if name in WHAT else SWEEP}"?'))
     if not keys:
         if not mistakes:
             mistakes.append(Mistake(document.line(("config",)), wanted, "is missing"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -46,7 +47,15 @@ from sweep.units import parse_size
 def _not_a_url(value: Any) -> Any:
     if isinstance(value, str) and ("://" in value or value.startswith("git@")):
         raise wrong("a folder; anything else is not available yet in this version")
+    if isinstance(value, str) and value.strip() and _is_no_folder_of_its_own(value.strip()):
+        raise wrong("a folder of its own, such as results/mine: records and cells would lie here among other files")
     return value
+
+
+def _is_no_folder_of_its_own(text: str) -> bool:
+    """`/`, `.`, `..`, `~`, however they are written, and the home folder by its name."""
+    plain = os.path.normpath(text).replace("//", "/")
+    return plain in ("/", ".", "~", os.path.expanduser("~")) or set(plain.split("/")) == {".."}
 
 
 Folder = Annotated[Text, BeforeValidator(_not_a_url)]
@@ -126,6 +135,9 @@ class Job(Shape):
     runs, and go to a file on the box that only its user can read: into no state, log, queue or evidence. One
     that is not set is refused before anything is rented; a changed one reaches cells that start after the next
     `pulumi up`"""
+    not_secret: Names = ()
+    """what looks like a secret and is none: names of variables in `env` and of options in `run`, or the very texts,
+    such as `[SORT_KEY, "AC0123"]`: [secrets](#secrets). A private key is refused all the same"""
     slots: Count | None = None
     """cells at once on one box; by default one a GPU, and 1 where no GPU is asked for. Each gets its share of the
     GPUs (`CUDA_VISIBLE_DEVICES`)"""

@@ -13,11 +13,16 @@ from pydantic import BaseModel, ValidationError
 from components.config_file import Document, Loc
 from components.config_model import anchor_of, keys_of
 from components.config_rent import LATER
+from components.config_secrets import key_shown, may_show, without_value
 from sweep.errors import ConfigError
+from sweep.secret_rules import without_secrets
 from sweep.suggest import did_you_mean
+from sweep.visible import foreign_letters, visible
 
 DOCS = "docs/stack-config.md"
 _MOST_SHOWN = 40
+MOST_HINTS = 100
+"""For how many wrong keys a near one is looked for: more are not shown."""
 _WIDEST_KEY = 44
 _KINDS = {
     "string_type": "text; quote it",
@@ -40,12 +45,19 @@ class Mistake:
     lists_keys: bool = False
 
 
-def dotted(loc: Loc) -> str:
-    """`cells.add[1].lr`, as a person writes a path."""
+def dotted(loc: Loc, *, all_ascii: bool = False) -> str:
+    r"""`cells.add[1].lr`, as a person writes a path. `all_ascii`: other letters as `\u{455}`, for wrong keys."""
     text = ""
-    for part in loc:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    for index, part in enumerate(loc):
+        word = f"[{part}]" if isinstance(part, int) else key_shown(part, loc[:index])
+        word = foreign_letters(word)[0] if all_ascii else word
+        text += f".{word}" if text and not isinstance(part, int) else word
     return text
+
+
+def keyed(loc: Loc, value: Any) -> str:
+    """The key with its value, as far as that may be shown."""
+    return f"{dotted(loc)}: {shown(value)}" if may_show(loc, value) else dotted(loc)
 
 
 def shown(value: Any) -> str:
@@ -54,7 +66,7 @@ def shown(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False)
     except ValueError:
         text = repr(value)
-    return text if len(text) <= 50 else f"{text[:47]}…"
+    return visible(text if len(text) <= 50 else f"{text[:47]}…")
 
 
 def value_at(data: Any, loc: Loc) -> Any:
@@ -97,32 +109,44 @@ def _shape_in(annotation: Any) -> type[BaseModel] | None:
 
 def from_validation(error: ValidationError, document: Document, at: Loc, shape: type[BaseModel]) -> list[Mistake]:
     """The mistakes of a ValidationError about the object at `at`."""
-    mistakes = []
-    for item in error.errors(include_url=False):
+    found = []
+    for item in error.errors(include_url=False, include_input=False):
         loc = tuple(part for part in item["loc"] if part != "[key]")
-        mistakes.append(_mistake(item, loc, document, at, shape))
-    return mistakes
+        found.append((document.line((*at, *loc)), loc, item))
+    found.sort(key=lambda entry: entry[0])
+    return [
+        _mistake(item, line, loc, document, at, shape, hint=index < MOST_HINTS)
+        for index, (line, loc, item) in enumerate(found)
+    ]
 
 
-def _mistake(item: Any, loc: Loc, document: Document, at: Loc, shape: type[BaseModel]) -> Mistake:
-    kind, line = item["type"], document.line((*at, *loc))
-    owner = shape_at(shape, loc[:-1])
+def _mistake(
+    item: Any, line: int, loc: Loc, document: Document, at: Loc, shape: type[BaseModel], *, hint: bool
+) -> Mistake:
+    kind, owner = item["type"], shape_at(shape, loc[:-1])
     if kind == "extra_forbidden":
-        return Mistake(line, dotted(loc), unknown_key(str(loc[-1]), owner), owner, lists_keys=True)
+        fix = unknown_key(str(loc[-1]), owner) if hint else "unknown key"
+        return Mistake(line, dotted(loc, all_ascii=True), fix, owner, lists_keys=True)
     if kind == "missing":
         return Mistake(line, dotted(loc), "is missing", owner, lists_keys=True)
     if kind == "hidden":
         return Mistake(line, dotted(loc), item["ctx"]["text"], owner)
-    key = f"{dotted(loc)}: {shown(value_at(document.data, (*at, *loc)))}"
+    value = value_at(document.data, (*at, *loc))
+    key = keyed(loc, value)
     if kind == "expected":
         fix = item["ctx"]["text"]
-        return Mistake(line, dotted(loc) if "[key]" in item["loc"] else key, fix, owner)
+        if "[key]" in item["loc"]:
+            return Mistake(line, dotted(loc), fix, owner)
+        return Mistake(line, key, fix if may_show(loc, value) else without_value(fix, value), owner)
     if kind == "literal_error":
         wanted = item["ctx"]["expected"]
-        hint = did_you_mean(str(item["input"]), wanted.replace(" or ", ", ").replace("'", "").split(", "))
-        return Mistake(line, key, f"expected {wanted}{hint}".replace("'", '"'), owner)
+        near = did_you_mean(str(value), wanted.replace(" or ", ", ").replace("'", "").split(", "))
+        return Mistake(line, key, f"expected {wanted}{near}".replace("'", '"'), owner)
     if kind in _KINDS:
         return Mistake(line, key, f"expected {_KINDS[kind]}", owner)
+    if kind == "string_pattern_mismatch":
+        wanted = "expected sha256: and 64 hex digits" if "sha256" in str(item["ctx"]["pattern"]) else "is no such name"
+        return Mistake(line, key, f"{wanted}, as sweepctl writes it; sweepctl approve --revoke takes it out", owner)
     text = item["msg"]
     return Mistake(line, key, text[:1].lower() + text[1:], owner)
 
@@ -132,7 +156,12 @@ def unknown_key(key: str, shape: type[BaseModel]) -> str:
     later = LATER.get((anchor_of(shape), key))
     if later:
         return f"not available yet in this version (issue {later})"
-    return f"unknown key{did_you_mean(key, keys_of(shape))}"
+    return f"unknown key{did_you_mean(key, keys_of(shape))}{oddly_written(key)}"
+
+
+def oddly_written(key: str) -> str:
+    """What letters of a key are called that are none of ASCII: one of them may look like the right one."""
+    return f" ({names})" if (names := foreign_letters(key)[1]) else ""
 
 
 def refuse(mistakes: Iterable[Mistake], document: Document) -> ConfigError:
@@ -140,12 +169,12 @@ def refuse(mistakes: Iterable[Mistake], document: Document) -> ConfigError:
     ordered = sorted(set(mistakes), key=lambda mistake: (mistake.line, mistake.key, mistake.fix))
     count = len(ordered)
     head = f"{document.shown} has {count} mistake{'' if count == 1 else 's'}; nothing was rented"
-    visible = ordered[:_MOST_SHOWN]
-    number_width = max(len(str(mistake.line)) for mistake in visible)
-    key_width = min(max(len(mistake.key) for mistake in visible), _WIDEST_KEY)
-    lines = [f"line {m.line:>{number_width}}  {m.key:<{key_width}}  {m.fix}" for m in visible]
-    if count > len(visible):
-        lines.append(f"… and {count - len(visible)} more")
+    most = ordered[:_MOST_SHOWN]
+    number_width = max(len(str(mistake.line)) for mistake in most)
+    key_width = min(max(len(mistake.key) for mistake in most), _WIDEST_KEY)
+    lines = [visible(without_secrets(f"line {m.line:>{number_width}}  {m.key:<{key_width}}  {m.fix}")) for m in most]
+    if count > len(most):
+        lines.append(f"… and {count - len(most)} more")
     body = "\n".join(f"  {line}" for line in lines)
     foot = "\n".join(f"  {line}" for line in _foot(ordered))
     return ConfigError(f"{head}\n\n{body}\n\n{foot}", [f"{document.shown} {line}" for line in lines])

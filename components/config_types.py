@@ -72,7 +72,14 @@ def _nonempty(value: str) -> str:
 
 def _size(value: str) -> str:
     size = parse_size(value)
-    if size.at_least:
+    if size.at_least or not size.bytes:
+        raise ValueError
+    return size.text
+
+
+def _bound(value: str) -> str:
+    size = parse_size(value)
+    if not size.bytes:
         raise ValueError
     return size.text
 
@@ -176,6 +183,11 @@ def _volume_name(name: Any) -> str:
 
 
 def _source(value: Any) -> str:
+    if isinstance(value, str) and "://" not in value and re.search(r"^[.~]|[/\\]", value):
+        raise wrong(
+            "the name of a volume, or s3://bucket/prefix; a folder of this machine is none: "
+            "small files ship with job.include, large ones from a bucket"
+        )
     if not isinstance(value, str) or "://" not in value:
         return _volume_name(value)
     try:
@@ -212,10 +224,8 @@ Price = Annotated[float, _number("USD per hour, such as 2.10")]
 PriceOrZero = Annotated[float, _number("USD per hour, such as 0.12", zero=True)]
 Count = Annotated[int, _number("a whole number from 1 on", whole=True)]
 Cores = Annotated[float, _number("a number of cores, such as 4")]
-SizeText = Annotated[str, _text("a size with its unit, such as 50MB", _size)]
-BoundText = Annotated[
-    str, _text("a size with its unit, such as 40GB, or 40GB+ for at least", lambda text: parse_size(text).text)
-]
+SizeText = Annotated[str, _text("a size with its unit, such as 50MB, and more than 0", _size)]
+BoundText = Annotated[str, _text("a size with its unit, such as 40GB, or 40GB+ for at least, and more than 0", _bound)]
 DurationText = Annotated[str, _text("a duration with its unit, such as 10m", _duration)]
 CudaText = Annotated[str, _text('a CUDA version in quotes, such as "12.4"', _cuda)]
 FilePath = Annotated[str, AfterValidator(relative_file)]
@@ -244,7 +254,7 @@ def _host(text: str) -> str:
 
 
 def _host_path(text: str) -> str:
-    if not re.fullmatch(r"(~|/)(/?[^/\s\0:]+)*/?", text) or ".." in text.split("/"):
+    if not text or not re.fullmatch(r"~?(/[^/\s\0:]+)*/?", text) or ".." in text.split("/"):
         raise ValueError
     return text.rstrip("/") or text
 

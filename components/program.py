@@ -20,6 +20,8 @@ from profiles.keeping import keep
 from profiles.load import load_profile, load_profiles
 from profiles.resolve import resolve
 from sweep.errors import ConfigError, SweepstackError
+from sweep.secret_rules import without_secrets
+from sweep.visible import visible
 
 MESSAGE_SHOWN = 32
 """The exit code by which the engine's language host knows that the person has read why. With any other, and with
@@ -41,7 +43,7 @@ def one_message() -> Iterator[None]:
     try:
         yield
     except SweepstackError as error:
-        pulumi.log.error(str(error))
+        pulumi.log.error(visible(str(error), keep="\n\t"))
         sys.exit(MESSAGE_SHOWN)
 
 
@@ -60,8 +62,9 @@ def load_config(project_root: Path) -> StackConfig | StoreConfig:
     where = difference(config.raw, engines) if isinstance(engines, dict) else None
     if where is not None:
         raise ConfigError(
-            f"the engine read something else than {config.file} at {where}. The file counts, so that line numbers and "
-            "`sweepctl` fit: run the command without --config-file, and write the change there"
+            f"the engine read another value than {config.file} has at {without_secrets(where)}. The file counts, so "
+            "that line numbers and `sweepctl` fit. If the command has --config-file: run it without, and write the "
+            "change into the file. If not: readers of YAML differ about this value; put it in quotes"
         )
     return config
 

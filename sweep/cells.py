@@ -19,6 +19,8 @@ RESERVED = frozenset({"cell", "name", "out"})
 """Placeholders that the runner fills itself."""
 PIN = "code"
 """What pins a listed cell to a version of the code; so no parameter is called so."""
+_LONGEST = 4096
+"""Characters of one parameter: it stands in a command line, which has its limit, too."""
 _NUMBER = re.compile(r"-?(\d+|\d+\.\d+|\d+(\.\d+)?e[+-]\d+)")
 
 
@@ -53,6 +55,8 @@ def read_param(value: Any) -> Param:
     if isinstance(value, str):
         if "\0" in value:
             raise ValueError("expected text without NUL")
+        if len(value) > _LONGEST:
+            raise ValueError(f"expected {_LONGEST:,} characters at most; put longer text in a file")
         return _number_spelled_as(value)
     if isinstance(value, bool | int):
         return value

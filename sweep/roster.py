@@ -8,6 +8,7 @@ is refused before anything is rented.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,11 @@ from sweep.errors import ConfigError
 from sweep.model import Cell
 from sweep.suggest import did_you_mean
 
+MOST_CELLS = 100_000
+"""What a roster may hold; the matrix counts as it is written, before `exclude`."""
+_MOST_COMPARED = 10_000_000
+"""Entries of `include` or `exclude` times cells: each entry is held against each cell."""
+_MOST_HINTS = 20
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 """sweep.model.CellName, for the hot path."""
 _OURS = re.compile(r".*\.(partial|superseded)-\d+", re.IGNORECASE)
@@ -97,7 +103,9 @@ def expand(cells: CellsConfig) -> Roster:
 
 def examine(cells: CellsConfig) -> tuple[Roster | None, list[Problem]]:
     """The roster, or None and every mistake."""
-    problems: list[Problem] = []
+    problems = _too_many(cells)
+    if problems:
+        return None, problems
     base = _params(cells.base, ("cells", "base"), problems)
     drafts = _matrix(cells, base, problems) + _listed(cells, base, problems)
     if problems:
@@ -107,18 +115,54 @@ def examine(cells: CellsConfig) -> tuple[Roster | None, list[Problem]]:
         if not reason.strip():
             problems.append(Problem(("cells", "drop", name), "expected a reason"))
     known = {draft.name for draft in drafts}
-    for name in cells.drop:
+    for index, name in enumerate(cells.drop):
         if name not in known:
-            hint = did_you_mean(name, known) or ". A dropped cell stays in grid, list or add"
+            near = did_you_mean(name, known) if index < _MOST_HINTS else ""
+            hint = near or ". A dropped cell stays in grid, list or add"
             problems.append(Problem(("cells", "drop", name), f"no such cell on the roster{hint}"))
     kept = tuple(
         Cell.model_construct(name=draft.name, params=draft.params) for draft in drafts if draft.name not in cells.drop
     )
     if not kept and not problems:
-        why = "every cell is dropped" if drafts else "no cells: give grid, zip, list or add"
-        problems.append(Problem(("cells",), f"{why}. An empty roster can't be verified"))
+        problems.append(_nothing_left(cells, bool(drafts)))
     pins = {draft.name: draft.pin for draft in drafts if draft.pin and draft.name not in cells.drop}
     return (None, problems) if problems else (Roster(kept, dict(cells.drop), pins), [])
+
+
+def _too_many(cells: CellsConfig) -> list[Problem]:
+    """What would be too many cells, told from the axes' lengths before any of them is made."""
+    lengths = {axis: len(values) for axis, values in cells.grid.items()}
+    rows = max((len(values) for values in cells.zip_.values()), default=0)
+    factors = [*lengths.values(), *([rows] if rows else [])]
+    matrix = math.prod(factors) if factors else 0
+    listed = len(cells.list_) + len(cells.add)
+    if matrix + listed > MOST_CELLS:
+        spelled = " x ".join(f"{factor:,}" for factor in factors[:6]) + (" x …" if len(factors) > 6 else "")
+        where: Where = ("cells", "grid" if cells.grid else "zip") if matrix > listed else ("cells",)
+        matrix_words = f"{spelled} = {_many(matrix)} cells" if len(factors) > 1 else f"{_many(matrix)} cells"
+        found = (
+            matrix_words if not listed else f"{matrix_words} and {listed:,} listed" if matrix else f"{listed:,} cells"
+        )
+        return [Problem(where, f"{found}, and {MOST_CELLS:,} is the most: split the sweep")]
+    return [
+        Problem(("cells", key), f"{entries:,} entries for {matrix:,} cells take too long to match; split the sweep")
+        for key, entries in (("include", len(cells.include)), ("exclude", len(cells.exclude)))
+        if entries * matrix > _MOST_COMPARED
+    ]
+
+
+def _many(count: int) -> str:
+    """A number that may have hundreds of digits."""
+    return f"{count:,}" if count < 10**15 else f"about 10^{int(math.log10(count))}"
+
+
+def _nothing_left(cells: CellsConfig, made_some: bool) -> Problem:
+    empty = "An empty roster can't be verified"
+    if made_some:
+        return Problem(("cells", "drop"), f"every cell is dropped. {empty}")
+    if cells.exclude and (cells.grid or cells.zip_):
+        return Problem(("cells", "exclude"), f"takes out every cell that grid and zip make. {empty}")
+    return Problem(("cells",), f"no cells: give grid, zip, list or add. {empty}")
 
 
 def _params(written: Mapping[str, Any], where: Where, problems: list[Problem]) -> dict[str, Param]:
@@ -289,8 +333,15 @@ def _name_all(drafts: list[_Draft], problems: list[Problem]) -> None:
         how = "the same name" if earlier.name == draft.name else "names that differ by case alone"
         both = f"{earlier.name!r}" if earlier.name == draft.name else f"{earlier.name!r} and {draft.name!r}"
         problems.append(
-            Problem(draft.where, f"{earlier.source} and {draft.source} give {how}, {both}; give one of them a `name`")
+            Problem(draft.where, f"{earlier.source} and {draft.source} give {how}, {both}; {_apart(earlier, draft)}")
         )
+
+
+def _apart(one: _Draft, other: _Draft) -> str:
+    """How two cells get different names. A cell of a matrix has none of its own."""
+    if all(draft.where[-1] in ("grid", "zip") for draft in (one, other)):
+        return "write one of the values otherwise, or list these cells in cells.list with a `name` each"
+    return "give the listed one a `name`"
 
 
 def _unsafe(name: str) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from sweep.canonical import write_atomically
@@ -39,13 +40,16 @@ from sweep.stacktext import (
     want_dumped,
     want_spliced,
 )
+from sweep.visible import visible
+from sweep.yaml_bounds import composed, read_text
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 @lru_cache(maxsize=2)
-def _parsed(text: str) -> Any:
+def _parsed(text: str, shown: str) -> Any:
     """The YAML in `text`. One command asks several times, and a sweep of many cells takes a second to parse."""
+    composed(text, shown)  # ruamel.yaml has no bounds
     return YAML(typ="safe", pure=True).load(text)
 
 
@@ -141,9 +145,10 @@ class StackFile:
             return Approval.model_validate(raw)
         except ValidationError as error:
             problem = error.errors()[0]
-            where = ".".join(["approval", *(str(part) for part in problem["loc"])])
+            where = visible(".".join(["approval", *(str(part) for part in problem["loc"])]))
+            wrong = "is not what was written" if problem["type"] == "string_pattern_mismatch" else problem["msg"]
             raise ConfigError(
-                f"{self.shown}: {where}: {problem['msg']}. Approvals are written by `sweepctl approve`; "
+                f"{self.shown}: {where}: {wrong}. Approvals are written by `sweepctl approve`; "
                 "`sweepctl approve --revoke` takes this one out"
             ) from error
 
@@ -264,19 +269,20 @@ class StackFile:
 
     def _text(self) -> str:
         try:
-            with self.path.open(encoding="utf-8", newline="") as handle:
-                return handle.read()
-        except FileNotFoundError as error:
-            raise ConfigError(f"{self.shown} is not there. Next: sweepctl new {_stack_of(self.path)}") from error
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{self.shown} can't be read: {error}") from error
+            return read_text(self.path, self.shown)
+        except ConfigError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise ConfigError(f"{self.shown} is not there. Next: sweepctl new {_stack_of(self.path)}") from error
+            raise
 
     def _data(self, text: str) -> Any:
         try:
-            return copy.deepcopy(_parsed(text))
+            return copy.deepcopy(_parsed(text, self.shown))
         except MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else "?"
-            raise ConfigError(f"{self.shown}:{line}: {error.problem or 'not YAML'}") from error
+            if isinstance(error, DuplicateKeyError):  # its own text quotes both values
+                raise ConfigError(f"{self.shown}, line {line}: a key stands twice in the same mapping") from error
+            raise ConfigError(f"{self.shown}, line {line}: {error.problem or 'not YAML'}") from error
         except (YAMLError, ValueError) as error:
             raise ConfigError(f"{self.shown}: {error}") from error
 

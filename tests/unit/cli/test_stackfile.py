@@ -198,10 +198,10 @@ def test_a_writer_waits_for_the_one_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("config:\n  a: [1\n", "stacks/Pulumi.s.yaml:"),
+        ("config:\n  a: [1\n", "stacks/Pulumi.s.yaml, line 3: not valid YAML"),
         ("config:\n  other:x: 1\n", "there is no config.sweepstack:sweep"),
         ("", "there is no config.sweepstack:sweep"),
-        ("config:\n  sweepstack:sweep:\n    a: 1\n    a: 2\n", "stacks/Pulumi.s.yaml:"),
+        ("config:\n  sweepstack:sweep:\n    a: 1\n    a: 2\n", "stacks/Pulumi.s.yaml, line 4: a key stands twice"),
         ("- 1\n", "there is no config.sweepstack:sweep"),
         (b"\xff\xfe", "can't be read"),
     ],

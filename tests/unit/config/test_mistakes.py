@@ -87,7 +87,7 @@ ONE = [
     ('"{cell}"', '"{cel}"', 'line 9 job.env.TAG {cel}: no cell has such a parameter; did you mean "cell"?'),
     ("THREADS: 1", "HF_TOKEN: abcdef", "line 9 job.env.HF_TOKEN a secret would stand here"),
     ("THREADS: 1", "SWEEPSTACK_X: 1", "line 9 job.env.SWEEPSTACK_X is set by sweepstack"),
-    ("THREADS: 1", "A: [1]", "line 9 job.env.A: [1] expected text; quote it"),
+    ("THREADS: 1", "A: [1]", "line 9 job.env.A expected text; quote it"),
     ("THREADS: 1", "THREADS: {secure: v1:x}", "line 9 job.env.THREADS an encrypted value"),
     ("count: 1", "count: 1.5", "line 8 job.resources.gpu.count: 1.5 expected a whole number from 1 on"),
     ("count: 1", "count: yes", 'line 8 job.resources.gpu.count: "yes" expected a whole number from 1 on'),

@@ -1,0 +1,23 @@
+"""Text from files, boxes and APIs, made safe to read: nothing in it steers a terminal, and nothing is invisible."""
+
+from __future__ import annotations
+
+
+def visible(text: str, keep: str = "") -> str:
+    r"""`text` with each character that can't be seen (control, format, odd space) as `\u{200b}`. `keep`: not those."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else f"\\u{{{ord(char):x}}}" for char in text)
+
+
+def foreign_letters(text: str) -> tuple[str, str]:
+    r"""For words that are plain ASCII when spelled right: `text` with all else as `\u{455}`, and what those are called.
+
+    `usd` written with a Cyrillic letter looks the same as without: the message must not.
+    """
+    import unicodedata  # only ever needed on the way to an error
+
+    foreign = dict.fromkeys(char for char in text if not char.isascii())
+    shown = "".join(visible(char) if char.isascii() else f"\\u{{{ord(char):x}}}" for char in text)
+    names = [f"\\u{{{ord(char):x}}} is {unicodedata.name(char, 'a character without a name')}" for char in foreign]
+    return shown, ", ".join(names[:3])
