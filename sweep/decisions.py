@@ -11,14 +11,15 @@ import fcntl
 import os
 from pathlib import Path
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, ConfigDict, Field, ValidationError
 
 from sweep.cache import data_folder
 from sweep.canonical import canonical_json, fsync_directory
 from sweep.errors import SweepstackError
+from sweep.model import Record
 
 
-class Decision(BaseModel):
+class Decision(Record):
     """One decision of a person about one box or volume. `what`: `abandoned` or another word for what was decided.
 
     "" stands for what is not known. `found`: what was known to be on it, for people. Keys of a newer version pass.

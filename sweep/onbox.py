@@ -14,6 +14,10 @@ SPEC = f"{HOME}/spec.json"
 KEEP_ON = f"{HOME}/keep-on"
 """Touched by whoever reads from a box that is about to end its own bill: it waits a while longer."""
 PATROL = f"{HOME}/patrol.jsonl"
+OWNER = f"{HOME}/owner.json"
+"""Who rented the box, for which sweep, and until when it counts as held: `sweep.ownership`."""
+DECISIONS = f"{HOME}/decisions.jsonl"
+"""What people decided about this box where no state had it: `sweep.decisions`."""
 CELLS = f"{HOME}/cells"
 """Every attempt of every cell: see `attempt_dir`."""
 OWN_TIERS = ("scratch", "data")
@@ -70,6 +74,14 @@ def tag_prefix(identity: str) -> str:
 def box_tag(identity: str, box: str, generation: int) -> str:
     """The tag sent with the request that rents a box; made from state alone, so a lost answer can be looked up."""
     return f"{tag_prefix(identity)}{box}-g{generation}"
+
+
+def box_of(tag: str) -> tuple[str, str, int] | None:
+    """The identity, the box's name and its generation in a box's tag; None for what is no tag of a box of ours."""
+    identity, found, rest = tag[len(TAGS) :].partition("-")
+    box, named, generation = rest.rpartition("-g")
+    ours = tag.startswith(TAGS) and identity and found and box and named and generation.isdecimal()
+    return (identity, box, int(generation)) if ours and volume_of(tag) is None else None
 
 
 def volume_tag(identity: str, name: str) -> str:

@@ -63,13 +63,22 @@ def find_project_root(start: Path) -> Path:
 
 def stack_config_dir(project_root: Path) -> Path:
     """Where the project keeps its stack configs (`stackConfigDir` in Pulumi.yaml, else the root)."""
+    folder = _project(project_root).get("stackConfigDir")
+    return project_root / str(folder) if folder else project_root
+
+
+def find_project_name(project_root: Path) -> str:
+    """The project's name in Pulumi.yaml, "" where it has none. Raises ConfigError."""
+    return str(_project(project_root).get("name") or "")
+
+
+def _project(project_root: Path) -> dict[str, Any]:
     path = project_root / "Pulumi.yaml"
     try:
         data = YAML(typ="safe", pure=True).load(path.read_text("utf-8"))
     except (OSError, ValueError, YAMLError) as error:
         raise ConfigError(f"{path} can't be read: {error}") from error
-    folder = data.get("stackConfigDir") if isinstance(data, dict) else None
-    return project_root / str(folder) if folder else project_root
+    return data if isinstance(data, dict) else {}
 
 
 def valid_stack_name(name: str) -> bool:

@@ -330,9 +330,10 @@ def find_engine() -> str:
     return found
 
 
-def list_stacks(project_root: Path) -> list[str]:
-    """The names of this project's stacks in the backend, sorted. Blocks like `read_state`. Raises SweepstackError."""
-    said = _ask(["stack", "ls", "--json"], project_root)
+def list_stacks(project_root: Path, *, every_project: bool = False) -> list[str]:
+    """The names of this project's stacks in the backend, sorted; with `every_project` those of all, the others' with
+    their project (`organization/project/stack`). Blocks like `read_state`. Raises SweepstackError."""
+    said = _ask(["stack", "ls", *(["--all"] if every_project else []), "--json"], project_root)
     try:
         return sorted(str(stack["name"]) for stack in json.loads(said))
     except (ValueError, TypeError, KeyError) as error:

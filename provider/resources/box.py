@@ -17,6 +17,7 @@ from provider.resources.base import Checked, Decision, Failure, Gone, Handler, S
 from provider.resources.identity import take_lease
 from provider.resources.renting import charge, generation_of, outputs_of, rent, seen_of
 from provider.resources.replacing import recipe
+from provider.resources.signing import sign_new
 from provider.resources.turns import Turn
 from provider.session import Operation
 from sweep.abandoning import take_back
@@ -182,6 +183,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             store.write_clearance(existing.native_id, None)  # the state that it was cleared in is not this one
             op.info(f"box {inputs.name}: {existing.native_id} carries this box's tag: adopted, nothing new is rented")
         record = rent(op, platform, inputs, birth, store)
+        sign_new(op, platform, record, birth, store)
         state = self._state(inputs, record, generation, tag)
         if (record.phase.at_rest and not ending_now) or inputs.want == "stopped":
             state = state.model_copy(update={"phase": self._converged(op, state).phase.value})

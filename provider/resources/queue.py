@@ -17,6 +17,7 @@ from provider.platforms.registry import load_platform
 from provider.resources import addresses, ending, neighbours, versions, waking
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.box import refuse_during_teardown
+from provider.resources.signing import sign_box
 from provider.session import Operation
 from provider.wire import holds_unknown
 from sweep import onbox
@@ -163,6 +164,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         if not waking.awake(op, state, store):
             return
         channel = load_platform(state.adapter).channel(state.box, state.account)
+        sign_box(op, channel, store, box=state.box_name, generation=state.generation)
         neighbours.move_in(op, state, store, channel)
         cancelled = op.session.cancelled.is_set
         try:

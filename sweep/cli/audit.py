@@ -1,12 +1,13 @@
 """`sweepctl audit`: what the accounts hold against what any state of this backend knows, in both directions.
 
-It deletes nothing. `--end` is another command on another line, for one thing that nobody knows, and asks for its id.
+It deletes nothing. A box that no state has is read: what is on it, whose it is, and what leads out. `--end` is another
+command on another line, which asks the check (`sweep.teardown_stray`), and for the id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -14,27 +15,32 @@ from typing import Any, Literal
 from provider.platforms.base import BoxRecord, Phase, Platform, VolumeRecord
 from provider.platforms.offers import Capability
 from provider.platforms.registry import adapters, has_address, load_platform
+from sweep.cli.known import Known, read_known
 from sweep.cli.output import NO, UNSURE, YES, Out, money
 from sweep.cli.progress import Progress
+from sweep.cli.stray import Assessed, assess_all, way_out
 from sweep.errors import NotAuthorized, PlatformError, SweepstackError
-from sweep.evidence.store import EvidenceStore
-from sweep.model import Birth
-from sweep.onbox import TAGS, volume_of
+from sweep.onbox import TAGS
 from sweep.parallel import in_parallel
-from sweep.state import StackState, list_stacks, read_state
 
+ASK = "nothing to type is sure to be right: ask its owner, or who else uses this account (docs/teardown.md)"
 ASK_SECONDS = 300.0
 """All that the accounts may take, which are asked side by side: one may have to page through hundreds of boxes."""
 
-Standing = Literal["known", "recorded", "unknown", "vanished", "foreign"]
-"""known: in a state; recorded: in a sweep's records, in no state; unknown: nobody has it; vanished: in a state, and the
-platform proves that it is gone; foreign: in a state, and of an account that is not at hand."""
+Standing = Literal["known", "recorded", "duplicate", "unknown", "vanished", "foreign"]
+"""known: in a state; recorded: in a sweep's records, in no state; duplicate: its tag is that of another box, which a
+state or a record has; unknown: no state and no record has it; vanished: in a state, and the platform proves that it is
+gone; foreign: in a state, and of an account that is not at hand."""
 
 
 @dataclass(frozen=True)
 class Finding:
     """One box or volume. `whose`: the stacks that know it; `next`: the command that settles it, "" where nothing is to
-    be done."""
+    be done, or nothing can be recommended.
+
+    Of a box that no state has: `holds`, what is on it; `owner`, whose it is, until when it is held; `give_up`: the
+    command that ends it with what is on it.
+    """
 
     kind: Literal["box", "volume"]
     platform: str
@@ -47,58 +53,15 @@ class Finding:
     where: str = ""
     whose: tuple[str, ...] = ()
     next: str = ""
+    account: str = ""
+    holds: str = ""
+    owner: str = ""
+    give_up: str = ""
 
     @property
     def bills_unknown(self) -> bool:
         """Whether it costs something, or may, that no state knows of."""
-        return self.standing in ("recorded", "unknown")
-
-
-@dataclass
-class Known:
-    """What the states and the records of this backend say. `problems`: what could not be read."""
-
-    states: dict[str, StackState] = field(default_factory=dict)
-    births: dict[str, list[Birth]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-
-    def stacks_with(self, kind: str, native_id: str) -> tuple[str, ...]:
-        """The stacks whose state has this box or volume."""
-        return tuple(
-            name
-            for name, state in self.states.items()
-            if any(entry.native_id == native_id for entry in (state.boxes if kind == "box" else state.volumes))
-        )
-
-    def recorded_by(self, record: BoxRecord) -> tuple[str, ...]:
-        """The stacks whose open records have this box, by its id or its tag."""
-        return tuple(
-            name
-            for name, births in self.births.items()
-            if any(b.native_id == record.native_id or (record.tag and b.tag == record.tag) for b in births)
-        )
-
-    def keepers_of(self, record: VolumeRecord) -> tuple[str, ...]:
-        """The stacks by whose identity a volume is tagged."""
-        ours = volume_of(record.tag)
-        return tuple(
-            name
-            for name, state in self.states.items()
-            if ours is not None and state.identity is not None and state.identity.identity == ours[0]
-        )
-
-    def hosts(self) -> list[str]:
-        """The adapters that are named with a host's address, as states and open records know them: a host lists its
-        own boxes, and nobody lists the hosts."""
-        boxes = {box.adapter for state in self.states.values() for box in state.boxes}
-        births = {birth.platform for births in self.births.values() for birth in births if birth.ended_at is None}
-        return sorted(adapter for adapter in boxes | births if has_address(adapter))
-
-    def speaks_of(self, adapter: str) -> bool:
-        """Whether anything of this platform is in a state or an open record."""
-        boxes = any(box.adapter == adapter for state in self.states.values() for box in state.boxes)
-        open_births = (b for births in self.births.values() for b in births if b.ended_at is None)
-        return boxes or any(birth.platform == adapter for birth in open_births)
+        return self.standing in ("recorded", "duplicate", "unknown")
 
 
 def audit(root: Path, out: Out) -> int:
@@ -108,6 +71,7 @@ def audit(root: Path, out: Out) -> int:
         known = read_known(root)
     with Progress("asking every account"):
         asked, findings = ask([*adapters(), *known.hosts()], known)
+    findings = described(once(findings), root, known)
     stray = [finding for finding in findings if finding.bills_unknown]
     code = NO if stray else UNSURE if known.problems else YES
     out.document(
@@ -120,30 +84,6 @@ def audit(root: Path, out: Out) -> int:
     )
     render(findings, asked, known, out)
     return code
-
-
-def read_known(root: Path) -> Known:
-    """Every stack of the project in this backend, and the births in each one's evidence.
-
-    Raises SweepstackError when the backend does not answer at all: then nothing would be known.
-    """
-    known = Known()
-    for name in list_stacks(root):
-        try:
-            state = read_state(name, root)
-        except SweepstackError as error:
-            known.problems.append(f"the state of {name} is not known: {error}")
-            continue
-        known.states[name] = state
-        known.problems += [f"the state of {name}: {problem}" for problem in state.problems]
-        evidence = state.identity.evidence if state.identity else next((box.evidence for box in state.boxes), None)
-        if evidence is None:
-            continue
-        try:
-            known.births[name] = EvidenceStore.open(evidence).births()
-        except SweepstackError as error:
-            known.problems.append(f"the records of {name} are not known: {error}")
-    return known
 
 
 def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Finding]]:
@@ -192,15 +132,12 @@ def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:
 def _box(adapter: str, record: BoxRecord, known: Known) -> Finding:
     whose = known.stacks_with("box", record.native_id)
     standing: Standing = "known"
-    next_command = ""
     if not whose:
-        whose = known.recorded_by(record)
-        standing = "recorded" if whose else "unknown"
-        next_command = (
-            f"pulumi up --stack {whose[0]}    (adopts it)"
-            if whose
-            else f"sweepctl audit --end {adapter}:{record.native_id}"
-        )
+        whose, standing = known.recorded_by(record), "recorded"
+    if not whose:
+        whose, standing = known.doubled_by(record), "duplicate"
+    if not whose:
+        standing = "unknown"
     return Finding(
         "box",
         adapter,
@@ -211,7 +148,7 @@ def _box(adapter: str, record: BoxRecord, known: Known) -> Finding:
         record.price_per_hour,
         where=record.region or record.location,
         whose=whose,
-        next=next_command,
+        account=record.account,
     )
 
 
@@ -222,8 +159,8 @@ def _volume(adapter: str, record: VolumeRecord, known: Known) -> Finding:
     if not whose:
         whose = known.keepers_of(record)
         standing = "recorded" if whose else "unknown"
-        adopts = f"pulumi up --stack {whose[0]}    (adopts it, where its stack file names it)" if whose else ""
-        next_command = adopts or f"sweepctl audit --end {adapter}:{record.native_id}"
+        if whose:
+            next_command = f"pulumi up --stack {whose[0]}    (adopts it, where its stack file names it)"
     return Finding(
         "volume",
         adapter,
@@ -236,6 +173,39 @@ def _volume(adapter: str, record: VolumeRecord, known: Known) -> Finding:
         whose=whose,
         next=next_command,
     )
+
+
+def once(findings: Sequence[Finding]) -> list[Finding]:
+    """Without what a host lists a second time: two addresses may lead to it. The one that a state knows stays."""
+    kept: dict[tuple[str, str], Finding] = {}
+    for finding in findings:
+        # The id of a box on a host is drawn at random; on a rental platform another account may have the same.
+        key = ("" if has_address(finding.platform) else finding.platform, f"{finding.kind} {finding.native_id}")
+        if key not in kept or (kept[key].bills_unknown and not finding.bills_unknown):
+            kept[key] = finding
+    return list(kept.values())
+
+
+def described(findings: Sequence[Finding], root: Path, known: Known) -> list[Finding]:
+    """With what is on each box that no state has, whose it is, and what leads out. Reads the boxes."""
+    strays = [found for found in findings if found.kind == "box" and found.bills_unknown]
+    if not strays:
+        return list(findings)
+    with Progress("reading what no state has"):
+        read = assess_all([(f.platform, f.native_id, f.account, f.tag) for f in strays], known)
+    return [_with(finding, read.get((finding.platform, finding.native_id)), root, known) for finding in findings]
+
+
+def _with(finding: Finding, read: Assessed | None, root: Path, known: Known) -> Finding:
+    if read is None or not finding.bills_unknown:
+        return finding
+    recorded = finding.whose[0] if finding.standing == "recorded" else ""
+    following, give_up = way_out(read, root, known, recorded=recorded, doubled=finding.standing == "duplicate")
+    holds = read.on_it.words
+    if not read.verdict.allowed and read.verdict.unsafe:
+        holds += "; no copy is proved here"
+    on_record = f"; on record as rented by {read.on_record}" if read.on_record and not recorded else ""
+    return replace(finding, holds=holds, owner=read.owner_words + on_record, next=following, give_up=give_up)
 
 
 def _missing(
@@ -267,12 +237,20 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
                 finding.native_id,
                 finding.phase,
                 money(finding.price_per_hour) if finding.kind == "box" else _month(finding.price_per_month),
-                ", ".join(finding.whose) or "nobody",
+                ", ".join(finding.whose) or "-",
                 finding.tag or "(no readable tag)",
             )
             for finding in findings
         ]
         out.table(("STANDING", "WHAT", "WHERE", "ID", "PHASE", "$/H", "KNOWN TO", "TAG"), rows)
+    for finding in findings:
+        if finding.holds:
+            out.line(f"box      {finding.native_id}: {finding.holds}")
+            out.line(f"         owner: {finding.owner}")
+            if not finding.next:
+                out.line(f"         {ASK}")
+            if finding.give_up:
+                out.line(f"         give up: {finding.give_up}")
     for problem in known.problems:
         out.line(f"problem  {problem}")
     stray = [finding for finding in findings if finding.bills_unknown]
@@ -285,7 +263,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
         out.line("audit    nothing stray was found, and a part could not be asked", style="bold")
     else:
         out.line("audit    everything that was found is known to a state", style="bold")
-    out.line(f"         {whole}, {stacks}; another backend's stacks are strangers here")
+    out.line(f"         {whole}, {stacks}; another backend's stacks are not known here")
     out.next([finding.next for finding in findings if finding.next])
 
 
@@ -305,5 +283,8 @@ def _as_json(finding: Finding) -> dict[str, Any]:
         "price_per_month": finding.price_per_month,
         "where": finding.where,
         "known_to": list(finding.whose),
+        "holds": finding.holds or None,
+        "owner": finding.owner or None,
         "next": finding.next or None,
+        "give_up": finding.give_up or None,
     }

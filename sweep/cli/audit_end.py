@@ -1,36 +1,60 @@
-"""`sweepctl audit --end PLATFORM:ID`: ends one thing that bills and that no state and no record knows.
+"""`sweepctl audit --end PLATFORM:ID`: ends one thing that bills and that no state has.
 
-The gate guards what a sweep rented. This is for what nobody can name a sweep for: a create whose records were lost. It
-is refused for everything that a state or a record has, and asks for the id to be typed again.
+It asks the same check as every other end, in the form that needs no state (`sweep.teardown_stray`): the box itself is
+read, and so are all states of the backend, of every project, and every evidence that a stack file of this checkout, or
+the box itself, names. What a state has, or an open record, ends through its own gate. The only way past the check is an
+abandonment with a reason, which is put on record before anything is ended. The id has to be typed again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 from provider.platforms.base import Phase, Platform
+from provider.platforms.observe_volume import observe_volume
 from provider.platforms.registry import load_platform
-from sweep.cli.audit import Finding, look, read_known
+from sweep import onbox
+from sweep.books import close_books
+from sweep.canonical import digest_of
+from sweep.cli.audit import Finding, look
+from sweep.cli.known import Known, read_known
 from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.progress import Progress
-from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError
+from sweep.cli.stray import Assessed, adopts, assess, way_out
+from sweep.decisions import Decision, record_decision
+from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.model import Loss
+from sweep.ownership import who
+from sweep.teardown_stray import Word
+from sweep.volumes.ending import VolumeFacts
 
 WAIT_SECONDS = 300.0
 POLL_SECONDS = 2.0
 AUDIT = "sweepctl audit"
 
 
-def end(root: Path, what: str, out: Out, *, typed: str | None) -> int:
-    """`what`: `platform:id`; `typed`: the id again, None to ask for it. Irreversible; idempotent; blocks for minutes at
-    most. Exit code 0 only when the platform proves that it is gone; raises No where it is known to somebody."""
+def end(
+    root: Path, what: str, out: Out, *, typed: str | None, abandon: bool = False, reason: str = "", agreed: str = ""
+) -> int:
+    """`what`: `platform:id`; `typed`: the id again, None to ask for it; `abandon`, `reason`: what is on it may be lost;
+    `agreed`: the owner of a box that is held, who has agreed. Irreversible; idempotent; blocks for minutes at most.
+
+    Exit code 0 only when the platform proves that it is gone; raises No where the check refuses, and nothing was ended.
+    """
+    word = _word(abandon, reason, agreed)
     adapter, colon, native_id = what.rpartition(":")  # a host's address has colons of its own
     if not colon or not native_id:
         raise Unsure(f"{what!r} names no platform and id", [AUDIT])
     with Progress("reading every state of this backend"):
         known = read_known(root)
-    if known.problems:
+    if known.problems and not abandon:
         raise No(
             f"not every state could be read, so {native_id} may be known to one: {'; '.join(known.problems)}", [AUDIT]
         )
@@ -38,29 +62,188 @@ def end(root: Path, what: str, out: Out, *, typed: str | None) -> int:
     finding = next((found for found in look(adapter, platform, known) if found.native_id == native_id), None)
     if finding is None or finding.standing == "vanished":
         raise No(f"{adapter} lists no {native_id} with a tag of ours; nothing was ended", [AUDIT])
-    if finding.whose:
-        raise No(
-            f"{native_id} is known to {', '.join(finding.whose)}, so it ends through its gate and not here",
-            [finding.next or f"pulumi destroy --stack {finding.whose[0]}"],
-        )
-    _confirm(finding, typed)
+    _refuse_gated(finding, root, known, abandon=abandon)
+    found: Assessed | None = None
+    if finding.kind == "box":
+        found = _checked(finding, root, known, word, full=False)
+    else:
+        _check_volume(finding, known, abandon=abandon)
+    _confirm(finding, typed, found)
+    if finding.kind == "box":  # what it holds may have changed while the id was typed
+        found = _checked(finding, root, known, word, full=True)
+    places = _record(finding, found, known, word)
     account = platform.account()
     _issue(platform, finding, account)
-    out.document({"platform": adapter, "native_id": native_id, "kind": finding.kind, "gone": True})
-    out.line(f"{finding.kind} {native_id} is gone from {adapter}; what was on it is lost")
+    problems = _close(finding, found, word)
+    way = (found.verdict.way if found is not None else None) or "abandoned"
+    document = {"platform": adapter, "native_id": native_id, "kind": finding.kind, "gone": True}
+    out.document(document | {"way": way, "recorded": places, "problems": problems})
+    out.line(f"{finding.kind} {native_id} is gone from {adapter} ({way}); what was on it is gone with it")
+    out.line(f"on record in {', '.join(places)}")
+    for problem in problems:
+        out.line(f"problem  {problem}")
     out.next([AUDIT])
     return YES
 
 
-def _confirm(finding: Finding, typed: str | None) -> None:
+def _word(abandon: bool, reason: str, agreed: str) -> Word:
+    """What was said. Raises Unsure for a reason without an abandonment, and the other way round."""
+    reason = " ".join(reason.split())
+    if abandon and not reason:
+        raise Unsure('--abandon needs a reason, which is kept: --abandon --reason "why"')
+    if reason and not abandon:
+        raise Unsure('--reason says why what is on it may be lost: --abandon --reason "why"')
+    return Word(who(), reason, agreed.strip())
+
+
+def _refuse_gated(finding: Finding, root: Path, known: Known, *, abandon: bool) -> None:
+    """Raises No for what a state has; for what an open record has, too, unless it is abandoned."""
+    if finding.standing in ("known", "foreign"):
+        stack = finding.whose[0]
+        raise No(
+            f"{finding.native_id} is known to {', '.join(finding.whose)}, so it ends through its gate and not here",
+            [f"sweepctl finish --stack {stack}", f"sweepctl status --stack {stack}"],
+        )
+    if finding.standing == "recorded" and not (abandon and finding.kind == "box"):
+        following = finding.next or adopts(finding.whose[0], root, known)
+        raise No(
+            f"{finding.native_id} is known to {', '.join(finding.whose)}, on record as rented, so it ends through its "
+            "gate and not here",
+            [following],
+        )
+
+
+def _checked(finding: Finding, root: Path, known: Known, word: Word, *, full: bool) -> Assessed:
+    """The check's answer where it allows the end; else raises No with what is on the box, whose it is, what to do."""
+    with Progress(f"reading {finding.native_id}"):
+        found = assess(finding.platform, finding.native_id, finding.account, finding.tag, known, word, full=full)
+    if found.verdict.allowed and (word.reason or not found.on_record):
+        return found
+    doubled = finding.standing == "duplicate"
+    following, give_up = way_out(found, root, known, recorded="", doubled=doubled)
+    lines = [f"REFUSED. Nothing was ended: box {finding.native_id} on {finding.platform}."]
+    reasons = found.verdict.reasons or [f"it is on record as rented by {found.on_record}, and ends through its gate"]
+    rows = [("locked because", "; ".join(reasons)), ("holds", found.on_it.words), ("owner", found.owner_words)]
+    if found.verdict.held and found.owner is not None:
+        again = f'sweepctl audit --end {finding.platform}:{finding.native_id} --abandon --reason "…"'
+        rows.append(("once agreed", f"{again} --owner-agreed {found.owner.person}"))
+    else:
+        abandoned = f'sweepctl audit --end {finding.platform}:{finding.native_id} --abandon --reason "…"'
+        rows.append(("give up", give_up or f"{abandoned}    (only once you know whose it is)"))
+    lines += [f"  {label:<14}  {text}" for label, text in rows]
+    raise No("\n".join(lines), [following] if following else [AUDIT])
+
+
+def _check_volume(finding: Finding, known: Known, *, abandon: bool) -> None:
+    """Raises No for a volume that a box mounts, or may; and without an abandonment for every other one: what sweeps
+    left on it is known to the stack that keeps it, and there is none."""
+    identity, name = onbox.volume_of(finding.tag) or ("", "")
+    facts = VolumeFacts(identity, "", name, finding.native_id, finding.account)
+    seen, _ = observe_volume(finding.platform, facts, ())
+    users = [
+        f"{birth.box} of {stack}"
+        for stack, births in known.births.items()
+        for birth in births
+        if birth.ended_at is None and finding.native_id in birth.mounts.values()
+    ]
+    mounts = [*seen.alive, *(f"the box {user} mounts it, and has not ended by its records" for user in users)]
+    if mounts:
+        raise No(f"nothing was ended: volume {finding.native_id}: {'; '.join(mounts)}", [AUDIT])
+    if abandon:
+        return
+    holds = "what is on it could not be looked at" if seen.holds is None else f"it holds {', '.join(seen.holds)}"
+    holds = "it is empty, and whose it is is not known" if seen.holds == () else holds
+    raise No(
+        f"REFUSED. Nothing was ended: volume {finding.native_id} on {finding.platform}: {holds}. Once you know whose "
+        f"it is: sweepctl audit --end {finding.platform}:{finding.native_id} --abandon "
+        '--reason "…"',
+        [AUDIT],
+    )
+
+
+def _confirm(finding: Finding, typed: str | None, found: Assessed | None) -> None:
     words = f"{finding.kind} {finding.native_id} on {finding.platform} ({finding.tag or 'no readable tag'})"
     if typed is None:
         if not sys.stdin.isatty():
             raise No(f"ending {words} can't be undone: --yes {finding.native_id} says that you mean it")
         print(f"This ends {words}, with all that is on it. It can't be undone.", file=sys.stderr)
+        if found is not None:
+            print(f"  holds  {found.on_it.words}\n  owner  {found.owner_words}", file=sys.stderr)
         typed = input("Type its id to go on: ").strip()
     if typed != finding.native_id:
         raise No(f"{typed!r} is not {finding.native_id}; nothing was ended", [AUDIT])
+
+
+def _record(finding: Finding, found: Assessed | None, known: Known, word: Word) -> list[str]:
+    """Puts the decision on record wherever it can be written, and says where: on this computer, in the evidence, on the
+    box. Raises No where it is kept neither here nor in the evidence: then nothing was ended."""
+    decision = _decision(finding, found, known, word)
+    places, problems = [], []
+    try:
+        places.append(str(record_decision(decision)))
+    except SweepstackError as error:
+        problems.append(str(error))
+    for store in found.stores if found is not None else ():
+        digest = digest_of(decision.model_dump(mode="json")).rpartition(":")[2][:16]
+        try:
+            store.write_record(f"decisions/{quote(finding.native_id, safe='')}--{digest}.json", decision)
+            places.append(store.shown)
+        except SweepstackError as error:
+            problems.append(str(error))
+    if not places:
+        raise No(f"nothing was ended: the decision could be kept nowhere: {'; '.join(problems)}", [AUDIT])
+    if found is not None:
+        with contextlib.suppress(SweepstackError, OSError):
+            channel = load_platform(finding.platform).channel(finding.native_id, finding.account)
+            channel.append_locked(onbox.DECISIONS, decision.line(), onbox.DECISIONS + ".lock")
+            places.append("the box")
+    return places
+
+
+def _decision(finding: Finding, found: Assessed | None, known: Known, word: Word) -> Decision:
+    owner = found.owner if found is not None else None
+    verdict = found.verdict if found is not None else None
+    agreed = f"; {word.person} says that {word.agreed} has agreed" if word.agreed else ""
+    unread = f"; not every state could be read: {'; '.join(known.problems)}" if known.problems else ""
+    why = word.reason or f"the check allowed it: {verdict.way if verdict is not None else ''}"
+    box = onbox.box_of(finding.tag)
+    return Decision(
+        what="abandoned" if word.reason else "ended",
+        by=word.person,
+        at=datetime.now(UTC),
+        reason=why + agreed,
+        platform=finding.platform,
+        native_id=finding.native_id,
+        account=finding.account,
+        box=box[1] if box else "",
+        identity=box[0] if box else "",
+        project=owner.project if owner else "",
+        stack=owner.stack if owner else ", ".join(finding.whose),
+        evidence=", ".join(store.shelf.uri for store in found.stores) if found is not None else "",
+        found=(f"{found.on_it.words}; owner {found.owner_words}" if found is not None else "") + unread,
+    )
+
+
+def _close(finding: Finding, found: Assessed | None, word: Word) -> list[str]:
+    """Books for a box that is gone: its end where a record has it, the cells that were lost. What can't be written is
+    returned: the box is gone all the same."""
+    problems: list[str] = []
+    for store in _stores_of(found):
+        assert found is not None
+        box, now = found.box, datetime.now(UTC)
+        how = f"abandoned by {word.person}" if word.reason else f"ended by {word.person}"
+        lost = tuple(name for name, state in found.verdict.unsafe.items() if state != "pending")
+        try:
+            close_books(store, box=box.box, generation=box.generation, native_id=box.native_id, how=how, at=now)
+            if lost:
+                store.write_loss(Loss(box=box.box, native_id=box.native_id, cells=lost, why=how, at=now))
+        except SweepstackError as error:
+            problems.append(f"the records in {store.shown} could not be closed: {error}")
+    return problems
+
+
+def _stores_of(found: Assessed | None) -> Sequence[EvidenceStore]:
+    return found.stores if found is not None and found.box.box else ()
 
 
 def _issue(platform: Platform, finding: Finding, account: str) -> None:

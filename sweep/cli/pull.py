@@ -21,6 +21,7 @@ from sweep.evidence.pull import BoxPull, BoxSource, PullResult, pull_all
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.unsealed import UNSEALED, Unsealed
 from sweep.journal import CellProgress
+from sweep.ownership import renew
 from sweep.state import BoxEntry
 
 KEEP_ON_SECONDS = 60.0
@@ -167,7 +168,9 @@ def _sources(sources: Sources, store: EvidenceStore, haul: Haul) -> tuple[list[B
         try:
             platform = load_platform(box.adapter)
             if platform.get(box.native_id, box.account).phase is not Phase.GONE:
-                live.append(BoxSource(box.name, box.generation, platform.channel(box.native_id, box.account)))
+                channel = platform.channel(box.native_id, box.account)
+                renew(channel)
+                live.append(BoxSource(box.name, box.generation, channel))
                 continue
         except SweepstackError as error:
             haul.problems.append(f"box {box.name}: {error}")

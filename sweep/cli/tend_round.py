@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from provider.platforms.base import Phase, Wait
 from provider.platforms.power import drained, judge_stop, stop_box
+from provider.platforms.registry import load_platform
 from sweep.cli import verify as verifying
 from sweep.cli.look import Sources, look, open_sources
 from sweep.cli.output import NO, UNSURE, YES, Unsure, money
@@ -19,11 +22,14 @@ from sweep.evidence.store import EvidenceStore
 from sweep.model import SETTLED
 from sweep.money.budget import to_stop
 from sweep.money.ledger import spent
+from sweep.ownership import renew
+from sweep.parallel import in_parallel
 from sweep.scene import Scene, Sight
-from sweep.state import STOP
+from sweep.state import STOP, BoxEntry
 from sweep.view import SweepView, compose
 
 STOP_SECONDS = 300.0
+HOLD_SECONDS = 20.0
 Seals = set[tuple[str, str]]
 
 
@@ -63,7 +69,19 @@ def look_at(sources: Sources, store: EvidenceStore, verified: Seals) -> tuple[Ro
         for sight in scene.sights
         if not sight.gone and not sight.reachable
     ]
+    _hold(scene)
     return round_, scene, view
+
+
+def _hold(scene: Scene) -> None:
+    """Its boxes go on counting as held by their owner. Nobody waits long for it: the next round does it again."""
+
+    def renewed(box: BoxEntry) -> None:
+        with contextlib.suppress(SweepstackError, OSError):
+            renew(load_platform(box.adapter).channel(box.native_id, box.account))
+
+    held = [sight.box for sight in scene.sights if sight.reachable and sight.phase == Phase.RUNNING]
+    in_parallel({box.native_id: partial(renewed, box) for box in held}, HOLD_SECONDS)
 
 
 def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round, verified: Seals) -> None:

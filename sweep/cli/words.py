@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from sweep.cli.output import Unsure
+from sweep.ownership import who as who
 
 
 @dataclass(frozen=True)
@@ -81,12 +80,3 @@ def _options(arguments: Sequence[str]) -> list[tuple[str, str]]:
             continue
         found.append((name, value if equals else next(rest, "")))
     return found
-
-
-def who() -> str:
-    """The person at this keyboard, as it is written into an approval."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):
-        name = "unknown"
-    return f"{name}@{socket.gethostname()}"

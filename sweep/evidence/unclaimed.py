@@ -32,7 +32,9 @@ SECONDS = 2.0
 """A look at a box counts no further than this: what is not counted is unknown."""
 
 _HOME = onbox.HOME.split("/")
-_OURS = re.compile(r"\.?(journal|queue|runner|spec|patrol|secrets|checkpoint|envs|setup|provenance)([.-].*)?")
+_OURS = re.compile(
+    r"\.?(journal|queue|runner|spec|patrol|secrets|checkpoint|envs|setup|provenance|owner|decisions)([.-].*)?"
+)
 _SHIPMENT = re.compile(r"[0-9a-f]{64}")
 _ATTEMPT = re.compile(r"[0-9]+(\.unrecorded-[0-9]+)?")
 _BESIDE_OUT = (["log.txt"], ["pid"])

@@ -47,8 +47,16 @@ def place(
 def audit(
     end: Annotated[
         str | None,
-        typer.Option("--end", metavar="PLATFORM:ID", help="End one thing that no state and no record knows. Asks."),
+        typer.Option("--end", metavar="PLATFORM:ID", help="End one thing that no state has, after the check. Asks."),
     ] = None,
+    abandon: Annotated[
+        bool, typer.Option("--abandon", help="With --end and --reason: what is on it may be lost. Kept on record.")
+    ] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="WHY", help="With --abandon: why.")] = "",
+    owner_agreed: Annotated[
+        str,
+        typer.Option("--owner-agreed", metavar="USER@HOST", help="With --end: the owner who holds it, and has agreed."),
+    ] = "",
     yes: Annotated[str | None, typer.Option("--yes", metavar="ID", help="With --end: the id once more.")] = None,
     json: AsJson = False,
 ) -> None:
@@ -64,7 +72,7 @@ def audit(
         if end is not None:
             from sweep.cli.audit_end import end as run_end
 
-            return run_end(root, end, out, typed=yes)
+            return run_end(root, end, out, typed=yes, abandon=abandon, reason=reason, agreed=owner_agreed)
         from sweep.cli.audit import audit as run
 
         return run(root, out)

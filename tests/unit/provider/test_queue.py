@@ -68,7 +68,7 @@ def test_nothing_is_given_while_a_teardown_is_open(sweep: Sweep) -> None:
     with pytest.raises(SweepstackError, match="queue of box-0: a teardown has begun"):
         sweep.queue(box)
     assert sweep.store.launches() == []
-    assert not (sweep.root(box) / onbox.HOME).exists()
+    assert not (sweep.root(box) / onbox.QUEUE).exists()
 
 
 @pytest.mark.parametrize("how", ["cleared", "abandoned", "empty"])

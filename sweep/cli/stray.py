@@ -1,0 +1,140 @@
+"""What is on a box that no state has, whose it is, and what leads out: for `sweepctl audit` and `audit --end`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from provider.platforms.observe import observe
+from provider.platforms.registry import load_platform
+from sweep import onbox
+from sweep.cli.known import Known
+from sweep.errors import EvidenceError, SweepstackError
+from sweep.evidence.store import EvidenceStore
+from sweep.launch_queue import queue_entries
+from sweep.ownership import Owner, read_owner, who
+from sweep.parallel import in_parallel
+from sweep.stackfile import StackFile, find_project_name
+from sweep.teardown import Existence, Observation
+from sweep.teardown_stray import OnIt, Stray, StrayVerdict, Word, may_end_stray
+
+READ_SECONDS = 60.0
+"""All that reading the boxes may take, which are read side by side."""
+NOT_IN_TIME = f"it did not answer within {READ_SECONDS:.0f} s"
+
+
+@dataclass(frozen=True)
+class Assessed:
+    """One box that no state has. `stores`: the evidence of its sweep, as far as it opens here; `on_record`: the sweep
+    whose evidence has an open record of it, which only the box itself led to; "" where there is none."""
+
+    box: Stray
+    on_it: OnIt
+    stores: tuple[EvidenceStore, ...]
+    verdict: StrayVerdict
+    on_record: str = ""
+
+    @property
+    def owner(self) -> Owner | None:
+        """Whose it is, as it says itself."""
+        return self.on_it.owner
+
+    def held_until(self, now: datetime) -> datetime | None:
+        """Until when its owner holds it; None where that is over, or nothing is known."""
+        return self.owner.held_at(now, self.on_it.seen.journal) if self.owner is not None else None
+
+    @property
+    def owner_words(self) -> str:
+        """Whose it is, for people."""
+        if self.owner is None:
+            return "not known"
+        until = self.held_until(datetime.now(UTC))
+        held = f"held until {until:%Y-%m-%d %H:%M} UTC" if until else "not held any more"
+        backend = f", backend {self.owner.backend}" if self.owner.backend else ""
+        return f"{self.owner.person}, for {self.owner.sweep}{backend}; {held}"
+
+
+def assess(platform: str, native_id: str, account: str, tag: str, known: Known, word: Word, *, full: bool) -> Assessed:
+    """Reads the box, finds the evidence of its sweep, and asks the check. Blocks for seconds; reads only."""
+    return judged(platform, native_id, account, tag, read_box(platform, native_id, account), known, word, full=full)
+
+
+def judged(
+    platform: str, native_id: str, account: str, tag: str, on_it: OnIt, known: Known, word: Word, *, full: bool
+) -> Assessed:
+    """The check's answer for a box that was read already."""
+    identity, name, generation = onbox.box_of(tag) or ("", "", 0)
+    ours = identity != "" and bool(known.stacks_of(identity))
+    stores = [store for store in known.stores.values() if store.marker.identity == identity]
+    on_record, owner = "", on_it.owner
+    if owner is not None and owner.person == word.person:
+        ours = True
+    if owner is not None and owner.evidence and all(store.shelf.uri != owner.evidence for store in stores):
+        try:
+            store = EvidenceStore.open(owner.evidence)
+            if store.marker.identity == identity:
+                stores.append(store)
+                open_ones = (b for b in store.births() if b.ended_at is None and b.native_id == native_id)
+                on_record = f"{store.marker.project}/{store.marker.stack}" if any(open_ones) else ""
+        except EvidenceError:
+            pass  # it is on another host, or needs keys that are not here
+    box = Stray(platform, native_id, account, identity, name, generation, ours)
+    return Assessed(box, on_it, tuple(stores), may_end_stray(box, on_it, stores, word, full=full), on_record)
+
+
+def read_box(platform: str, native_id: str, account: str) -> OnIt:
+    """What the box says of itself: its journal, its queue, its owner. Never raises SweepstackError."""
+    try:
+        seen, record = observe(platform, native_id, account)
+        if seen.journal is None or record is None:
+            return OnIt(seen)
+        channel = load_platform(platform).channel(native_id, account)
+        entries = queue_entries(channel)
+        given = frozenset(name for name, line in entries.items() if line.get("op") == "add")
+        return OnIt(seen, read_owner(channel), given)
+    except (SweepstackError, OSError) as error:
+        return OnIt(Observation(Existence.UNKNOWN, note=str(error)))
+
+
+def assess_all(boxes: Sequence[tuple[str, str, str, str]], known: Known) -> dict[tuple[str, str], Assessed]:
+    """The same for many boxes (platform, native id, account, tag), by platform and native id. What does not answer in
+    time is unknown."""
+    read = in_parallel({box: partial(read_box, *box[:3]) for box in boxes}, READ_SECONDS)
+    late, word = OnIt(Observation(Existence.UNKNOWN, note=NOT_IN_TIME)), Word(who())
+    return {box[:2]: judged(*box, read.get(box, late), known, word, full=False) for box in boxes}
+
+
+def way_out(found: Assessed, root: Path, known: Known, *, recorded: str, doubled: bool) -> tuple[str, str]:
+    """The command that comes next, and the one that gives the box up; "" where there is none to be recommended.
+
+    `recorded`: the stack of this checkout that has it on record; `doubled`: its tag is another box's.
+    """
+    what = f"{found.box.platform}:{found.box.native_id}"
+    give_up = f'sweepctl audit --end {what} --abandon --reason "…"' if found.box.ours else ""
+    if recorded:
+        return adopts(recorded, root, known), give_up
+    if found.verdict.allowed and not found.on_record:
+        return f"sweepctl audit --end {what}", ""
+    owner = found.owner
+    if owner is not None and found.box.ours and not doubled and owner.stack and owner.project == _project(root):
+        return adopts(owner.stack, root, known), give_up
+    return "", give_up
+
+
+def adopts(stack: str, root: Path, known: Known) -> str:
+    """The commands that take a box of this stack back into a state."""
+    file = StackFile.locate(root, stack)
+    words = "adopts it" if file.path.exists() else f"adopts it, once {file.shown} is back"
+    if stack in known.states:
+        return f"pulumi up --stack {stack}    ({words})"
+    return f"pulumi stack init {stack} && pulumi up --stack {stack}    ({words})"
+
+
+def _project(root: Path) -> str:
+    try:
+        return find_project_name(root)
+    except SweepstackError:
+        return ""

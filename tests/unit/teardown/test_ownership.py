@@ -1,0 +1,79 @@
+"""What a box says of its owner, on the real local platform."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from provider.platforms.base import BoxRequest, Wait
+from provider.platforms.local import connect
+from sweep import onbox
+from sweep.channel.base import Channel, Listing
+from sweep.evidence.unclaimed import measure
+from sweep.journal import Journal
+from sweep.ownership import HELD, Owner, read_owner, renew, sign, who
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Channel:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    platform = connect()
+    record = platform.create(BoxRequest("sweepstack-abc-box-0-g1", "box-0"), wait=Wait(60))
+    return platform.channel(record.native_id, record.account)
+
+
+def owner(channel: Channel, until: datetime = NOW + HELD) -> Owner:
+    return Owner(person="alice@laptop", identity="abc", native_id=channel.native_id, held_until=until)
+
+
+def test_what_a_box_says_is_read_back_and_is_no_unclaimed_file(channel: Channel) -> None:
+    assert read_owner(channel) is None
+    sign(channel, owner(channel))
+    assert read_owner(channel) == owner(channel)
+    seen = Listing(((onbox.OWNER, 10, 0.0), (onbox.DECISIONS, 10, 0.0)))
+    assert not measure(seen, kills=(), box="b", generation=1, journal=None, receipt=None)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"person": 1}'])
+def test_what_does_not_read_is_an_unknown_owner(channel: Channel, text: bytes) -> None:
+    channel.write(onbox.OWNER, text)
+    assert read_owner(channel) is None
+
+
+def test_a_file_that_was_copied_from_another_box_says_nothing(channel: Channel) -> None:
+    sign(channel, owner(channel).model_copy(update={"native_id": "local-another"}))
+    assert read_owner(channel) is None
+
+
+def test_a_newer_version_may_say_more(channel: Channel) -> None:
+    sign(channel, owner(channel))
+    channel.write(onbox.OWNER, channel.read(onbox.OWNER).replace(b"{", b'{"later": [1],', 1))
+    assert read_owner(channel) == owner(channel)
+
+
+def test_it_is_held_for_a_day_after_the_last_sign_of_its_owner_or_of_its_own_work(channel: Channel) -> None:
+    signed = owner(channel)
+    assert signed.held_at(NOW) == NOW + HELD
+    assert signed.held_at(NOW + HELD) is None
+    worked = NOW + timedelta(hours=20)
+    journal = Journal(entries=({"time": worked.isoformat()},))
+    assert signed.held_at(NOW + HELD, journal) == worked + HELD
+    assert signed.held_at(worked + HELD, journal) is None
+
+
+def test_a_look_renews_it_at_most_once_an_hour_and_changes_no_owner(channel: Channel) -> None:
+    renew(channel, NOW)
+    assert read_owner(channel) is None
+    sign(channel, owner(channel))
+    renew(channel, NOW + timedelta(minutes=59))
+    assert read_owner(channel) == owner(channel)
+    renew(channel, NOW + timedelta(minutes=61))
+    assert read_owner(channel) == owner(channel, NOW + timedelta(minutes=61) + HELD)
+
+
+def test_the_person_is_the_one_at_this_keyboard() -> None:
+    assert who().count("@") == 1
