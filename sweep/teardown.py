@@ -1,4 +1,4 @@
-"""The one check that may end a box.
+"""The one check that may end a box. `sweep.teardown_stray` is its form for a box that no state has.
 
 Every path that ends a box, or wipes a tier of it, asks `may_end`: the provider's deletes, the provider's previews,
 `sweepctl status` and `sweepctl approve`. It reads the evidence and what the platform said; it trusts no flag in the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -89,14 +89,19 @@ def read_box(platform: str, native_id: str, account: str) -> OnIt:
     """What the box says of itself: its journal, its queue, its owner. Never raises SweepstackError."""
     try:
         seen, record = observe(platform, native_id, account)
-        if seen.journal is None or record is None:
-            return OnIt(seen)
+    except SweepstackError as error:
+        return OnIt(Observation(Existence.UNKNOWN, note=str(error)))
+    if seen.existence is not Existence.EXISTS or record is None:
+        return OnIt(seen)
+    owner, given = None, None
+    try:
         channel = load_platform(platform).channel(native_id, account)
+        owner = read_owner(channel)
         entries = queue_entries(channel)
         given = frozenset(name for name, line in entries.items() if line.get("op") == "add")
-        return OnIt(seen, read_owner(channel), given)
     except (SweepstackError, OSError) as error:
-        return OnIt(Observation(Existence.UNKNOWN, note=str(error)))
+        seen = seen if seen.note else replace(seen, note=str(error))
+    return OnIt(seen, owner, given)
 
 
 def assess_all(boxes: Sequence[tuple[str, str, str, str]], known: Known) -> dict[tuple[str, str], Assessed]:

@@ -57,7 +57,8 @@ ENGINE = """\
 #!/bin/sh
 echo "$@" >> {home}/calls
 case "$1" in
-  stack) if [ -f {home}/error ]; then cat {home}/error >&2; exit 6; fi; exec cat {home}/state.json;;
+  stack) if [ "$2" = ls ]; then exec cat {home}/stacks.json; fi
+         if [ -f {home}/error ]; then cat {home}/error >&2; exit 6; fi; exec cat {home}/state.json;;
   *) if [ -f {home}/$1.sh ]; then . {home}/$1.sh; fi;;
 esac
 """
@@ -299,6 +300,7 @@ class World:
         (self.root / "Pulumi.yaml").write_text("name: sweepstack\nruntime: python\nstackConfigDir: stacks\n")
         self.engine = self.folder / "engine"
         self.engine.mkdir()
+        self.stacks(STACK)
         launcher = self.engine / "pulumi"
         launcher.write_text(ENGINE.format(home=self.engine))
         launcher.chmod(0o755)
@@ -408,6 +410,10 @@ class World:
     def save(self, export: dict[str, Any] | None = None) -> None:
         """Writes the state that the engine prints."""
         (self.engine / "state.json").write_text(json.dumps(export or self.export()))
+
+    def stacks(self, *names: str) -> None:
+        """What `pulumi stack ls --all` names. The state of each is this world's."""
+        (self.engine / "stacks.json").write_text(json.dumps([{"name": name} for name in names]))
 
     def engine_says(self, words: str) -> None:
         """The export fails with these words."""

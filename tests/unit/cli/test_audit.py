@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,8 @@ from provider.platforms.local import LocalPlatform
 from provider.platforms.registry import load_platform
 from sweep.channel import ssh_config
 from sweep.cli import audit_end
-from sweep.cli.audit import Finding, Known, ask, audit, look
+from sweep.cli.audit import Finding, ask, audit, described, look, once
+from sweep.cli.known import Known, read_known
 from sweep.cli.output import No, Out
 from sweep.errors import SweepstackError
 from sweep.model import Birth
@@ -30,6 +33,8 @@ DIGEST = f"sha256:{'0' * 64}"
 @pytest.fixture
 def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalPlatform:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    monkeypatch.chdir(tmp_path)
     found = load_platform("local")
     assert isinstance(found, LocalPlatform)
     return found
@@ -73,7 +78,8 @@ def birth_of(record: BoxRecord, native_id: str | None) -> Birth:
 
 
 def only(platform: LocalPlatform, known: Known) -> Finding:
-    (finding,) = look("local", platform, known)
+    """What audit says of the one box, in a checkout without a stack file."""
+    (finding,) = described(look("local", platform, known), Path.cwd(), known)
     return finding
 
 
@@ -91,14 +97,17 @@ def test_what_only_the_records_have_is_adopted_by_an_up(
     birth = birth_of(box, box.native_id if native_id else None)
     finding = only(platform, Known(states={"x": StackState(stack="x")}, births={"x": [birth]}))
     assert (finding.standing, finding.whose) == ("recorded", ("x",))
-    assert finding.next.startswith("pulumi up --stack x")
+    assert finding.next == "pulumi up --stack x    (adopts it, once Pulumi.x.yaml is back)"
     assert finding.bills_unknown
+    lost = only(platform, Known(births={"x": [birth]}))
+    assert lost.next.startswith("pulumi stack init x && pulumi up --stack x    (adopts it")
 
 
 def test_what_nobody_has_is_unknown_and_its_price_is_said(platform: LocalPlatform, box: BoxRecord) -> None:
     finding = only(platform, Known(births={"y": []}))
     assert (finding.standing, finding.price_per_hour) == ("unknown", 0.25)
-    assert finding.next == f"sweepctl audit --end local:{box.native_id}"
+    assert (finding.holds, finding.owner) == ("no cell was ever given to it", "not known")
+    assert (finding.next, finding.give_up) == ("", "")
 
 
 def test_a_box_of_a_state_that_is_gone_is_proved_so(platform: LocalPlatform, box: BoxRecord) -> None:
@@ -140,7 +149,7 @@ def test_exit_codes(
     assert audit(tmp_path, Out(as_json=False)) == 1
     said = capsys.readouterr().out
     assert "at least $0.25/h" in said
-    assert said.rstrip().endswith(f"sweepctl audit --end local:{box.native_id}")
+    assert "audit --end" not in said
     assert platform.get(box.native_id, box.account).phase is Phase.RUNNING
 
 
@@ -165,11 +174,15 @@ def test_nothing_that_somebody_knows_is_ended(
     assert platform.get(box.native_id, box.account).phase is Phase.RUNNING
 
 
-def test_what_nobody_knows_is_ended_when_its_id_is_typed(
+def test_what_nobody_knows_is_ended_when_it_is_given_up_and_its_id_is_typed(
     platform: LocalPlatform, box: BoxRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     World(monkeypatch, Known())
-    assert audit_end.end(tmp_path, f"local:{box.native_id}", Out(as_json=True), typed=box.native_id) == 0
+    what = f"local:{box.native_id}"
+    with pytest.raises(No, match="nothing ran on it, and whose it is is not known"):
+        audit_end.end(tmp_path, what, Out(as_json=True), typed=box.native_id)
+    out = Out(as_json=True)
+    assert audit_end.end(tmp_path, what, out, typed=box.native_id, abandon=True, reason="a test") == 0
     assert platform.get(box.native_id, box.account).phase is Phase.GONE
 
 
@@ -189,12 +202,18 @@ def test_a_volume_that_its_stack_s_state_lost_is_adopted_and_not_ended_here(
         assert (found[ours.native_id].standing, found[ours.native_id].whose) == ("recorded", ("keep",))
         assert found[ours.native_id].bills_unknown
         assert found[ours.native_id].next.startswith("pulumi up --stack keep    (adopts it")
-        assert found[theirs.native_id].next == f"sweepctl audit --end runpod:{theirs.native_id}"
+        assert found[theirs.native_id].next == ""
         monkeypatch.setattr(audit_end, "read_known", lambda _: known)
         with pytest.raises(No, match="known to keep") as refused:
             audit_end.end(tmp_path, f"runpod:{ours.native_id}", Out(as_json=False), typed=ours.native_id)
         assert refused.value.next == [found[ours.native_id].next]
         assert platform.get_volume(ours.native_id) is not None
+        what, typed = f"runpod:{theirs.native_id}", theirs.native_id
+        with pytest.raises(No, match=r"REFUSED\. Nothing was ended: volume"):
+            audit_end.end(tmp_path, what, Out(as_json=False), typed=typed)
+        assert platform.get_volume(typed) is not None
+        assert audit_end.end(tmp_path, what, Out(as_json=False), typed=typed, abandon=True, reason="a test") == 0
+        assert platform.get_volume(typed) is None
     finally:
         harness.close()
 
@@ -212,3 +231,30 @@ def test_hosts_are_asked_side_by_side_and_each_is_named_that_does_not_answer(
         assert ask([*hosts.adapters, "local"], known) == (["local"], [])
     assert hosts.together, "one host's silence was waited for before the next one was asked"
     assert [problem.split(" could not be asked: ")[0] for problem in known.problems] == hosts.adapters
+
+
+def test_a_host_that_two_addresses_lead_to_is_listed_once() -> None:
+    """By the one that a state knows, where one does. On a rental platform the same id may be another account's."""
+
+    def found(platform: str, standing: Any) -> Finding:
+        return Finding("box", platform, "b-1", TAG, standing, "running", 0.5)
+
+    one, other = found("ssh:a:22", "unknown"), found("ssh:b:22", "known")
+    assert once([one, other]) == [other]
+    assert once([other, one]) == [other]
+    assert once([found("local", "unknown"), found("runpod", "unknown")]) == [
+        found("local", "unknown"),
+        found("runpod", "unknown"),
+    ]
+
+
+def test_hosts_are_known_by_the_stack_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `pulumi stack rm --force` no state names them."""
+    monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
+    monkeypatch.setattr("sweep.cli.known.list_stacks", lambda *_, **__: [])
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    sweep = {"boxes": {"a": {"host": "root@192.0.2.7:22"}, "b": {"want": "gone"}}, "pull_to": "results"}
+    (tmp_path / "Pulumi.x.yaml").write_text(json.dumps({"config": {"sweepstack:sweep": sweep}}))
+    known = read_known(tmp_path)
+    assert known.hosts() == ["ssh:root@192.0.2.7:22"]
+    assert known.problems == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sweep import onbox
 from sweep.canonical import canonical_json
 from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError, Unreachable, WrongAccount
 from sweep.model import Lease, Teardown
+from sweep.ownership import HELD, read_owner, who
 from tests.unit.provider.support import BOX, Sweep, approval_for, approved, still_creating
 from tests.unit.provider.test_box_ledger import STOPPABLE
 
@@ -34,6 +36,18 @@ def test_a_box_is_on_record_from_its_birth(sweep: Sweep) -> None:
     assert sweep.store.lease() is not None
     assert (box.generation, box.phase) == (1, "running")
     assert sweep.listed() == [box.native_id]
+
+
+def test_a_box_says_whose_it_is_from_its_birth(sweep: Sweep) -> None:
+    """For a colleague with the same account, and for a state that is lost."""
+    box = sweep.box()
+    owner = read_owner(sweep.platform.channel(box.native_id, box.account))
+    assert owner is not None
+    assert (owner.person, owner.native_id, owner.box, owner.generation) == (who(), box.native_id, "box-0", 1)
+    assert (owner.identity, owner.evidence) == (box.identity, box.evidence)
+    assert (owner.project, owner.stack) == (sweep.store.marker.project, sweep.store.marker.stack)
+    assert owner.backend.endswith("/state")
+    assert timedelta(hours=23) < owner.held_until - datetime.now(UTC) <= HELD
 
 
 def test_the_birth_is_on_record_before_anything_is_asked_for(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:

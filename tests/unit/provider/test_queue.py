@@ -23,6 +23,7 @@ from sweep.errors import PlatformError, SweepstackError, TeardownRefused
 from sweep.model import Again, Cell, Retry, Teardown
 from sweep.moving import Neighbour
 from sweep.onbox import short
+from sweep.ownership import read_owner, sign, who
 from sweep.retries import add
 from sweep.workdir import NO_CODE, collect
 from tests.unit.provider.support import (
@@ -54,6 +55,20 @@ def test_cells_run_and_the_state_is_what_was_given(sweep: Sweep) -> None:
     launch = sweep.store.launch("box-0", 1)
     assert launch is not None
     assert launch.cells == {cell.name: cell.config_digest for cell in sweep.cells}
+
+
+def test_a_launch_renews_whose_the_box_is(sweep: Sweep) -> None:
+    """A box that an older version made gets its owner; a colleague who goes on with the sweep becomes it."""
+    box = sweep.box()
+    channel = sweep.platform.channel(box.native_id, box.account)
+    made = read_owner(channel)
+    assert made is not None
+    sign(channel, made.model_copy(update={"person": "alice@laptop", "held_until": datetime.now(UTC)}))
+    sweep.queue(box)
+    owner = read_owner(channel)
+    assert owner is not None
+    assert owner.person == who()
+    assert owner.held_until > datetime.now(UTC)
 
 
 def test_a_queue_without_cells_launches_nothing(sweep: Sweep) -> None:

@@ -1,0 +1,373 @@
+"""`audit --end` asks the check: real boxes, journals and evidence, and the engine's states as each test has them."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provider.platforms.base import Phase
+from sweep import onbox
+from sweep.decisions import Decision, decisions
+from sweep.ownership import HELD, Owner, sign, who
+from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
+
+ALICE = "alice@laptop"
+
+
+@pytest.fixture(autouse=True)
+def no_rental_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("RUNPOD_API_KEY", "VAST_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def elsewhere(world: World, *stacks: str) -> None:
+    """From now on commands run in a checkout of another project, without the stack file; these stacks are there."""
+    other = world.folder / "other"
+    (other / "stacks").mkdir(parents=True)
+    (other / "Pulumi.yaml").write_text("name: other\nruntime: python\nstackConfigDir: stacks\n")
+    world.monkeypatch.chdir(other)
+    world.stacks(*stacks)
+
+
+def audit_end(world: World, box: Box, *more: str) -> Result:
+    return world.run("audit", "--end", f"local:{box.native_id}", "--yes", box.native_id, *more, stack=None)
+
+
+ABANDON = ("--abandon", "--reason", "it may be lost")
+
+
+def signed(world: World, box: Box, person: str, until: datetime | None = None, **more: Any) -> None:
+    channel = world.platform.channel(box.native_id, box.record.account)
+    known = {"identity": IDENTITY, "native_id": box.native_id, "box": box.name, "generation": box.generation}
+    known |= {"project": "theirs", "stack": "s9", "backend": "s3://states"}
+    held = until or datetime.now(UTC) + HELD
+    sign(channel, Owner.model_validate(known | {"person": person, "held_until": held} | more))
+
+
+def is_there(world: World, box: Box) -> bool:
+    return world.platform.get(box.native_id, box.record.account).phase is not Phase.GONE
+
+
+def training(world: World) -> Box:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3")
+    box.seal("lr0.1")
+    box.start("lr0.3")
+    return box
+
+
+# What a state or an open record has
+
+
+def test_a_box_of_another_project_s_state_ends_through_its_gate(world: World) -> None:
+    """b36: a fork of the checkout, with another project's name, on the same backend."""
+    box = training(world)
+    elsewhere(world, f"organization/sweepstack/{STACK}")
+    for more in ((), ABANDON):
+        refused = audit_end(world, box, *more)
+        assert refused.code == 1
+        assert f"known to organization/sweepstack/{STACK}, so it ends through its gate" in refused.err
+    assert is_there(world, box)
+
+
+def test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate(world: World) -> None:
+    """b31: `pulumi stack rm --force`; and b30: another backend."""
+    box = training(world)
+    world.stacks()
+    refused = audit_end(world, box)
+    assert refused.code == 1
+    assert f"known to {STACK}, on record as rented" in refused.err
+    assert f"next   pulumi stack init {STACK} && pulumi up --stack {STACK}    (adopts it)" in refused.err
+    assert is_there(world, box)
+    found = world.run("audit", "--json", stack=None)
+    assert found.code == 1
+    (finding,) = found.json["findings"]
+    assert finding["next"] == f"pulumi stack init {STACK} && pulumi up --stack {STACK}    (adopts it)"
+    assert finding["holds"] == "2 cells: 1 sealed, 1 stopped in the middle; no copy is proved here"
+
+
+def test_a_box_that_leads_to_its_own_evidence_ends_through_its_gate(world: World) -> None:
+    """newcomer A2: state and stack file are gone; the box says where its records are."""
+    box = world.add()
+    signed(world, box, who(), evidence=world.uri, project="sweepstack", stack=STACK)
+    world.stacks()
+    world.file.path.unlink()
+    refused = audit_end(world, box)
+    assert refused.code == 1
+    assert f"on record as rented by sweepstack/{STACK}" in refused.err
+    adopts = f"pulumi stack init {STACK} && pulumi up --stack {STACK}    (adopts it, once {world.file.shown} is back)"
+    assert f"next   {adopts}" in refused.err
+    found = world.run("audit", stack=None)
+    assert f"next   {adopts}" in found.out
+    assert "audit --end" not in found.out.replace("give up: sweepctl audit --end", "")
+    assert f"owner: {who()}, for sweepstack/{STACK}" in found.out
+    assert is_there(world, box)
+
+
+# A colleague with the same account
+
+
+def test_a_box_that_trains_is_refused_and_nothing_is_advised(world: World) -> None:
+    """b34: a colleague with a backend of their own. The box says nothing of its owner, as an older one does."""
+    box = training(world)
+    elsewhere(world)
+    found = world.run("audit", stack=None)
+    assert found.code == 1
+    assert "2 cells: 1 sealed, 1 stopped in the middle; no copy is proved here" in found.out
+    assert "owner: not known" in found.out
+    assert "audit --end" not in found.out
+    refused = audit_end(world, box)
+    assert refused.code == 1
+    assert "REFUSED. Nothing was ended" in refused.err
+    assert (
+        "it holds 2 cells without a copy that is proved here: lr0.1 sealed, lr0.3 stopped in the middle" in refused.err
+    )
+    assert is_there(world, box)
+    assert decisions() == []
+
+
+def test_while_its_owner_holds_it_no_abandonment_helps(world: World) -> None:
+    box = training(world)
+    signed(world, box, ALICE)
+    elsewhere(world)
+    for more in ((), ABANDON, (*ABANDON, "--owner-agreed", "bob@laptop")):
+        refused = audit_end(world, box, *more)
+        assert refused.code == 1
+        assert f"{ALICE} holds it until" in refused.err
+        assert "theirs/s9" in refused.err
+    assert is_there(world, box)
+    found = world.run("audit", stack=None)
+    assert f"owner: {ALICE}, for theirs/s9, backend s3://states; held until" in found.out
+    assert "audit --end" not in found.out
+    ended = audit_end(world, box, *ABANDON, "--owner-agreed", ALICE, "--json")
+    assert ended.code == 0, ended
+    assert not is_there(world, box)
+    (kept,) = decisions(box.native_id)
+    assert kept.reason == f"it may be lost; {who()} says that {ALICE} has agreed"
+
+
+def test_what_it_did_last_holds_it_too(world: World) -> None:
+    box = training(world)
+    signed(world, box, ALICE, until=datetime.now(UTC) - timedelta(days=1))
+    elsewhere(world)
+    assert f"{ALICE} holds it until" in audit_end(world, box, *ABANDON).err
+    assert is_there(world, box)
+
+
+def test_once_it_is_not_held_it_takes_an_abandonment(world: World) -> None:
+    box = world.add()
+    box.begin -= timedelta(days=3)
+    box.seal("lr0.1")
+    signed(world, box, ALICE, until=datetime.now(UTC) - timedelta(hours=1))
+    elsewhere(world)
+    refused = audit_end(world, box)
+    assert "it holds 1 cell without a copy that is proved here: lr0.1 sealed" in refused.err
+    assert "not held any more" in refused.err
+    assert is_there(world, box)
+    assert audit_end(world, box, *ABANDON).code == 0
+    assert not is_there(world, box)
+
+
+def test_an_idle_box_of_an_unknown_owner_may_be_about_to_be_used(world: World) -> None:
+    box = world.add()
+    elsewhere(world)
+    assert "nothing ran on it, and whose it is is not known" in audit_end(world, box).err
+    signed(world, box, ALICE, until=datetime.now(UTC) - timedelta(hours=1))
+    assert f"nothing ran on it, and it is {ALICE}'s, for theirs/s9" in audit_end(world, box).err
+    assert is_there(world, box)
+
+
+@pytest.mark.parametrize("what", ["journal", "queue", "owner"])
+def test_what_can_t_be_read_is_refused_and_can_be_given_up(world: World, what: str) -> None:
+    box = world.add()
+    path = {"journal": onbox.JOURNAL, "queue": onbox.QUEUE, "owner": onbox.OWNER}[what]
+    (box.root / path).parent.mkdir(parents=True, exist_ok=True)
+    (box.root / path).write_text("no such thing\n")
+    elsewhere(world)
+    assert audit_end(world, box).code == 1
+    assert is_there(world, box)
+    assert audit_end(world, box, *ABANDON).code == 0
+    assert not is_there(world, box)
+
+
+def test_a_damaged_journal_takes_nothing_from_the_owner(world: World) -> None:
+    box = world.add()
+    signed(world, box, ALICE)
+    (box.root / onbox.JOURNAL).write_text("no such thing\n")
+    elsewhere(world)
+    assert f"{ALICE} holds it until" in audit_end(world, box, *ABANDON).err
+    assert is_there(world, box)
+
+
+# Ours, and no up adopts it
+
+
+def closed(world: World, box: Box) -> None:
+    """Its record says that it has ended."""
+    world.store.write_birth(box.birth(ended_at=datetime.now(UTC), ended_how="vanished"))
+
+
+def test_what_ran_and_is_proved_copied_ends_without_an_abandonment(world: World) -> None:
+    first, _, _ = world.verified()
+    closed(world, first)
+    world.gone = ["box-0", "box-1"]
+    found = world.run("audit", "--json", stack=None)
+    assert {f["native_id"]: f["next"] for f in found.json["findings"]}[first.native_id] == (
+        f"sweepctl audit --end local:{first.native_id}"
+    )
+    ended = audit_end(world, first, "--json")
+    assert ended.code == 0, ended
+    assert ended.json["way"] == "cleared"
+    assert not is_there(world, first)
+
+
+@pytest.mark.parametrize("damage", ["copy", "journal", "unclaimed", "running"])
+def test_a_copy_that_is_not_proved_any_more_locks(world: World, damage: str) -> None:
+    first, _, _ = world.verified()
+    closed(world, first)
+    world.gone = ["box-0", "box-1"]
+    if damage == "copy":
+        path = world.evidence / "cells" / "lr0.1" / "metrics.json"
+        facts = path.stat()
+        path.write_bytes(path.read_bytes().replace(b"5", b"6"))
+        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    elif damage == "journal":
+        first.start("lr0.3", 2)
+    elif damage == "unclaimed":
+        (first.root / "data" / "mine").mkdir(parents=True)
+        with (first.root / "data" / "mine" / "big").open("wb") as handle:
+            handle.truncate(150_000_000)
+    else:
+        first.alive()
+        first.start("lr0.3", 2)
+    refused = audit_end(world, first)
+    assert refused.code == 1, refused
+    assert "REFUSED. Nothing was ended" in refused.err
+    assert is_there(world, first)
+    first.alive(False)
+
+
+def twin_of(world: World, box: Box) -> Box:
+    """A second box with the first one's tag, as a lost answer and a list that lags leave behind."""
+    made = Box(world, box.name, 9, 0.5, recorded=False)
+    facts = json.loads((made.root / "box.json").read_text())
+    (made.root / "box.json").write_text(json.dumps({**facts, "tag": box.record.tag}))
+    made.generation = box.generation
+    return made
+
+
+def test_a_duplicate_on_which_nothing_ran_is_ended_when_its_id_is_typed(world: World) -> None:
+    """rented D1b: its tag is known, and no `up` adopts a second one."""
+    box = training(world)
+    twin = twin_of(world, box)
+    found = world.run("audit", "--json", stack=None)
+    assert found.code == 1
+    by_id = {finding["native_id"]: finding for finding in found.json["findings"]}
+    assert by_id[box.native_id]["standing"] == "known"
+    assert by_id[twin.native_id]["standing"] == "duplicate"
+    assert by_id[twin.native_id]["next"] == f"sweepctl audit --end local:{twin.native_id}"
+    ended = audit_end(world, twin, "--json")
+    assert ended.code == 0, ended
+    assert ended.json["way"] == "nothing-launched"
+    assert not is_there(world, twin)
+    assert is_there(world, box)
+    birth = world.store.birth(box.name, 1)
+    assert birth is not None
+    assert birth.ended_at is None, "the record is the other box's"
+
+
+def test_a_duplicate_on_which_cells_ran_takes_an_abandonment(world: World) -> None:
+    box = world.add()
+    twin = twin_of(world, box)
+    twin.start("lr0.1")
+    refused = audit_end(world, twin)
+    assert refused.code == 1
+    assert "lr0.1 stopped in the middle" in refused.err
+    found = world.run("audit", stack=None)
+    assert f"give up: sweepctl audit --end local:{twin.native_id} --abandon" in found.out
+    assert audit_end(world, twin, *ABANDON).code == 0
+    assert not is_there(world, twin)
+    assert is_there(world, box)
+
+
+# An abandonment, and its record
+
+
+def test_an_abandonment_is_on_record_here_in_the_evidence_and_on_the_box(world: World) -> None:
+    box = training(world)
+    world.stacks()
+    ended = audit_end(world, box, *ABANDON, "--json")
+    assert ended.code == 0, ended
+    assert ended.json["way"] == "abandoned"
+    assert ended.json["recorded"] == [
+        str(world.folder / "data/sweepstack/decisions.jsonl"),
+        world.store.shown,
+        "the box",
+    ]
+    assert not is_there(world, box)
+    (kept,) = decisions(box.native_id)
+    assert (kept.what, kept.by, kept.reason, kept.box, kept.identity) == (
+        "abandoned",
+        who(),
+        "it may be lost",
+        "box-0",
+        IDENTITY,
+    )
+    assert kept.found.startswith("2 cells: 1 sealed, 1 stopped in the middle; owner not known")
+    assert world.store.records("decisions", Decision) == [kept]
+    birth = world.store.birth("box-0", 1)
+    assert birth is not None
+    assert birth.ended_how == f"abandoned by {who()}"
+    assert [loss.cells for loss in world.store.losses()] == [("lr0.1", "lr0.3")]
+
+
+def test_what_can_be_kept_nowhere_ends_nothing(world: World) -> None:
+    box = training(world)
+    elsewhere(world)
+    (world.folder / "file").write_text("")
+    path = world.folder / "data" / "sweepstack" / "decisions.jsonl"
+    path.mkdir()
+    refused = audit_end(world, box, *ABANDON)
+    assert refused.code == 1
+    assert "nothing was ended: the decision could be kept nowhere" in refused.err
+    assert is_there(world, box)
+
+
+def test_evidence_that_can_t_be_written_keeps_no_box(world: World) -> None:
+    box = training(world)
+    world.stacks()
+    (world.evidence / "records" / "decisions").write_text("in the way")
+    (world.evidence / "records" / "losses").write_text("in the way")
+    ended = audit_end(world, box, *ABANDON, "--json")
+    assert ended.code == 0, ended
+    assert world.store.shown not in ended.json["recorded"]
+    assert len(ended.json["problems"]) == 1
+    assert not is_there(world, box)
+
+
+def test_words_that_do_not_go_together(world: World) -> None:
+    box = training(world)
+    elsewhere(world)
+    for more in (("--abandon",), ("--abandon", "--reason", " "), ("--reason", "x")):
+        assert audit_end(world, box, *more).code == 2
+    assert world.run("audit", "--end", f"local:{box.native_id}", "--yes", "local-x", *ABANDON, stack=None).code == 1
+    assert world.run("audit", "--end", f"local:{box.native_id}", *ABANDON, stack=None).code == 1
+    assert is_there(world, box)
+    assert decisions() == []
+
+
+def test_a_state_that_can_t_be_read_keeps_every_box_but_one_that_is_given_up(world: World) -> None:
+    box = training(world)
+    elsewhere(world, "organization/broken/x")
+    world.engine_says("error: it is broken")
+    assert "not every state could be read" in audit_end(world, box).err
+    assert is_there(world, box)
+    assert audit_end(world, box, *ABANDON).code == 0
+    (kept,) = decisions()
+    assert "not every state could be read" in kept.found

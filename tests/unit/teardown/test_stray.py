@@ -1,0 +1,136 @@
+"""The check without a state, alone: each fact that lets a box go, taken away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sweep.channel.base import Listing
+from sweep.evidence.store import EvidenceStore
+from sweep.journal import parse_journal
+from sweep.ownership import HELD, Owner
+from sweep.teardown import Existence, Observation
+from sweep.teardown_stray import OnIt, Stray, StrayVerdict, Word, may_end_stray
+from tests.unit.teardown.support import FIRST, SECOND, Situation
+
+NOW = datetime(2026, 12, 22, 9, 0, tzinfo=UTC)
+ME, ALICE = "me@here", "alice@laptop"
+IDLE = OnIt(Observation(Existence.EXISTS, parse_journal(b""), False, listing=Listing()), None, frozenset())
+BOX = Stray("local", "local-a", "here", "abc", "box-0", 1, ours=True)
+
+
+def asked(box: Stray = BOX, on_it: OnIt = IDLE, *stores: EvidenceStore, **word: str) -> StrayVerdict:
+    return may_end_stray(box, on_it, stores, Word(ME, **word), now=NOW, full=True)
+
+
+def seen(**changes: object) -> OnIt:
+    return replace(IDLE, seen=replace(IDLE.seen, **changes))  # type: ignore[arg-type]
+
+
+def owner(until: datetime) -> Owner:
+    return Owner(person=ALICE, identity="abc", native_id="local-a", held_until=until)
+
+
+def test_an_idle_box_of_ours_may_go() -> None:
+    verdict = asked()
+    assert (verdict.allowed, verdict.way) == (True, "nothing-launched")
+
+
+@pytest.mark.parametrize(
+    ("on_it", "why"),
+    [
+        (seen(existence=Existence.UNKNOWN, journal=None, note="no answer"), "what is on it is not known: no answer"),
+        (seen(journal=None), "what is on it is not known"),
+        (replace(IDLE, given=None), "what is on it is not known"),
+        (replace(IDLE, given=frozenset({"a"})), "it holds 1 cell without a copy that is proved here: a pending"),
+        (seen(runner_alive=True), "cells ran on it"),
+        (seen(listing=None), "what else lies on it could not all be counted"),
+        (seen(listing=Listing((("data/x", 200_000_000, 0.0),))), "belong to no sealed cell and would die"),
+    ],
+)
+def test_whatever_is_not_known_to_be_nothing_keeps_it_until_it_is_given_up(on_it: OnIt, why: str) -> None:
+    verdict = asked(BOX, on_it)
+    assert not verdict.allowed
+    assert why in "; ".join(verdict.reasons)
+    given_up = asked(BOX, on_it, reason="x")
+    assert (given_up.allowed, given_up.way) == (True, "abandoned")
+
+
+def test_a_box_of_another_account_is_not_even_given_up() -> None:
+    verdict = asked(BOX, seen(account_problem="of another account"), reason="x")
+    assert (verdict.allowed, verdict.reasons) == (False, ["of another account"])
+
+
+def test_one_that_is_gone_is_gone() -> None:
+    assert asked(replace(BOX, ours=False), seen(existence=Existence.GONE)).way == "gone"
+
+
+def test_its_owner_s_word_counts_while_it_is_held_and_no_longer() -> None:
+    theirs = replace(BOX, ours=False)
+    held, over = (replace(IDLE, owner=owner(until)) for until in (NOW + timedelta(seconds=1), NOW))
+    assert asked(theirs, held, reason="x").held.startswith(f"{ALICE} holds it until")
+    assert asked(theirs, held, reason="x", agreed="bob@laptop").held
+    assert asked(theirs, held, reason="x", agreed=ALICE).way == "abandoned"
+    assert not asked(theirs, held, agreed=ALICE).allowed, "an agreement is no abandonment"
+    assert not asked(theirs, over).allowed
+    assert asked(theirs, over, reason="x").way == "abandoned"
+    assert asked(BOX, held).way == "nothing-launched", "whoever has its evidence needs nobody's word"
+
+
+def test_what_the_box_did_last_holds_it() -> None:
+    entry = {"time": (NOW - HELD + timedelta(seconds=1)).isoformat()}
+    journal = replace(parse_journal(b""), entries=(entry,))
+    on_it = replace(seen(journal=journal), owner=owner(NOW - HELD))
+    assert asked(replace(BOX, ours=False), on_it, reason="x").held
+
+
+# What ran on it, and is copied
+
+
+def of(situation: Situation, **changes: object) -> tuple[Stray, OnIt, EvidenceStore]:
+    store = EvidenceStore.open(situation.facts.evidence)
+    facts = situation.facts
+    box = Stray("local", facts.native_id, facts.account, facts.identity, facts.name, facts.generation, ours=True)
+    journal = parse_journal(situation.lines)
+    looked = Observation(Existence.EXISTS, journal, False, listing=Listing())
+    on_it = OnIt(replace(looked, **changes), None, frozenset({FIRST, SECOND}))  # type: ignore[arg-type]
+    return box, on_it, store
+
+
+def test_what_a_receipt_that_holds_has_verified_may_go(situation: Situation) -> None:
+    box, on_it, store = of(situation)
+    verdict = asked(box, on_it, store)
+    assert (verdict.allowed, verdict.way, verdict.unsafe) == (True, "cleared", {})
+    other = asked(replace(box, ours=False), on_it, store)
+    assert other.way == "cleared", "whose it is does not count where nothing can be lost"
+
+
+@pytest.mark.parametrize("lacking", ["evidence", "sweep", "launch", "receipt", "cell", "native id", "copy", "runs"])
+def test_each_missing_link_keeps_it(situation: Situation, lacking: str) -> None:
+    box, on_it, store = of(situation)
+    stores = [store]
+    if lacking == "evidence":
+        stores = []
+    elif lacking == "sweep":
+        box = replace(box, identity="another1")
+    elif lacking == "launch":
+        (situation.folder / "evidence/records/launches/box-0-g1.json").unlink()
+    elif lacking == "receipt":
+        (situation.folder / "evidence/receipts/latest").unlink(missing_ok=True)
+        for path in (situation.folder / "evidence").rglob("latest*"):
+            path.unlink()
+    elif lacking == "cell":
+        on_it = replace(on_it, given=frozenset({FIRST, SECOND, "lr7"}))
+    elif lacking == "native id":
+        box = replace(box, native_id="local-twin")
+    elif lacking == "copy":
+        (situation.folder / "evidence/cells" / FIRST / "metrics.json").write_bytes(b"{}")
+    else:
+        situation.start(FIRST)
+        on_it = replace(on_it, seen=replace(on_it.seen, journal=parse_journal(situation.lines)))
+    verdict = asked(box, on_it, *stores)
+    assert not verdict.allowed
+    assert FIRST in verdict.unsafe
+    assert asked(box, on_it, *stores, reason="x").way == "abandoned"
