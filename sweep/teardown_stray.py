@@ -18,12 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from sweep.clearing import receipt_problems
 from sweep.errors import EvidenceError, JournalDamaged
 from sweep.evidence import unclaimed
 from sweep.evidence.store import EvidenceStore
+from sweep.launched import signs_of_a_launch
 from sweep.model import GENESIS, Approval, Launch
 from sweep.ownership import Owner
-from sweep.teardown import BoxFacts, Existence, Observation, Way, receipt_problems
+from sweep.teardown import BoxFacts, Existence, Observation, Way
 
 SHOWN = 6
 """Cells that are named; the rest are counted."""
@@ -137,7 +139,8 @@ def may_end_stray(
     if not copied and (verdict.unsafe or seen.journal.head != GENESIS or seen.runner_alive):
         verdict.reasons += [_unsafe_words(verdict.unsafe), *problems]
         return verdict
-    verdict.reasons += problems if not copied else []
+    if not copied:
+        verdict.reasons += [*problems, *(sign for store in stores for sign in _signs(store, box))]
     if not copied and not box.ours:
         verdict.reasons.append(
             "nothing ran on it, and whose it is is not known: it may be about to be used"
@@ -152,6 +155,18 @@ def may_end_stray(
     if not verdict.reasons:
         verdict.allowed, verdict.way = True, "cleared" if copied else "nothing-launched"
     return verdict
+
+
+def _signs(store: EvidenceStore, box: Stray) -> list[str]:
+    """What this evidence has against "nothing was launched on it"."""
+    try:
+        birth = store.birth(box.box, box.generation)
+    except EvidenceError as error:
+        return [str(error)]
+    another = birth is not None and birth.native_id not in (None, box.native_id)
+    # Two boxes under one tag: what is on record by name and generation is the other one's. There is no generation 0.
+    found = signs_of_a_launch(store, box.box, 0 if another else box.generation, box.native_id)
+    return [f"{store.shown}: {sign}" for sign in found]
 
 
 def _held(box: Stray, on_it: OnIt, word: Word, now: datetime) -> str:
@@ -226,7 +241,7 @@ def _receipt_problems(
         at=epoch,
         expires=epoch + timedelta(seconds=1),
     )
-    problems = receipt_problems(store, facts, asked, launch, on_it.seen, full=full)
+    problems = receipt_problems(store, facts, asked, launch, on_it.seen, teardown_begun=False, full=full)
     known = {cell.name for cell in receipt.cells if cell.state == "verified"}
     problems += [
         f"{name} is on it, and the receipt has no verified copy of it" for name in sorted(on_it.unsettled - known)

@@ -38,6 +38,8 @@ from sweep.volumes.ending import VolumeFacts
 WAIT_SECONDS = 300.0
 POLL_SECONDS = 2.0
 AUDIT = "sweepctl audit"
+GIVEN_UP, ENDED = "given up", "ended"
+"""What a decision of here is called. Never `abandoned`: that is a word to a delete (`sweep.abandoning`)."""
 
 
 def end(
@@ -208,7 +210,7 @@ def _decision(finding: Finding, found: Assessed | None, known: Known, word: Word
     why = word.reason or f"the check allowed it: {verdict.way if verdict is not None else ''}"
     box = onbox.box_of(finding.tag)
     return Decision(
-        what="abandoned" if word.reason else "ended",
+        what=GIVEN_UP if word.reason else ENDED,
         by=word.person,
         at=datetime.now(UTC),
         reason=why + agreed,

@@ -313,7 +313,7 @@ def test_an_abandonment_is_on_record_here_in_the_evidence_and_on_the_box(world: 
     assert not is_there(world, box)
     (kept,) = decisions(box.native_id)
     assert (kept.what, kept.by, kept.reason, kept.box, kept.identity) == (
-        "abandoned",
+        "given up",
         who(),
         "it may be lost",
         "box-0",

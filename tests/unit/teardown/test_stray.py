@@ -134,3 +134,14 @@ def test_each_missing_link_keeps_it(situation: Situation, lacking: str) -> None:
     assert not verdict.allowed
     assert FIRST in verdict.unsafe
     assert asked(box, on_it, *stores, reason="x").way == "abandoned"
+
+
+def test_a_box_whose_journal_was_wiped_is_not_taken_for_an_idle_one(situation: Situation) -> None:
+    """gate A5: the evidence knows better. A second box under the same tag is not mistaken for it."""
+    box, on_it, store = of(situation, journal=parse_journal(b""))
+    wiped = replace(on_it, given=frozenset())
+    situation.forget_launch()
+    verdict = asked(box, wiped, store)
+    assert not verdict.allowed
+    assert "the evidence holds a copy of its journal" in "; ".join(verdict.reasons)
+    assert asked(replace(box, native_id="local-twin"), wiped, store).way == "nothing-launched"
