@@ -160,11 +160,15 @@ class Artifact(Shape):
 
     anchor: ClassVar[str] = "artifacts"
     load: Loader
-    """`torch`, `safetensors`, `npz`, `npy`, `csv`, `json`, or `command`: your own check"""
+    """`torch`, `safetensors`, `npz`, `npy`, `csv`, `json`, `parquet`, or `command`: your own check"""
     keys: Names = ()
     """names that the file must hold: arrays, tensors, columns, top-level keys"""
     finite: Literal["require", "report"] = "require"
     """`require` (default): NaN or infinity fails the cell; `report`: it is only shown"""
+    plausible: Literal["require", "report"] = "report"
+    """`require`: a file that looks untrained fails the cell: every number is the same within each tensor, or within one
+    of `keys`; with `finite: require` also a null, or a text such as "NaN", in place of a number. `report` (default): it
+    is only shown"""
     min: SizeText | None = None
     """a size such as `50MB`; a smaller file fails. An empty one always does"""
     run: Text | None = None
@@ -180,6 +184,7 @@ class Artifact(Shape):
             load=self.load,
             keys=self.keys,
             finite=self.finite,
+            plausible=self.plausible,
             min_bytes=max(least, 1),
             run=self.run,
             trust=self.trust,

@@ -98,7 +98,8 @@ does with each value, for each of 10,000 cells, would take most of a preview."""
 class ArtifactSpec(Record):
     """A file that a cell must leave behind, and how it is proved good.
 
-    `keys`: names that the file must hold. `finite`: NaN or infinity fails the cell, or is only reported.
+    `keys`: names that the file must hold. `finite`: NaN or infinity fails the cell, or is only reported. `plausible`:
+    so with numbers that are all the same, and a null or text in place of a number.
     `min_bytes`: smaller files fail; an empty file always fails. `run`, `trust`: the user's own check (`load: command`)
     and the word that it may run; left out of what is written where there is none, so that digests stay what they were.
     """
@@ -110,10 +111,11 @@ class ArtifactSpec(Record):
     min_bytes: int = 1
     run: str | None = None
     trust: bool = False
+    plausible: Literal["require", "report"] = "report"
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_defaults(serialize(self), {"run": None, "trust": False})
+        return _without_defaults(serialize(self), {"run": None, "trust": False, "plausible": "report"})
 
 
 class FileEntry(Record):

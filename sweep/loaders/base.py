@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from sweep.errors import SweepstackError
 
 Reader = Literal["restricted", "torch"]
-Loader = Literal["torch", "safetensors", "json", "npz", "npy", "csv", "command"]
+Loader = Literal["torch", "safetensors", "json", "npz", "npy", "csv", "parquet", "command"]
 """How a file is read."""
+NO_NUMBER = re.compile(r"(tensor\()?\s*[-+]?(nan|inf|infinity|nat|none|null|n/a|#(n/a|div/0!|num!|value!))\)?", re.I)
+"""A text that programs write where there is no number."""
 FILE = re.compile(r"(?<!\$)\{file\}")
 """What becomes the file's path in a `load: command`; `${file}` is the shell's."""
 Progress = Callable[[int], None]
@@ -31,6 +34,8 @@ class Spec(Protocol):
     @property
     def finite(self) -> Literal["require", "report"]: ...
     @property
+    def plausible(self) -> Literal["require", "report"]: ...
+    @property
     def min_bytes(self) -> int: ...
     @property
     def run(self) -> str | None: ...
@@ -45,6 +50,7 @@ class PlainSpec:
     load: Loader
     keys: tuple[str, ...] = ()
     finite: Literal["require", "report"] = "require"
+    plausible: Literal["require", "report"] = "report"
     min_bytes: int = 1
     run: str | None = None
     trust: bool = False
@@ -78,7 +84,19 @@ class Content:
     names: set[str] = field(default_factory=set)
     nonfinite: list[tuple[str, int]] = field(default_factory=list)
     """(where, how many)"""
+    floats: set[str] = field(default_factory=set)
+    """Tensors and arrays of two or more floating-point numbers."""
+    constant: set[str] = field(default_factory=set)
+    """Those of `floats` in which every number is the same."""
+    absent: list[str] = field(default_factory=list)
+    """Where a null or a text such as "NaN" stands in place of a number."""
     notes: list[str] = field(default_factory=list)
+
+    def add_floats(self, name: str, *, constant: bool) -> None:
+        """Notes a tensor of two or more floating-point numbers."""
+        self.floats.add(name)
+        if constant:
+            self.constant.add(name)
 
 
 class Unreadable(SweepstackError):
@@ -167,3 +185,13 @@ def wrong_crc(parts: Sequence[str]) -> str:
 def dotted(parent: str, key: str) -> str:
     """The name of a part inside another. A long key is cut: names of many parts must not fill the memory."""
     return f"{parent}.{key[:200]}" if parent else key[:200]
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads(…, object_pairs_hook=…)`, which takes the last of two keys of one name. Raises Unreadable."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Unreadable(
+            f"names a key twice: {some([key for key, n in Counter(k for k, _ in pairs).items() if n > 1])}"
+        )
+    return found

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sweep.loaders.base import Content, OpenFile, Unreadable, plural, printable, some
+from sweep.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, plural, printable, some
 from sweep.loaders.scan import Region, Scan
 
 MAX_FIELD = 1 << 20
@@ -27,6 +27,7 @@ class Column:
     words: int = 0
     nonfinite: int = 0
     empty: int = 0
+    absent: int = 0
 
 
 @dataclass
@@ -65,6 +66,7 @@ class CsvFile:
         if not count:
             raise Unreadable("has a header and no row")
         found = Content({column.name for column in columns if column.empty < count})
+        found.absent = [column.name or "the first column" for column in columns if column.absent]
         found.nonfinite = [(column.name or "the first column", c) for column in columns if (c := column.nonfinite)]
         unused = [column.name for column in columns if column.empty == count]
         if unused:
@@ -103,6 +105,7 @@ def _take(column: Column, text: str) -> None:
         number = float(stripped)
     except ValueError:
         column.words += 1
+        column.absent += NO_NUMBER.fullmatch(stripped) is not None
         return
     column.numbers += 1
     column.nonfinite += not math.isfinite(number)

@@ -83,3 +83,32 @@ class FiniteCheck:
         if self.format.mask:
             return int(np.count_nonzero((values & self._mask) == self.format.mask))
         return int(np.count_nonzero(values == self.format.exact))
+
+
+class Constancy:
+    """Whether a run of numbers of `itemsize` bytes is one number only, again and again, bit by bit.
+
+    Costs next to nothing for a run that is not: no block is looked at after the first difference.
+    """
+
+    def __init__(self, itemsize: int) -> None:
+        self._itemsize = itemsize
+        self._first: bytes | None = None
+        self._differs = False
+
+    @property
+    def holds(self) -> bool:
+        """True when at least one number was fed, and all were the same."""
+        return self._first is not None and not self._differs
+
+    def feed(self, block: memoryview) -> None:
+        """The next whole numbers."""
+        if self._differs or not len(block):
+            return
+        size = self._itemsize
+        first = bytes(block[:size])
+        self._first = first if self._first is None else self._first
+        values: NDArray[Any] = np.frombuffer(block, np.uint8)
+        self._differs = (
+            first != self._first or bytes(block[-size:]) != first or not np.array_equal(values[size:], values[:-size])
+        )

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from sweep.loaders.base import Content, OpenFile, Unreadable, dotted
+from sweep.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, dotted, unique_keys
 from sweep.loaders.scan import Region, Scan
 
 MAX_BYTES = 256 << 20
@@ -21,7 +21,7 @@ class JsonFile:
         if file.size > MAX_BYTES:
             raise Unreadable(f"is too large for JSON: {file.size:,} bytes, {MAX_BYTES:,} at most")
         try:
-            self.root = json.loads(file.read(0, file.size).decode("utf-8-sig"))
+            self.root = json.loads(file.read(0, file.size).decode("utf-8-sig"), object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
             raise Unreadable(f"is not JSON ({type(error).__name__})") from None
 
@@ -34,6 +34,8 @@ class JsonFile:
             name, value = pending.pop()
             if isinstance(value, float) and not math.isfinite(value):
                 found.nonfinite.append((name or "value", 1))
+            elif value is None or (isinstance(value, str) and NO_NUMBER.fullmatch(value.strip())):
+                found.absent.append(name or "value")
             elif isinstance(value, dict):
                 pending.extend((dotted(name, key), child) for key, child in reversed(value.items()))
             elif isinstance(value, list):

@@ -71,6 +71,9 @@ def _load(
     progress: Progress | None,
 ) -> LoadResult:
     reason = _size_problem(file, spec, expected_size)
+    if reason and expected_size is not None and file.size != expected_size:
+        # Settled without reading: the file may be a sparse one of a terabyte.
+        return LoadResult(False, (reason,), bytes=file.size, mtime_ns=file.mtime_ns)
     unknown = False
     structure: Structure | None = None
     stages: dict[str, float] = {}
@@ -90,9 +93,8 @@ def _load(
     reasons: list[str] = [reason] if reason else []
     notes: list[str] = []
     if expected_sha256 is not None and scanned.sha256 != expected_sha256:
-        if expected_size is None or file.size == expected_size:
-            reasons = [f"differs from what was sealed: sha256 {scanned.sha256[:12]}…, not {expected_sha256[:12]}…"]
-            unknown = False
+        reasons = [f"differs from what was sealed: sha256 {scanned.sha256[:12]}…, not {expected_sha256[:12]}…"]
+        unknown = False
     elif scanned.wrong_crc:
         reasons = [wrong_crc(scanned.wrong_crc)]
     elif structure is not None and spec is not None:
@@ -133,6 +135,10 @@ def _structure(file: OpenFile, spec: Spec, reader: Reader, check: Check | None) 
         from sweep.loaders.json_file import JsonFile
 
         return JsonFile(file)
+    if spec.load == "parquet":
+        from sweep.loaders.parquet_file import ParquetFile
+
+        return ParquetFile(file)
     if spec.load == "csv":
         from sweep.loaders.csv_file import CsvFile
 
@@ -168,4 +174,22 @@ def _judge(content: Content, spec: Spec) -> tuple[list[str], list[str]]:
         total = sum(count for _, count in content.nonfinite)
         text = f"{total:,} non-finite ({some([name for name, _ in content.nonfinite])})"
         (reasons if spec.finite == "require" else notes).append(text)
+    odd = _implausible(content, spec)
+    if spec.plausible == "require":
+        reasons += odd
+    else:
+        notes += odd
     return reasons, notes
+
+
+def _implausible(content: Content, spec: Spec) -> list[str]:
+    """What a finished training run hardly leaves behind, in words; see `plausible` in docs/stack-config.md."""
+    found = []
+    named = [key for key in spec.keys if key in content.constant]
+    if content.floats and content.floats == content.constant:
+        found.append(f"looks untrained: every number is the same within {some(sorted(content.constant))}")
+    elif named:
+        found.append(f"looks untrained: every number is the same within {some(named)}")
+    if content.absent and spec.finite == "require":
+        found.append(f"has null or a text in place of a number ({some(content.absent)})")
+    return found

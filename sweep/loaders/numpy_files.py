@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import ast
+import io
 import math
 import struct
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweep.loaders.base import Content, OpenFile, Unreadable, printable
-from sweep.loaders.finite import FORMATS, FiniteCheck
+from sweep.loaders.finite import FORMATS, Constancy, FiniteCheck
 from sweep.loaders.scan import BLOCK, Region, Scan
 from sweep.loaders.zipdir import Part, ZipDirectory, is_zip, read_directory
 
 MAGIC = b"\x93NUMPY"
-MAX_HEADER = 1 << 16
-"""Bytes. numpy's own bound is 10,000 for files that it does not trust."""
+MAX_TEXT = 10_000
+"""Characters of a header: numpy's own bound for files that it does not trust."""
+MAX_HEADER = 4 * MAX_TEXT + 12
+"""Bytes of a header."""
+MAX_DIMENSIONS = 64
+"""Of an array in numpy 2."""
 MAX_RECORD = BLOCK
 """Bytes of one element: an array of larger records has no use, and a reader no room."""
 SPARE = 4 << 30
@@ -65,6 +72,8 @@ class NpyFile:
         if not self.header.count:
             raise Unreadable("holds no numbers")
         found = Content(nonfinite=list(scanned.nonfinite.items()))
+        if _floats(self.header):
+            found.add_floats("array", constant="array" in scanned.constant)
         if self.header.format is None:
             count = _by_numpy(self.header, _stored(self.file, self.header, self.header.length, self.file.size))
             found.nonfinite += [("array", count)] if count else []
@@ -79,6 +88,7 @@ class NpzFile:
             raise Unreadable("is not an npz file: no zip file, damaged from the start, or an npy")
         self.file = file
         self.directory = read_directory(file, SPARE)
+        self.directory.ask_zipfile()
         self.headers: dict[str, Header] = {}
         for name, part in self.directory.parts.items():
             if name.endswith(_ENTRY):
@@ -96,12 +106,15 @@ class NpzFile:
         found = Content(names, [(name.removesuffix(_ENTRY), count) for name, count in scanned.nonfinite.items()])
         for name, part in self.directory.parts.items():
             header = self.headers.get(name)
+            constant = name in scanned.constant
             if part.compressed:
-                count = _unpacked(self.directory, part, header)
+                count, constant = _unpacked(self.directory, part, header)
             elif header is not None and header.format is None:
                 count = _by_numpy(header, _stored(self.file, header, part.start + header.length, part.end))
             else:
-                continue
+                count = 0
+            if header is not None and _floats(header):
+                found.add_floats(name.removesuffix(_ENTRY), constant=constant)
             if count:
                 found.nonfinite.append((name.removesuffix(_ENTRY), count))
         return found
@@ -124,21 +137,20 @@ def read_header(data: bytes, size: int) -> Header:
     if len(data) < 10 or not data.startswith(MAGIC):
         raise Unreadable("is no numpy array, or damaged from the start")
     version = data[6]
-    if version not in (1, 2, 3) or (version > 1 and len(data) < 12):
+    if version not in (1, 2, 3) or data[7] != 0 or (version > 1 and len(data) < 12):
         raise Unreadable(f"is of numpy's format {version}, and 1 to 3 are read")
     begin = 10 if version == 1 else 12
     (length,) = struct.unpack_from("<H" if version == 1 else "<I", data, 8)
     if begin + length > len(data):
         raise Unreadable("is cut off in its header, or has one that is too long")
     try:
-        fields = ast.literal_eval(data[begin : begin + length].decode("utf-8" if version == 3 else "latin-1").strip())
-        descr, shape = fields["descr"], fields["shape"]
-        dtype = np.lib.format.descr_to_dtype(descr)
-        proper = set(fields) == {"descr", "fortran_order", "shape"} and isinstance(shape, tuple)
-    except (ValueError, TypeError, KeyError, SyntaxError, RecursionError, OverflowError, AttributeError, MemoryError):
+        shape, dtype = _shape_and_dtype(version, data[8 : begin + length])
+    except (ValueError, TypeError, KeyError, SyntaxError, RecursionError, OverflowError, TokenError, MemoryError):
         raise Unreadable("has a header that does not read") from None
-    if not proper or not all(isinstance(part, int) and not isinstance(part, bool) and part >= 0 for part in shape):
+    if not all(isinstance(part, int) and not isinstance(part, bool) and part >= 0 for part in shape):
         raise Unreadable("has a header that does not read")
+    if len(shape) + dtype.ndim > MAX_DIMENSIONS:
+        raise Unreadable(f"has {len(shape):,} dimensions, {MAX_DIMENSIONS} at most")
     if dtype.hasobject:
         raise Unreadable("holds Python objects (dtype object): save it with a number type")
     if not 0 < dtype.itemsize <= MAX_RECORD:
@@ -148,6 +160,26 @@ def read_header(data: bytes, size: int) -> Header:
     if expected != size:
         raise Unreadable(f"is cut off or too long: {size:,} bytes, its shape needs {expected:,}")
     return Header(begin + length, dtype, count)
+
+
+def _shape_and_dtype(version: int, data: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """As numpy reads them: `data` begins with the header's length. Raises what numpy raises, ValueError mostly."""
+    with warnings.catch_warnings():  # a header that Python 2 wrote is read with a warning
+        warnings.simplefilter("ignore")
+        if version == 1:
+            shape, _, dtype = np.lib.format.read_array_header_1_0(io.BytesIO(data))
+            return shape, dtype
+        if version == 2:
+            shape, _, dtype = np.lib.format.read_array_header_2_0(io.BytesIO(data))
+            return shape, dtype
+    text = data[4:].decode("utf-8")  # version 3, which numpy reads with no public function
+    fields = ast.literal_eval(text)
+    proper = isinstance(fields, dict) and set(fields) == {"descr", "fortran_order", "shape"}
+    if not proper or len(text) > MAX_TEXT or not isinstance(fields["shape"], tuple):
+        raise ValueError
+    if not isinstance(fields["fortran_order"], bool):
+        raise ValueError
+    return fields["shape"], np.lib.format.descr_to_dtype(fields["descr"])
 
 
 def _region(header: Header, name: str, start: int, end: int, crc: int | None) -> Region:
@@ -162,21 +194,28 @@ def _stored(file: OpenFile, header: Header, start: int, end: int) -> Iterator[by
         start += step
 
 
-def _unpacked(directory: ZipDirectory, part: Part, header: Header | None) -> int:
-    """Unpacks to the end, so that the CRC is met; how many numbers are not finite. What is no array has none."""
+def _floats(header: Header) -> bool:
+    """Whether it is an array of two or more floating-point numbers that are judged by their bits."""
+    return header.format is not None and FORMATS[header.format].can_fail and header.count > 1
+
+
+def _unpacked(directory: ZipDirectory, part: Part, header: Header | None) -> tuple[int, bool]:
+    """Unpacks to the end, so that the CRC is met: how many numbers are not finite, and whether all are the same. What
+    is no array has none."""
     blocks = directory.unpack(part, BLOCK)
     if header is None:
         for _ in blocks:
             pass
-        return 0
+        return 0, False
     if header.format is None:
-        return _by_numpy(header, _elements(blocks, header))
+        return _by_numpy(header, _elements(blocks, header)), False
     check = FiniteCheck(header.format, block=2 * BLOCK, big_endian=header.big_endian)
-    bad = 0
+    bad, same = 0, Constancy(check.format.itemsize)
     for block in _elements(blocks, header):
         if not check.holds(memoryview(block)):
             bad += check.count(np.frombuffer(block, check.dtype))
-    return bad
+        same.feed(memoryview(block))
+    return bad, same.holds
 
 
 def _elements(blocks: Iterable[bytes], header: Header) -> Iterator[bytes]:
@@ -199,6 +238,8 @@ def _by_numpy(header: Header, blocks: Iterable[bytes]) -> int:
 def _count(values: NDArray[Any]) -> int:
     if values.dtype.fields is not None:
         return sum(_count(values[name]) for name in values.dtype.names or ())
+    if values.dtype.kind in "mM":
+        return int(np.count_nonzero(np.isnat(values)))
     if values.dtype.kind not in "fc":
         return 0
     return int(values.size - np.count_nonzero(np.isfinite(values)))

@@ -267,7 +267,7 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
 def _plain(spec: Spec | None) -> dict[str, Any] | None:
     if spec is None:
         return None
-    names = ("load", "finite", "min_bytes", "run", "trust")
+    names = ("load", "finite", "plausible", "min_bytes", "run", "trust")
     return {"keys": list(spec.keys), **{name: getattr(spec, name) for name in names}}
 
 

@@ -6,7 +6,7 @@ import json
 import struct
 from typing import Any
 
-from sweep.loaders.base import Content, OpenFile, Unreadable, printable
+from sweep.loaders.base import Content, OpenFile, Unreadable, printable, unique_keys
 from sweep.loaders.finite import FORMATS
 from sweep.loaders.scan import Region, Scan
 
@@ -46,7 +46,12 @@ class SafetensorsFile:
         """Names of tensors, and non-finite numbers by tensor."""
         if not any(region.end > region.start for region in self.regions):
             raise Unreadable("holds no tensor")
-        return Content(set(self.names), list(scanned.nonfinite.items()))
+        found = Content(set(self.names), list(scanned.nonfinite.items()))
+        for region in self.regions:
+            format_ = FORMATS[region.format or "u1"]
+            if format_.can_fail and region.end - region.start > format_.itemsize:
+                found.add_floats(region.name, constant=region.name in scanned.constant)
+        return found
 
 
 def _read_header(file: OpenFile) -> tuple[list[str], list[Region]]:
@@ -56,7 +61,7 @@ def _read_header(file: OpenFile) -> tuple[list[str], list[Region]]:
     if length > MAX_HEADER or 8 + length > file.size:
         raise Unreadable("is no safetensors file, or cut off in its header")
     try:
-        header = json.loads(file.read(8, length).decode("utf-8"), object_pairs_hook=_no_twins)
+        header = json.loads(file.read(8, length).decode("utf-8"), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):
         raise Unreadable("has a header that is not JSON") from None
     if not isinstance(header, dict):
@@ -99,10 +104,3 @@ def _ask_library(file: OpenFile) -> None:
             handle.keys()
     except (SafetensorError, OSError, ValueError) as error:
         raise Unreadable(f"safetensors refuses it ({type(error).__name__})") from None
-
-
-def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name twice")
-    return found

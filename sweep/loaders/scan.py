@@ -16,7 +16,7 @@ from time import perf_counter
 import numpy as np
 
 from sweep.loaders.base import OpenFile, Progress, Unreadable
-from sweep.loaders.finite import FiniteCheck
+from sweep.loaders.finite import Constancy, FiniteCheck
 
 BLOCK = 1 << 19
 """Bytes. A multiple of every number's size; fits the second-level cache together with the scratch memory."""
@@ -41,11 +41,13 @@ class Region:
 
 @dataclass
 class Scan:
-    """`sha256` as hex; names of regions whose CRC differs; non-finite numbers by region; seconds by stage."""
+    """`sha256` as hex; names of regions whose CRC differs; non-finite numbers by region; floating-point regions that
+    hold one number only, again and again; seconds by stage."""
 
     sha256: str = ""
     wrong_crc: list[str] = field(default_factory=list)
     nonfinite: dict[str, int] = field(default_factory=dict)
+    constant: set[str] = field(default_factory=set)
     stages: dict[str, float] = field(default_factory=dict)
 
 
@@ -86,6 +88,7 @@ class _Pass:
     def _region(self, region: Region) -> None:
         check = self._check(region)
         stages = self.result.stages
+        same = Constancy(check.format.itemsize) if check is not None else None
         crc, bad, start, numbers = 0, 0, region.start, region.start + region.skip
         while start < region.end:
             block = self._block(start, region.end if start >= numbers else numbers)
@@ -97,12 +100,16 @@ class _Pass:
             middle = perf_counter()
             if check is not None and not header and not check.holds(block):
                 bad += check.count(np.frombuffer(block, check.dtype))
+            if same is not None and not header:
+                same.feed(block)
             stages["crc"] += middle - begin
             stages["finite"] += perf_counter() - middle
         if region.crc is not None and crc != region.crc:
             self.result.wrong_crc.append(region.name)
         if bad:
             self.result.nonfinite[region.name] = bad
+        if same is not None and same.holds:
+            self.result.constant.add(region.name)
 
     def _block(self, start: int, end: int) -> memoryview:
         """The next block, whole unless `end` comes first, and already hashed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -100,11 +101,25 @@ class Tensor(NamedTuple):
 
 def unpickle(data: bytes) -> Any:
     """The object in a checkpoint's `data.pkl`, with `Tensor`s for tensors. Raises Unreadable."""
+    _check_operations(data)
     try:
         return _Restricted(io.BytesIO(data)).load()
     except (Unreadable, MemoryError):
         raise
     except Exception as error:  # a hostile pickle raises whatever it likes
+        raise Unreadable(f"data.pkl does not unpickle ({type(error).__name__})") from None
+
+
+def _check_operations(data: bytes) -> None:
+    """Raises Unreadable for what pickles can say and torch.load(weights_only=True) does not read."""
+    try:
+        for operation, _, _ in pickletools.genops(data):
+            if operation.name not in _OPERATIONS:
+                raise Unreadable(
+                    f"is pickled with {operation.name}, which torch.load(weights_only=True) refuses: "
+                    "save it with torch.save's own protocol, 2"
+                )
+    except (ValueError, UnicodeDecodeError, EOFError, OverflowError) as error:
         raise Unreadable(f"data.pkl does not unpickle ({type(error).__name__})") from None
 
 
@@ -259,6 +274,15 @@ def _counter(counts: Any = None) -> dict[Any, Any]:
     return dict(counts or {})
 
 
+_OPERATIONS = frozenset(
+    (
+        *("GLOBAL", "NEWOBJ", "REDUCE", "BUILD", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "MARK", "BINPERSID"),
+        *("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "NONE", "NEWFALSE", "NEWTRUE", "BINGET", "LONG_BINGET", "BINPUT"),
+        *("EMPTY_TUPLE", "EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET", "BININT", "BININT1", "BININT2", "LONG_BINPUT"),
+        *("BINFLOAT", "BINUNICODE", "SHORT_BINSTRING", "LONG1", "PROTO", "STOP"),
+    )
+)
+"""What torch 2.15's own restricted unpickler reads (torch/_weights_only_unpickler.py)."""
 _BUILTINS: dict[str, Callable[..., Any]] = {"set": set, "complex": complex, "bytearray": _bytearray}
 _GLOBALS: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): OrderedDict,  # a builtin type: it can't be changed from a pickle

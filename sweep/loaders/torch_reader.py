@@ -6,7 +6,7 @@ import importlib
 import os
 from typing import Any
 
-from sweep.loaders.base import Content, OpenFile, Unreadable
+from sweep.loaders.base import Content, NoAnswer, OpenFile, Unreadable, printable
 from sweep.loaders.scan import Scan
 from sweep.loaders.torch_pickle import tensors_of, top_level_names
 from sweep.loaders.torch_zip import zip_regions
@@ -31,16 +31,31 @@ class TorchLoaded:
         except MemoryError:
             raise
         except Exception as error:
+            if "allocate memory" in str(error):  # torch says so with a RuntimeError
+                raise MemoryError from None
             raise Unreadable(f"torch.load(weights_only=True) refuses it ({type(error).__name__})") from None
         tensors = list(tensors_of(root, lambda value: isinstance(value, torch.Tensor)))
         if not any(tensor.numel() for _, tensor in tensors):
             raise Unreadable("holds no tensor")
         found = Content(top_level_names(root) | {name for name, _ in tensors})
-        for name, tensor in tensors:
-            count = _nonfinite(torch, tensor)
-            if count:
-                found.nonfinite.append((name or "tensor", count))
+        try:
+            for name, tensor in tensors:
+                count = _nonfinite(torch, tensor)
+                if count:
+                    found.nonfinite.append((name or "tensor", count))
+                if _floats(tensor):
+                    found.add_floats(name or "tensor", constant=bool((tensor == tensor.reshape(-1)[0]).all()))
+        except RuntimeError as error:  # torch has loaded it: an expanded tensor may be larger than the memory
+            raise NoAnswer(f"could not be checked number by number ({printable(str(error), 160)})") from None
         return found
+
+
+def _floats(tensor: Any) -> bool:
+    return bool(tensor.is_floating_point() and not tensor.is_quantized and tensor.numel() > 1 and _strided(tensor))
+
+
+def _strided(tensor: Any) -> bool:
+    return str(tensor.layout) == "torch.strided" and tensor.element_size() > 1
 
 
 def _nonfinite(torch: Any, tensor: Any) -> int:

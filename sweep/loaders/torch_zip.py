@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.loaders.base import Content, OpenFile, Unreadable, printable
-from sweep.loaders.finite import FORMATS, FiniteCheck
+from sweep.loaders.base import Content, OpenFile, Unreadable, printable, some
+from sweep.loaders.finite import FORMATS, Constancy, FiniteCheck
 from sweep.loaders.scan import BLOCK, Region, Scan
 from sweep.loaders.torch_pickle import UNTYPED, Storage, Tensor, tensors_of, top_level_names, unpickle
 from sweep.loaders.zipdir import Part, ZipDirectory, is_zip, read_directory
 
+MAX_VERSION = 10
+"""Of torch's zip format: `kMaxSupportedFileFormatVersion` of torch 2.15."""
 MAX_PICKLE = 256 << 20
 """Bytes of `data.pkl`, which holds names and sizes but no tensor's numbers."""
 
@@ -41,6 +43,7 @@ class TorchZip:
         self.file = file
         self.directory = read_directory(file)
         self.prefix = self._prefix()
+        self._check_version()
         self.big_endian = self._byte_order() == b"big"
         self.root = unpickle(self.directory.read(file, f"{self.prefix}/data.pkl", MAX_PICKLE))
         self.tensors: list[tuple[str, Tensor]] = list(tensors_of(self.root, lambda value: type(value) is Tensor))
@@ -50,12 +53,16 @@ class TorchZip:
     def content(self, scanned: Scan) -> Content:
         """Names, and non-finite numbers by tensor: numbers of a storage that no tensor shows do not count."""
         names = top_level_names(self.root) | {name for name, _ in self.tensors}
-        suspects = set(scanned.nonfinite) | self._check_compressed()
+        suspects, constant = self._check_compressed()
+        suspects |= set(scanned.nonfinite)
+        constant |= scanned.constant
         found = Content(names)
         if not any(tensor.elements for _, tensor in self.tensors):
             raise Unreadable("holds no tensor")
         for name, tensor in self.tensors:
             part = self._part(tensor.storage)
+            if FORMATS[tensor.format].can_fail and tensor.elements > 1:
+                found.add_floats(name or "tensor", constant=part.name in constant)
             if part.name in suspects:
                 count = self._count(tensor, part)
                 if count:
@@ -66,7 +73,26 @@ class TorchZip:
         found = [name for name in self.directory.parts if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(found) != 1:
             raise Unreadable("is a zip file, but not one of torch: it does not hold one data.pkl")
-        return found[0].removesuffix("/data.pkl")
+        prefix = found[0].removesuffix("/data.pkl")
+        parts = self.directory.parts
+        strange = [name for name in parts if not name.startswith(f"{prefix}/") or ".." in name.split("/")]
+        if strange:
+            raise Unreadable(f"holds parts outside of {printable(prefix)}/, which torch.load refuses: {some(strange)}")
+        return prefix
+
+    def _check_version(self) -> None:
+        """torch.load refuses a file without the version of its format, and one that it does not know."""
+        names = (f"{self.prefix}/.data/version", f"{self.prefix}/version")
+        name = next((name for name in names if name in self.directory.parts), None)
+        if name is None:
+            raise Unreadable("lacks the version of its format, which torch.load needs")
+        text = self.directory.read(self.file, name, 32)
+        try:
+            version = int(text)
+        except ValueError:
+            version = 0
+        if not 1 <= version <= MAX_VERSION:
+            raise Unreadable(f"is of torch's format {printable(repr(text))}, and 1 to {MAX_VERSION} are read")
 
     def _byte_order(self) -> bytes:
         name = f"{self.prefix}/byteorder"
@@ -103,18 +129,24 @@ class TorchZip:
                 raise Unreadable(f"storage {printable(storage.key)} does not hold whole numbers")
         return formats
 
-    def _check_compressed(self) -> set[str]:
-        """Unpacks what was compressed, block by block: CRCs are met, and the names of parts that are not finite."""
-        suspects = set()
+    def _check_compressed(self) -> tuple[set[str], set[str]]:
+        """Unpacks what was compressed, block by block: CRCs are met, and the names of parts that are not finite, and
+        of those that hold one number only, again and again."""
+        suspects, constant = set(), set()
         for part in self.directory.parts.values():
             if not part.compressed:
                 continue
             format_ = self.formats.get(part.name)
             check = FiniteCheck(format_, block=BLOCK, big_endian=self.big_endian) if format_ else None
+            same = Constancy(FORMATS[format_].itemsize) if format_ else None
             for block in self.directory.unpack(part, BLOCK):
                 if check and not check.holds(memoryview(block)):
                     suspects.add(part.name)
-        return suspects
+                if same:
+                    same.feed(memoryview(block))
+            if same and same.holds:
+                constant.add(part.name)
+        return suspects, constant
 
     def _count(self, tensor: Tensor, part: Part) -> int:
         check = FiniteCheck(tensor.format, block=BLOCK, big_endian=self.big_endian)

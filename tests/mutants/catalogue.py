@@ -120,10 +120,7 @@ MUTANTS = (
                 "    if False:\n        raise NoAnswer(",
             ),
         ),
-        (
-            "tests/unit/evidence/test_command.py::test_what_counts_as_an_answer"
-            """[echo '{"ok": true}'; exit 3-False-True-its check said ok and ended with code 3]""",
-        ),
+        ("tests/unit/evidence/test_command.py::test_what_counts_as_an_answer[ok-and-exit-3]",),
     ),
     Mutant(
         "an artifact that is not there is no failure",  # in the runner

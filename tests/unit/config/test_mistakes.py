@@ -23,8 +23,8 @@ ONE = [
     (
         "load: torch",
         "load: trch",
-        'line 13 artifacts.best.pt.load: "trch" expected "torch", "safetensors", "json", "npz", "npy", "csv" or '
-        '"command"; did you mean "torch"?',
+        'line 13 artifacts.best.pt.load: "trch" expected "torch", "safetensors", "json", "npz", "npy", "csv", '
+        '"parquet" or "command"; did you mean "torch"?',
     ),
     ("load: torch,", "load: torch, run: x,", "line 13 artifacts.best.pt.run is for load: command"),
     ("load: torch,", "load: torch, trust: true,", "line 13 artifacts.best.pt.trust is for load: command"),

@@ -82,7 +82,7 @@ def test_parts_that_python_cannot_unpack_are_refused(path: Path, save: Callable[
     for magic, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         data[data.index(magic) + offset] |= 0x20  # "compressed patched data"
     path.write_bytes(bytes(data))
-    assert npz(path, "w").ok or "does not unpack" in npz(path, "w").reasons[0]
+    assert npz(path, "w").reasons == ("w.npy is patched data, which no library reads",)
 
 
 def test_records_are_judged_field_by_field(path: Path, save: Callable[..., None]) -> None:

@@ -79,7 +79,7 @@ def entry(start: int, end: int, shape: list[int] | None = None, dtype: str = "F3
         ({"w": 7}, b"", "no known dtype"),
         ({}, b"", "holds no tensor"),
         ({"w": entry(0, 0)}, b"", "holds no tensor"),
-        (b'{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"w":1}', b"", "not JSON"),
+        (b'{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"w":1}', b"", "names a key twice: w"),
         (b"[]", b"", "not an object"),
         (b"{", b"", "not JSON"),
         (b"[" * 50_000, b"", "not JSON"),
