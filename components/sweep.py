@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pulumi
 from components.box import BoxComponent, Code, approval_to_leave
 from components.platforms import ssh
 from components.resources import Identity, IdentityArgs
+from components.shares import shared, words
 from components.volume import durable_mount
-from profiles.plan import Plan
+from profiles.plan import BoxPlan, Plan
 from sweep import git_source
 from sweep.errors import ConfigError
 from sweep.money.outlook import Outlook
@@ -21,9 +23,9 @@ from sweep.smoke import standing
 from sweep.workdir import NO_CODE, Shipment, collect, located
 
 
-def outlook_of(plan: Plan) -> dict[str, Any]:
+def outlook_of(plan: Plan, declared: Sequence[BoxPlan]) -> dict[str, Any]:
     """What is to come, for the preview's line about the budget."""
-    running = [box for box in plan.boxes if box.want == "running"]
+    running = [box for box in declared if box.want == "running"]
     outlook = Outlook(
         boxes=len(running),
         price_per_hour=plan.price_per_hour,
@@ -42,14 +44,20 @@ class Sweep(pulumi.ComponentResource):
 
     def __init__(self, plan: Plan, project_root: Path, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("sweepstack:components:Sweep", pulumi.get_stack(), None, opts)
+        plan, shares = shared(plan)
+        declared = tuple(box for box in plan.boxes if box.name in shares.cells)
+        self._over = bool(plan.boxes) and not declared
         plan, code = _code(plan, project_root)
         for note in plan.notes:
             pulumi.log.warn(note)
         smoke = plan.smoke.model_copy(update={"code": code.digest}) if plan.smoke is not None else None
-        if smoke is not None and not code.lack and pulumi.runtime.is_dry_run() and plan.boxes:
+        if smoke is not None and not code.lack and pulumi.runtime.is_dry_run() and declared:
             pulumi.log.info(standing(smoke))
-        if plan.job.smoke and pulumi.runtime.is_dry_run() and plan.boxes:
+        if plan.job.smoke and pulumi.runtime.is_dry_run() and declared:
             pulumi.log.info(f"smoke run: on each box before its first cell with new code ({plan.job.smoke['run']})")
+        if pulumi.runtime.is_dry_run() or self._over:
+            for line in words(plan, shares):
+                pulumi.log.info(line)
         child = pulumi.ResourceOptions(parent=self)
         args = IdentityArgs(
             project=pulumi.get_project(),
@@ -59,13 +67,14 @@ class Sweep(pulumi.ComponentResource):
             roster_digest=plan.roster.digest,
             artifacts_digest=artifacts_digest(plan.artifacts),
             budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
-            outlook=outlook_of(plan) if plan.budget is not None else None,
+            outlook=outlook_of(plan, declared) if plan.budget is not None else None,
         )
         self.identity = Identity("identity", args, child)
-        mount = durable_mount(plan, self.identity, child)
+        # A volume may cost money, too; one that is there survives without its entry, and is found again by its tag.
+        mount = durable_mount(plan, self.identity, child) if declared or not plan.boxes else None
         self.boxes = {
             box.name: BoxComponent(plan, box, self.identity, [mount] if mount else [], code, smoke, child)
-            for box in plan.boxes
+            for box in declared
         }
         self._placement = list(plan.reasons)
         self._ships = code.words
@@ -81,7 +90,7 @@ class Sweep(pulumi.ComponentResource):
             pulumi.export("hosts", hosts)
         pulumi.export("placement", self._placement)
         pulumi.export("ships", self._ships)
-        pulumi.export("next", f"sweepctl status --stack {pulumi.get_stack()}")
+        pulumi.export("next", f"sweepctl {'results' if self._over else 'status'} --stack {pulumi.get_stack()}")
 
 
 def _code(plan: Plan, project_root: Path) -> tuple[Plan, Code]:

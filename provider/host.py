@@ -176,6 +176,14 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
         return empty_pb2.Empty()
 
+    def Invoke(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from provider.loaded import sharing
+
+        found = self.guard(context, lambda: sharing.invoke(self.session, request.tok, to_python(request.args)))
+        response = provider_pb2.InvokeResponse()
+        getattr(response, "return").CopyFrom(to_struct(found))  # a keyword of Python
+        return response
+
     def Cancel(self, request: Any, context: grpc.ServicerContext) -> Any:
         # Also called at the normal end of every operation: nothing to say then.
         self.session.cancelled.set()

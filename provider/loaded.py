@@ -9,7 +9,7 @@ import gc
 
 gc.disable()
 try:
-    from provider import dispatch
+    from provider import dispatch, sharing
 
     for _token in dispatch.HANDLERS:
         dispatch.handler_for(_token)
@@ -17,4 +17,4 @@ try:
 finally:
     gc.enable()
 
-__all__ = ["dispatch"]
+__all__ = ["dispatch", "sharing"]

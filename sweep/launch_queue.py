@@ -233,6 +233,14 @@ def held_elsewhere(store: EvidenceStore, spec: LaunchSpec) -> set[str]:
 def verified_here(store: EvidenceStore, spec: LaunchSpec, further: Iterable[Cell] = ()) -> set[str]:
     """Cells, and `further` ones, whose verified copy the evidence holds, whole, and that nobody asked to run again
     since."""
+    superseded = {name: again.manifest for name, again in spec.retries.items() if again.manifest is not None}
+    return verified_cells(store, {cell.name: cell.config_digest for cell in (*spec.cells, *further)}, superseded)
+
+
+def verified_cells(store: EvidenceStore, digests: Mapping[str, str], superseded: Mapping[str, str]) -> set[str]:
+    """Cells of `digests` (cell → digest of its config) whose verified copy the evidence holds, whole. `superseded`:
+    cell → the manifest that does not count any more, since a person asked for it again. Empty where that can't be read.
+    """
     try:
         digest = store.latest_receipt()
         receipt = store.receipt(digest) if digest else None
@@ -240,8 +248,6 @@ def verified_here(store: EvidenceStore, spec: LaunchSpec, further: Iterable[Cell
         return set()
     if receipt is None:
         return set()
-    digests = {cell.name: cell.config_digest for cell in (*spec.cells, *further)}
-    superseded = {name: again.manifest for name, again in spec.retries.items() if again.manifest is not None}
     good = [
         cell.name
         for cell in receipt.cells

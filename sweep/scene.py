@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sweep.cell_times import CellTimes, cell_times
 from sweep.handover import Handover
 from sweep.journal import CellProgress, Journal, SetupProgress, started
+from sweep.launch_queue import finished
 from sweep.metrics import Point
 from sweep.model import Birth, Cell, Launch, Loss, Receipt, Teardown
 from sweep.money.budget import Budget
@@ -73,6 +74,16 @@ class Sight:
         """Cells that its journal has as started and not ended."""
         cells = self.journal.cells.values() if self.journal else ()
         return tuple(progress.name for progress in cells if progress.state == "running")
+
+    @cached_property
+    def stranded(self) -> tuple[str, ...]:
+        """Cells that its queue was given and that are not through, while no runner is alive to run them. None of a box
+        that is stopped, gone, or may end: those are not to run now."""
+        if self.launch is None or not self.reachable or self.seen.stopped or self.verdict.allowed:
+            return ()
+        if self.seen.runner_alive is not False:
+            return ()
+        return tuple(name for name in sorted(self.launch.cells) if not finished(self.progress(name), 0))
 
     @property
     def blocked(self) -> Mapping[str, Any] | None:
@@ -156,6 +167,17 @@ class Scene:
         """Boxes that the stack file wants running and that neither the state nor the records know as living."""
         living = {sight.box.name for sight in self.sights} | {stranger.box for stranger in self.strangers}
         return tuple(name for name in self.asked if name not in living)
+
+    @cached_property
+    def unstarted(self) -> tuple[str, ...]:
+        """Cells of the roster that have started on no box that is there, and are not verified."""
+        verified = {cell.name for cell in self.receipt.cells if cell.state == "verified"} if self.receipt else set()
+        return tuple(
+            cell.name
+            for cell in self.roster
+            if cell.name not in verified
+            and not any(started(sight.progress(cell.name)) for sight in self.sights if not sight.gone)
+        )
 
     def meant_for(self, cell: str) -> str:
         """The box whose queue the program gives this cell; one that is not rented yet has none in the state, so it is

@@ -233,6 +233,13 @@ def _others(new: QueueInputs) -> Iterable[Journal]:
             yield journal
 
 
+def remember(birth: Birth, journal: Journal) -> None:
+    """Takes a journal that was just read for what the box says, for LOOK_AGAIN_SECONDS."""
+    assert birth.native_id is not None
+    with _lock:
+        _seen[(birth.platform, birth.native_id)] = (time.monotonic(), journal)
+
+
 def _live(birth: Birth) -> Journal | None:
     assert birth.native_id is not None
     box = (birth.platform, birth.native_id)

@@ -92,7 +92,7 @@ def _box(sight: Sight, box: BoxView, view: SweepView) -> Finding:
     failed = [cell.name for cell in cells if cell.state == "failed"]
     left = [cell.name for cell in cells if cell.state in ("running", "pending", "failed", "blocked_disk")]
     worries = list(box.alarms)
-    if left and not sight.seen.runner_alive:
+    if left and not sight.seen.runner_alive and not sight.stranded:  # of those an alarm speaks already
         worries.append(f"its runner is not alive, and {count(len(left), 'cell')} did not finish{_named(left)}")
     elif finals := [name for name in failed if (progress := sight.progress(name)) is not None and progress.final]:
         worries.append(f"{count(len(finals), 'cell')} failed{_named(finals)}")

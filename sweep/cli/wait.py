@@ -17,6 +17,7 @@ from sweep.cli.telling import Teller
 from sweep.errors import SweepstackError
 from sweep.scene import Scene
 from sweep.view import SweepView, compose
+from sweep.view.boxes import stranded_words
 
 What = Literal["done", "verified", "first-step"]
 POLL_SECONDS = 2.0
@@ -71,7 +72,9 @@ def no_hope(what: What, scene: Scene, view: SweepView) -> str:
     if not scene.sights:
         return "there is no box: nothing will happen"
     if any(sight.seen.runner_alive or (not sight.reachable and not sight.gone) for sight in scene.sights):
-        return ""
+        # The others may take hours, and a box whose runner has died bills as long.
+        dead = next((sight for sight in scene.sights if sight.stranded), None)
+        return f"box {dead.box.name}: {stranded_words(dead)}" if dead is not None else ""
     left = [cell for cell in view.cells if cell.state not in FINISHED]
     if left:
         named = ", ".join(f"{cell.name} ({cell.state})" for cell in left[:5])

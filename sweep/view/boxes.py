@@ -72,6 +72,8 @@ def _alarms(sight: Sight, now: datetime) -> Iterator[str]:
     patrol, alive = sight.patrol, sight.seen.runner_alive
     if sight.setup is not None and _setup(sight) in ("failed", "cut off"):
         yield f"set-up {_setup(sight)}{': ' if sight.setup.reason else ''}{sight.setup.reason or ''}"
+    elif sight.stranded:
+        yield stranded_words(sight)
     if alive and patrol is None and sight.journal is not None and sight.journal.entries:
         yield "its runner is alive and has not written one heartbeat"
     if alive and patrol is not None:
@@ -92,6 +94,14 @@ def _alarms(sight: Sight, now: datetime) -> Iterator[str]:
         path, hint = sight.blocked.get("path"), sight.blocked.get("hint")
         at = f" at {path}" if path else ""
         yield f"nothing new starts: too little {sight.blocked.get('why') or 'disk'}{at}{f'; {hint}' if hint else ''}"
+
+
+def stranded_words(sight: Sight) -> str:
+    """That the runner of a box has ended before its cells: which, and what starts it again."""
+    names = sight.stranded
+    named = f"{', '.join(names[:3])}{', …' if names[3:] else ''}"
+    count = f"{len(names)} cell{'' if len(names) == 1 else 's'}"
+    return f"its runner is not alive, and {count} did not finish: {named}; `pulumi up` resumes them"
 
 
 def _where(sight: Sight) -> str:

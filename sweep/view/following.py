@@ -33,6 +33,8 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
         return [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
     if any(volume.guarded for volume in scene.state.volumes):
         return [f"sweepctl approve --stack {stack}    (what is on its volumes, and the word that may end them)"]
+    if not scene.sights and view.settled:
+        return [f"sweepctl results --stack {stack}"]
     if not scene.sights:
         init = "" if scene.known else f"pulumi stack init {stack} && "
         again = "    (begins anew; what is verified is not trained again)" if scene.births else ""
@@ -53,6 +55,8 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
             ]
         if box.blocked and "running" not in states:
             return [f"sweepctl ssh --stack {stack} {box.name}    (make room; it goes on by itself)"]
+    if any(sight.stranded for sight in scene.sights):
+        return [f"pulumi up --stack {stack}    (resumes what waits)"]
     hung = next((cell.name for cell in view.cells if cell.verdict == "hung"), None)
     if hung is not None:
         return [f"sweepctl logs --stack {stack} {hung} --tail 50"]

@@ -43,7 +43,8 @@ def notes_of(scene: Scene) -> list[str]:
             notes.append(f"box {sight.box.name} can't be reached: its cells are as of the last copy of its journal")
     if scene.sights:
         notes += [
-            f"box {name} is in the stack file and not rented: `pulumi up` rents it, or says why not"
+            f"box {name} is in the stack file and not rented: "
+            + ("`pulumi up` rents it, or says why not" if scene.unstarted else "no cell")
             for name in scene.not_rented
         ]
     notes += [

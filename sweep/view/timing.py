@@ -119,10 +119,11 @@ class Timing:
         return ends.pop() if len(ends) == 1 else None
 
     def eta(self) -> float | None:
-        """Seconds until the last running queue is through; None where that is not known."""
+        """Seconds until the last queue is through, those whose runner has died counted as if it went on now; None where
+        that is not known."""
         ends = []
         for sight in self._scene.sights:
-            if sight.journal is None or sight.launch is None or not sight.seen.runner_alive:
+            if sight.journal is None or sight.launch is None or not (sight.seen.runner_alive or sight.stranded):
                 continue
             end = self._through(sight)
             if end is None:
@@ -136,7 +137,8 @@ class Timing:
         waiting, busy = 0, []
         for name in sight.launch.cells:
             progress = sight.progress(name)
-            if progress is None or progress.state == "pending" or (progress.state == "failed" and not progress.final):
+            again = progress is not None and progress.state == "failed" and not progress.final
+            if progress is None or progress.state == "pending" or again or name in sight.stranded:
                 waiting += 1
             elif progress.state == "running":
                 # Nothing to go by, though others were measured: it takes longer than they did, and may end any moment.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,18 @@ def test_a_failed_cell_goes_on_and_a_sealed_one_begins_anew(world: World) -> Non
     assert found["lr0.3"].manifest is None
     assert found["lr0.3"].reason == "a bug"
     assert "@" in found["lr0.3"].by
+
+
+def test_a_verified_cell_of_a_sweep_whose_boxes_are_gone(world: World) -> None:
+    """Said before: there is no box, so type `pulumi up`. That one rents nothing, as all is verified."""
+    for box in world.verified()[:2]:
+        box.vanish()
+        world.store.write_birth(box.birth(ended_at=datetime.now(UTC)))
+    world.boxes.clear()
+    result = world.run("retry", "lr0.1", "--reason", "a doubt", "--json")
+    assert result.code == 0, result
+    assert result.json["next"] == [f"pulumi up --stack {STACK}"]
+    assert on_record(world.store)["lr0.1"].manifest is not None
 
 
 def test_a_retry_that_waits_is_not_counted_again(world: World) -> None:

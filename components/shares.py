@@ -1,0 +1,49 @@
+"""What the program asks the provider before it declares a box: which box is to run which cell (`sweep.shares`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pulumi
+
+from profiles.plan import Plan
+from sweep.shares import FUNCTION, Asked, AskedBox, Shares, by_names_alone
+
+
+def shared(plan: Plan) -> tuple[Plan, Shares]:
+    """The plan with its cells as the provider splits them, and that answer. Blocks while boxes are asked, 20 s at most.
+
+    All boxes of the stack file stay in the plan; those that `Shares.cells` does not name are not to be declared.
+    """
+    asked = Asked(
+        project=pulumi.get_project(),
+        stack=pulumi.get_stack(),
+        pull_to=plan.pull_to,
+        cells=plan.roster.cells,
+        boxes={box.name: AskedBox(want=box.want, slots=box.slots) for box in plan.boxes},
+    )
+    found = pulumi.runtime.invoke(FUNCTION, {"asked": asked.model_dump_json()}).value
+    text = found.get("shares") if isinstance(found, Mapping) else None
+    shares = Shares.model_validate_json(text) if text else by_names_alone(asked, "the provider did not say")
+    cells = {cell.name: cell for cell in plan.roster.cells}
+    boxes = tuple(
+        replace(box, cells=tuple(cells[name] for name in shares.cells.get(box.name, ()))) for box in plan.boxes
+    )
+    return replace(plan, boxes=boxes), shares
+
+
+def words(plan: Plan, shares: Shares) -> list[str]:
+    """What to say of it: the cells of each box, boxes that are not rented, and what to type where nothing is left."""
+    left = [f"box {box}: {count} cell{'' if count == 1 else 's'}" for box, count in shares.left.items()]
+    lines = [", ".join(left)] if left else []
+    idle = [box.name for box in plan.boxes if box.name not in shares.cells]
+    if shares.cells:
+        lines += [f"box {name}: not rented: no cell" for name in idle]
+    elif idle:
+        count = len(plan.roster.cells)
+        lines.append(
+            f"nothing is left to train: {'the one cell is' if count == 1 else f'all {count} cells are'} verified, and "
+            f"no box is rented. Next: sweepctl results --stack {pulumi.get_stack()}"
+        )
+    return lines

@@ -1,0 +1,109 @@
+"""The answer to the program's one question: which box is to run which cell (`sweep.shares`). Reads; changes nothing.
+
+The program knows no API and no evidence, so it asks before it declares a box. What can't be known here is answered by
+names alone, and every box is then declared: a box that may be there is never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from provider.platforms.observe import observe
+from provider.resources import versions
+from provider.session import Session
+from sweep.cell_times import cell_times
+from sweep.durations import Took
+from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweep.evidence.s3_address import evidence_uri
+from sweep.evidence.store import EvidenceStore
+from sweep.journal import Journal
+from sweep.launch_queue import verified_cells
+from sweep.model import Birth
+from sweep.parallel import in_parallel
+from sweep.retries import on_record
+from sweep.shares import FUNCTION, Asked, BoxSeen, Known, Shares, by_names_alone, shares
+from sweep.teardown import Existence, Observation
+
+LOOK_SECONDS = 20.0
+"""How long all boxes together may take to answer; one that does not keeps what it was given."""
+
+
+def invoke(session: Session, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers the engine's Invoke. Raises SweepstackError for another function, or a question that is none."""
+    if token != FUNCTION:
+        raise SweepstackError(f"sweepstack has no function {token}; it has {FUNCTION}")
+    try:
+        asked = Asked.model_validate_json(str(args.get("asked")))
+    except ValidationError as error:
+        raise SweepstackError(f"{FUNCTION}: {error}") from error
+    return {"shares": answer(session.project_root, asked).model_dump_json()}
+
+
+def answer(project_root: Path, asked: Asked, *, now: datetime | None = None) -> Shares:
+    """The shares by all that is known now. Asks each box's platform, and the box; blocks for 20 s at most for them."""
+    evidence = evidence_uri(project_root, asked.pull_to)
+    try:
+        marker = EvidenceStore.read_marker(evidence) if evidence is not None else None
+        if marker is None or (marker.project, marker.stack) != (asked.project, asked.stack):
+            return shares(asked, Known(now or datetime.now(UTC)))  # nothing of this sweep is there: it begins
+        store = EvidenceStore.open(evidence or "")
+        return shares(asked, _known(store, evidence or "", asked, now or datetime.now(UTC)))
+    except (SweepstackError, OSError) as error:
+        return by_names_alone(asked, str(error))
+
+
+def _known(store: EvidenceStore, evidence: str, asked: Asked, now: datetime) -> Known:
+    births = store.births()
+    living = {birth.box: birth for birth in sorted(births, key=lambda one: one.generation) if birth.ended_at is None}
+    asks = {box: _asking(evidence, birth) for box, birth in living.items() if birth.native_id is not None}
+    found = in_parallel(asks, LOOK_SECONDS)
+    given = {(launch.box, launch.generation): frozenset(launch.cells) for launch in store.launches()}
+    boxes, took = {}, []
+    for birth in births:
+        seen = found.get(birth.box) if living.get(birth.box) is birth else None
+        journal = seen.journal if seen is not None and seen.journal is not None else _copied(store, birth)
+        if journal is not None:
+            times = cell_times(journal).took
+            took += [Took(name, birth.native_id or "", seconds) for name, seconds in times.items()]
+        if living.get(birth.box) is birth:
+            boxes[birth.box] = BoxSeen(
+                machine=birth.native_id or "",
+                there=seen is None or seen.existence is not Existence.GONE,
+                given=given.get((birth.box, birth.generation), frozenset()),
+                journal=journal,
+                reachable=seen is not None and (seen.journal is not None or seen.stopped),
+                skew=seen.skew if seen is not None else 0.0,
+            )
+    again = on_record(store)
+    superseded = {name: retry.manifest for name, retry in again.items() if retry.manifest is not None}
+    digests = {cell.name: cell.config_digest for cell in asked.cells}
+    return Known(
+        now=now,
+        boxes=boxes,
+        verified=verified_cells(store, digests, superseded),
+        retries={name: retry.retry for name, retry in again.items()},
+        took=took,
+    )
+
+
+def _asking(evidence: str, birth: Birth) -> Callable[[], Observation]:
+    def ask() -> Observation:
+        native_id = birth.native_id or ""
+        seen = observe(birth.platform, native_id, birth.account, files=False, evidence=evidence)[0]
+        if seen.journal is not None:
+            versions.remember(birth, seen.journal)  # the queues of this preview ask for the same ones
+        return seen
+
+    return ask
+
+
+def _copied(store: EvidenceStore, birth: Birth) -> Journal | None:
+    try:
+        return store.journal(birth.box, birth.generation)
+    except (EvidenceError, JournalDamaged):
+        return None

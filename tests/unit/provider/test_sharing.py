@@ -1,0 +1,69 @@
+"""The provider's answer to the program: by real boxes, journals and receipts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from provider.session import Session
+from provider.sharing import answer, invoke
+from sweep.errors import SweepstackError
+from sweep.model import Retries, Retry
+from sweep.retries import RECORD
+from sweep.shares import FUNCTION, Asked, AskedBox
+from tests.unit.provider.support import STACK, Sweep
+
+
+def asked(sweep: Sweep, *boxes: str, stack: str = STACK) -> Asked:
+    where = {box: AskedBox(slots=2) for box in boxes}
+    return Asked(project="project", stack=stack, pull_to="results", cells=sweep.cells, boxes=where)
+
+
+def test_started_cells_stay_and_the_new_box_gets_half_of_the_rest(sweep: Sweep) -> None:
+    sweep.roster = ("a", "b", "c", "d", "e", "f")
+    sweep.hold(*sweep.roster)
+    box = sweep.box()
+    sweep.queue(box)
+    sweep.until_state(box, "running", "a", "b")
+    found = answer(sweep.project, asked(sweep, "box-0", "box-1"))
+    assert {"a", "b"} < set(found.cells["box-0"])
+    assert found.left == {"box-0": 4, "box-1": 2}
+    assert answer(sweep.project, asked(sweep, "box-0", "box-1")) == found
+
+
+def test_what_is_verified_needs_no_box_until_it_is_asked_for_again(sweep: Sweep) -> None:
+    box = sweep.trained()
+    assert answer(sweep.project, asked(sweep, "box-0", "box-1")).left == {"box-0": 0}
+    sweep.verified(box)
+    assert answer(sweep.project, asked(sweep, "box-0")).verified == 2
+    sweep.vanish(box)
+    assert answer(sweep.project, asked(sweep, "box-0", "box-1")).cells == {}
+    manifest = sweep.store.receipt(sweep.store.latest_receipt() or "").cells[0].manifest
+    retry = Retry.model_validate({"retry": 1, "salt": 1, "manifest": manifest, "by": "me", "at": box.created_at})
+    sweep.store.update_record(RECORD, Retries, lambda _: Retries(cells={"a": retry}))
+    assert answer(sweep.project, asked(sweep, "box-0", "box-1")).left == {"box-0": 1}
+
+
+def test_damaged_copies_are_trained_again(sweep: Sweep) -> None:
+    sweep.verified(sweep.trained())
+    (sweep.store.cell_dir("b") / "result.json").write_text("{}")
+    assert answer(sweep.project, asked(sweep, "box-0")).verified == 1
+
+
+def test_another_stack_begins_anew_and_what_can_not_be_read_declares_all(sweep: Sweep) -> None:
+    assert answer(sweep.project, asked(sweep, "x", "y", "z", stack="other")).left == {"x": 1, "y": 1}
+    (sweep.project / "results" / "sweep.json").write_text("{")
+    found = answer(sweep.project, asked(sweep, "x", "y", "z"))
+    assert list(found.cells) == ["x", "y", "z"]
+    assert "damaged" in found.unknown
+
+
+def test_the_engine_s_question(sweep: Sweep) -> None:
+    session = Session(sweep.project, sweep.said.emit)
+    text = invoke(session, FUNCTION, {"asked": asked(sweep, "box-0").model_dump_json()})["shares"]
+    assert json.loads(text)["left"] == {"box-0": 2}
+    with pytest.raises(SweepstackError, match="no function"):
+        invoke(session, "sweepstack:index:other", {})
+    with pytest.raises(SweepstackError, match="shares"):
+        invoke(session, FUNCTION, {})
