@@ -13,6 +13,7 @@ from components.config_rent import FittingMount, Mount, MountPath, Placement, Re
 from components.config_types import (
     BoxKey,
     Count,
+    CountOrZero,
     DurationText,
     EnvName,
     EnvNames,
@@ -149,6 +150,17 @@ class Job(Shape):
     stall: DurationText | None = None
     """a duration such as `10m` (the default): a cell that prints nothing, writes nothing and computes nothing for
     so long is shown as hung"""
+    on_hang: Literal["tell", "retry", "drop"] = "tell"
+    """what becomes of a hung cell: [timeouts](#timeouts). `tell` (default): every screen says so, and it keeps its slot
+    until a person acts. `retry`: it is ended, which counts as a failed try. `drop`: it is ended and given up, until
+    `sweepctl retry` or `sweepctl drop`"""
+    timeout: DurationText | None = None
+    """how long one try of a cell may take, such as `12h`; then it is ended, which counts as a failed try. None by
+    default: [timeouts](#timeouts)"""
+    retries: CountOrZero | None = None
+    """how often a cell that failed is tried again by itself: 1 by default, so two tries in all; 0: never. What no
+    repetition can mend (an exception of the code, NaN where `stop_on_nan` is set) is not tried again, and a full disk
+    does not count: [timeouts](#timeouts)"""
     image: Text | None = None
     """a container image, on platforms that use one; elsewhere it has no effect, and the preview says so"""
     include: Names = ()

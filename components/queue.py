@@ -15,7 +15,12 @@ from sweep.model import CellText
 
 
 def job_input(
-    job: JobPlan, box: BoxPlan, code: str, site: Site | None = None, when_drained: dict[str, str] | None = None
+    job: JobPlan,
+    box: BoxPlan,
+    code: str,
+    site: Site | None = None,
+    when_drained: dict[str, str] | None = None,
+    image: str = "",
 ) -> dict[str, Any]:
     """The job as an input. What was not asked for is left out, so that a new key changes no old state."""
     asked = {
@@ -26,10 +31,14 @@ def job_input(
         "min_free_bytes": job.min_free_bytes,
         "min_free_inodes": job.min_free_inodes,
         "stall_seconds": job.stall_seconds,
+        "timeout_seconds": job.timeout_seconds,
+        "on_hang": job.on_hang if job.on_hang != "tell" else "",
+        "retries": job.retries,
         "mounts": [dict(mount) for mount in job.mounts],
         "network": site.network() if site is not None else {},
         "when_drained": when_drained or {},
         "smoke": dict(job.smoke),
+        "image": image,
     }
     return {
         "run": job.run,
@@ -38,7 +47,7 @@ def job_input(
         "env": dict(sorted(job.env.items())),
         "slots": box.slots,
         "code": code,
-        **{key: value for key, value in asked.items() if value},
+        **{key: value for key, value in asked.items() if value or (key == "retries" and value is not None)},
     }
 
 
@@ -61,7 +70,7 @@ def queue(
             roster_digest=plan.roster.digest,
             teardown=box.teardown,
             want=box_plan.want,
-            job=job_input(plan.job, box_plan, code, plan.site, plan.when_drained),
+            job=job_input(plan.job, box_plan, code, plan.site, plan.when_drained, plan.image),
             cells=TypeAdapter(tuple[CellText, ...]).dump_python(box_plan.cells),
             elsewhere=sorted(elsewhere_text(cell) for cell in plan.roster.cells if cell.name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),

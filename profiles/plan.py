@@ -157,7 +157,8 @@ class Site:
 class JobPlan:
     """What a cell runs. `workdir` as written; `slots`: cells at once on one box; `secrets`: names.
 
-    `min_free_bytes` and `min_free_inodes` (None: the runner's own): below, no cell starts. `stall_seconds` likewise.
+    `min_free_bytes` and `min_free_inodes` (None: the runner's own): below, no cell starts. `stall_seconds`,
+    `retries`, `on_hang` and `timeout_seconds` likewise; `timeout_seconds` None: a try may take any time.
     `mounts`: buckets, as the box is told of them. `smoke`: `run` and `seconds` of a smoke run on each box, or empty.
     """
 
@@ -172,6 +173,9 @@ class JobPlan:
     min_free_bytes: int | None = None
     min_free_inodes: int | None = None
     stall_seconds: float | None = None
+    timeout_seconds: float | None = None
+    on_hang: str = "tell"
+    retries: int | None = None
     mounts: tuple[Mapping[str, str], ...] = ()
     smoke: Mapping[str, Any] = field(default_factory=dict)
 

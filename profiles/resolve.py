@@ -321,6 +321,9 @@ def _job(config: StackConfig) -> JobPlan:
         min_free_bytes=parse_size(room.disk).bytes if room and room.disk else None,
         min_free_inodes=room.inodes if room else None,
         stall_seconds=parse_duration(job.stall) if job.stall else None,
+        timeout_seconds=parse_duration(job.timeout) if job.timeout else None,
+        on_hang=job.on_hang,
+        retries=job.retries,
         mounts=buckets(config),
         smoke=smoke_on_box(config),
     )

@@ -279,10 +279,14 @@ class JobInput(Record):
     min_free_bytes: int | None = None
     min_free_inodes: int | None = None
     stall_seconds: float | None = None
+    timeout_seconds: float | None = None
+    on_hang: Literal["retry", "drop"] | None = None
+    retries: int | None = None
     network: NetworkInput | None = None
     mounts: tuple[BucketInput, ...] | None = None
     when_drained: WhenDrained | None = None
     smoke: BoxSmoke | None = None
+    image: str | None = None
 
 
 class OnBoxInputs(Inputs):

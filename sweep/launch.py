@@ -26,7 +26,7 @@ from sweep.launch_queue import (
     refuse_changed,
     staying,
 )
-from sweep.launch_ship import ship, ship_runner
+from sweep.launch_ship import ship, ship_again, ship_lists, ship_runner
 from sweep.launch_spec import FirstCellFailed, Launched, LaunchSpec, SetupFailed
 from sweep.launch_wait import FIRST_STEP_SECONDS, SETUP_SECONDS, await_first_step, read_journal
 from sweep.model import Cell, Launch
@@ -65,6 +65,9 @@ def launch(
     todo = changes(spec, store, journal, present)
     if todo.appended:
         ship(spec, {todo.entries[name]["code"] for name in todo.appended}, channel, store, progress)
+    codes = todo.codes(journal)
+    ship_lists(spec, codes, channel, store)
+    ship_again(spec, codes, channel, store, journal, progress)
     if todo.wanted or todo.drops:
         runner = ship_runner(spec, channel)
     alive = channel.lock_held(onbox.RUNNER_LOCK)

@@ -61,6 +61,12 @@ class Changes:
         found = (journal.cells.get(str(drop["cell"])) for drop in self.drops)
         return any(cell is not None and cell.state in ("running", "failed") for cell in found)
 
+    def codes(self, journal: Journal) -> set[str]:
+        """The code that the cells which are to run, or to go on, run with."""
+        left = [name for name in self.wanted if not finished(journal.cells.get(name), self._retry(name))]
+        begun = {cell.code for name in left if (cell := journal.cells.get(name)) is not None and cell.code}
+        return begun | {str(self.entries[name]["code"]) for name in left}
+
     def less(self, gone: Collection[str], present: Mapping[str, Line]) -> Changes:
         """Without cells that another box took meanwhile. A line that was left in the queue is taken out."""
         left = sorted(name for name in gone if present.get(name, {}).get("op") == "add")

@@ -1,16 +1,18 @@
-"""What is put on a box before its queue says a word: code, runner, settings, secrets."""
+"""What is put on a box before its queue is told anything: code, runner, settings, secrets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from sweep import archive, onbox, provenance
-from sweep.canonical import canonical_json, sha256_hex
+from sweep.canonical import canonical_json, file_sha256, sha256_hex
 from sweep.channel.base import Channel
 from sweep.errors import ConfigError, EvidenceMissing
 from sweep.evidence.store import EvidenceStore
+from sweep.journal import Journal
 from sweep.launch_spec import LaunchSpec
 from sweep.model import SCHEMA
 from sweep.workdir import collect
@@ -18,6 +20,9 @@ from sweep.workdir import collect
 ONBOX_SOURCES = Path(__file__).resolve().parents[1] / "scripts" / "onbox"
 RETRIES = 1
 SECRET_MODE = 0o600
+FOUND = ".found-changed"
+"""The ending of the copy that is kept on the box of a file that was changed there and is shipped again."""
+Files = list[tuple[str, Path, int]]
 
 
 def ship(
@@ -35,6 +40,7 @@ def ship(
             with archive.unpacked(_archived(store, code), code) as files:
                 progress(f"shipping {len(files)} file(s) of code {onbox.short(code)} from the evidence")
                 channel.put_tree(files, onbox.code_dir(code))
+                _write_list(channel, code, files)
 
 
 def _ship_workdir(spec: LaunchSpec, channel: Channel, store: EvidenceStore, progress: Callable[[str], None]) -> None:
@@ -46,7 +52,87 @@ def _ship_workdir(spec: LaunchSpec, channel: Channel, store: EvidenceStore, prog
     progress(f"shipping {len(shipment.files)} file(s), {shipment.bytes / 1e6:.1f} MB")
     files = ((file.path, spec.workdir / file.path, file.mode) for file in shipment.files)
     channel.put_tree(files, onbox.code_dir(spec.code))
+    _write_changed(
+        channel,
+        onbox.shipped_list(spec.code),
+        canonical_json([[file.path, file.mode, file.sha256] for file in shipment.files]),
+    )
     provenance.record(channel, spec.code, spec.workdir)
+
+
+def ship_lists(spec: LaunchSpec, codes: Iterable[str], channel: Channel, store: EvidenceStore) -> None:
+    """Writes the list of files beside each version of the code that lacks it: without one the runner starts no cell.
+
+    Boxes that an older version of this program gave their code have none. Raises ConfigError, EvidenceError.
+    """
+    for code in sorted(set(codes)):
+        if channel.size(onbox.shipped_list(code)) is None and _is_there(channel, onbox.code_dir(code)):
+            with _files_of(spec, code, store) as files:
+                _write_list(channel, code, files)
+
+
+def ship_again(
+    spec: LaunchSpec,
+    codes: Iterable[str],
+    channel: Channel,
+    store: EvidenceStore,
+    journal: Journal,
+    progress: Callable[[str], None],
+) -> None:
+    """Ships files again that the runner found changed or missing on the box. A changed one is kept beside it.
+
+    `codes`: those that cells still are to run with. Raises ConfigError, EvidenceError, Unreachable.
+    """
+    for code in sorted(set(codes)):
+        problem = _found_changed(journal, code)
+        if problem is None:
+            continue
+        with _files_of(spec, code, store) as files:
+            folder = onbox.code_dir(code)
+            channel.put_tree(files, folder)  # where the whole folder is gone
+            for path, source, mode in files:
+                if path in problem:
+                    progress(f"{path} was changed on the box: shipping it again as code {onbox.short(code)}")
+                    _replace(channel, f"{folder}/{path}", source.read_bytes(), mode)
+            _write_list(channel, code, files)
+
+
+def _found_changed(journal: Journal, code: str) -> set[str] | None:
+    """The files that the runner last refused to start cells with; None where it has started some of this code since."""
+    for entry in reversed(journal.entries):
+        if entry.get("code") == code and entry["event"] == "cell-started":
+            return None
+        if entry.get("code") == code and entry["event"] == "setup-failed":
+            return {str(path) for path in entry.get("files", ())} if entry.get("stage") == "code" else None
+    return None
+
+
+def _replace(channel: Channel, path: str, data: bytes, mode: int) -> None:
+    try:
+        found = channel.read(path)
+    except (FileNotFoundError, IsADirectoryError):
+        found = data
+    if found != data:
+        channel.write(path + FOUND, found)
+    channel.write(path, data, mode=mode)
+
+
+@contextlib.contextmanager
+def _files_of(spec: LaunchSpec, code: str, store: EvidenceStore) -> Iterator[Files]:
+    """The files of a version: the work dir's own, where that still is this version, else from the evidence."""
+    if code == spec.code:
+        with contextlib.suppress(ConfigError):
+            shipment = collect(spec.workdir, spec.include)
+            if shipment.digest == code:
+                yield [(file.path, spec.workdir / file.path, file.mode) for file in shipment.files]
+                return
+    with archive.unpacked(_archived(store, code), code) as files:
+        yield files
+
+
+def _write_list(channel: Channel, code: str, files: Files) -> None:
+    content = [[path, mode, file_sha256(source)] for path, source, mode in files]
+    channel.write(onbox.shipped_list(code), canonical_json(content))
 
 
 def _archived(store: EvidenceStore, code: str) -> bytes:
@@ -85,9 +171,12 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "secrets": list(spec.secret_names),
         "min_free": dict(spec.min_free),
         "stall_seconds": spec.stall_seconds,
+        "timeout_seconds": spec.timeout_seconds,
+        "on_hang": spec.on_hang,
         "network": dict(spec.network),
         "mounts": [dict(mount) for mount in spec.mounts],
         "when_drained": dict(spec.when_drained),
+        "image": spec.image,
         "smoke": {**spec.smoke, "code": spec.code} if spec.smoke else {},
     }
     return {
@@ -102,7 +191,7 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "env": dict(spec.env),
         "artifacts": [artifact.model_dump(mode="json") for artifact in spec.artifacts],
         "metrics": dict(spec.metrics) if spec.metrics else None,
-        "retries": RETRIES,
+        "retries": RETRIES if spec.tries_again is None else spec.tries_again,
         **{key: value for key, value in asked.items() if value},
     }
 

@@ -44,6 +44,12 @@ class LaunchSpec:
     min_free: Mapping[str, int] = field(default_factory=dict)
     """`bytes` and `inodes` that must be free before a cell starts; empty: the runner's own."""
     stall_seconds: float | None = None
+    timeout_seconds: float | None = None
+    """How long one try of a cell may take; None: as long as it likes."""
+    on_hang: str = ""
+    """`retry` or `drop`: what the runner does with a hung cell; empty: it only says so."""
+    tries_again: int | None = None
+    """How often a failed cell is tried again; None: `sweep.launch_ship.RETRIES` times."""
     mounts: Sequence[Mapping[str, Any]] = ()
     """Buckets: `path`, `source`, `mode`, `endpoint`; of no version either."""
     network: Mapping[str, Any] = field(default_factory=dict)
@@ -52,6 +58,8 @@ class LaunchSpec:
     """`native` and `command`: how the box ends its own bill then; empty: it does not."""
     smoke: Mapping[str, Any] = field(default_factory=dict)
     """`run` and `seconds` of a smoke run on the box, before the first cell that runs `code`; empty: none."""
+    image: str = ""
+    """The container image that the box was rented with, for the record of each cell; empty: none is known."""
 
     def code_of(self, cell: str) -> str:
         """The code that a cell would start with now."""

@@ -152,6 +152,8 @@ class Manifest(BaseModel):
     environment: dict[str, Any]
     setup: str | None = None
     provenance: dict[str, Any] = Field(default_factory=dict)
+    code_changed: str = ""
+    """how the files of `code` differed from it when the cell had ended: it had started with the right one"""
     files: tuple[FileEntry, ...]
 
 

@@ -37,6 +37,12 @@ def code_dir(code: str) -> str:
     return f"{HOME}/code/{_hex(code)}"
 
 
+def shipped_list(code: str) -> str:
+    """The files of a code digest as JSON ([path, mode, SHA-256] each), whose own SHA-256 is the digest: what the runner
+    holds the folder to before each start. Written again when files were shipped again."""
+    return f"{HOME}/shipped/{_hex(code)}.files.json"
+
+
 def short(code: str) -> str:
     """A code digest as people read and pin it."""
     return _hex(code)[:6]

@@ -213,10 +213,14 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
                 if least
             },
             stall_seconds=state.job.stall_seconds,
+            timeout_seconds=state.job.timeout_seconds,
+            on_hang=state.job.on_hang or "",
+            tries_again=state.job.retries,
             mounts=[mount.model_dump(exclude_defaults=True) for mount in state.job.mounts or ()],
             network=state.job.network.model_dump(exclude_defaults=True) if state.job.network else {},
             when_drained=state.job.when_drained.model_dump() if state.job.when_drained else {},
             smoke=state.job.smoke.model_dump() if state.job.smoke else {},
+            image=state.job.image or "",
         )
 
     def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:

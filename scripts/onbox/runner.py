@@ -93,8 +93,9 @@ class Runner:
             os.set_blocking(end, False)
         self.gate = DiskGate(home, self.cells, self.journal, self.schedule.announce, self._wake)
         self.uploads = Uploads(self.cells, self.checkpoints, str(spec["identity"]))
-        self.endings = Endings(self.box, self.cells, self.journal, self.gate, self.running, self._wake, self.uploads)
         self.setups = Setups(home, self.journal, self.schedule.announce, self._wake, self.uploads)
+        ends = self.gate, self.running, self._wake, self.uploads, self.setups.code
+        self.endings = Endings(self.box, self.cells, self.journal, *ends)
 
     # -- set-up
 
@@ -187,6 +188,8 @@ class Runner:
             self._end_dropped(self.schedule.look_again(self._busy()))
         if ended:
             self.schedule.settled = False
+        if self.setups.shipped_again():
+            self._end_dropped(self.schedule.release(self._busy()))
         for sync in [sync for sync in self.syncs if sync.done()]:
             self.syncs.remove(sync)
             sync.result()

@@ -16,7 +16,7 @@ import subprocess
 import time
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterable, NamedTuple  # noqa: UP035
 
 from runner_disk import SPACIOUS_BYTES, room_at
 from runner_environment import fill, redact_file, values_of, variables
@@ -33,7 +33,7 @@ LOG_ROOM = 64 << 10
 CHECKPOINT = re.compile(r"step-([0-9]+)-[0-9a-f]{64}\.ckpt")
 DESCRIBE_SECONDS = 30.0
 DESCRIBE = """
-import json, os, platform
+import json, os, platform, sys
 from importlib import metadata
 found = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
 try:
@@ -46,7 +46,14 @@ for name in ("torch", "numpy", "safetensors", "jax", "tensorflow", "transformers
         found[name] = metadata.version(name)
     except metadata.PackageNotFoundError:
         pass
-print(json.dumps(found))
+every = {}
+for one in metadata.distributions():
+    try:
+        every.setdefault(one.metadata["Name"] or "?", one.version)
+    except Exception:
+        every.setdefault("?", "can't be read")
+folders = [path for path in sys.path if os.path.isdir(path)]
+print(json.dumps([found, every, folders]))
 """
 
 
@@ -59,7 +66,7 @@ class Attempt:
 
     process: subprocess.Popen[bytes]
     watch: MetricsWatch | None = None
-    environment: Future[dict[str, Any]]
+    environment: Future[Environment]
 
     def __init__(
         self, home: Path, checkpoints: Path, spec: dict[str, Any], entry: Entry, number: int, slot: int
@@ -157,7 +164,9 @@ class Attempt:
         return (f"{ended}: {lines[-1][:LAST_LINE]}" if lines else ended), text
 
     def facts(self) -> dict[str, Any]:
-        """The manifest, but for what sealing adds."""
+        """The manifest, but for what sealing adds. Blocks until the environment has been described."""
+        known = {"image": self.spec.get("image"), "secrets": sorted(self.spec.get("secrets") or [])}
+        environment = {**self.environment.result().facts, **{key: value for key, value in known.items() if value}}
         return {
             "schema": 1,
             "identity": self.spec["identity"],
@@ -174,6 +183,7 @@ class Attempt:
             "started_at": self.started_at,
             **({"setup": self.entry.prepared} if self.entry.setup else {}),
             "provenance": self._provenance(),
+            "environment": environment,
         }
 
     def _provenance(self) -> dict[str, Any]:
@@ -209,9 +219,35 @@ class Attempt:
         return names[self.slot * share : (self.slot + 1) * share] or [names[self.slot % len(names)]]
 
 
-def describe(python: str) -> dict[str, Any]:
-    """What results may depend on: interpreter, libraries, GPUs and driver. Never raises; blocks for seconds."""
+class Environment(NamedTuple):
+    """What results may depend on. `facts`: interpreter, libraries, GPUs and driver, as the manifest has them.
+
+    `distributions`: every installed one and its version, whose digest is among the facts. `folders`: where Python looks
+    for them; installing or removing one changes a folder's time.
+    """
+
+    facts: dict[str, Any]
+    distributions: dict[str, str]
+    folders: dict[str, int]
+
+    def stands(self) -> bool:
+        """Whether nothing was installed or removed since. Cheap: it only asks the folders for their times."""
+        return bool(self.folders) and self.folders == _times(self.folders)
+
+
+def _times(folders: Iterable[str]) -> dict[str, int]:
+    found = {}
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            found[folder] = os.stat(folder).st_mtime_ns
+    return found
+
+
+def describe(python: str) -> Environment:
+    """The environment of an interpreter as it is now. Never raises; blocks for seconds."""
     found: dict[str, Any] = {}
+    distributions: dict[str, str] = {}
+    folders: list[str] = []
     try:
         answer = subprocess.run(
             [python, "-c", DESCRIBE],
@@ -220,7 +256,8 @@ def describe(python: str) -> dict[str, Any]:
             timeout=DESCRIBE_SECONDS,
             check=True,
         ).stdout
-        found = json.loads(answer)
+        found, distributions, folders = json.loads(answer)
+        found["distributions"] = digest(distributions)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         found["problem"] = f"{python}: {type(error).__name__}"
     if shutil.which("nvidia-smi"):
@@ -228,4 +265,4 @@ def describe(python: str) -> dict[str, Any]:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             listing = subprocess.run(query, stdout=subprocess.PIPE, timeout=DESCRIBE_SECONDS, check=True).stdout
             found["gpus"] = listing.decode("utf-8", "replace").strip().splitlines()
-    return found
+    return Environment(found, distributions, _times(folders))

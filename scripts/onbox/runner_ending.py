@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Callable, Mapping  # noqa: UP035
 
-from runner_attempt import Attempt
+from runner_attempt import Attempt, Environment
+from runner_code import CodeCheck
 from runner_disk import DiskGate
 from runner_failure import Ending, classify, is_final, says_full
 from runner_processes import end_all, end_group, of_cells
@@ -36,8 +37,9 @@ class Endings:
         running: Mapping[str, Attempt],
         wake: Callable[[], None],
         uploads: Uploads,
+        code: CodeCheck,
     ) -> None:
-        self._uploads = uploads
+        self._uploads, self._code = uploads, code
         self._box, self._cells, self._journal, self._gate, self._running = box, cells, journal, gate, running
         self._wake = wake
 
@@ -62,7 +64,12 @@ class Endings:
                 raise CellFailure(f"processes that it left behind can't be ended: {left}")
             if reason:
                 raise CellFailure(reason)
-            facts = dict(attempt.facts(), environment=attempt.environment.result())
+            facts = attempt.facts()
+            self._note_environment(attempt.environment.result())
+            changed = self._code.problem(entry.code)
+            if changed is not None:  # it started with the right one, and may have read some of it later
+                facts["code_changed"] = changed.reason
+                say(f"{name}: its code was changed while it ran: {changed.reason}")
             manifest, size = seal(self._cells, attempt.out, attempt.log, attempt.spec, facts, self._uploads.flush)
         except RemoteStopped:
             return  # nothing is known of it: the next runner goes on with it
@@ -80,6 +87,23 @@ class Endings:
                 seconds=round(attempt.seconds(), 1),
             )
             say(f"{name} sealed, {size} bytes")
+
+    def _note_environment(self, environment: Environment) -> None:
+        """Writes down what is installed, once, under the digest that manifests name; and what changed since."""
+        known, key = self._journal.environments, environment.facts.get("distributions")
+        if key is None or key in known:
+            return
+        before = list(known.values())[-1] if known else None
+        now = environment.distributions
+        changed = [
+            f"{name} {(before or {}).get(name, 'none')} -> {now.get(name, 'none')}"
+            for name in sorted({*(before or {}), *now})
+            if before is not None and before.get(name) != now.get(name)
+        ]
+        details = {"digest": key, "python": environment.facts.get("python"), "distributions": now, "changed": changed}
+        self._journal.append("environment", wait=False, **details)
+        if changed:
+            say(f"the environment of cells changed: {', '.join(changed[:5])}")
 
     def failed(self, attempt: Attempt, code: int | None, error: Exception, tail: str, hopeless: bool) -> None:
         """Classifies a failure and writes it down. `code`: None when it could not even be started."""

@@ -90,6 +90,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.cells: collections.defaultdict[str, Progress] = collections.defaultdict(Progress)
         self.prepared: set[str] = set()  # setups that have finished
+        self.environments: dict[str, dict[str, str]] = {}  # digest → what was installed; the newest last
         self.largest, self.blocked = 0, False  # bytes of the largest sealed cell; whether the queue waits for room
         self._kept = 0
         self._head, self._seq = GENESIS, 0
@@ -172,6 +173,8 @@ class Journal:
             self.prepared.add(entry["setup"])
         elif event == "setup-started":
             self.prepared.discard(entry["setup"])
+        elif event == "environment":
+            self.environments[entry["digest"]] = entry["distributions"]
         elif event in ("queue-blocked", "queue-unblocked"):
             self.blocked = event == "queue-blocked"
 

@@ -71,6 +71,10 @@ class Schedule:
         self.ready.clear()
         return self.touch(names, busy)
 
+    def release(self, busy: Container[str]) -> dict[str, str]:
+        """`touch` for all that were held: what was in their way may be gone."""
+        return self.touch(sorted(self.held), busy)
+
     def pop(self, busy: Container[str], may_start: Callable[[Entry], bool | None]) -> Entry | None:
         """The next cell to run, taken off the list. None when there is none that may start.
 

@@ -16,7 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Mapping  # noqa: UP035
 
-from runner_attempt import describe
+from runner_attempt import Environment, describe
+from runner_code import CodeCheck
 from runner_environment import SecretsRefused, folder_of, python_of, redact_file, redacted, values_of, variables
 from runner_mounts import mounts_of, prepare
 from runner_network import NetworkRefused
@@ -59,13 +60,18 @@ class Setups:
         self._home, self._journal, self._announce, self._wake = home, journal, announce, wake
         self._done: dict[str, str] = {}  # setup or version → why it failed; empty when it did not
         self._begun: dict[str, tuple[Future[str], Entry, float, str]] = {}
-        self._described: dict[str, Future[dict[str, Any]]] = {}
+        self._described: dict[str, Future[Environment]] = {}
         self._pool, self._describing = ThreadPoolExecutor(AT_ONCE), ThreadPoolExecutor(1)
         self._running: set[int] = set()
         self._stopping = threading.Event()
+        self.code = CodeCheck(home)
+        self._changed: dict[str, tuple[int, int]] = {}  # code that is not what was shipped → its list's signature
 
     def ready(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
-        """May cells of this version start? None: not yet; False: not under this runner. Begins what is missing."""
+        """May cells of this version start? None: not yet; False: not under this runner, or not before its code is
+        shipped again. Begins what is missing. Reads the code at each call that may lead to a start."""
+        if not self._is_its_code(entry):
+            return False
         known = self._done.get(entry.work)
         if known is not None:
             return not known
@@ -145,6 +151,29 @@ class Setups:
             self._begin(key, entry, "smoke", try_out, self._home, *things)
         return None
 
+    def _is_its_code(self, entry: Entry) -> bool:
+        """Whether the code on this box is that of the version: asked at each start, for a person may have edited it."""
+        signature = self.code.signature(entry.code)
+        if self._changed.get(entry.code) == signature:
+            return False
+        problem = self.code.problem(entry.code, not entry.setup or self._there(entry))
+        if problem is None:
+            self._changed.pop(entry.code, None)
+            return True
+        self._changed[entry.code] = signature
+        self._announce()
+        say(f"code {entry.code[7:13]}: {problem.reason}; no cell of it is started")
+        details = {"setup": entry.prepared, "code": entry.code, "stage": "code", "reason": problem.reason}
+        self._journal.append("setup-failed", **details, files=problem.files)
+        return False
+
+    def shipped_again(self) -> bool:
+        """Whether code that was not what was shipped may be it now: its list was written anew. Says so once."""
+        mended = [code for code, seen in self._changed.items() if self.code.signature(code) != seen]
+        for code in mended:
+            del self._changed[code]
+        return bool(mended)
+
     def collect(self) -> list[str]:
         """Takes in what has ended, and writes it down. Returns the stages that did: commands, mounts, smoke, probe."""
         ended = [key for key, (future, *_) in self._begun.items() if future.done()]
@@ -167,10 +196,12 @@ class Setups:
     def busy(self) -> bool:
         return bool(self._begun)
 
-    def environment(self, entry: Entry, spec: Mapping[str, Any]) -> Future[dict[str, Any]]:
-        """What results of this version may depend on; it is asked for once, in the background."""
+    def environment(self, entry: Entry, spec: Mapping[str, Any]) -> Future[Environment]:
+        """What results of a cell that starts now may depend on. It is asked for in the background, once, and again when
+        something was installed or removed since: a cell's record names what was there when it started."""
         python = python_of(self._home, spec, entry)
-        if python not in self._described:
+        known = self._described.get(python)
+        if known is None or (known.done() and not known.result().stands()):
             self._described[python] = self._describing.submit(describe, python)
         return self._described[python]
 
@@ -231,7 +262,10 @@ class Setups:
             folder = folder_of(self._home, entry)
             assert folder is not None
             make_environment(folder, str(spec["python"]), step)
-            step.run(["/bin/sh", "-ec", entry.setup], self._code(entry))
+            try:
+                step.run(["/bin/sh", "-ec", entry.setup], self._code(entry))
+            finally:  # also one that failed half-way: what it built is there
+                self.code.prepared(entry.code)
             return ""
         except SetupFailed as error:
             return redacted(f"{error} (log: data/sweep/setup/{log.name})", hidden)

@@ -50,7 +50,7 @@ def rows(manifest: Manifest, digest: str, verified: bool) -> list[tuple[str, str
         ("copy", f"{'verified' if verified else 'not verified'}, manifest {digest}"),
         ("config", f"{manifest.config_digest}  {_pairs(manifest.params)}"),
         ("command", " ".join(manifest.argv[-1:])),
-        ("code", manifest.code),
+        ("code", manifest.code + (f", and later: {manifest.code_changed}" if manifest.code_changed else "")),
         ("git", _git(git)),
         ("setup", manifest.setup or "none"),
         ("box", f"{manifest.box} ({manifest.native_id}), generation {manifest.generation}, attempt {manifest.attempt}"),

@@ -29,8 +29,7 @@ Results = dict[str, tuple[bytes, bytes]]
 def boxed(folder: Path) -> Iterator[Box]:
     """A box whose cells are this job, in two slots; nothing is left running."""
     box = Box(folder, slots=SLOTS, retries=10_000, grace_seconds=2, metrics=METRICS)
-    code = box.home / "code" / box.code.removeprefix("sha256:")
-    (code / "job.py").write_bytes(JOB.read_bytes())
+    box.code = box.ship({"job.py": JOB.read_text()})
     try:
         yield box
     finally:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweep.canonical import canonical_json, sha256_hex
+from sweep.canonical import canonical_json, digest_of, sha256_hex
 from sweep.evidence.manifest import manifest_digest, parse_manifest
 from sweep.journal import Journal, parse_journal
 from sweep.model import Cell, Manifest
@@ -85,8 +85,7 @@ class Box:
         for folder in (self.home, self.volume, self.control, self.root / "mnt"):
             folder.mkdir(parents=True, exist_ok=True)
         (self.root / "mnt" / "durable").symlink_to(self.volume)
-        self.code = "sha256:" + sha256_hex(STEPS.encode())
-        self.ship(self.code, {"steps.py": STEPS})
+        self.code = self.ship({"steps.py": STEPS})
         (self.home / "checkpoint").mkdir()
         for source in ONBOX.glob("sweepstack_*.py"):
             (self.home / "checkpoint" / source.name).write_bytes(source.read_bytes())
@@ -119,11 +118,22 @@ class Box:
         staged.write_bytes(canonical_json(self.settings) + b"\n")
         os.replace(staged, self.home / "spec.json")
 
-    def ship(self, code: str, files: Mapping[str, str]) -> None:
+    def ship(self, files: Mapping[str, str]) -> str:
+        """Ships a version of the code, as the launcher does, and its list of files. Returns its digest."""
+        content = [[name, 0o644, sha256_hex(text.encode())] for name, text in sorted(files.items())]
+        code = digest_of(content)
         folder = self.home / "code" / code.removeprefix("sha256:")
         folder.mkdir(parents=True)
         for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
+            (folder / name).chmod(0o644)
+        (self.home / "shipped").mkdir(exist_ok=True)
+        self.list_of(code).write_bytes(canonical_json(content))
+        return code
+
+    def list_of(self, code: str) -> Path:
+        return self.home / "shipped" / f"{code[7:]}.files.json"
 
     def append(self, *lines: Mapping[str, Any]) -> None:
         with open(self.home / "queue.lock", "ab") as lock:

@@ -40,7 +40,7 @@ def test_cells_run_and_are_sealed(box: Box) -> None:
         assert (box.sealed(cell.name) / "log.txt").read_text().startswith("hi\n[sweepstack] attempt 1: exit code 0 ")
     events = [entry["event"] for entry in box.journal().entries]
     assert events[:2] == ["runner-started", "cell-started"]
-    assert sorted(events[2:]) == ["cell-sealed", "cell-sealed", "cell-started"]
+    assert sorted(events[2:]) == ["cell-sealed", "cell-sealed", "cell-started", "environment"]
 
 
 def test_relaunch_with_nothing_to_do_leaves_the_head(box: Box) -> None:
@@ -298,7 +298,6 @@ def test_started_cell_keeps_its_config_and_its_version(box: Box) -> None:
         ("a", {"params": {"lr": 1}}, "config digest"),
         ("a", {"code": "sha256:../../x"}, "code digest"),
         ("a.partial-1", {}, "the runner's own"),
-        ("a", {"code": "sha256:" + "0" * 64}, "not on this box"),
         ("a", {"run": "echo {nosuch}"}, "no such parameter"),
         ("a", {"retry": "one"}, "no count"),
         ("a", {"setup": ["pip install x"]}, "no text"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sweep.canonical import digest_of, sha256_hex
+from sweep.canonical import digest_of
 from tests.onbox.harness import Box, alive, wait_for
 
 PACKAGE = {
@@ -67,9 +67,7 @@ def bare_python(folder: Path) -> str:
 
 def version(box: Box, name: str, **files: str) -> str:
     """Ships some code; its digest."""
-    code = "sha256:" + sha256_hex(name.encode())
-    box.ship(code, {path.replace("_py", ".py"): text for path, text in files.items()})
-    return code
+    return box.ship({"version.txt": name} | {path.replace("_py", ".py"): text for path, text in files.items()})
 
 
 def add(box: Box, cell: str, setup: str, run: str, **more: Any) -> None:

@@ -53,8 +53,7 @@ def test_it_has_a_deadline_and_leaves_no_process(box: Box) -> None:
 
 def test_new_code_is_tried_and_a_pinned_cell_is_not(box: Box) -> None:
     """The command was written for the job's code: a cell that is pinned to an older one would fail by it."""
-    other = "sha256:" + 64 * "e"
-    box.ship(other, {})
+    other = box.ship({"other.txt": ""})
     smoke(box, f"echo >> {box.control}/tried", code=other)
     box.add("pinned", JOB)
     box.run("pinned")

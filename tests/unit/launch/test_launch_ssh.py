@@ -71,8 +71,8 @@ def test_a_launch_asks_little(site: SshSite, monkeypatch: pytest.MonkeyPatch) ->
     first = dict(asked.verbs)
     asked.verbs.clear()
     site.launch("a")
-    assert asked.total <= 8, dict(asked.verbs)
-    assert before_the_wait <= 11, first
+    assert asked.total <= 9, dict(asked.verbs)
+    assert before_the_wait <= 13, first
 
 
 def test_a_wait_reads_only_what_is_new(site: SshSite, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,57 @@
+"""Code that was edited on the box: no cell is verified with a digest that is not what ran (hosts.md S3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweep import onbox
+from sweep.launch import SetupFailed
+from sweep.workdir import collect
+from tests.unit.launch.support import TRAIN, Site
+
+
+@pytest.fixture
+def edited(site: Site) -> Site:
+    """One cell is sealed; then somebody appends a line to the job's script on the box."""
+    site.launch("one")
+    site.drained()
+    with (site.root / onbox.code_dir(collect(site.job).digest) / "train.sh").open("a") as script:
+        script.write("echo DRIFTED\n")
+    return site
+
+
+def test_no_cell_runs_it_and_the_next_up_ships_it_again(edited: Site) -> None:
+    with pytest.raises(SetupFailed, match=r"nothing was started with this code: train\.sh on this box is not what was"):
+        edited.launch("one", "two")
+    edited.drained()
+    assert edited.states() == {"one": "sealed"}
+    edited.launch("one", "two")
+    edited.until_state("sealed", "two")
+    assert any("shipping it again" in line for line in edited.said)
+    code = edited.root / onbox.code_dir(collect(edited.job).digest)
+    assert (code / "train.sh").read_text() == TRAIN
+    assert (code / "train.sh.found-changed").read_text() == TRAIN + "echo DRIFTED\n"
+    edited.drained()
+    edited.launch("one", "two", "three")
+    edited.until_state("sealed", "three")
+
+
+def test_a_pinned_version_comes_back_from_the_evidence(edited: Site) -> None:
+    code = collect(edited.job).digest
+    (edited.job / "train.sh").write_text(TRAIN + "# newer\n")
+    with pytest.raises(SetupFailed):
+        edited.launch("one", "two", pins={"two": code})
+    edited.drained()
+    edited.launch("one", "two", pins={"two": code})
+    edited.until_state("sealed", "two")
+    assert edited.journal.cells["two"].code == code
+
+
+def test_a_box_of_an_older_version_gets_the_list_of_its_files(site: Site) -> None:
+    site.hold("one")
+    site.launch("one")
+    path = onbox.shipped_list(collect(site.job).digest)
+    listed = site.channel.read(path)
+    (site.root / path).unlink()
+    site.launch("one")
+    assert site.channel.read(path) == listed
