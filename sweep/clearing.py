@@ -55,7 +55,7 @@ def _ends_as(journal: Journal, head: str, *, teardown_begun: bool) -> bool:
     since = journal.after(head)
     if since is None:
         return False
-    ours = {"box-off", *({"runner-stopped"} if teardown_begun else ())}  # a box that ended its own bill runs no cell
+    ours = {"box-off", "box-off-failed", *({"runner-stopped"} if teardown_begun else ())}  # its own stop runs no cell
     return all(entry["event"] in ours for entry in since)
 
 

@@ -6,6 +6,7 @@ Converges: called again with the same spec it ships nothing, appends nothing and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -43,6 +44,11 @@ __all__ = [
 ]
 
 
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+"""What the runner and its cells find programs on, behind the box's Python: the same on every login and every host."""
+OFF_SECONDS = 20.0
+
+
 def launch(
     spec: LaunchSpec,
     channel: Channel,
@@ -68,7 +74,9 @@ def launch(
     codes = todo.codes(journal)
     ship_lists(spec, codes, channel, store)
     ship_again(spec, codes, channel, store, journal, progress)
+    off = ""
     if todo.wanted or todo.drops:
+        spec, off = _with_way_off(spec, channel)
         runner = ship_runner(spec, channel)
     alive = channel.lock_held(onbox.RUNNER_LOCK)
     with hands_on(channel.native_id):
@@ -85,7 +93,7 @@ def launch(
         channel.spawn(
             [channel.python, channel.absolute(f"{onbox.HOME}/{runner}"), channel.absolute(onbox.HOME)],
             cwd=onbox.HOME,
-            env={"PATH": f"{PurePosixPath(channel.python).parent}:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"},
+            env={"PATH": f"{PurePosixPath(channel.python).parent}:{PATH}", "LANG": "C.UTF-8"},
             log=onbox.RUNNER_LOG,
         )
         started = True
@@ -98,10 +106,24 @@ def launch(
             setup_seconds=setup_seconds,
             cancelled=cancelled,
         )
-    notes = (waits,) if waits else ()
+    notes = tuple(filter(None, (off, waits)))
     dropped = tuple(str(drop["cell"]) for drop in todo.drops)
     staying = tuple(sorted(name for name in todo.staying if not started_cell(journal.cells.get(name))))
     return Launched(todo.appended, dropped, todo.waiting, staying, started, notes)
+
+
+def _with_way_off(spec: LaunchSpec, channel: Channel) -> tuple[LaunchSpec, str]:
+    """Adds where a login finds programs to the command that ends this box's bill: a host's `shutdown` may be where only
+    sessions look. And the warning for a box that has no such command, "" where all is well."""
+    command = spec.when_drained.get("command", "")
+    if not command:
+        return spec, ""
+    script = 'command -v "$1" >/dev/null; found=$?; printf %s "$PATH"; exit $found'
+    done = channel.run(["/bin/sh", "-c", script, "sh", command.split()[0]], timeout=OFF_SECONDS)
+    path = done.stdout.decode("utf-8", "replace")
+    there = done.returncode == 0
+    note = f"it will not be able to end its own bill: it has no {command.split()[0]} on the PATH of its logins ({path})"
+    return replace(spec, when_drained={**spec.when_drained, "path": path}), "" if there else note
 
 
 def _rests_no_more(spec: LaunchSpec, store: EvidenceStore) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,6 +28,7 @@ from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal, parse_journal, started
 from sweep.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweep.launch_queue import finished
+from sweep.own_stop import could_not_stop
 from sweep.teardown import Existence, Observation, may_end
 from sweep.workdir import NO_CODE, located
 
@@ -232,6 +233,9 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return Seen(inputs, state)
         if seen.journal is None:
             return Seen(inputs, state, (f"queue of {state.box_name}: unknown, {seen.account_problem or seen.note}",))
+        alarm = could_not_stop(seen.journal, datetime.now(UTC) + timedelta(seconds=seen.skew), None)
+        if alarm and not seen.stopped:
+            op.warn(f"ALARM  {state.box_name} {alarm}; sweepctl tend --stack {op.stack} --once stops it")
         if record is not None and record.phase.at_rest and state.want == "stopped":
             return Seen(inputs, state)
         waiting = self._idle_cells(state, seen)

@@ -134,6 +134,10 @@ class Journal:
         if wait:
             self.sync()
 
+    def is_last_writer(self) -> bool:
+        """Whether nothing was written behind what this process wrote or read: another runner may have been here."""
+        return os.fstat(self._file).st_size == self._size
+
     def sync(self) -> None:
         """Blocks until all that was appended before is on the disk. Calls that overlap share one fsync."""
         ticket = self._round

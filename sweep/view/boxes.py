@@ -8,6 +8,7 @@ from datetime import datetime
 from sweep.cost import Running
 from sweep.journal import SetupState
 from sweep.money.ledger import Spent
+from sweep.own_stop import could_not_stop
 from sweep.scene import Scene, Sight
 from sweep.units import skew_words
 from sweep.view.shapes import Bills, BoxView
@@ -70,6 +71,10 @@ def _setup(sight: Sight) -> str:
 def _alarms(sight: Sight, now: datetime) -> Iterator[str]:
     """What somebody should look at on this box, the gravest first. Decided by facts of now, not by what a log said."""
     patrol, alive = sight.patrol, sight.seen.runner_alive
+    if not sight.copied and not sight.seen.stopped and not sight.gone:
+        stop = could_not_stop(sight.journal, sight.there(now), sight.price_per_hour)
+        if stop:
+            yield stop
     if sight.setup is not None and _setup(sight) in ("failed", "cut off"):
         yield f"set-up {_setup(sight)}{': ' if sight.setup.reason else ''}{sight.setup.reason or ''}"
     elif sight.stranded:

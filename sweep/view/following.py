@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sweep.own_stop import BEGINS
 from sweep.scene import Scene, Sight
 from sweep.teardown import Existence
 from sweep.view.shapes import SweepView
@@ -57,6 +58,8 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
             return [f"sweepctl ssh --stack {stack} {box.name}    (make room; it goes on by itself)"]
     if any(sight.stranded for sight in scene.sights):
         return [f"pulumi up --stack {stack}    (resumes what waits)"]
+    if any(alarm.startswith(BEGINS) for box in view.boxes for alarm in box.alarms):
+        return [f"sweepctl tend --stack {stack} --once    (stops what should have stopped itself)"]
     hung = next((cell.name for cell in view.cells if cell.verdict == "hung"), None)
     if hung is not None:
         return [f"sweepctl logs --stack {stack} {hung} --tail 50"]

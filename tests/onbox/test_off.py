@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
-from tests.onbox.harness import ONBOX, SECONDS, Box
+from tests.onbox.harness import ONBOX, SECONDS, Box, wait_for
 
 
 def armed(box: Box, **more: Any) -> Path:
     """The box is to run a command that leaves a mark, at once."""
     mark = box.control / "off"
     command = f"echo off >> {shlex.quote(str(mark))}"
-    box.set(when_drained={"native": "power-off", "command": command}, **({"off_seconds": 0} | more))
+    box.set(
+        when_drained={"native": "power-off", "command": command}, **({"off_seconds": 0, "off_again_seconds": []} | more)
+    )
     return mark
 
 
@@ -45,7 +47,7 @@ def test_after_the_last_cell_it_goes_off_once_and_the_journal_says_so_before(box
     assert runner.ended() == 0
     assert mark.read_text() == "off\n"
     assert [entry["native"] for entry in said(box)] == ["power-off"]
-    assert [entry["event"] for entry in box.journal().entries][-1] == "box-off"
+    assert [entry["event"] for entry in box.journal().entries][-2:] == ["box-off", "box-off-failed"]  # it is here
     assert {name: cell.state for name, cell in box.journal().cells.items()} == {"a": "sealed", "b": "sealed"}
 
 
@@ -119,3 +121,42 @@ def test_somebody_who_pulls_keeps_it_on(tmp_path: Path, monkeypatch: pytest.Monk
     for seen, counts in {now - 100: now - 100, now - 900: begun, now + 3600: begun}.items():
         os.utime(sign, (seen, seen))
         assert last_sign(tmp_path, begun) == pytest.approx(counts)
+
+
+def test_a_command_that_fails_is_journaled_and_tried_again(box: Box) -> None:
+    """hosts.md S1: `shutdown: not found`, and the runner was gone; the box billed on without a word."""
+    mark = armed(box, off_again_seconds=[0.1, 0.1])
+    command = f"echo try >> {shlex.quote(str(mark))}; no-such-shutdown"
+    box.set(when_drained={"native": "power-off", "command": command})
+    box.add("a")
+    assert box.start().ended() == 0
+    assert mark.read_text() == "try\n" * 3
+    failed = box.events("box-off-failed", None)
+    assert [one["tries"] for one in failed] == [1, 2, 3]
+    assert all("no-such-shutdown: not found" in one["reason"] for one in failed)
+    assert all("it ended with 127" in one["reason"] for one in failed)
+
+
+def test_a_runner_that_waits_for_its_next_try_leaves_the_box_to_a_new_one(box: Box) -> None:
+    mark = armed(box, off_again_seconds=[60])
+    box.set(when_drained={"native": "power-off", "command": f"echo try >> {shlex.quote(str(mark))}; exit 5"})
+    box.add("a")
+    runner = box.start()
+    wait_for(lambda: bool(box.events("box-off-failed", None)), box.log)
+    box.set(when_drained=None)
+    box.add("b")
+    box.run("b")
+    assert runner.ended() == 0
+    assert mark.read_text() == "try\n"
+
+
+def test_the_command_is_found_where_logins_find_it_and_in_sbin(box: Box) -> None:
+    mark = armed(box)
+    folder = box.root / "only-sessions-look-here"
+    folder.mkdir()
+    (folder / "end-my-bill").write_text(f"#!/bin/sh\necho $PATH > {mark}\n")
+    (folder / "end-my-bill").chmod(0o755)
+    box.set(when_drained={"native": "power-off", "command": "end-my-bill", "path": str(folder)})
+    box.add("a")
+    assert box.start().ended() == 0
+    assert {"/usr/local/sbin", "/usr/sbin", "/sbin"} < set(mark.read_text().strip().split(":"))

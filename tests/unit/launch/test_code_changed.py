@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import pytest
 
 from sweep import onbox
@@ -55,3 +58,13 @@ def test_a_box_of_an_older_version_gets_the_list_of_its_files(site: Site) -> Non
     (site.root / path).unlink()
     site.launch("one")
     assert site.channel.read(path) == listed
+
+
+def test_a_box_learns_where_its_logins_find_the_command_that_ends_its_bill(site: Site) -> None:
+    """hosts.md S1: `shutdown` was in /usr/sbin, and the runner's PATH had no sbin."""
+    site.hold("one")
+    done = site.launch("one", when_drained={"native": "off", "command": "sh -c true"})
+    told = json.loads(site.channel.read(onbox.SPEC))["when_drained"]
+    assert (told["path"], done.notes) == (os.environ["PATH"], ())
+    done = site.launch("one", when_drained={"native": "off", "command": "no-such-command now"})
+    assert "it has no no-such-command on the PATH of its logins" in done.notes[0]
