@@ -130,8 +130,8 @@ class FileEntry(Record):
 class Manifest(BaseModel):
     """What a box says that a cell left behind when it was sealed. The runner writes it: unknown keys pass.
 
-    `setup`: the digest of set-up and code, None where there was no set-up. `provenance`: what was known of the code
-    when it was shipped (`{git: {commit, branch, dirty}}`). `environment`: interpreter, libraries, GPUs, driver, CPU.
+    `setup`: the digest of set-up and code, None where there was none. `provenance`: what was known of the code when it
+    was shipped (`git: {commit, branch, dirty}`), `code_changed` during the run. `environment`: libraries, GPUs, image.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
@@ -152,8 +152,6 @@ class Manifest(BaseModel):
     environment: dict[str, Any]
     setup: str | None = None
     provenance: dict[str, Any] = Field(default_factory=dict)
-    code_changed: str = ""
-    """how the files of `code` differed from it when the cell had ended: it had started with the right one"""
     files: tuple[FileEntry, ...]
 
 

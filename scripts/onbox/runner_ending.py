@@ -68,7 +68,7 @@ class Endings:
             self._note_environment(attempt.environment.result())
             changed = self._code.problem(entry.code)
             if changed is not None:  # it started with the right one, and may have read some of it later
-                facts["code_changed"] = changed.reason
+                facts["provenance"] = {**facts["provenance"], "code_changed": changed.reason}
                 say(f"{name}: its code was changed while it ran: {changed.reason}")
             manifest, size = seal(self._cells, attempt.out, attempt.log, attempt.spec, facts, self._uploads.flush)
         except RemoteStopped:

@@ -50,7 +50,7 @@ def rows(manifest: Manifest, digest: str, verified: bool) -> list[tuple[str, str
         ("copy", f"{'verified' if verified else 'not verified'}, manifest {digest}"),
         ("config", f"{manifest.config_digest}  {_pairs(manifest.params)}"),
         ("command", " ".join(manifest.argv[-1:])),
-        ("code", manifest.code + (f", and later: {manifest.code_changed}" if manifest.code_changed else "")),
+        ("code", manifest.code + _changed(manifest.provenance.get("code_changed"))),
         ("git", _git(git)),
         ("setup", manifest.setup or "none"),
         ("box", f"{manifest.box} ({manifest.native_id}), generation {manifest.generation}, attempt {manifest.attempt}"),
@@ -92,6 +92,11 @@ def _git(git: Any) -> str:
     branch = f" on {git['branch']}" if git.get("branch") else ""
     dirty = ", with changes that were not committed" if git.get("dirty") else ""
     return f"{git['commit']}{branch}{dirty}"
+
+
+def _changed(how: Any) -> str:
+    """The remark on code that was edited on the box after its start was checked."""
+    return f", changed on the box while the cell ran: {how}" if how else ""
 
 
 def _pairs(values: dict[str, Any]) -> str:

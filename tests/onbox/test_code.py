@@ -118,7 +118,7 @@ def test_code_that_was_changed_while_a_cell_ran_is_said_in_its_manifest(box: Box
     (code / "train.py").write_text("")
     (box.control / "hold-a").unlink()
     assert runner.ended() == 0
-    assert "train.py on this box is not what was shipped" in box.manifest("a").code_changed
+    assert "train.py on this box is not what was shipped" in box.manifest("a").provenance["code_changed"]
 
 
 def test_a_list_that_was_changed_with_the_code_proves_nothing(box: Box) -> None:
