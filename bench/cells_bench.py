@@ -14,7 +14,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.clone import ROOT
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 
@@ -43,9 +42,8 @@ def preview(stack: Stack) -> float:
 def measure(cells: int = 10_000, rounds: int = 5) -> dict[str, Any]:
     """Medians and maxima in seconds, and the ratio of the medians."""
     took: dict[str, list[float]] = {"many": [], "few": []}
-    base = Path(os.environ.get("SWEEPSTACK_BENCH_DIR") or ROOT / ".cache")
-    base.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="cells-bench-", dir=base) as folder:
+    # Outside of the checkout: git ignores its .cache, so that a job there would ship no file.
+    with tempfile.TemporaryDirectory(prefix="cells-bench-", dir=os.environ.get("SWEEPSTACK_BENCH_DIR")) as folder:
         stacks: dict[str, Stack] = {}
         try:
             for way, count in (("few", FEW), ("many", cells)):
