@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sweep.errors import EvidenceError
+from sweep.evidence import unsealed
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.launched import unnamed_cells
@@ -47,7 +48,8 @@ def receipt_problems(
         return ["the box's journal went on after the receipt"]
     if seen.runner_alive and any(cell.state == "running" for cell in seen.journal.cells.values()):
         return ["a cell is running on the box"]
-    return _cell_problems(store, receipt, approval, launch, seen.journal, full=full)
+    cells = _cell_problems(store, receipt, approval, launch, seen.journal, full=full)
+    return cells or unsealed.problems(store, facts.name, facts.generation, facts.kills, seen)
 
 
 def _ends_as(journal: Journal, head: str, *, teardown_begun: bool) -> bool:

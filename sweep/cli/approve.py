@@ -18,7 +18,7 @@ from sweep.cli.look import look, open_sources, unrented
 from sweep.cli.on_record import put_on_record
 from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.progress import Progress
-from sweep.cli.proposal import Plan, show
+from sweep.cli.proposal import Plan, dying, show
 from sweep.cli.pull import usable
 from sweep.cli.rosters import file_roster
 from sweep.cli.target import Target
@@ -107,7 +107,7 @@ def prepare(target: Target, words: Words, scene: Scene, store: EvidenceStore | N
     named, gone = _boxes(words, scene)
     if not named:
         return None
-    _known_cells(words, scene)
+    _known_cells(target, words, scene)
     digest, receipt = _receipt(target, words, scene, store, named)
     now = given_at(store, datetime.now(UTC))
     approval = build(words, receipt=digest, sights=named, waive=words.waive, expires=now + words.expires, now=now)
@@ -121,7 +121,7 @@ def prepare(target: Target, words: Words, scene: Scene, store: EvidenceStore | N
     elif all(verdict.way in ("abandoned", "nothing-launched") for _, verdict in asked) and not words.receipt:
         approval = approval.model_copy(update={"receipt": None})
     merged, kept = merge(approval, approval_of(target), scene, {sight.box.name for sight in named})
-    return Plan(merged, asked, kept, gone, risks)
+    return Plan(merged, asked, kept, gone, risks, dying(store, named, words.verb))
 
 
 def _free(words: Words, scene: Scene) -> list[str]:
@@ -164,14 +164,14 @@ def _boxes(words: Words, scene: Scene) -> tuple[list[Sight], list[str]]:
     return [sight for sight in sights if not sight.gone], [sight.box.name for sight in sights if sight.gone]
 
 
-def _known_cells(words: Words, scene: Scene) -> None:
+def _known_cells(target: Target, words: Words, scene: Scene) -> None:
     unnamed = set(_unnamed(scene.sights, scene.receipt))
     known = {cell.name for cell in scene.roster} | unnamed
     for name in words.waive:
         if name in scene.dropped and name not in unnamed:
             raise No(f"{name} is dropped: it needs no waiver")
         if name not in known:
-            raise No(f"there is no cell {name} on the roster{did_you_mean(name, known)}")
+            raise target.no_cell(name, sorted(known))
 
 
 def _unnamed(sights: Iterable[Sight], receipt: Receipt | None) -> list[str]:
@@ -296,7 +296,7 @@ def _same_roster(target: Target, receipt: Receipt | None) -> None:
     written, _ = file_roster(target.file)
     if written is not None and receipt is not None and written.digest != receipt.roster_digest:
         raise No(
-            f"{target.file.shown} has another roster than the receipt: `pulumi up` would lock the boxes again",
+            f"{target.file.shown} has other cells than the receipt: `pulumi up` would lock the boxes again",
             [f"pulumi up --stack {target.stack} && sweepctl finish --stack {target.stack}"],
         )
 

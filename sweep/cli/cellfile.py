@@ -1,4 +1,4 @@
-"""A file of a cell, wherever it can be read: on its box, in the pulled copy, or sealed on the volume."""
+"""A file of a cell, wherever it can be read: on its box, in a pulled copy, or sealed on the volume."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.channel.base import Channel
-from sweep.cli.look import Sources
+from sweep.cli.look import Sources, copied_journal
 from sweep.cli.output import No, Unsure
 from sweep.errors import EvidenceError, SweepstackError
+from sweep.evidence.unsealed import of_cell
+from sweep.evidence.unsealed import read as read_unsealed
 from sweep.model import Manifest
 from sweep.scene import Scene, Sight
 
@@ -45,14 +47,18 @@ def holder_of(scene: Scene, cell: str) -> Sight | None:
 
 
 def find_file(sources: Sources, scene: Scene, cell: str, attempt: int | None, file: str = LOG) -> CellFile:
-    """The box's own file, else the pulled copy, else the sealed copy on the volume. Raises No, Unsure."""
+    """The box's own file, else a pulled copy, else the sealed copy on the volume. Raises No, Unsure."""
     holder = holder_of(scene, cell)
     problems = []
+    started = True
     if holder is not None:
         progress = holder.progress(cell)
         attempts = progress.attempts if progress else 0
         if attempt is not None and attempts and attempt > attempts:
-            raise No(f"{cell} has had {attempts} attempts, not {attempt}")
+            raise No(
+                f"{cell} has had {attempts} attempts, not {attempt}",
+                [f"sweepctl logs --stack {sources.target.stack} {cell}"],
+            )
         if holder.reachable and attempts:
             try:
                 found = _on_box(holder, cell, attempt or attempts, file)
@@ -62,16 +68,63 @@ def find_file(sources: Sources, scene: Scene, cell: str, attempt: int | None, fi
                 if found is not None:
                     return found
         elif holder.reachable:
-            problems.append(f"it has not started on box {holder.box.name}")
-        else:
-            problems.append(f"box {holder.box.name}: {'gone' if holder.gone else holder.seen.note or 'unknown'}")
+            started = False
+        elif not holder.gone:
+            problems.append(f"box {holder.box.name}: {holder.seen.note or 'unknown'}")
     try:
-        return find_copy(sources, cell, attempt, file)
+        return find_pulled(sources, cell, attempt, file)
     except Unsure as error:
         problems += error.args
-    again = [f"sweepctl wait --stack {sources.target.stack} --for first-step"] if len(problems) < 2 else []
-    what = "log" if file == LOG else file
-    raise Unsure(f"there is no {what} of {cell}: {'; '.join(filter(None, problems)) or 'it has not started'}", again)
+    raise _none(sources, holder, cell, file, started, [problem for problem in problems if problem])
+
+
+def _none(sources: Sources, holder: Sight | None, cell: str, file: str, started: bool, problems: list[str]) -> Unsure:
+    """Why a cell has no such file anywhere, and what leads on. That it never ran is said only where that is known."""
+    stack, what = sources.target.stack, "log" if file == LOG else file
+    ran_on = _ran_on(sources, cell)
+    following = [f"sweepctl status --stack {stack}"]
+    if holder is not None and holder.gone and holder.progress(cell) is not None:
+        ran_on = ran_on or [holder.box.name]
+    if ran_on and (holder is None or holder.gone):
+        box = ran_on[-1]
+        problems.insert(0, f"its {what} was on box {box}, which is gone, and `sweepctl pull` had not copied it before")
+    elif not problems and holder is not None and not started:
+        problems.append(f"it has not started on box {holder.box.name}")
+        following = [f"sweepctl wait --stack {stack} --for first-step"]
+    elif not problems and holder is not None and holder.gone:
+        problems.append(f"box {holder.box.name} is gone, and no record says that it ran there")
+    elif not problems and not ran_on:
+        problems.append("no record says that it ever started")
+    return Unsure(f"there is no {what} of {cell}: {'; '.join(problems)}", following)
+
+
+def _ran_on(sources: Sources, cell: str) -> list[str]:
+    """The boxes on which it ran, by the pulled copies of their journals; the last one last."""
+    store = sources.store
+    if store is None:
+        return []
+    found = []
+    try:
+        for birth in sorted(store.births(), key=lambda birth: birth.begun_at):
+            journal = copied_journal(store, birth.box, birth.generation)
+            progress = journal.cells.get(cell) if journal else None
+            if progress is not None and progress.attempts:
+                found.append(birth.box)
+    except EvidenceError:
+        pass
+    return found
+
+
+def find_pulled(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile:
+    """A copy, of the sealed attempt or of one that ended without a seal: of the later one. Raises Unsure."""
+    left = _left(sources, cell, attempt, file)
+    try:
+        sealed = find_copy(sources, cell, attempt, file)
+    except Unsure:
+        if left is None:
+            raise
+        return left
+    return left if left is not None and left.attempt > sealed.attempt else sealed
 
 
 def find_copy(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile:
@@ -83,6 +136,29 @@ def find_copy(sources: Sources, cell: str, attempt: int | None, file: str) -> Ce
             return found
         problems.append(problem)
     raise Unsure("; ".join(filter(None, problems)))
+
+
+def _left(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile | None:
+    """What `pull` copied of an attempt that ended without a seal: of the last one, where none is named."""
+    store, path = sources.store, file if file == LOG else f"out/{file}"
+    if store is None:
+        return None
+    try:
+        found = [one for one in of_cell(store, cell) if attempt in (None, one.attempt.attempt)]
+        for one in reversed(found):
+            kept = next((kept for kept in one.attempt.files if kept.path == path), None)
+            data = read_unsealed(store, one, path) if kept is not None else None
+            if kept is not None and data is not None:
+                words = f"the copy of what it left on box {one.box} (not sealed)"
+                words += f"; the first {kept.start:,} bytes were too many to copy" if kept.start else ""
+                return _in_memory(words, data, one.attempt.attempt)
+    except EvidenceError:
+        return None
+    return None
+
+
+def _in_memory(words: str, data: bytes, attempt: int) -> CellFile:
+    return CellFile(words, lambda offset, limit: data[offset : offset + limit], lambda: len(data), attempt)
 
 
 def _on_box(sight: Sight, cell: str, attempt: int, file: str) -> CellFile | None:

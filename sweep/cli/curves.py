@@ -47,7 +47,7 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
         sources = open_sources(target)
         scene = look(sources)
         entry = _metrics(target, scene)
-        names = _names(scene, wanted)
+        names = _names(target, scene, wanted)
         read, missing = [], {}
         for name in names:
             found = _read(sources, scene, name, entry.file)
@@ -79,6 +79,8 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
                 f"sweepctl logs --stack {target.stack} {following}"
                 if following
                 else f"sweepctl wait --stack {target.stack} --for first-step"
+                if any(sight.seen.runner_alive for sight in scene.sights)
+                else f"sweepctl status --stack {target.stack}"
             ]
         )
     return YES if read and not (wanted and missing) else NO
@@ -95,7 +97,7 @@ def _metrics(target: Target, scene: Scene) -> MetricsEntry:
     )
 
 
-def _names(scene: Scene, wanted: Sequence[str]) -> list[str]:
+def _names(target: Target, scene: Scene, wanted: Sequence[str]) -> list[str]:
     known = [cell.name for cell in scene.roster] + list(scene.dropped)
     if not wanted:
         running = {name for sight in scene.sights if sight.seen.runner_alive for name in sight.running}
@@ -104,7 +106,7 @@ def _names(scene: Scene, wanted: Sequence[str]) -> list[str]:
     for word in wanted:
         fitting = [word] if word in known else fnmatch.filter(known, word)
         if not fitting:
-            raise No(f"there is no cell {word}{did_you_mean(word, known)}")
+            raise target.no_cell(word, known)
         found |= dict.fromkeys(fitting)
     return list(found)
 

@@ -6,7 +6,6 @@ from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.rosters import file_roster
 from sweep.cli.target import Target
 from sweep.stackdrop import write_drop
-from sweep.suggest import did_you_mean
 
 
 def drop(target: Target, cell: str, reason: str, out: Out) -> int:
@@ -18,11 +17,10 @@ def drop(target: Target, cell: str, reason: str, out: Out) -> int:
     if roster is None:
         raise No(problem or f"{target.file.shown} is not there", [f"sweepctl status --stack {target.stack}"])
     if cell not in roster.names and cell not in roster.dropped:
-        hint = did_you_mean(cell, roster.names)
-        raise No(f"there is no cell {cell} on the roster{hint}", [f"sweepctl status --stack {target.stack}"])
+        raise target.no_cell(cell, roster.names)
     if cell in roster.names and len(roster.names) == 1:
         raise No(
-            f"{cell} is the last cell of the roster, and an empty one can't be verified",
+            f"{cell} is the last cell of the sweep, and a sweep without cells can't be verified",
             [f"sweepctl finish --stack {target.stack}"],
         )
     if roster.dropped.get(cell, reason) != reason:

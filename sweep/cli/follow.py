@@ -16,7 +16,7 @@ from typing import Any
 from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.channel.base import Channel
-from sweep.cli.cellfile import CHUNK, LOG, attempt_file, find_copy, holder_of
+from sweep.cli.cellfile import CHUNK, LOG, attempt_file, find_pulled, holder_of
 from sweep.cli.logs import Printer, start_of
 from sweep.cli.look import Sources, look, open_sources
 from sweep.cli.output import NO, YES, No, Unsure, plain, span
@@ -277,7 +277,7 @@ class CellFollow(Follow):
 
     def lost(self) -> int:
         try:
-            copy = find_copy(self._sources, self.cell, self.only or self.attempt or None, LOG)
+            copy = find_pulled(self._sources, self.cell, self.only or self.attempt or None, LOG)
         except Unsure as error:
             raise No(
                 f"the box of {self.cell} is gone, and no copy has its log: {error}",

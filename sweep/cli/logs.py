@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from provider.platforms.registry import load_platform
 from sweep import onbox
-from sweep.cli.cellfile import CHUNK, CellFile, find_file
+from sweep.cli.cellfile import CHUNK, CellFile, find_file, holder_of
 from sweep.cli.look import look, open_sources
 from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.target import Target
@@ -51,8 +51,8 @@ def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follo
     scene = look(sources)
     known = [entry.name for entry in scene.roster] + list(scene.dropped)
     if cell not in known:
-        raise No(f"there is no cell {cell} in {target.stack}{did_you_mean(cell, known)}")
-    if follow is not None:
+        raise target.no_cell(cell, known)
+    if follow is not None and holder_of(scene, cell) is not None:
         from sweep.cli.follow import CellFollow
 
         return CellFollow(target, sources, scene, cell, attempt, tail, follow).run()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from sweep import onbox
 from sweep.abandoning import VERB
 from sweep.cli.output import Out, count
 from sweep.cli.target import Target
 from sweep.cost import BoxCosts, box_costs
+from sweep.errors import EvidenceError
+from sweep.evidence import unsealed
+from sweep.evidence.store import EvidenceStore
 from sweep.model import SETTLED, Approval
 from sweep.money.clocks import starting
 from sweep.refusal import waiting_cost
@@ -29,6 +34,8 @@ class Plan:
     kept: list[tuple[Sight, Verdict]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     risks: dict[str, AtRisk] = field(default_factory=dict)
+    dying: dict[str, str] = field(default_factory=dict)
+    """box → what attempts without a seal left on it that is in no copy"""
 
     @property
     def ends_alone(self) -> bool:
@@ -78,6 +85,8 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
         ended = _ended_and_dropped(scene, sight) if verdict.way == "cleared" else []
         for name in ended:
             out.line(f"dropped   {name} had finished on {sight.box.name} and was dropped: no copy of it is verified")
+    for box, words in plan.dying.items():
+        out.line(f"in no copy {box}: {words}", style="yellow")
     for entry in approval.unclaimed:
         out.line(f"          {entry.box}: may die with it: {entry.reason}", style="yellow")
     for sight in plan.abandoned:
@@ -116,3 +125,22 @@ def _ended_and_dropped(scene: Scene, sight: Sight) -> list[str]:
 
 def _costs(scene: Scene, sight: Sight) -> BoxCosts | None:
     return box_costs(scene.spent, sight.box.native_id) if scene.spent is not None else None
+
+
+def dying(store: EvidenceStore | None, named: Sequence[Sight], verb: str) -> dict[str, str]:
+    """By box: what attempts without a seal left on it that is in no copy and dies by this verb."""
+    found = {}
+    for sight in named:
+        kills = sight.box.facts(verb).kills
+        if kills and onbox.HOME.split("/")[0] not in kills:
+            continue
+        dead = sight.seen.runner_alive is False
+        try:
+            if store is None:
+                raise EvidenceError("the evidence can't be read")
+            words = unsealed.dying(store, sight.box.name, sight.box.generation, sight.journal, dead=dead)
+        except EvidenceError as error:
+            words = f"logs of attempts that failed, as far as there are any: {error}"
+        if words:
+            found[sight.box.name] = words
+    return found

@@ -14,7 +14,6 @@ from sweep.evidence.manifest import ManifestRefused, manifest_digest, parse_mani
 from sweep.evidence.store import EvidenceStore
 from sweep.loaders.base import printable
 from sweep.model import Manifest
-from sweep.suggest import did_you_mean
 
 
 def provenance(target: Target, cell: str, out: Out) -> int:
@@ -69,7 +68,7 @@ def _sealed(sources: Sources, store: EvidenceStore, cell: str) -> tuple[Manifest
     data = store.copies.manifest(cell) if cell in known or cell in store.copies.cells() else None
     if data is None:
         if cell not in known:
-            raise No(f"there is no cell {cell} on the roster{did_you_mean(cell, known)}")
+            raise sources.target.no_cell(cell, known)
         raise No(f"there is no copy of {cell} here", [f"sweepctl pull --stack {stack}"])
     try:
         return parse_manifest(data, store.marker.identity, cell), manifest_digest(data)

@@ -55,7 +55,7 @@ def rosters(target: Target, state: StackState) -> Rosters:
     if problem:
         notes.append(problem)
     if len(wanted) > 1:
-        notes.append("the boxes were rented for different rosters: `pulumi up` did not finish")
+        notes.append("the boxes were rented for different lists of cells: `pulumi up` did not finish")
     fits = written is not None and wanted == {written.digest}  # first: the state's own digest takes a while
     if written is not None and (fits or not state.boxes or written.digest == given.digest):
         # The file's order is the person's; and it knows cells whose queue was never made.

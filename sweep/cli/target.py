@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from sweep.cli.output import Unsure
+from sweep.cli.output import No, Unsure
 from sweep.evidence.s3_address import evidence_uri
 from sweep.stackfile import StackFile, find_project_root
 from sweep.stacktext import STORE_KEY
@@ -53,6 +54,14 @@ class Target:
     def likely_evidence(self) -> str | None:
         """Where this host would keep the evidence, by the stack file alone: for a sweep that the state forgot."""
         return evidence_uri(self.root, self.file.pull_to() or "")
+
+    def no_cell(self, cell: str, known: Iterable[str]) -> No:
+        """The error for a cell that the sweep does not have, with the likely one, or some that it has."""
+        names = list(known)
+        hint = did_you_mean(cell, names)
+        if not hint and names:
+            hint = f"; it has {', '.join(names[:5])}{f' and {len(names) - 5} more' if names[5:] else ''}"
+        return No(f"there is no cell {cell} in {self.stack}{hint}", [f"sweepctl status --stack {self.stack}"])
 
     def no_stack(self) -> Unsure:
         """The error for a stack that the backend does not have, with the likely reason."""

@@ -50,8 +50,11 @@ def run(sources: Sources, store: EvidenceStore, plan: Rosters) -> VerifyOutcome:
     if not state.boxes:
         raise Unsure("there is no box in the state: the last receipt stands", [f"sweepctl status --stack {stack}"])
     if not plan.complete:
-        why = "; ".join(plan.notes) or "the queues in the state don't make up the roster that the boxes were rented for"
-        raise Unsure(f"the roster is not known: {why}", [f"pulumi up --stack {stack}"])
+        why = (
+            "; ".join(plan.notes)
+            or "the state's queues and the stack file name other cells than the boxes were rented for"
+        )
+        raise Unsure(f"which cells the sweep has is not known: {why}", [f"pulumi up --stack {stack}"])
     artifacts = _artifacts(sources)
     with Progress("verify", unit="bytes") as progress, _check(sources, artifacts) as check:
         progress.say("reading journals")
@@ -190,7 +193,7 @@ def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out, traf
     shown = cells if len(cells) <= 60 else bad[:60]
     out.table(("CELL", "STATE", "NOTE"), ((cell.name, cell.state, "; ".join(cell.reasons)) for cell in shown))
     for name in outcome.unexpected:
-        out.line(f"{name} lies in the evidence's cells/ and is on no roster: move it away", style="red")
+        out.line(f"{name} lies in the evidence's cells/ and is no cell of this sweep: move it away", style="red")
     out.line(f"{receipt.verified} of {receipt.total} verified   receipt {outcome.digest}", style="bold")
     if traffic:
         out.line(moved(traffic))
@@ -200,9 +203,7 @@ def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out, traf
         out.line("note   what read the files could have reached the network: this system does not let it be shut out")
     out.next(following)
     if yes and plan.unreadable:
-        raise Unsure(
-            f"the roster that is wanted can't be told: {plan.unreadable}", [f"sweepctl verify --stack {stack}"]
-        )
+        raise Unsure(f"which cells are wanted can't be told: {plan.unreadable}", [f"sweepctl verify --stack {stack}"])
     return YES if yes else UNSURE if bad and untold else NO
 
 

@@ -22,7 +22,8 @@ from sweep.evidence.manifest import MANIFEST, MAX_MANIFEST, ManifestRefused, man
 from sweep.evidence.s3_copies import S3Copies
 from sweep.evidence.s3_pull import ObjectCopy
 from sweep.evidence.store import EvidenceStore
-from sweep.evidence.unsealed import Unsealed, bring
+from sweep.evidence.unsealed import Unsealed
+from sweep.evidence.unsealed_copy import bring
 from sweep.journal import Journal
 
 if TYPE_CHECKING:

@@ -1,57 +1,36 @@
 """What attempts that ended without a seal left behind: log, metrics and partial output, copied before their box ends.
 
 They lie in `unsealed/`, apart from the sealed cells: they prove nothing, and nothing here is ever counted as verified.
-They are for a person who asks, when the box is gone, why a cell failed. What is copied is bounded (`MOST_BYTES`,
-`MOST_FILES`); whatever is left on the box is named with its size, and of each log at least the end is kept. Which
+They are for a person who asks, when the box is gone, why a cell failed. What is copied is bounded (see
+`unsealed_copy`); whatever is left on the box is named with its size, and of each log at least the end is kept. Which
 attempts were copied is on record by box (`records/unsealed/`); the check that ends a box reads that record.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from pydantic import Field
 
 from sweep import onbox
-from sweep.canonical import sha256_hex
-from sweep.errors import PlatformError, Unreachable
-from sweep.evidence.copying import PARTIAL, require_room
+from sweep.errors import EvidenceError
 from sweep.journal import Journal
 from sweep.model import CellName, Record
+from sweep.units import spell_bytes
 
 if TYPE_CHECKING:
-    from sweep.channel.base import Channel
     from sweep.evidence.store import EvidenceStore
+    from sweep.teardown import Observation
 
 UNSEALED = "unsealed"
 LOG = "log.txt"
-MOST_BYTES = 64 << 20
-"""Of one cell, from one box, all its attempts together. Later attempts come first."""
-MOST_FILES = 200
-"""Of one attempt. Its log comes first, then the smallest files."""
-LOG_BYTES = 8 << 20
-"""Of one log: its end, where it is longer."""
-LOG_END_BYTES = 64 << 10
-"""Of a log, also where MOST_BYTES is used up."""
 NAMED = 20
 """Files of one attempt that were left on the box and are named, the largest first; the rest is counted."""
-WALK_FILES = 100_000
-WALK_SECONDS = 20.0
-SHORTEST_SECRET = 6
-"""Characters. The runner masks no shorter ones in a log, either."""
-
-_CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 _PLAIN = " !#$&'()+,;=@[]{}~^`"
 """Characters that stay as they are in the name of a copy; others are written as %XX."""
-_LONGEST_NAME = 255
 
 
 class KeptFile(Record):
@@ -140,9 +119,46 @@ def missing(store: EvidenceStore, box: str, generation: int, journal: Journal, *
     return [one for one in ended if one not in known]
 
 
+def problems(store: EvidenceStore, box: str, generation: int, kills: Collection[str], seen: Observation) -> list[str]:
+    """Why the box may not end: logs of attempts without a seal would die that are in no copy. Empty when none would.
+
+    `kills`: the tiers that die, all of them where it is empty.
+    """
+    if seen.journal is None or (kills and onbox.HOME.split("/")[0] not in kills):
+        return []
+    try:
+        lacking = missing(store, box, generation, seen.journal, dead=not seen.runner_alive)
+    except EvidenceError as error:
+        return [str(error)]
+    named = ", ".join(f"{cell} (attempt {attempt})" for cell, attempt in lacking[:3])
+    named += f" and {len(lacking) - 3} more" if lacking[3:] else ""
+    return [f"the log of {named}, not sealed, is in no copy: `sweepctl pull` copies it"] if lacking else []
+
+
+def dying(store: EvidenceStore, box: str, generation: int, journal: Journal | None, *, dead: bool) -> str:
+    """What ended attempts without a seal left on the box that is in no copy and dies with it; empty for nothing.
+
+    `journal`: None where the box can't be read, so that only what is on record is told. Raises EvidenceError.
+    """
+    known = of_box(store, box, generation).attempts
+    lacking = missing(store, box, generation, journal, dead=dead) if journal is not None else []
+    words = []
+    if lacking:
+        names = list(dict.fromkeys(cell for cell, _ in lacking))
+        more = f" and {len(names) - NAMED} more" if names[NAMED:] else ""
+        words.append(f"all that {', '.join(names[:NAMED])}{more} left without a seal, logs too")
+    left = [(file.size, f"{one.cell} {file.path} {spell_bytes(file.size)}") for one in known for file in one.left]
+    count = len(left) + sum(one.more for one in known)
+    if count:
+        total = spell_bytes(sum(size for size, _ in left) + sum(one.more_bytes for one in known))
+        largest = ", ".join(text for _, text in sorted(left, reverse=True)[:3])
+        words.append(f"{count} file{'' if count == 1 else 's'}, {total}, too large to copy: {largest}")
+    return "; ".join(words)
+
+
 def of_box(store: EvidenceStore, box: str, generation: int) -> UnsealedOfBox:
     """What was copied from one generation of a box. Raises EvidenceError."""
-    return store.record(_record(box, generation), UnsealedOfBox) or UnsealedOfBox(box=box, generation=generation)
+    return store.record(record_of(box, generation), UnsealedOfBox) or UnsealedOfBox(box=box, generation=generation)
 
 
 def of_cell(store: EvidenceStore, cell: str) -> list[Found]:
@@ -160,221 +176,20 @@ def read(store: EvidenceStore, found: Found, path: str) -> bytes | None:
     """The copy of a file of such an attempt (`log.txt`, `out/…`); None where none was made. Raises EvidenceError."""
     if all(file.path != path for file in found.attempt.files):
         return None
-    held = store.shelf.read(_key(found.box, found.generation, found.attempt.cell, found.attempt.attempt, path))
+    held = store.shelf.read(key_of(found.box, found.generation, found.attempt.cell, found.attempt.attempt, path))
     return None if held is None else held.data
 
 
-def bring(channel: Channel, box: str, generation: int, journal: Journal, store: EvidenceStore) -> list[Unsealed]:
-    """Copies what every attempt that ended unsealed left on the box; returns those that were copied now. Idempotent.
-
-    A file that can't be read on a box which answers is named as left, with the reason. Raises Unreachable when the box
-    is cut off on the way (call again: it goes on), EvidenceError when the evidence can't be written. Costs nothing.
-    """
-    running = any(progress.state == "running" for progress in journal.cells.values())
-    dead = running and not channel.lock_held(onbox.RUNNER_LOCK)
-    over = set(ended_unsealed(journal, dead=False))
-    before = {(one.cell, one.attempt): one for one in of_box(store, box, generation).attempts}
-    wanted = [
-        one
-        for one in ended_unsealed(journal, dead=dead)
-        if _CELL.fullmatch(one[0]) and (one not in before or (one in over and not before[one].ended))
-    ]
-    if not wanted:
-        return []
-    work = _Work(channel, box, generation, store, before)
-    brought: list[Unsealed] = []
-    try:
-        listed = work.listed(wanted)
-        for one in reversed(wanted):  # later attempts of a cell first
-            brought.append(work.bring(*one, *listed[one], ended=one in over))
-    finally:
-        work.close()
-        if brought:
-            _write(store, box, generation, brought)
-    return brought
-
-
-def _write(store: EvidenceStore, box: str, generation: int, brought: Sequence[Unsealed]) -> None:
-    def change(known: UnsealedOfBox | None) -> UnsealedOfBox:
-        attempts = {(one.cell, one.attempt): one for one in (*(known.attempts if known else ()), *brought)}
-        ordered = tuple(attempts[key] for key in sorted(attempts))
-        return UnsealedOfBox(box=box, generation=generation, attempts=ordered)
-
-    store.update_record(_record(box, generation), UnsealedOfBox, change)
-
-
-Files = list[tuple[str, int]]
-"""Paths inside an attempt's folder, and their bytes."""
-
-
-class _Work:
-    """One box's attempts on their way into the evidence."""
-
-    def __init__(
-        self,
-        channel: Channel,
-        box: str,
-        generation: int,
-        store: EvidenceStore,
-        before: Mapping[tuple[str, int], Unsealed],
-    ) -> None:
-        self._channel, self._box, self._generation, self._store = channel, box, generation, store
-        self._used: dict[str, int] = {}
-        for (cell, _), one in before.items():
-            self._used[cell] = self._used.get(cell, 0) + one.bytes
-        self._secrets: list[bytes] | None = None
-        self._folder = store.workplace / PARTIAL / ".unsealed"
-
-    def close(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def listed(self, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[Files, str]]:
-        """The files of each attempt, and what was in the way of listing all of them."""
-        folders = {onbox.attempt_dir(*one): one for one in wanted}
-        listing = self._channel.walk(list(folders), limit=WALK_FILES, seconds=WALK_SECONDS)
-        if listing.problem and len(wanted) > 1:  # one attempt with very many files must not hide the others
-            return {one: found for one in wanted for found in self.listed([one]).values()}
-        found: dict[tuple[str, int], tuple[Files, str]] = {one: ([], listing.problem) for one in wanted}
-        for path, size, _ in listing.files:
-            parts = path.split("/")
-            depth = len(onbox.CELLS.split("/")) + 2
-            one = folders.get("/".join(parts[:depth]))
-            inside = "/".join(parts[depth:])
-            if one is not None and (inside == LOG or inside.startswith("out/")):
-                found[one][0].append((inside, size))
-        return found
-
-    def bring(self, cell: str, attempt: int, files: Files, problem: str, *, ended: bool) -> Unsealed:
-        """Copies what fits, and names the rest."""
-        room = MOST_BYTES - self._used.get(cell, 0)
-        wanted: Files = []
-        left: list[LeftFile] = []
-        kept: list[KeptFile] = []
-        for path, size in sorted(files, key=lambda file: (file[0] != LOG, file[1], file[0])):
-            if path == LOG:
-                most = max(min(LOG_BYTES, room), LOG_END_BYTES)
-                kept += self._log(cell, attempt, size, most, left)
-                room -= min(size, most)
-            elif not _fits_a_name(path):
-                left.append(LeftFile(path=_shown(path), size=size, why="its name is too long for a copy, or no text"))
-            elif len(wanted) + 1 >= MOST_FILES:
-                left.append(LeftFile(path=path, size=size, why=f"{MOST_FILES} files of an attempt are copied"))
-            elif size > room:
-                why = f"{MOST_BYTES >> 20} MiB of a cell are copied from a box"
-                left.append(LeftFile(path=path, size=size, why=why))
-            else:
-                wanted.append((path, size))
-                room -= size
-        kept += self._files(cell, attempt, wanted, left)
-        left.sort(key=lambda file: -file.size)
-        self._used[cell] = self._used.get(cell, 0) + sum(file.size for file in kept)
-        return Unsealed(
-            cell=cell,
-            attempt=attempt,
-            ended=ended,
-            files=tuple(sorted(kept, key=lambda file: file.path)),
-            left=tuple(left[:NAMED]),
-            more=len(left[NAMED:]),
-            more_bytes=sum(file.size for file in left[NAMED:]),
-            note=problem,
-        )
-
-    def _log(self, cell: str, attempt: int, size: int, most: int, left: list[LeftFile]) -> Iterator[KeptFile]:
-        """The log, or its end; secrets masked as the runner masks them: it had no time to, where it was killed."""
-        require_room(self._store, min(size, most), f"the log of {cell}")
-        start = max(0, size - most)
-        try:
-            data = self._channel.read(f"{onbox.attempt_dir(cell, attempt)}/{LOG}", offset=start, limit=most)
-        except Unreachable:
-            raise
-        except (PlatformError, OSError) as error:
-            left.append(LeftFile(path=LOG, size=size, why=_why(error)))
-            return
-        for value in self._hidden():
-            data = data.replace(value, b"*" * len(value))
-        yield self._keep(cell, attempt, LOG, data, start)
-
-    def _files(self, cell: str, attempt: int, wanted: Files, left: list[LeftFile]) -> Iterator[KeptFile]:
-        if not wanted:
-            return
-        # Twice: once on the way, once in its place.
-        require_room(self._store, 2 * sum(size for _, size in wanted), f"what {cell} left")
-        self.close()
-        self._folder.mkdir(parents=True)
-        base = onbox.attempt_dir(cell, attempt)
-        targets = {path: self._folder / str(number) for number, (path, _) in enumerate(wanted)}
-        try:
-            self._channel.fetch_many([(f"{base}/{path}", target) for path, target in targets.items()])
-        except Unreachable:
-            raise
-        except (PlatformError, OSError):
-            pass  # one of them can't be read: they are asked for one by one
-        for path, size in wanted:
-            data = _whole(targets[path], size)
-            if data is None:
-                try:
-                    data = self._channel.read(f"{base}/{path}", limit=size)
-                except Unreachable:
-                    raise
-                except (PlatformError, OSError) as error:
-                    left.append(LeftFile(path=path, size=size, why=_why(error)))
-                    continue
-            yield self._keep(cell, attempt, path, data, 0)
-
-    def _keep(self, cell: str, attempt: int, path: str, data: bytes, start: int) -> KeptFile:
-        self._store.shelf.write(_key(self._box, self._generation, cell, attempt, path), data)
-        return KeptFile(path=path, size=len(data), sha256=sha256_hex(data), start=start)
-
-    def _hidden(self) -> Iterable[bytes]:
-        """The values of `job.secrets` on the box: they stay in memory, and out of what is copied. Longest first."""
-        if self._secrets is None:
-            try:
-                found = json.loads(self._channel.read(onbox.SECRETS))
-            except FileNotFoundError:
-                found = {}
-            except ValueError as error:
-                why = f"{onbox.SECRETS} on the box can't be read, so no log is copied: {error}"
-                raise PlatformError(why) from error
-            values = found.values() if isinstance(found, dict) else ()
-            words = {str(value) for value in values if len(str(value)) >= SHORTEST_SECRET}
-            self._secrets = sorted((word.encode() for word in words), key=len, reverse=True)
-        return self._secrets
-
-
-def _whole(path: Path, size: int) -> bytes | None:
-    """What was fetched; None where it is not all there."""
-    try:
-        return path.read_bytes() if path.stat().st_size == size else None
-    except FileNotFoundError:
-        return None
-
-
-def _why(error: Exception) -> str:
-    words = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return f"it can't be read on the box: {words}"[:200]
-
-
-def _shown(path: str) -> str:
-    return path.encode("utf-8", "backslashreplace").decode("utf-8")[:_LONGEST_NAME]
-
-
-def _fits_a_name(path: str) -> bool:
-    try:
-        return all(len(os.fsencode(_name(part))) <= _LONGEST_NAME - 16 for part in path.split("/"))
-    except UnicodeError:
-        return False
-
-
-def _name(part: str) -> str:
+def name_of(part: str) -> str:
     """A name that every place can hold, and that no listing leaves out; reversible (%XX)."""
     name = quote(part, safe=_PLAIN)
     return f"%2E{name[1:]}" if name.startswith(".") else name
 
 
-def _key(box: str, generation: int, cell: str, attempt: int, path: str) -> str:
-    inside = "/".join(map(_name, path.split("/")))
+def key_of(box: str, generation: int, cell: str, attempt: int, path: str) -> str:
+    inside = "/".join(map(name_of, path.split("/")))
     return f"{UNSEALED}/{cell}/{box}-g{generation}-{attempt}/{inside}"
 
 
-def _record(box: str, generation: int) -> str:
+def record_of(box: str, generation: int) -> str:
     return f"{UNSEALED}/{box}-g{generation}.json"

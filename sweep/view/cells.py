@@ -99,7 +99,7 @@ def _state(
         if verdict.state in ("verified", "damaged", "unexpected"):
             return verdict.state, "; ".join(verdict.reasons)
     if holder is None:
-        return "pending", "no box has it yet"
+        return _without_box(cell, verdict)
     stale = "as of the last copy of the journal" if holder.copied else ""
     if progress is None or progress.state == "pending":
         if holder.gone and holder.launch and cell.name in holder.launch.cells:
@@ -127,6 +127,17 @@ def _state(
     if holder.seen.runner_alive is None:
         return "running", stale or "whether its runner is alive is not known"
     return "running", f"heartbeat {ago(holder.heartbeat, holder.there(scene.now))}" if holder.heartbeat else ""
+
+
+def _without_box(cell: Cell, verdict: ReceiptCell | None) -> tuple[str, str]:
+    """A cell that no box of the state has: what the last receipt said of it, whose boxes are gone by now."""
+    if verdict is None or verdict.config_digest != cell.config_digest:
+        return "pending", "no box has it yet"
+    if verdict.state == "failed":
+        return "failed", "; ".join(verdict.reasons)
+    if verdict.state in ("missing", "running", "lost", "sealed"):
+        return "lost", "its box is gone; `pulumi up` runs it again"
+    return "pending", "no box has it yet"
 
 
 def _to_move(scene: Scene, cell: str, holder: Sight) -> str:

@@ -131,7 +131,7 @@ def test_a_receipt_for_another_roster(world: World) -> None:
     *_, receipt = world.verified()
     world.lrs = "[0.1, 0.3, 0.9, 2.5]"
     world.write_stack_file()
-    assert "another roster" in untouched(world, "--receipt", receipt)
+    assert "other cells than the receipt" in untouched(world, "--receipt", receipt)
     world.up_roster = world.file_roster()
     assert "roster changed" in untouched(world, "--receipt", receipt)
 
@@ -160,7 +160,7 @@ def test_a_cell_that_is_not_verified_locks_its_box_alone(world: World) -> None:
     ("arguments", "words"),
     [
         (["--box", "box-9"], 'no box box-9 in the state (there: box-0, box-1); did you mean "box-'),
-        (["--waive", "lr0.33", "--reason", "x"], 'no cell lr0.33 on the roster; did you mean "lr0.3"?'),
+        (["--waive", "lr0.33", "--reason", "x"], 'no cell lr0.33 in sweep-t; did you mean "lr0.3"?'),
         (["--abandon", "bax-1", "--reason", "x"], 'did you mean "box-1"?'),
     ],
 )
@@ -479,3 +479,22 @@ def test_reasons_belong_to_what_stands_before_them() -> None:
 def test_reasons_that_belong_to_nothing(line: list[str]) -> None:
     with pytest.raises(Unsure):
         pair_reasons(line)
+
+
+def test_it_says_what_dies_that_is_in_no_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.evidence.unsealed_copy.MOST_BYTES", 1000)
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    for name in ("lr0.1", "lr0.9"):
+        box.seal(name)
+    box.start("lr0.3", log="boom\n")
+    (box.root / "data/sweep/cells/lr0.3/1/out/model.bin").write_bytes(b"m" * 5000)
+    box.fail("lr0.3")
+    given_up = world.run("approve", "--abandon", "box-0", "--reason", "x")
+    assert "in no copy box-0: all that lr0.3 left without a seal, logs too" in given_up.out
+    world.run("approve", "--revoke")
+    world.run("pull")
+    receipt = world.run("verify", "--json").json["receipt"]
+    waived = world.run("approve", "--receipt", receipt, "--waive", "lr0.3", "--reason", "x")
+    assert waived.code == 0, waived
+    assert "in no copy box-0: 1 file, 5.0 kB, too large to copy: lr0.3 out/model.bin 5.0 kB" in waived.out

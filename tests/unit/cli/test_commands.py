@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -425,3 +426,70 @@ def test_finish_rents_nothing_on_the_way_out(world: World) -> None:
     world.file.path.write_text(written.replace("box-1: {want: running}", "box-1: {want: gone}"))
     assert world.run("finish").code == 1  # an engine that says yes and does nothing
     assert world.calls() == [f"up --stack {STACK} --yes --non-interactive"]
+
+
+@pytest.fixture
+def torn_down(world: World) -> World:
+    """lr0.1 verified; lr0.3 failed twice, pulled, waived; lr0.9 never started; then the boxes were destroyed."""
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    box.start("lr0.3", log="first\n", metrics=[{"step": 1, "loss": 2.5}])
+    box.fail("lr0.3", final=False)
+    box.start("lr0.3", attempt=2, log="Traceback\nboom\n", metrics=[{"step": 1, "loss": 2.5}, {"step": 2, "loss": 3.5}])
+    (box.root / "data/sweep/cells/lr0.3/2/out/metrics.json").write_text('{"loss": 9.5}')
+    box.fail("lr0.3", attempt=2)
+    assert world.run("pull").code == 0
+    assert world.run("verify").code == 1
+    box.vanish()
+    shutil.rmtree(world.volume_folder)
+    world.save(world.empty())
+    return world
+
+
+def test_logs_of_a_cell_that_failed_outlive_the_box(torn_down: World) -> None:
+    world = torn_down
+    result = world.run("logs", "lr0.3", fresh=False)
+    assert (result.code, result.out) == (0, "Traceback\nboom\n")
+    assert "lr0.3, attempt 2, from the copy of what it left on box box-0 (not sealed)" in result.err
+    assert world.run("logs", "lr0.3", "--attempt", "1", fresh=False).out == "first\n"
+    assert world.run("logs", "lr0.3", "-f", fresh=False).out == "Traceback\nboom\n"
+    assert world.run("logs", "lr0.3", "--tail", "1", "--json", fresh=False).json["text"] == "boom\n"
+
+
+def test_results_and_curves_of_a_cell_that_failed_outlive_the_box(torn_down: World) -> None:
+    world = torn_down
+    with world.file.path.open("a") as handle:
+        handle.write("    metrics: {file: metrics.jsonl, x: step, y: [loss]}\n")
+    cells = {cell["name"]: cell for cell in world.run("results", "--all", "--json", fresh=False).json["cells"]}
+    assert (cells["lr0.3"]["state"], cells["lr0.1"]["state"]) == ("failed", "verified")
+    assert cells["lr0.3"]["values"] == {"loss": 9.5, "metrics.jsonl:loss": 3.5}
+    assert "lr0.3" not in {cell["name"] for cell in world.run("results", "--json", fresh=False).json["cells"]}
+    curves = world.run("curves", "lr0.3", "--json", fresh=False)
+    assert curves.code == 0, curves
+    assert curves.json["curves"][0]["points"] == [[1, 2.5], [2, 3.5]]
+
+
+def test_what_never_started_is_told_from_what_was_not_copied(torn_down: World) -> None:
+    world = torn_down
+    result = world.run("logs", "lr0.9", fresh=False)
+    assert result.code == 2
+    assert "there is no log of lr0.9: no record says that it ever started" in result.err
+    shutil.rmtree(world.evidence / "unsealed")
+    shutil.rmtree(world.evidence / "records/unsealed")
+    result = world.run("logs", "lr0.3", fresh=False)
+    assert result.code == 2
+    assert "its log was on box box-0, which is gone, and `sweepctl pull` had not copied it before" in result.err
+    assert "it has not started" not in result.err
+    assert f"next   sweepctl status --stack {STACK}" in result.err
+    assert world.run("status", "--json", fresh=False).json["cells"][1]["state"] == "failed"
+
+
+@pytest.mark.parametrize("command", [("logs",), ("curves",), ("provenance",), ("drop", "--reason", "x")])
+def test_a_cell_that_is_not_there_is_told_alike_by_every_command(world: World, command: tuple[str, ...]) -> None:
+    world.full()
+    result = world.run(command[0], "lr0.33", *command[1:])
+    assert result.code == 1
+    assert 'there is no cell lr0.33 in sweep-t; did you mean "lr0.3"?' in result.err
+    assert f"next   sweepctl status --stack {STACK}" in result.err
+    assert "it has lr0.1, lr0.3, lr0.9" in world.run(command[0], "nope", *command[1:]).err

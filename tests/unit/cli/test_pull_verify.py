@@ -231,7 +231,7 @@ def test_verify_needs_the_whole_roster(world: World) -> None:
     world.file.path.unlink()
     result = world.run("verify", fresh=False)
     assert result.code == 2
-    assert "roster is not known" in result.err
+    assert "which cells the sweep has is not known" in result.err
 
 
 def test_cells_that_no_up_has_brought_in_yet_are_not_verified(world: World) -> None:

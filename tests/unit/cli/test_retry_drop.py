@@ -214,7 +214,7 @@ def test_drop_refuses_what_would_not_load(world: World) -> None:
     assert world.run("drop", "lr0.3", "--reason", "x").code == 0
     result = world.run("drop", "lr0.9", "--reason", "x")
     assert result.code == 1
-    assert "the last cell of the roster" in result.err
+    assert "the last cell of the sweep" in result.err
 
 
 STYLES = {

@@ -16,6 +16,7 @@ from typing import Any
 from sweep.canonical import canonical_json, sha256_hex
 from sweep.channel.base import Listing
 from sweep.evidence.store import EvidenceStore
+from sweep.evidence.unsealed import Unsealed, UnsealedOfBox
 from sweep.journal import Journal, parse_journal
 from sweep.model import (
     GENESIS,
@@ -171,6 +172,11 @@ class Situation:
         launch = self.launch()
         digest = config_digest or launch.cells.get(name, NOWHERE)
         self.log("cell-started", cell=name, attempt=attempt, config_digest=digest, code=CODE, argv=["x"], slot=0)
+
+    def copied_unsealed(self, name: str, attempt: int) -> None:
+        """What an attempt without a seal left behind was pulled."""
+        known = UnsealedOfBox(box="box-0", generation=1, attempts=(Unsealed(cell=name, attempt=attempt),))
+        self.store.write_record("unsealed/box-0-g1.json", known)
 
     def launch(self) -> Launch:
         found = self.store.launch("box-0", 1)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sweep.refusal import next_commands
 from sweep.revocation import given_at, write_revocation
 from sweep.rules import artifacts_digest
 from sweep.teardown import Existence
@@ -23,6 +24,7 @@ from tests.unit.teardown.support import (
     NOWHERE,
     SECOND,
     Situation,
+    abandonment,
     action,
     keep_size_and_time,
     receipt_cell,
@@ -157,9 +159,51 @@ def test_a_cell_that_died_with_its_runner_counts_by_its_copy(situation: Situatio
         for box in situation.receipt.boxes
     )
     situation.other_receipt(boxes=boxes)
+    assert situation.ask().reasons[0].startswith(f"the log of {SECOND} (attempt 2), not sealed, is in no copy")
+    situation.copied_unsealed(SECOND, 2)
     assert situation.ask().allowed
     situation.other_cell(SECOND, state="failed")
     assert not situation.ask().allowed
+
+
+# Attempts that ended without a seal
+
+
+def failed_and_waived(situation: Situation) -> None:
+    """The second cell ran again, failed, and a person waived it."""
+    situation.start(SECOND)
+    situation.log("cell-failed", cell=SECOND, attempt=2, exit_code=1, reason="exit code 1", final=True)
+    boxes = tuple(
+        box.model_copy(update={"journal_head": situation.journal.head}) if box.box == "box-0" else box
+        for box in situation.receipt.boxes
+    )
+    situation.other_receipt(boxes=boxes)
+    situation.approve(waive=(waiver(SECOND),))
+
+
+def test_logs_that_are_in_no_copy_keep_a_box_that_can_be_read(situation: Situation) -> None:
+    failed_and_waived(situation)
+    verdict = situation.ask()
+    assert verdict.reasons == [f"the log of {SECOND} (attempt 2), not sealed, is in no copy: `sweepctl pull` copies it"]
+    assert ("next", "sweepctl finish --stack s    (pull, verify, approve, up, destroy)") in next_commands(
+        situation.facts, verdict, stack="s"
+    )
+    situation.copied_unsealed(SECOND, 2)
+    assert situation.ask().allowed
+
+
+def test_logs_on_a_tier_that_the_verb_keeps_are_no_obstacle(situation: Situation) -> None:
+    failed_and_waived(situation)
+    situation.state(kills=("scratch",))
+    assert situation.ask().allowed
+
+
+def test_a_box_that_is_given_up_may_end_with_its_logs(situation: Situation) -> None:
+    failed_and_waived(situation)
+    situation.approve(abandon=(abandonment(),))
+    assert situation.ask().way == "abandoned"
+    situation.readable = False
+    assert situation.ask().way == "abandoned"
 
 
 # What was revoked
