@@ -180,9 +180,9 @@ class Abandonment(Record):
 
 
 class UnclaimedWaiver(Record):
-    """A person's word that bytes on a box which belong to no cell may die with it: no more than these.
+    """A person's word that the files on a box which belong to no cell may die with it: these, and no others.
 
-    `uncounted`: the word covers what could not be counted, too.
+    `uncounted`: also what could not be counted. `listed`: the digest of their list; None in one of before it was kept.
     """
 
     box: str
@@ -191,6 +191,11 @@ class UnclaimedWaiver(Record):
     bytes: int = Field(ge=0)
     reason: str = Field(min_length=1)
     uncounted: bool = False
+    listed: Digest | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_defaults(serialize(self), {"listed": None})
 
 
 class Approval(Record):
@@ -229,10 +234,7 @@ class Approval(Record):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = serialize(self)
-        if not self.unclaimed:
-            written.pop("unclaimed", None)
-        return written
+        return {name: value for name, value in serialize(self).items() if name != "unclaimed" or value}
 
 
 class ReceiptFile(Record):

@@ -150,7 +150,7 @@ def may_end(
     elif store is not None and not verdict.reasons and seen.journal is not None and seen.journal.head == GENESIS:
         verdict.launched = False
     if seen.existence is Existence.EXISTS:
-        verdict.unclaimed = _unclaimed(facts, seen, latest)
+        verdict.unclaimed = _unclaimed(facts, seen, latest, store)
     if seen.account_problem:
         verdict.reasons.insert(0, seen.account_problem)
         return verdict
@@ -190,14 +190,14 @@ def may_end(
     verdict.allowed, verdict.way, verdict.receipt = True, "cleared", approval.receipt
     verdict.verified, verdict.total = receipt.verified, receipt.total
     if receipt is not latest or seen.existence is not Existence.EXISTS:  # else it was counted by this very receipt
-        verdict.unclaimed = _unclaimed(facts, seen, receipt)
+        verdict.unclaimed = _unclaimed(facts, seen, receipt, store)
     verdict.cells = [
         CellLine(line.name, "waived", reasons[line.name]) if line.name in reasons else line for line in verdict.cells
     ]
     return _unless_unclaimed(verdict, facts, approval)
 
 
-def _unclaimed(facts: BoxFacts, seen: Observation, receipt: Receipt | None) -> Unclaimed:
+def _unclaimed(facts: BoxFacts, seen: Observation, receipt: Receipt | None, store: EvidenceStore | None) -> Unclaimed:
     return unclaimed.measure(
         seen.listing,
         kills=facts.kills,
@@ -205,11 +205,12 @@ def _unclaimed(facts: BoxFacts, seen: Observation, receipt: Receipt | None) -> U
         generation=facts.generation,
         journal=seen.journal,
         receipt=receipt,
+        codes=store.codes if store else tuple,
     )
 
 
 def _unless_unclaimed(verdict: Verdict, facts: BoxFacts, approval: Approval) -> Verdict:
-    """The verdict, taken back where more would die unseen than a person has let go by name."""
+    """The verdict, taken back where other files would die unseen than a person has let go by name."""
     ours = (w for w in approval.unclaimed if w.box == facts.name and w.native_id == facts.native_id)
     reason = unclaimed.lock_reason(verdict.unclaimed, next(ours, None))
     if verdict.allowed and reason:

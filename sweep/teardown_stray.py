@@ -148,7 +148,13 @@ def may_end_stray(
             else f"nothing ran on it, and it is {on_it.owner.person}'s, for {on_it.owner.sweep}"
         )
     counted = unclaimed.measure(
-        seen.listing, kills=(), box=box.box, generation=box.generation, journal=seen.journal, receipt=None
+        seen.listing,
+        kills=(),
+        box=box.box,
+        generation=box.generation,
+        journal=seen.journal,
+        receipt=None,
+        codes=lambda: {code for store in stores for code in store.codes()},
     )
     if not copied and (reason := unclaimed.lock_reason(counted, None)):
         verdict.reasons.append(reason)
@@ -254,6 +260,7 @@ def _receipt_problems(
             generation=box.generation,
             journal=on_it.seen.journal,
             receipt=receipt,
+            codes=store.codes,
         )
         reason = unclaimed.lock_reason(counted, None)
         problems += [reason] if reason else []

@@ -245,7 +245,7 @@ def build(
 
 
 def _unclaimed(sight: Sight, reason: str) -> UnclaimedWaiver:
-    """Exactly what is seen now: more than that is not what the person was shown."""
+    """Exactly what is seen now: anything else is not what the person was shown."""
     found = sight.verdict.unclaimed
     return UnclaimedWaiver(
         box=sight.box.name,
@@ -254,6 +254,7 @@ def _unclaimed(sight: Sight, reason: str) -> UnclaimedWaiver:
         bytes=found.bytes,
         reason=reason,
         uncounted=bool(found.problem),
+        listed=found.listed or None,
     )
 
 

@@ -8,12 +8,14 @@ set-up), was shipped, or is a cell's: then the cell's own state lets the box go 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sweep import onbox
+from sweep.canonical import DIGEST_PREFIX, digest_of
 from sweep.channel.base import Listing
+from sweep.errors import EvidenceError
 from sweep.journal import Journal
 from sweep.loaders.base import printable
 from sweep.model import Receipt, UnclaimedWaiver
@@ -24,8 +26,8 @@ ABOVE = 100_000_000
 LARGEST = 5
 SHOWN = 200
 """Characters of a path that are shown."""
-SKIP = (f"{onbox.HOME}/envs", f"{onbox.HOME}/setup", f"{onbox.HOME}/checkpoint", f"{onbox.HOME}/runner-*")
-"""Our own folders, and environments that set-up makes anew: not worth a look at each file."""
+SKIP = (f"{onbox.HOME}/envs/" + "[0-9a-f]" * 16,)
+"""Environments that set-up makes anew, as it names them: not worth a look at each file."""
 CACHES = ("__pycache__",)
 FILES = 200_000
 SECONDS = 2.0
@@ -33,10 +35,11 @@ SECONDS = 2.0
 
 _HOME = onbox.HOME.split("/")
 _OURS = re.compile(
-    r"\.?(journal|queue|runner|spec|patrol|secrets|checkpoint|envs|setup|provenance|owner|decisions)([.-].*)?"
+    r"(journal|queue|patrol|patrol\.1)\.jsonl|(queue|runner)\.lock|runner\.pid|runner\.log|(spec|secrets)\.json|keep-on"
+    r"|owner\.json|decisions\.jsonl(\.lock)?|setup/[0-9a-f]{16}\.(log|pid)|checkpoint/sweepstack_[a-z]+\.py"
+    r"|runner-[0-9a-f]{12}/runner[a-z_]*\.py|provenance/[0-9a-f]{64}\.json"
 )
-_SHIPMENT = re.compile(r"[0-9a-f]{64}")
-_ATTEMPT = re.compile(r"[0-9]+(\.unrecorded-[0-9]+)?")
+"""All that runner, channel and launch write below our folder. What only looks like it is a job's."""
 _BESIDE_OUT = (["log.txt"], ["pid"])
 _RENAMED = {"log.txt": "log.out.txt", "manifest.json": "manifest.out.json"}
 """A job's own files of these names → what they are called in a manifest."""
@@ -44,12 +47,16 @@ _RENAMED = {"log.txt": "log.out.txt", "manifest.json": "manifest.out.json"}
 
 @dataclass(frozen=True)
 class Unclaimed:
-    """How much there is, in bytes, and the largest files (path, bytes). `problem`: why not all could be counted."""
+    """How much there is, in bytes, and the largest files (path, bytes). `problem`: why not all could be counted.
+
+    `listed`: the digest of the whole list, with each file's size and when it last changed, empty where there is none.
+    """
 
     files: int = 0
     bytes: int = 0
     largest: tuple[tuple[str, int], ...] = ()
     problem: str = ""
+    listed: str = field(default="", compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.files or self.problem)
@@ -73,82 +80,115 @@ def measure(
     generation: int,
     journal: Journal | None,
     receipt: Receipt | None,
+    codes: Callable[[], Collection[str]] = tuple,
 ) -> Unclaimed:
-    """What on the tiers in `kills` (all that a box has, where that is empty) is nobody's. Pure.
+    """What on the tiers in `kills` (all that a box has, where that is empty) is nobody's.
 
     `listing`: what was seen of the box's own tiers, None when nothing could be. `receipt`: the one whose verified
     cells say which of a sealed attempt's files were sealed; cells that it does not have answer for all that is theirs.
+    `codes`: the versions of the code (`sha256:<hex>`) that were ever shipped; asked where the journal knows not all.
     """
     if listing is None:
         return Unclaimed(problem="the box could not be read")
-    sealed = _sealed(receipt, box, generation)
-    cells = journal.cells if journal is not None else {}
-    first_use = _first_use(journal)
-    found = [
-        (path, size)
+    known = _Known(journal, _sealed(receipt, box, generation), codes)
+    found = sorted(
+        (path, size, changed)
         for path, size, changed in listing.files
-        if (not kills or path.split("/", 1)[0] in kills)
-        and not _spoken_for(path, size, changed, cells, sealed, first_use)
-    ]
+        if (not kills or path.split("/", 1)[0] in kills) and not known.spoken_for(path, size, changed)
+    )
     largest = sorted(found, key=lambda file: (-file[1], file[0]))[:LARGEST]
-    shown = tuple((_shown(path), size) for path, size in largest)
-    return Unclaimed(len(found), sum(size for _, size in found), shown, listing.problem)
+    shown = tuple((_shown(path), size) for path, size, _ in largest)
+    # A file's ctime can't be set back: another one in its place, or other bytes in it, have another.
+    listed = digest_of([[path, size, round(changed * 1e6)] for path, size, changed in found]) if found else ""
+    return Unclaimed(len(found), sum(size for _, size, _ in found), shown, listing.problem, listed)
 
 
 def lock_reason(found: Unclaimed, waiver: UnclaimedWaiver | None) -> str:
-    """Why what is there keeps the box; empty when it is little, or no more than a person has let go."""
+    """Why what is there keeps the box; empty when it is little, or exactly what a person has let go.
+
+    Where not all could be counted, no two lists are the same: then a word that covers this holds up to its counts.
+    """
     if found.problem and not (waiver and waiver.uncounted):
         return f"what else lies on it could not all be counted: {found.problem}"
     if found.bytes <= ABOVE:
         return ""
     if waiver is None:
         return f"{_amount(found.files, found.bytes)} on it belong to no sealed cell and would die: {_first(found)}"
-    if found.bytes > waiver.bytes or found.files > waiver.files:
+    now, then = _amount(found.files, found.bytes), _amount(waiver.files, waiver.bytes)
+    if found.problem:
+        more = found.bytes > waiver.bytes or found.files > waiver.files
+        return f"more unclaimed than was let go: {now}, {then} were approved" if more else ""
+    if waiver.listed is None:
         return (
-            f"more unclaimed than was let go: {_amount(found.files, found.bytes)}, "
-            f"{_amount(waiver.files, waiver.bytes)} were approved"
+            f"{now} on it belong to no sealed cell, and the approval that lets {then} go is of an older sweepctl, "
+            f'which kept no list: run `sweepctl approve --waive-unclaimed {waiver.box} --reason "…"` again'
+        )
+    if waiver.listed != found.listed:
+        return (
+            f"the unclaimed files are not those that were let go: {now}, {then} were approved, or a file changed since"
         )
     return ""
 
 
-def _spoken_for(
-    path: str,
-    size: int,
-    changed: float,
-    cells: Mapping[str, object],
-    sealed: Mapping[str, Mapping[str, int]],
-    first_use: Mapping[str, float],
-) -> bool:
-    parts = path.split("/")
-    if path.endswith(".pyc") and any(part in CACHES for part in parts[:-1]):
-        return True
-    if parts[:2] == ["scratch", "sweep"] and len(parts) > 3:
-        return parts[2] in cells  # declared to go once the cell is sealed; before that, the cell keeps the box
-    if parts[: len(_HOME)] != _HOME or len(parts) <= len(_HOME):
-        return False
-    kind, *rest = parts[len(_HOME) :]
-    if kind == "code":
-        # Shipped before the first cell that ran it began. What came into it since is what jobs wrote beside it.
-        shipped = len(rest) > 1 and _SHIPMENT.fullmatch(rest[0]) is not None  # `../outputs` is a job's
-        return shipped and changed < first_use.get(rest[0], float("inf"))
-    if kind == "cells":
-        return len(rest) > 2 and rest[0] in cells and _cells_own(rest, size, sealed)
-    return _OURS.fullmatch(kind) is not None
+class _Known:
+    """What our records say was written on a box, and by which cell."""
 
+    def __init__(
+        self, journal: Journal | None, sealed: Mapping[str, Mapping[str, int]], codes: Callable[[], Collection[str]]
+    ) -> None:
+        entries = journal.entries if journal is not None else ()
+        self._cells = journal.cells if journal is not None else {}
+        self._attempts = {
+            f"{line['cell']}/{line['attempt']}" for line in entries if "attempt" in line and "cell" in line
+        }
+        self._sealed = sealed
+        self._first_use = _first_use(journal)
+        self._codes, self._shipped = codes, dict[str, bool]()
 
-def _cells_own(rest: list[str], size: int, sealed: Mapping[str, Mapping[str, int]]) -> bool:
-    """`rest`: cell, attempt, and the path in it. In the attempt that was verified, only what its manifest names.
+    def spoken_for(self, path: str, size: int, changed: float) -> bool:
+        """Whether this file of the box is ours, was shipped, or is a cell's."""
+        parts = path.split("/")
+        if path.endswith(".pyc") and any(part in CACHES for part in parts[:-1]):
+            return True
+        if parts[:2] == ["scratch", "sweep"] and len(parts) > 3:
+            return (
+                parts[2] in self._cells
+            )  # declared to go once the cell is sealed; before that, the cell keeps the box
+        if parts[: len(_HOME)] != _HOME or len(parts) <= len(_HOME):
+            return False
+        kind, *rest = parts[len(_HOME) :]
+        if kind == "code":
+            # Shipped before the first cell that ran it began. What came into it since is what jobs wrote beside it.
+            shipped = len(rest) > 1 and self._is_code(rest[0])  # `../outputs` is a job's
+            return shipped and changed < self._first_use.get(rest[0], float("inf"))
+        if kind == "cells":
+            return len(rest) > 2 and rest[0] in self._cells and self._cells_own(rest, size)
+        return _OURS.fullmatch("/".join([kind, *rest])) is not None
 
-    What lies beside `out`, or beside the attempts, is in no manifest: a job's `{out}/../best.pt`.
-    """
-    cell, attempt, *inside = rest
-    if not _ATTEMPT.fullmatch(attempt) or (inside[0] != "out" and inside not in _BESIDE_OUT):
-        return False
-    named = sealed.get(f"{cell}/{attempt}")
-    if named is None or inside[0] != "out":
-        return True
-    path = "/".join(inside[1:])
-    return named.get(_RENAMED.get(path, path)) == size
+    def _is_code(self, name: str) -> bool:
+        if name in self._first_use:
+            return True
+        if name not in self._shipped:
+            try:
+                self._shipped[name] = DIGEST_PREFIX + name in self._codes()
+            except EvidenceError:  # not known to be ours
+                self._shipped[name] = False
+        return self._shipped[name]
+
+    def _cells_own(self, rest: list[str], size: int) -> bool:
+        """`rest`: cell, attempt, and the path in it. In the attempt that was verified, only what its manifest names.
+
+        What lies beside `out`, or beside the attempts, is in no manifest: a job's `{out}/../best.pt`. So is what lies
+        in an attempt that the journal does not know.
+        """
+        cell, attempt, *inside = rest
+        if f"{cell}/{attempt}" not in self._attempts or (inside[0] != "out" and inside not in _BESIDE_OUT):
+            return False
+        named = self._sealed.get(f"{cell}/{attempt}")
+        if named is None or inside[0] != "out":
+            return True
+        path = "/".join(inside[1:])
+        return named.get(_RENAMED.get(path, path)) == size
 
 
 def _sealed(receipt: Receipt | None, box: str, generation: int) -> dict[str, dict[str, int]]:

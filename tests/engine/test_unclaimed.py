@@ -64,12 +64,12 @@ def test_it_grew_after_the_word(cleared: Stack) -> None:
 
 
 def test_it_grew_beyond_what_was_let_go(verified: Stack) -> None:
-    """The word is for so many bytes and files: one more locks the box, and the reason says the difference."""
+    """The word is for these very files: one that grew locks the box, and the reason says the difference."""
     leave(verified, "box-0", "optimizer.bin", BIG)
     verified.approve("--waive-unclaimed", "box-0", "--reason", "a cache")
     ok(verified.up())
     leave(verified, "box-0", "optimizer.bin", BIG + 1)
-    still_refused(verified, box="box-0", reason="more unclaimed than was let go")
+    still_refused(verified, box="box-0", reason="the unclaimed files are not those that were let go")
 
 
 @pytest.mark.parametrize("way", ["abandoned", "gone"])

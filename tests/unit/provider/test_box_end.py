@@ -14,6 +14,7 @@ from provider.models import BoxState, TeardownFacts
 from provider.platforms import _local_removal
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.local import LocalPlatform
+from provider.resources import ending
 from provider.resources.base import Gone
 from provider.session import Severity
 from sweep import onbox
@@ -130,6 +131,8 @@ def test_a_cell_that_joined_after_the_approval_is_refused(sweep: Sweep) -> None:
 def test_a_cleared_box_ends_and_what_survives_is_named(sweep: Sweep) -> None:
     box = sweep.cleared()
     durable = picture(sweep.volume_root)
+    counted = ending.judge(box, box.approval, full=False).verdict.unclaimed
+    assert (counted.files, counted.problem) == (0, ""), f"what a real runner leaves is known by name: {counted.words}"
     delete(sweep, box)
     assert sweep.listed() == []
     assert picture(sweep.volume_root) == durable

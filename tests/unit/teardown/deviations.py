@@ -60,6 +60,24 @@ def receipt_file(s: Situation) -> Path:
     return s.evidence / "receipts" / f"{digest.removeprefix('sha256:')}.json"
 
 
+# The approval was revoked
+
+
+@closes("the approval was revoked at 2026-11-22 09:00 UTC by grace")
+def revoked(s: Situation) -> None:
+    write_revocation(s.store, [], at=NOW, by="grace")
+
+
+@closes("the approval was revoked at 2026-11-22 07:00 UTC by grace")
+def revoked_where_the_clock_is_behind(s: Situation) -> None:
+    write_revocation(s.store, [approval_of(s)], at=NOW - timedelta(hours=2), by="grace")
+
+
+@closes("whether the approval was revoked is not known")
+def the_revocation_damaged(s: Situation) -> None:
+    (s.evidence / "records" / "revoked.json").write_bytes(b"{")
+
+
 # What was approved is another receipt: whole, valid, and not for this
 
 
@@ -436,21 +454,6 @@ def expires_this_moment(s: Situation) -> None:
 @closes("not approved")
 def not_approved(s: Situation) -> None:
     s.approval = None
-
-
-@closes("the approval was revoked at 2026-11-22 09:00 UTC by grace")
-def revoked(s: Situation) -> None:
-    write_revocation(s.store, [], at=NOW, by="grace")
-
-
-@closes("the approval was revoked at 2026-11-22 07:00 UTC by grace")
-def revoked_where_the_clock_is_behind(s: Situation) -> None:
-    write_revocation(s.store, [approval_of(s)], at=NOW - timedelta(hours=2), by="grace")
-
-
-@closes("whether the approval was revoked is not known")
-def the_revocation_damaged(s: Situation) -> None:
-    (s.evidence / "records" / "revoked.json").write_bytes(b"{")
 
 
 OTHER_CELL = "lr0.9-seed0"

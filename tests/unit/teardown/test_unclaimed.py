@@ -23,11 +23,23 @@ CODE_DIR = f"data/sweep/code/{CODE.removeprefix('sha256:')}"
 
 
 def word(
-    files: int = 1, size: int = ABOVE + 1, *, box: str = "box-0", native_id: str = "", uncounted: bool = False
+    *files: tuple[str, int, float],
+    box: str = "box-0",
+    native_id: str = "",
+    uncounted: bool = False,
 ) -> UnclaimedWaiver:
-    """A person's word for so much."""
-    native_id = native_id or {"box-0": "local-box-01", "box-1": "local-box-11"}[box]
-    return UnclaimedWaiver(box=box, native_id=native_id, files=files, bytes=size, reason="a cache", uncounted=uncounted)
+    """A person's word for these files."""
+    files = files or (BIG,)
+    counted = measure(Listing(files), kills=(), box=box, generation=1, journal=None, receipt=None)
+    return UnclaimedWaiver(
+        box=box,
+        native_id=native_id or {"box-0": "local-box-01", "box-1": "local-box-11"}[box],
+        files=counted.files,
+        bytes=counted.bytes,
+        reason="a cache",
+        uncounted=uncounted,
+        listed=counted.listed,
+    )
 
 
 def found(
@@ -50,11 +62,12 @@ def found(
     "path",
     [
         *(f"data/sweep/{name}" for name in ("journal.jsonl", "queue.jsonl", "queue.lock", "runner.pid", "runner.log")),
-        *(f"data/sweep/{name}" for name in ("spec.json", "patrol.jsonl", "secrets.json", ".spec.json.x1.tmp")),
-        *("data/sweep/runner-0a1b/runner.py", "data/sweep/envs/0a/lib/x.so", "data/sweep/setup/0a.log"),
+        *(f"data/sweep/{name}" for name in ("spec.json", "patrol.jsonl", "patrol.1.jsonl", "secrets.json", "keep-on")),
+        *("data/sweep/runner-0a1b2c3d4e5f/runner_disk.py", "data/sweep/setup/0123456789abcdef.log"),
+        *("data/sweep/checkpoint/sweepstack_files.py", f"data/sweep/provenance/{CODE.removeprefix('sha256:')}.json"),
+        *("data/sweep/owner.json", "data/sweep/decisions.jsonl", "data/sweep/runner.lock"),
         *(f"{CODE_DIR}/train.py", f"data/sweep/cells/{FIRST}/1/log.txt", f"data/sweep/cells/{FIRST}/1/pid"),
         *(f"scratch/sweep/{FIRST}/1/tmp.bin", f"{CODE_DIR}/lib/__pycache__/x.pyc", "data/__pycache__/x.pyc"),
-        f"data/sweep/cells/{FIRST}/7/out/left by an attempt that did not last.bin",
     ],
 )
 def test_spoken_for(situation: Situation, path: str) -> None:
@@ -69,6 +82,16 @@ def test_spoken_for(situation: Situation, path: str) -> None:
         *("data/sweep/code/stray.bin", "data/sweeper/journal.jsonl", f"scratch/sweep/{FIRST}", "data/journal.jsonl"),
         *("data/sweep/code/outputs/best.pt", f"data/sweep/cells/{FIRST}/1/ckpt/best.pt"),  # ../outputs, {out}/../ckpt
         *(f"data/sweep/cells/{FIRST}/shared/x.bin", "data/__pycache__/model.bin"),
+        # What only looks like ours, and an attempt that never was.
+        *(
+            "data/sweep/checkpoint-best.pt",
+            "data/sweep/runner-best.pt",
+            "data/sweep/spec.bin",
+            "data/sweep/setup/big.bin",
+        ),
+        *("data/sweep/runner-0a1b2c3d4e5f/x.bin", "data/sweep/envs/mine/x.so", "data/sweep/checkpoint/x.pt"),
+        *("data/sweep/.spec.json.x1.tmp", "data/sweep/journal.jsonl/x", "data/sweep/provenance/x.bin"),
+        *(f"data/sweep/cells/{FIRST}/7/out/x.bin", f"data/sweep/cells/{FIRST}/1.unrecorded-5/out/x.bin"),
     ],
 )
 def test_nobody_s(situation: Situation, path: str) -> None:
@@ -100,8 +123,17 @@ def test_what_came_into_the_code_after_the_first_start_is_a_job_s(situation: Sit
         receipt=None,
     ).largest
     assert shown[0] == f"{CODE_DIR[:28]}*/x"
-    other = f"data/sweep/code/{digest_of('other').removeprefix('sha256:')}/x"
-    assert found(situation, (other, 1, began + 9)) == []
+
+
+def test_a_version_of_the_code_is_one_that_our_records_know(situation: Situation) -> None:
+    """A folder whose name looks like one is a job's."""
+    digest = digest_of("other")
+    folder = f"data/sweep/code/{digest.removeprefix('sha256:')}"
+    late = (f"{folder}/x", ABOVE + 1, 9.9e9)
+    situation.listing = Listing((late,))
+    assert not situation.ask().allowed
+    situation.store.write_code(digest, b"its archive")
+    assert situation.ask().allowed, "shipped, and no cell has run it yet"
 
 
 def test_only_the_tiers_that_the_verb_kills_count(situation: Situation) -> None:
@@ -132,20 +164,42 @@ def test_much_of_it_locks_a_box_that_would_be_cleared(situation: Situation) -> N
     assert "--waive-unclaimed box-0" in text
 
 
-def test_a_word_lets_go_as_much_as_there_was(situation: Situation) -> None:
+def test_a_word_lets_go_what_there_was_and_nothing_else(situation: Situation) -> None:
     receipt = situation.receipt
     situation.listing = Listing((BIG,))
     situation.approval = approval(_digest(situation), unclaimed=(word(),))
     assert situation.ask().way == "cleared"
-    situation.listing = Listing((BIG, ("data/more", 1, 0.0)))
+    others = {
+        "one more": (BIG, ("data/more", 0, 0.0)),
+        "larger": ((BIG[0], BIG[1] + 1, 0.0),),
+        "as many bytes in two": ((BIG[0], BIG[1] - 1, 0.0), ("data/more", 1, 0.0)),
+        "another of this size": (("data/notes/model.bin", BIG[1], 0.0),),
+        "replaced": ((BIG[0], BIG[1], 0.001),),
+    }
+    for name, files in others.items():
+        situation.listing = Listing(files)
+        verdict = situation.ask()
+        assert not verdict.allowed, name
+        assert verdict.reasons[0].startswith("the unclaimed files are not those that were let go: "), name
+        assert verdict.held_by_unclaimed
+    situation.listing = Listing((("data/new.bin", ABOVE, 0.0),))
+    assert situation.ask().way == "cleared", "so little needs no word"
+    assert receipt == situation.receipt
+
+
+def test_a_word_of_before_the_list_was_kept_is_read_and_asked_for_again(situation: Situation) -> None:
+    old = UnclaimedWaiver.model_validate(
+        {"box": "box-0", "native_id": "local-box-01", "files": 1, "bytes": BIG[1], "reason": "a cache"}
+    )
+    situation.listing = Listing((BIG,))
+    situation.approval = approval(_digest(situation), unclaimed=(old,))
+    assert "listed" not in situation.approval.model_dump(mode="json")["unclaimed"][0]
     verdict = situation.ask()
     assert not verdict.allowed
-    assert verdict.reasons[0].startswith("more unclaimed than was let go: 2 files, 100.0 MB, 1 file, 100.0 MB were")
-    situation.listing = Listing((("data/notes/optimizer.bin", ABOVE + 2, 0.0),))
-    assert not situation.ask().allowed
-    situation.listing = Listing((("data/notes/optimizer.bin", ABOVE, 0.0), ("data/more", 0, 0.0)))
-    assert situation.ask().way == "cleared"
-    assert receipt == situation.receipt
+    assert 'run `sweepctl approve --waive-unclaimed box-0 --reason "…"` again' in verdict.reasons[0]
+    before = {"box": "box-0", "bytes": BIG[1], "files": 1, "native_id": "local-box-01", "reason": "a cache"}
+    words = {"waive": [], "abandon": [], "unclaimed": [before | {"uncounted": False}]}
+    assert situation.approval.waivers_digest == digest_of(words), "as it was digested then"
 
 
 def test_a_word_for_one_box_is_none_for_another(situation: Situation) -> None:
