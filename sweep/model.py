@@ -180,10 +180,8 @@ class Abandonment(Record):
 
 
 class UnclaimedWaiver(Record):
-    """A person's word that the files on a box which belong to no cell may die with it: these, and no others.
-
-    `uncounted`: also what could not be counted. `listed`: the digest of their list; None in one of before it was kept.
-    """
+    """A person's word that files on a box which belong to no cell may die with it: these and no others, by the digest
+    of their list (`listed`, None in an older word). `uncounted`: also what could not be counted."""
 
     box: str
     native_id: str
