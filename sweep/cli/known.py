@@ -127,11 +127,14 @@ def _state(name: str, root: Path) -> StackState | SweepstackError:
 
 
 def _read_file(known: Known, root: Path, name: str) -> None:
-    """What a stack file names beyond the states: hosts, and the evidence of a stack that this backend does not have."""
+    """What a stack file names beyond the states: the evidence of a stack that this backend does not have, and hosts. A
+    file with which nothing was ever brought up names nothing: its hosts are asked for nothing."""
     file = StackFile.locate(root, name)
-    known.named_hosts |= set(_hosts(file))
     place = evidence_uri(root, (file.of_store() if file.is_store else file).pull_to() or "")
-    if place is None or any(store.shelf.uri == place for store in known.stores.values()):
+    if place is None:
+        return
+    if any(store.shelf.uri == place for store in known.stores.values()):
+        known.named_hosts |= set(_hosts(file))
         return
     try:
         marker = EvidenceStore.read_marker(place)
@@ -140,7 +143,8 @@ def _read_file(known: Known, root: Path, name: str) -> None:
     except EvidenceError as error:
         known.problems.append(f"the records of {name} are not known: {error}")
         return
-    if marker is not None:  # else nothing was ever brought up with this file
+    if marker is not None:
+        known.named_hosts |= set(_hosts(file))
         _read_evidence(known, marker.stack, place)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 from contextlib import closing
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from sweep.cli.audit import Finding, ask, audit, described, look, once
 from sweep.cli.known import Known, read_known
 from sweep.cli.output import No, Out
 from sweep.errors import SweepstackError
+from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth
 from sweep.onbox import volume_tag
 from sweep.state import BoxEntry, IdentityEntry, StackState, TeardownEntry
@@ -255,6 +257,8 @@ def test_hosts_are_known_by_the_stack_files_too(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     sweep = {"boxes": {"a": {"host": "root@192.0.2.7:22"}, "b": {"want": "gone"}}, "pull_to": "results"}
     (tmp_path / "Pulumi.x.yaml").write_text(json.dumps({"config": {"sweepstack:sweep": sweep}}))
+    assert read_known(tmp_path).hosts() == [], "nothing was ever brought up with it: an example asks no host"
+    EvidenceStore.found(f"file://{socket.gethostname()}{tmp_path}/results", "abcdefghjk", "p", "x")
     known = read_known(tmp_path)
     assert known.hosts() == ["ssh:root@192.0.2.7:22"]
     assert known.problems == []
