@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import sys
 from collections.abc import Callable
@@ -10,10 +11,13 @@ from typing import Annotated
 import typer
 
 from sweep.cli import completing
+from sweep.cli.help import Commands
 
 app = typer.Typer(
     name="sweepctl",
-    help="Runs beside `pulumi`: where a sweep is, what it left behind, and a person's word before anything is ended.",
+    cls=Commands,
+    help="Runs beside `pulumi`: where a sweep is, what it left behind, and a person's approval before a box is ended.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -31,14 +35,32 @@ Stack = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for programs.")]
+ErrorsAsJson = Annotated[bool, typer.Option("--json", help="Errors as one JSON document; the rest is the program's.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"sweepctl {importlib.metadata.version('sweepstack')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the application itself."""
 
 
 def answer(ask: Callable[[], int]) -> None:
-    """Runs one command. Every error is one clear message; what nobody foresaw, too. Exit codes: see `output`."""
+    """Runs one command. Every error is one clear message, an unforeseen one too; with `--json` also one document on
+    stdout, where the command had printed none. Exit codes: see `output`."""
     from sweep.cli.output import NO, UNSURE, No, Unsure, complain
     from sweep.errors import SweepstackError
 
     code = UNSURE
+
     try:
         code = ask()
     except No as error:

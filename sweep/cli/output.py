@@ -45,6 +45,12 @@ def plain(text: str) -> str:
     return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+asked_for_json = False
+"""Whether the command line has `--json`: then an error is a document, too."""
+_documents = 0
+"""How many JSON documents this process has printed; a command prints one."""
+
+
 class No(SweepstackError):
     """The answer is no. `next` are the commands that help, printed below the message."""
 
@@ -65,7 +71,9 @@ class Out:
 
     def document(self, value: Any) -> None:
         """The one JSON document of this command."""
+        global _documents
         if self.as_json:
+            _documents += 1
             print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
 
     def line(self, text: str = "", style: str | None = None) -> None:
@@ -116,7 +124,9 @@ def console() -> Console:
 
 
 def complain(message: str, next: Sequence[str] = ()) -> None:
-    """An error on stderr, with what helps."""
+    """The error that a command ends with, on stderr, with what helps; where `--json` was given a document as well."""
+    if asked_for_json:
+        error_document(message, next)
     from rich.console import Console
 
     err = Console(file=sys.stderr, highlight=False, emoji=False)
@@ -125,6 +135,12 @@ def complain(message: str, next: Sequence[str] = ()) -> None:
         err.print(
             plain(line), style="red" if line is lines[0] and "\n" not in line else None, markup=False, soft_wrap=True
         )
+
+
+def error_document(message: str, next: Sequence[str]) -> None:
+    """`{"error": …, "next": […]}` on stdout, unless this command has printed its document already."""
+    if not _documents:
+        Out(as_json=True).document({"error": message, "next": list(next)})
 
 
 def note(message: str) -> None:

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from sweep.cli import completing
-from sweep.cli.app import AsJson, Stack, answer, app
+from sweep.cli.app import AsJson, ErrorsAsJson, Stack, answer, app
 
 Box = Annotated[str, typer.Argument(metavar="BOX", help="A box's name.", autocompletion=completing.boxes)]
 
 
 @app.command()
-def ssh(box: Box, stack: Stack = None) -> None:
+def ssh(box: Box, stack: Stack = None, json: ErrorsAsJson = False) -> None:
     """Open a shell on a box. Its exit code is the shell's; 255: the box could not be reached."""
 
     def ask() -> int:
@@ -30,6 +30,7 @@ def execute(
     box: Box,
     command: Annotated[list[str], typer.Argument(metavar="-- CMD", help="The command, and its arguments.")],
     stack: Stack = None,
+    json: ErrorsAsJson = False,
 ) -> None:
     """Run a command on a box, in its folder. Exit code: the command's; 255: the box could not be reached."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,12 +10,11 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
+from sweep.cli import output
 from sweep.cli.main import app
+from tests.unit.cli.support import World
 
 DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-8")
-HANDS_OVER = {"ssh", "exec"}
-"""Whose output is another program's: its bytes and its exit code pass through, so there is no document of ours."""
-
 OF_NO_STACK = {"new", "audit"}
 """The one makes a stack; the other asks about all of them."""
 
@@ -34,7 +34,7 @@ def exit_codes() -> dict[str, list[str]]:
 def test_every_command(name: str) -> None:
     command = COMMANDS[name]
     options = {option for parameter in command.params for option in parameter.opts}
-    assert ("--json" in options) is (name not in HANDS_OVER), f"{name} and --json"
+    assert "--json" in options, f"{name} has no --json"
     assert ("--stack" in options) is (name not in OF_NO_STACK)
     assert command.help, f"{name} says nothing of itself"
     codes = exit_codes().get(name)
@@ -45,3 +45,62 @@ def test_every_command(name: str) -> None:
 
 def test_no_row_for_what_is_no_command() -> None:
     assert set(exit_codes()) == set(COMMANDS)
+
+
+def test_help_is_in_the_order_of_a_day(capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ("-h", "--help"):
+        with pytest.raises(SystemExit) as exit:
+            app([word])
+        said = capsys.readouterr().out
+        assert exit.value.code == 0
+        places = [said.index(f"\n  {name} ") for name in ("new", "status", "retry", "pull", "approve", "ledger", "ssh")]
+        assert places == sorted(places)
+        assert "More:" not in said, "a command stands in no section: sweep/cli/help.py"
+    with pytest.raises(SystemExit):
+        app(["status", "-h"])
+    assert "--watch" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        app(["--version"])
+    assert exit.value.code == 0
+    assert re.fullmatch(r"sweepctl \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("words", [["logs"], ["status", "--nonsense"], ["nonsense"]])
+def test_a_usage_error_is_a_document_too(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    output._documents = 0
+    with pytest.raises(SystemExit) as exit:
+        app([*words, "--json"])
+    said = capsys.readouterr()
+    assert exit.value.code == 2
+    assert json.loads(said.out)["error"]
+    assert "error: " in said.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["logs", "nosuch"],
+        ["curves", "nosuch"],
+        ["provenance", "nosuch"],
+        ["retry", "nosuch"],
+        ["drop", "nosuch", "--reason", "x"],
+        ["ssh", "nosuch"],
+        ["exec", "nosuch", "true"],
+        ["forward", "nosuch", "1"],
+        ["approve", "--abandon", "nosuch", "--reason", "x"],
+        ["finish", "--box", "nosuch"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_an_error_is_one_document(words: list[str], world: World) -> None:
+    world.full()
+    output._documents = 0
+    result = world.run(*words, "--json")
+    assert result.code != 0
+    document = json.loads(result.out)
+    assert "nosuch" in document["error"]
+    assert isinstance(document["next"], list)
+    assert document["error"].splitlines()[0] in result.err
