@@ -205,6 +205,8 @@ def _with(finding: Finding, read: Assessed | None, root: Path, known: Known) -> 
     if not read.verdict.allowed and read.verdict.unsafe:
         holds += "; no copy is proved here"
     on_record = f"; on record as rented by {read.on_record}" if read.on_record and not recorded else ""
+    stated = recorded in known.states if recorded else not read.on_record
+    on_record += "" if stated else read.state_words
     return replace(finding, holds=holds, owner=read.owner_words + on_record, next=following, give_up=give_up)
 
 

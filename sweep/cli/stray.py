@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -41,6 +42,15 @@ class Assessed:
     def owner(self) -> Owner | None:
         """Whose it is, as it says itself."""
         return self.on_it.owner
+
+    @property
+    def state_words(self) -> str:
+        """Which backend's state holds the records of its sweep, for people; "" where they name none."""
+        for store in self.stores:
+            with contextlib.suppress(EvidenceError):
+                if (lease := store.lease()) is not None:
+                    return f"; its records are held by the state in {lease.backend}"
+        return ""
 
     def held_until(self, now: datetime) -> datetime | None:
         """Until when its owner holds it; None where that is over, or nothing is known."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant, Patch
 from tests.mutants.rented import MORE
+from tests.mutants.stray import STRAY
 
 WRONG_READ = "tests/conformance/test_faults.py::test_a_read_that_goes_wrong_never_says_gone_of_what_bills"
 
 MUTANTS = (
     *MORE,
+    *STRAY,
     Mutant(
         "end a volume without asking the sweeps that used it",
         (

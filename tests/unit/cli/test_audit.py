@@ -20,12 +20,14 @@ from sweep.cli import audit_end
 from sweep.cli.audit import Finding, ask, audit, described, look, once
 from sweep.cli.known import Known, read_known
 from sweep.cli.output import No, Out
+from sweep.cli.stray import read_box
 from sweep.errors import SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth
 from sweep.onbox import volume_tag
 from sweep.state import BoxEntry, IdentityEntry, StackState, TeardownEntry
 from tests.conformance.harness_runpod import REGION, Harness
+from tests.simulators.machines import require
 from tests.unit.loopback import Silent
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
@@ -262,3 +264,32 @@ def test_hosts_are_known_by_the_stack_files_too(tmp_path: Path, monkeypatch: pyt
     known = read_known(tmp_path)
     assert known.hosts() == ["ssh:root@192.0.2.7:22"]
     assert known.problems == []
+
+
+def test_a_duplicate_of_a_rented_box_is_read_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rented D1b: a copy made in the console, or a second rental after a list that lagged. No `up` adopts it."""
+    require()
+    harness = Harness(tmp_path, monkeypatch, machines=True)
+    try:
+        platform = harness.connect()
+        tag = "sweepstack-abcdefghjk-box-0-g1"
+        first = platform.create(harness.request(tag), wait=Wait(60))
+        twin = str(harness.sim.act("duplicate", {"id": first.native_id}))
+
+        def lets_us_in() -> bool:
+            return read_box("runpod", twin, first.account).seen.journal is not None
+
+        assert Wait(60).until(lets_us_in, "the copy to let us in") == ""
+        store = EvidenceStore.found(f"file://{socket.gethostname()}{tmp_path}/results", "abcdefghjk", "p", "x")
+        birth = birth_of(first, first.native_id).model_copy(update={"platform": "runpod", "tag": tag})
+        known = Known(births={"x": [birth]}, stores={"x": store})
+        monkeypatch.setattr(audit_end, "read_known", lambda _: known)
+        (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+        found = described(look("runpod", platform, known), tmp_path, known)
+        by_id = {finding.native_id: finding for finding in found}
+        assert (by_id[first.native_id].standing, by_id[twin].standing) == ("recorded", "duplicate")
+        assert by_id[twin].next == f"sweepctl audit --end runpod:{twin}"
+        assert audit_end.end(tmp_path, f"runpod:{twin}", Out(as_json=True), typed=twin) == 0
+        assert harness.rentals() == {first.native_id}
+    finally:
+        harness.close()

@@ -13,6 +13,7 @@ import pytest
 from provider.platforms.base import Phase
 from sweep import onbox
 from sweep.decisions import Decision, decisions
+from sweep.model import Lease
 from sweep.ownership import HELD, Owner, sign, who
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
 
@@ -85,9 +86,11 @@ def test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate(world: Wo
     assert f"known to {STACK}, on record as rented" in refused.err
     assert f"next   pulumi stack init {STACK} && pulumi up --stack {STACK}    (adopts it)" in refused.err
     assert is_there(world, box)
+    world.store.write_lease(Lease(backend="s3://states", host="h", taken_at=datetime.now(UTC)))
     found = world.run("audit", "--json", stack=None)
     assert found.code == 1
     (finding,) = found.json["findings"]
+    assert finding["owner"] == "not known; its records are held by the state in s3://states"
     assert finding["next"] == f"pulumi stack init {STACK} && pulumi up --stack {STACK}    (adopts it)"
     assert finding["holds"] == "2 cells: 1 sealed, 1 stopped in the middle; no copy is proved here"
 

@@ -70,8 +70,10 @@ def test_one_that_is_gone_is_gone() -> None:
 def test_its_owner_s_word_counts_while_it_is_held_and_no_longer() -> None:
     theirs = replace(BOX, ours=False)
     held, over = (replace(IDLE, owner=owner(until)) for until in (NOW + timedelta(seconds=1), NOW))
-    assert asked(theirs, held, reason="x").held.startswith(f"{ALICE} holds it until")
-    assert asked(theirs, held, reason="x", agreed="bob@laptop").held
+    refused = asked(theirs, held, reason="x")
+    assert refused.held.startswith(f"{ALICE} holds it until")
+    assert not refused.allowed
+    assert not asked(theirs, held, reason="x", agreed="bob@laptop").allowed
     assert asked(theirs, held, reason="x", agreed=ALICE).way == "abandoned"
     assert not asked(theirs, held, agreed=ALICE).allowed, "an agreement is no abandonment"
     assert not asked(theirs, over).allowed

@@ -1,0 +1,89 @@
+"""The mutants of the check without a state."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant, Patch
+
+CHECK, END = "sweep/teardown_stray.py", "sweep/cli/audit_end.py"
+ALONE, REAL = "tests/unit/teardown/test_stray.py::", "tests/unit/cli/test_audit_end.py::"
+
+
+def _mutant(name: str, path: str, old: str, new: str, *caught_by: str) -> Mutant:
+    return Mutant(name, (Patch(path, old, new),), caught_by)
+
+
+STRAY = (
+    _mutant(
+        "audit --end: what ran on the box does not count",
+        CHECK,
+        "    if not copied and (verdict.unsafe or seen.journal.head != GENESIS or seen.runner_alive):\n",
+        "    if False:\n",
+        REAL + "test_a_duplicate_on_which_cells_ran_takes_an_abandonment",
+    ),
+    _mutant(
+        "audit --end: an abandonment goes before the owner",
+        CHECK,
+        "    if verdict.held:\n",
+        "    if verdict.held and not word.reason:\n",
+        ALONE + "test_its_owner_s_word_counts_while_it_is_held_and_no_longer",
+        REAL + "test_while_its_owner_holds_it_no_abandonment_helps",
+    ),
+    _mutant(
+        "audit --end: an idle box of an unknown owner is nobody's",
+        CHECK,
+        "    if not copied and not box.ours:\n",
+        "    if False:\n",
+        REAL + "test_an_idle_box_of_an_unknown_owner_may_be_about_to_be_used",
+    ),
+    _mutant(
+        "audit --end: a cell that waits in the queue is none",
+        CHECK,
+        'found = dict.fromkeys(sorted(self.given or ()), "pending")',
+        "found: dict[str, str] = {}",
+        ALONE + "test_each_missing_link_keeps_it[cell]",
+    ),
+    _mutant(
+        "audit --end: no record is asked whether something was launched",
+        CHECK,
+        "*(sign for store in stores for sign in _signs(store, box))",
+        "",
+        ALONE + "test_a_box_whose_journal_was_wiped_is_not_taken_for_an_idle_one",
+    ),
+    _mutant(
+        "audit --end: the box's own work does not hold it",
+        "sweep/ownership.py",
+        "max(self.held_until, last + HELD)",
+        "self.held_until",
+        "tests/unit/teardown/test_ownership.py::"
+        "test_it_is_held_for_a_day_after_the_last_sign_of_its_owner_or_of_its_own_work",
+        REAL + "test_what_it_did_last_holds_it_too",
+    ),
+    _mutant(
+        "audit: other projects' states are not asked",
+        "sweep/cli/known.py",
+        "list_stacks(root, every_project=True)",
+        "[]",
+        REAL + "test_a_box_of_another_project_s_state_ends_through_its_gate",
+    ),
+    _mutant(
+        "audit: stack files name no evidence",
+        "sweep/cli/known.py",
+        "        _read_evidence(known, marker.stack, place)\n",
+        "",
+        REAL + "test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate",
+    ),
+    _mutant(
+        "audit --end: a decision that is kept nowhere is one",
+        END,
+        "    if not places:\n",
+        "    if False:\n",
+        REAL + "test_what_can_be_kept_nowhere_ends_nothing",
+    ),
+    _mutant(
+        "audit --end: the box is not read again after the id was typed",
+        END,
+        "        found = _checked(finding, root, known, word, full=True)\n",
+        "        pass\n",
+        REAL + "test_a_copy_that_is_not_proved_any_more_locks[copy]",
+    ),
+)
