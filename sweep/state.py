@@ -340,12 +340,22 @@ def list_stacks(project_root: Path, *, every_project: bool = False) -> list[str]
         raise SweepstackError(f"`pulumi stack ls` printed something unforeseen: {error}") from error
 
 
-def read_state(stack: str, project_root: Path) -> StackState:
-    """Asks the engine for the stack's state. Blocks for a fraction of a second, `EXPORT_SECONDS` at most.
+def backend_url(project_root: Path) -> str:
+    """The URL of the backend that the engine works with there. Blocks like `read_state`. Raises SweepstackError."""
+    said = _ask(["whoami", "--verbose", "--json"], project_root)
+    try:
+        return str(json.loads(said)["url"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise SweepstackError(f"`pulumi whoami` printed something unforeseen: {error}") from error
+
+
+def read_state(stack: str, project_root: Path, *, backend: str = "") -> StackState:
+    """Asks the engine for the stack's state. Blocks for a fraction of a second, `EXPORT_SECONDS` at most. `backend`:
+    the URL of another one than that which is used here.
 
     Raises StackMissing when the backend has no such stack, SweepstackError with the engine's own words otherwise.
     """
-    said = _ask(["stack", "export", "--stack", stack], project_root, stack)
+    said = _ask(["stack", "export", "--stack", stack], project_root, stack, backend)
     try:
         export = json.loads(said)
     except ValueError as error:
@@ -353,12 +363,13 @@ def read_state(stack: str, project_root: Path) -> StackState:
     return parse_export(stack, export)
 
 
-def _ask(words: list[str], project_root: Path, stack: str = "") -> bytes:
+def _ask(words: list[str], project_root: Path, stack: str = "", backend: str = "") -> bytes:
     """What the engine prints. Raises StackMissing, SweepstackError with the engine's own words."""
     command, shown = [find_engine(), *words, "--non-interactive"], f"pulumi {' '.join(words[:2])}"
+    env = {**os.environ, "PULUMI_BACKEND_URL": backend} if backend else None
     try:
         done = subprocess.run(
-            command, cwd=project_root, stdin=subprocess.DEVNULL, capture_output=True, timeout=EXPORT_SECONDS
+            command, cwd=project_root, stdin=subprocess.DEVNULL, capture_output=True, timeout=EXPORT_SECONDS, env=env
         )
     except subprocess.TimeoutExpired as error:
         raise SweepstackError(f"`{shown}` did not answer within {EXPORT_SECONDS:.0f} s") from error

@@ -63,13 +63,19 @@ class Registry:
 class LocalStore:
     """See the module. Raises Unreachable for whatever keeps it from knowing, WrongAccount for a foreign account."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, remote: bool = False) -> None:
+        """`remote`: the person who reads its messages sits at another computer, and runs no command of ours here."""
         self.root = root
+        self.remote = remote
         self.boxes = root / "boxes"
         self.volumes = root / "volumes"
         self.staging = root / "staging"
         self.trash = root / "trash"
         self.registry_file = root / "registry.json"
+
+    def claim(self, account: str) -> str:
+        """The command by which a person says that this folder is that of `account`."""
+        return 'sweepctl adopt BOX --reason "…"' if self.remote else f"{CLAIM} {account}"
 
     def registry(self, account: str = "") -> Registry | None:
         """None only where nothing was ever kept here. `account`: to be named in the message where it is lost."""
@@ -83,7 +89,7 @@ class LocalStore:
                     raise Unreachable(
                         f"{self.registry_file} is gone, and {kept[0]} is not empty: whose these are is not known. "
                         f"Put the file back, or, if this is the machine that rented them, name their account"
-                        f"{'' if account else ' (it is in the state, as `account`)'}: `{CLAIM} {named}`"
+                        f"{'' if account else ' (it is in the state, as `account`)'}: `{self.claim(named)}`"
                     ) from None
                 return None
         try:
@@ -92,7 +98,7 @@ class LocalStore:
             raise Unreachable(
                 f"{self.registry_file} does not read ({error}): whose boxes these are is not known. Put the file back, "
                 f"or remove it and name the account of the boxes"
-                f"{'' if account else ' (in the state, as `account`)'}: `{CLAIM} {named}`"
+                f"{'' if account else ' (in the state, as `account`)'}: `{self.claim(named)}`"
             ) from error
 
     def require(self, account: str) -> None:
@@ -100,7 +106,7 @@ class LocalStore:
         registry = self.registry(account)
         own = (
             f"To go on here although the name differs, because this machine was renamed or its registry was lost: "
-            f"`{CLAIM} {account}`; what is not found here then counts as gone"
+            f"`{self.claim(account)}`; what is not found here then counts as gone"
         )
         if registry is None and account.rpartition("/")[0] == host_identity():
             raise Unreachable(
@@ -146,6 +152,23 @@ class LocalStore:
                 known = Registry(known.id, (*known.also_known_as, account))
             self._write(known)
             return known
+
+    def renamed(self, account: str) -> Registry:
+        """The same where only the host's name differs from that of `account`, or the registry alone was lost. Raises
+        WrongAccount where this is another registry, or nothing was ever kept here."""
+        host = host_identity()
+        try:
+            known = self.registry(account)
+        except Unreachable:
+            if self.registry_file.exists():
+                raise
+            return self.answer_for(account)  # the boxes are there, and whose they are was lost
+        if known is None or known.id != account.rpartition("/")[2]:
+            have = known.account if known is not None else f"{host}, which has no boxes at {self.root}"
+            raise WrongAccount(
+                f"this belongs to {account}, and here is {have}: not the same folder under another name of the host"
+            )
+        return self.answer_for(account)
 
     def _write(self, registry: Registry) -> None:
         write_json_atomically(

@@ -30,7 +30,7 @@ PREFIX = "host"
 """Of the ids of its boxes."""
 LOCK_SECONDS = 60.0
 VERBS = (
-    *("account", "find_by_tag", "get", "destroy", "stop", "turn_on", "list_tagged", "where"),
+    *("account", "answer_for", "find_by_tag", "get", "destroy", "stop", "turn_on", "list_tagged", "where"),
     *("ensure_volume", "list_volumes", "get_volume", "delete_volume"),
 )
 """Of the local platform, with its own arguments; and `OWN`, which are ours: `create` looks at the host first."""
@@ -48,7 +48,7 @@ class Host(Agent):
         self.root = Path(settings["root"]) if settings["root"] else default_root()
         self.grace = settings["grace"]
         # Where nothing outlives a box its queue seals all the same. The folder is made with it: no cut comes between.
-        self.platform = LocalPlatform(self.root, grace=self.grace, prefix=PREFIX, own=(onbox.DURABLE,))
+        self.platform = LocalPlatform(self.root, grace=self.grace, prefix=PREFIX, own=(onbox.DURABLE,), remote=True)
 
     def turn_to(self, box: Mapping[str, Any]) -> None:
         """Also for a box that is named by its account only, by whoever does not know yet where it lies."""

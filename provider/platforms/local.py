@@ -63,9 +63,12 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
     name = "local"
     capabilities = frozenset({Capability.STOP, Capability.VOLUMES})
 
-    def __init__(self, root: Path, *, grace: float = 5.0, prefix: str = "local", own: tuple[str, ...] = ()) -> None:
-        """`own`: folders that a box has itself where nothing is mounted or shown there; they end with it."""
-        super().__init__(LocalStore(root))
+    def __init__(
+        self, root: Path, *, grace: float = 5.0, prefix: str = "local", own: tuple[str, ...] = (), remote: bool = False
+    ) -> None:
+        """`own`: folders that a box has itself where nothing is mounted or shown there; they end with it. `remote`: a
+        person at another computer reads what it says."""
+        super().__init__(LocalStore(root, remote=remote))
         self._grace, self._prefix, self._own = grace, prefix, own
 
     def account(self) -> str:
@@ -74,6 +77,11 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             with self._store.locked(Wait(_LOCK_SECONDS)), answering(self._store.root):
                 registry = self._store.found()
         return registry.account
+
+    def answer_for(self, account: str) -> str:
+        """A person's word that this machine was renamed: it goes on answering for `account`. The account that it has
+        now. Idempotent. Raises WrongAccount where `account` is not that of this very folder."""
+        return self._store.renamed(account).account
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
         if account:
@@ -377,19 +385,7 @@ def _spare_tag(box: Path) -> str:
     return tag if TAG.fullmatch(tag) else ""
 
 
-def main(arguments: list[str]) -> int:
-    """`python -m provider.platforms.local --also ACCOUNT`: a person's word that this machine's boxes are ACCOUNT's."""
-    if len(arguments) != 2 or arguments[0] != "--also" or "/" not in arguments[1]:
-        print("usage: python -m provider.platforms.local --also HOST/ID   (the box's `account` in the state)")
-        return 2
-    try:
-        registry = LocalStore(default_root()).answer_for(arguments[1])
-    except PlatformError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"{registry.account} now answers for {arguments[1]}: run the command that sent you here again")
-    return 0
-
-
 if __name__ == "__main__":
+    from provider.platforms._local_claim import main
+
     sys.exit(main(sys.argv[1:]))

@@ -81,6 +81,10 @@ class SshPlatform(WithoutMarket):
     def account(self) -> str:
         return str(self._ask("account"))
 
+    def answer_for(self, account: str) -> str:
+        """A person's word that the host was renamed. See `LocalPlatform.answer_for`."""
+        return str(self._ask("answer_for", account=account))
+
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
         found = self._ask("find_by_tag", tag=tag, account=account)
         return None if found is None else self._record(found)

@@ -14,13 +14,13 @@ from provider.platforms.offers import Capability
 from provider.platforms.registry import has_address, load_platform
 from provider.resources import addresses, ending, leftover, market, parting, pausing, spending, telling
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
-from provider.resources.identity import take_lease
 from provider.resources.renting import charge, generation_of, outputs_of, rent, seen_of
 from provider.resources.replacing import recipe
 from provider.resources.signing import sign_new
 from provider.resources.turns import Turn
 from provider.session import Operation
 from sweep.abandoning import take_back
+from sweep.backends import take_lease
 from sweep.errors import (
     EvidenceError,
     NoCapacity,

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-import socket
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from provider.backend import backend_name
 from provider.models import IdentityInputs, IdentityState
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
 from provider.resources import keeping, leaving, spending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.session import Operation
-from sweep.errors import EvidenceChanged, EvidenceError, PlatformError, SweepstackError, TeardownRefused
+from sweep.backends import elsewhere_words, held_elsewhere, take_lease
+from sweep.errors import EvidenceError, PlatformError, StillCreating, SweepstackError, TeardownRefused
 from sweep.evidence.publishing import arrival_problem, succession_problem
 from sweep.evidence.s3_address import SCHEME, S3Address, evidence_uri
 from sweep.evidence.store import EvidenceStore
-from sweep.model import Birth, Lease
+from sweep.model import Birth
 from sweep.onbox import box_tag
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -60,7 +59,10 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         return Checked(new.model_copy(update={"clearances": words}))
 
     def create(self, op: Operation, inputs: IdentityInputs) -> tuple[str, IdentityState]:
-        """A new name, or the one that the evidence already has: a sweep comes back to its own evidence."""
+        """A new name, or the one that the evidence already has: a sweep comes back to its own evidence.
+
+        Where another backend's state holds it, this one keeps the name alone, so that its destroy can say what bills.
+        """
         evidence = evidence_of(op, inputs.pull_to)
         marker = EvidenceStore.read_marker(evidence)
         if marker and (marker.project, marker.stack) != (inputs.project, inputs.stack):
@@ -76,15 +78,21 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
                 raise
             identity = winner.identity  # another `up` of this very stack named it at the same moment
             store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)
+        made = IdentityState(**inputs.model_dump(), identity=identity, evidence=evidence)
+        held = held_elsewhere(store)
+        if held is not None:
+            raise StillCreating(identity, made.model_dump(mode="json"), [elsewhere_words(held, inputs.stack)])
         take_lease(store)
         spending.keep_budget(evidence, inputs.budget)
         if marker:
             op.info(f"{evidence} holds this sweep's earlier evidence: what is verified there stays verified")
-        return identity, IdentityState(**inputs.model_dump(), identity=identity, evidence=evidence)
+        return identity, made
 
     def read(self, op: Operation, identifier: str, state: IdentityState) -> Seen[IdentityInputs, IdentityState] | Gone:
         try:
-            EvidenceStore.open(state.evidence)
+            held = held_elsewhere(EvidenceStore.open(state.evidence))
+            if held is not None:
+                op.warn(f"{op.stack}: {elsewhere_words(held, op.stack)}")
         except EvidenceError as error:
             op.warn(f"{op.stack}: {error}")
         return Seen(IdentityInputs.model_validate(state.model_dump(include=set(IdentityInputs.model_fields))), state)
@@ -95,6 +103,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         Follows the evidence to where it was published. Raises SweepstackError where not all of it is there.
         """
         evidence = old.evidence
+        self._require_ours(evidence, op.stack)
         if new.pull_to != old.pull_to and (there := evidence_of(op, new.pull_to)) != old.evidence:
             problem = succession_problem(old.evidence, there, old.identity)
             if problem:
@@ -110,6 +119,19 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             spending.keep_budget(evidence, new.budget)
         return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence)
 
+    def _require_ours(self, evidence: str, stack: str) -> None:
+        """Raises SweepstackError where another backend's state holds the sweep. Takes the lease that none has: a create
+        was refused for another one's, which was released, or taken over, since."""
+        try:
+            store = EvidenceStore.open(evidence)
+            if store.lease() is None:
+                return
+            held = held_elsewhere(store)
+        except EvidenceError:
+            return  # what needs the records says so itself
+        if held is not None:
+            raise SweepstackError(elsewhere_words(held, stack))
+
     def foreseen(self, op: Operation, old_outputs: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
         there = {"evidence": evidence_of(op, str(news["pull_to"]))}
         return {**old_outputs, **news, **({} if news.get("pull_to") == old_outputs.get("pull_to") else there)}
@@ -121,11 +143,17 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             # The boxes' own deletes came first and were checked one by one; only the records are out of reach.
             op.warn(f"{op.stack}: the records could not be closed: {error}")
             return
+        held = None
+        with contextlib.suppress(EvidenceError):
+            held = held_elsewhere(store)
         try:
             births, damaged = store.readable("births", Birth)
-            require_nothing_bills(op, store, births, damaged)
+            require_nothing_bills(op, store, births, damaged, elsewhere_words(held, op.stack) if held else "")
         except EvidenceError as error:
             op.warn(f"{op.stack}: the records could not be read: {error}")
+        if held is not None:
+            op.info(f"{op.stack}: its records are left to the state in {held.backend}, which holds the sweep")
+            return
         try:
             store.write_teardown(None)
             store.release_lease()
@@ -173,19 +201,23 @@ def move_problem(op: Operation, old: IdentityInputs, new: IdentityInputs) -> str
 
 
 def require_nothing_bills(
-    op: Operation, store: EvidenceStore, births: Sequence[Birth], damaged: Sequence[tuple[str, str]]
+    op: Operation,
+    store: EvidenceStore,
+    births: Sequence[Birth],
+    damaged: Sequence[tuple[str, str]],
+    held: str = "",
 ) -> None:
     """Raises TeardownRefused while a box on record is not proved gone.
 
     Where its record does not read, the ledger names what was rented under its name; that it is gone is said, and is
-    enough.
+    enough. `held`: that another backend's state holds the sweep, with the ways out.
     """
     living = [line for birth in births if (line := may_still_bill(birth))]
     if living:
         raise TeardownRefused(
             "REFUSED. The records name what this state does not:\n"
             + "\n".join(living)
-            + f"\nnext  pulumi up --stack {op.stack}    (adopts it by its tag; then approve and destroy)"
+            + (f"\n{held}" if held else f"\nnext  pulumi up --stack {op.stack}    (adopts it by its tag; then finish)")
         )
     entries = store.ledger()[0] if damaged else []
     for name, why in damaged:
@@ -230,22 +262,3 @@ def may_still_bill(birth: Birth) -> str:
         return f"box {birth.box}: {birth.native_id or birth.tag} on {birth.platform} may still bill: {error}"
     price = "" if birth.price_per_hour is None else f", ${birth.price_per_hour:.2f}/h"
     return f"box {birth.box}: {birth.native_id} on {birth.platform} still exists{price}"
-
-
-def take_lease(store: EvidenceStore) -> None:
-    """Writes that this backend holds the identity. Raises when another one does: two states would rent twice."""
-    backend = backend_name()
-    while True:
-        held = store.lease()
-        if held is not None and held.backend != backend:
-            raise SweepstackError(
-                f"this sweep's evidence is held by the state in {held.backend} (since {held.taken_at:%Y-%m-%d %H:%M}); "
-                f"this state is in {backend}. Use that backend (PULUMI_BACKEND_URL), or another pull_to for a new sweep"
-            )
-        try:
-            store.write_lease(Lease(backend=backend, host=socket.gethostname(), taken_at=datetime.now(UTC)))
-            return
-        except EvidenceChanged:  # by another box of this very `up`, most likely; then the lease is ours
-            now = store.lease()
-            if now is not None and now.backend == backend:
-                return

@@ -6,7 +6,7 @@ Boxes are asked side by side, each with a deadline. Whoever does not answer is u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.abandoning import on_record
 from sweep.cli.closer import closer, questions
+from sweep.cli.holding import held_by_another
 from sweep.cli.rosters import rosters
 from sweep.cli.strangers import SEARCH_SECONDS, Search, identity_of, search
 from sweep.cli.target import Target
@@ -115,6 +116,10 @@ def look(sources: Sources) -> Scene:
     others = in_parallel(
         {"search": lambda: search(state, store, births, target, sources.evidence or "", asked)}, SEARCH_SECONDS + 2
     ).get("search") or Search(searched=False, notes=("the platforms did not say in time what they run for this sweep",))
+    strangers = others.strangers
+    if strangers and held_by_another(store, target.root):
+        adopt = f'sweepctl adopt --stack {target.stack} --reason "…"    (another backend holds it; where that is lost)'
+        strangers = tuple(replace(one, next=adopt) for one in strangers)
     return Scene(
         state=state,
         now=now,
@@ -130,7 +135,7 @@ def look(sources: Sources) -> Scene:
         receipt_digest=digest,
         broken=broken,
         waived=_waived(digest, [proposed, *(box.word()[0] for box in state.boxes)]),
-        strangers=others.strangers,
+        strangers=strangers,
         asked=() if target.is_store else target.file.running_boxes(),
         notes=(*plan.notes, *others.notes, *notes),
         evidence=sources.evidence,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from sweep import this_host
 from sweep.canonical import canonical_json
 from sweep.errors import (
     EvidenceChanged,
@@ -60,11 +60,12 @@ def resolve(uri: str) -> Shelf:
     host, slash, path = uri.removeprefix(_SCHEME).partition("/")
     if not host or not slash:
         raise EvidenceError(f"{uri} names no host and absolute path (file://<host>/<path>)")
-    here = socket.gethostname()
-    if host != here:
+    here, *earlier = this_host.names()
+    if host not in (here, *earlier):
         raise EvidenceElsewhere(
             f"the evidence is a folder on the host {host} (/{path}), and this is {here}. Run the command there; or run "
             f"`sweepctl publish s3://<bucket>/<prefix>` there: it copies the evidence to object storage, for all hosts"
+            f". If this computer was {host} and was renamed: `sweepctl adopt --renamed-from {host}`"
         )
     return FolderShelf(uri, Path("/" + path))
 

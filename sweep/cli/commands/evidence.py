@@ -10,6 +10,37 @@ from sweep.cli.app import AsJson, Stack, answer, app
 
 
 @app.command()
+def adopt(
+    box: Annotated[
+        str | None,
+        typer.Argument(metavar="BOX", help="Its machine was renamed: it answers for the box under its new name."),
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept on record.")] = "",
+    renamed_from: Annotated[
+        str, typer.Option("--renamed-from", metavar="HOST", help="This computer was HOST before. Needs no stack.")
+    ] = "",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> None:
+    """Take a sweep over from a backend that is lost, or go on with a machine that was renamed."""
+
+    def ask() -> int:
+        from sweep.cli import adopt as run
+        from sweep.cli.output import Out, Unsure
+        from sweep.cli.target import Target
+
+        out = Out(as_json=json)
+        if renamed_from:
+            return run.renamed_from(renamed_from, out)
+        if not reason.strip():
+            raise Unsure('why? It is kept on record: --reason "…"')
+        target = Target.find_sweep(stack)
+        return run.adopt_box(target, box, reason, out) if box else run.adopt(target, reason, out)
+
+    answer(ask)
+
+
+@app.command()
 def publish(
     to: Annotated[str | None, typer.Argument(metavar="s3://BUCKET/PREFIX", help="An empty place, one a sweep.")] = None,
     policy: Annotated[

@@ -15,6 +15,7 @@ import pytest
 from profiles.load import load_profile
 from provider.platforms import _local_removal as removal
 from provider.platforms import local
+from provider.platforms._local_claim import main as claim
 from provider.platforms._local_drills import BOOT_DRILL, CREATE_DRILL
 from provider.platforms._local_power import KILLED_BY_STOP
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
@@ -210,9 +211,9 @@ def test_a_lost_registry_is_unknown_and_one_command_away_from_known(
         assert "`" in str(caught.value), "the message names the command that helps"
     monkeypatch.setenv("XDG_DATA_HOME", str(root.parent.parent))
     if damage == "garbage":
-        assert local.main(["--also", record.account]) == 1  # it says to put the file back or remove it
+        assert claim(["--also", record.account]) == 1  # it says to put the file back or remove it
         (root / "registry.json").unlink()
-    assert local.main(["--also", record.account]) == 0
+    assert claim(["--also", record.account]) == 0
     assert record.account in capsys.readouterr().out
     gone = damage in ("all gone", "boxes gone")
     assert platform.get(record.native_id, record.account).phase is (Phase.GONE if gone else Phase.RUNNING)
@@ -228,7 +229,7 @@ def test_on_another_host_both_are_named(root: Path, platform: LocalPlatform, mon
         platform.destroy(record.native_id, record.account)
     assert record.account in str(caught.value)
     monkeypatch.setenv("XDG_DATA_HOME", str(root.parent.parent))
-    assert local.main(["--also", record.account]) == 0  # the machine was renamed, says a person
+    assert claim(["--also", record.account]) == 0  # the machine was renamed, says a person
     assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
 
 

@@ -1,0 +1,99 @@
+"""`sweepctl adopt`: from a lost backend, and from a name that this computer had before."""
+
+from __future__ import annotations
+
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sweep import this_host
+from sweep.backends import TAKEOVERS, Takeovers, held_elsewhere, named
+from sweep.errors import EvidenceElsewhere
+from sweep.evidence.store import EvidenceStore
+from sweep.model import Lease
+from tests.unit.cli.support import STACK, World
+
+ADOPT = ("adopt", "--reason", "the old laptop died")
+
+
+@pytest.fixture
+def backend(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The one that is used here, as the engine tells it."""
+    url = f"file://{world.engine}/state"
+    world.on("whoami", f"""echo '{{"url": "{url}"}}'""")
+    monkeypatch.setenv("PULUMI_BACKEND_URL", url)
+    return named(url)
+
+
+def held(world: World, backend: str) -> None:
+    world.store.write_lease(Lease(backend=backend, host="there", taken_at=datetime.now(UTC)))
+
+
+@pytest.mark.parametrize("lost", ["file://laptop-7/home/me/state", "file://HERE/nowhere"])
+def test_a_lost_backend_s_sweep_is_taken_over(world: World, backend: str, lost: str) -> None:
+    world.add("box-0").launch("lr0.3")
+    held(world, lost.replace("HERE", socket.gethostname()))
+    elsewhere = held_elsewhere(world.store)
+    assert elsewhere is not None
+    # Only a person at a terminal, who types the stack's name.
+    for words, types in ((ADOPT, None), (ADOPT, "yes"), (("adopt",), STACK)):
+        assert world.run(*words, types=types).code in (1, 2)
+        assert held_elsewhere(world.store) == elsewhere
+    result = world.run(*ADOPT, types=STACK)
+    assert result.code == 0, result
+    assert held_elsewhere(world.store) is None
+    record = world.store.record(TAKEOVERS, Takeovers)
+    assert record is not None
+    (taken,) = record.takeovers
+    assert (taken.held_by, taken.taken_to, taken.reason) == (elsewhere.backend, backend, "the old laptop died")
+    assert f"pulumi up --stack {STACK}" in result.out
+    assert world.run(*ADOPT).code == 0, "nothing is left to take over"
+
+
+def test_a_backend_that_answers_and_holds_the_stack_keeps_it(world: World, backend: str, tmp_path: Path) -> None:
+    world.add("box-0").launch("lr0.3")
+    (tmp_path / "old").mkdir()
+    held(world, f"file://{socket.gethostname()}{tmp_path}/old")
+    result = world.run(*ADOPT, types=STACK)
+    assert result.code == 1
+    assert "answers and still holds" in result.err
+    assert f"PULUMI_BACKEND_URL=file://{tmp_path}/old sweepctl status --stack {STACK}" in result.err
+    assert held_elsewhere(world.store) is not None
+
+
+def test_status_names_it_for_a_box_that_another_backend_holds(world: World, backend: str) -> None:
+    world.add("box-0").launch("lr0.3")
+    world.save(world.empty())
+    held(world, "file://laptop-7/home/me/state")
+    seen = world.run("status", "--json", fresh=False)
+    assert f'sweepctl adopt --stack {STACK} --reason "…"' in seen.json["next"][0], seen
+
+
+def test_a_computer_that_was_renamed_knows_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = world.add("box-0")
+    evidence, account = world.store.shelf.uri, box.record.account
+    lease = Lease(backend=named(f"file://{world.engine}"), host="x", taken_at=datetime.now(UTC))
+    old = socket.gethostname()
+    monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
+    with pytest.raises(EvidenceElsewhere, match=f"sweepctl adopt --renamed-from {old}"):
+        EvidenceStore.open(evidence)
+    assert world.run("adopt", "--renamed-from", old, stack=None).code == 0
+    assert world.run("adopt", "--renamed-from", old, stack=None).code == 0
+    assert this_host.names() == ("renamed", old)
+    assert world.platform.get(box.native_id, account).native_id == box.native_id
+    world.store.write_lease(lease)
+    assert held_elsewhere(EvidenceStore.open(evidence), named(f"file://{world.engine}")) is None
+    with pytest.raises(EvidenceElsewhere):
+        EvidenceStore.open(evidence.replace(old, "another"))
+
+
+def test_a_box_on_a_machine_that_was_renamed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = world.add("box-0")
+    monkeypatch.setattr("provider.platforms._local_store.host_identity", lambda: "renamed")
+    assert "belongs to" in world.run("status").out
+    assert world.run("adopt", "box-9", "--reason", "x").code == 1
+    result = world.run("adopt", "box-0", "--reason", "a new name")
+    assert result.code == 0, result
+    assert world.platform.get(box.native_id, box.record.account).native_id == box.native_id
