@@ -10,13 +10,14 @@ from typing import Any
 import pulumi
 
 from components.box import BoxComponent, Code, approval_to_leave
+from components.config_find import config_path
 from components.platforms import ssh
 from components.resources import Identity, IdentityArgs
 from components.shares import shared, words
 from components.volume import durable_mount
 from profiles.plan import BoxPlan, Plan
 from sweep import git_source
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, EvidenceError
 from sweep.money.outlook import Outlook
 from sweep.rules import artifacts_digest
 from sweep.smoke import standing
@@ -70,6 +71,9 @@ class Sweep(pulumi.ComponentResource):
             outlook=outlook_of(plan, declared) if plan.budget is not None else None,
         )
         self.identity = Identity("identity", args, child)
+        if not pulumi.runtime.is_dry_run():
+            file = config_path(project_root, pulumi.get_stack())
+            self.identity.evidence.apply(lambda evidence: _keep(str(evidence), file))
         # A volume may cost money, too; one that is there survives without its entry, and is found again by its tag.
         mount = durable_mount(plan, self.identity, child) if declared or not plan.boxes else None
         self.boxes = {
@@ -91,6 +95,16 @@ class Sweep(pulumi.ComponentResource):
         pulumi.export("placement", self._placement)
         pulumi.export("ships", self._ships)
         pulumi.export("next", f"sweepctl {'results' if self._over else 'status'} --stack {pulumi.get_stack()}")
+
+
+def _keep(evidence: str, file: Path) -> None:
+    """Keeps a copy of the stack file in the evidence: `pulumi stack rm` deletes the file. No reason to end an `up`."""
+    from sweep.evidence.stack_copy import keep_stack_file  # a preview has no use for it
+
+    try:
+        keep_stack_file(evidence, file)
+    except (EvidenceError, OSError) as error:
+        pulumi.log.warn(f"no copy of {file.name} was kept in the evidence: {error}")
 
 
 def _code(plan: Plan, project_root: Path) -> tuple[Plan, Code]:

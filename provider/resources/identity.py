@@ -159,7 +159,10 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             store.release_lease()
         except EvidenceError as error:
             op.warn(f"{op.stack}: the records could not be closed: {error}")
-        op.info(f"evidence stays at {state.evidence}")
+        op.info(
+            f"evidence stays at {state.evidence}. `pulumi stack rm {op.stack}` would delete the stack file, too: with "
+            "--preserve-config it stays"
+        )
 
 
 def _rules(inputs: IdentityInputs) -> leaving.Rules:

@@ -34,6 +34,14 @@ Stack = Annotated[
         is_eager=True,  # what completes after it needs to know it
     ),
 ]
+Evidence = Annotated[
+    str | None,
+    typer.Option(
+        "--evidence",
+        metavar="PATH|s3://…",
+        help="Read this evidence alone: it needs neither the stack nor its file, and asks no platform.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for programs.")]
 ErrorsAsJson = Annotated[bool, typer.Option("--json", help="Errors as one JSON document; the rest is the program's.")]
 

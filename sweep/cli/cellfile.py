@@ -57,7 +57,7 @@ def find_file(sources: Sources, scene: Scene, cell: str, attempt: int | None, fi
         if attempt is not None and attempts and attempt > attempts:
             raise No(
                 f"{cell} has had {attempts} attempts, not {attempt}",
-                [f"sweepctl logs --stack {sources.target.stack} {cell}"],
+                [f"sweepctl logs {sources.target.named()} {cell}"],
             )
         if holder.reachable and attempts:
             try:
@@ -82,7 +82,7 @@ def _none(sources: Sources, holder: Sight | None, cell: str, file: str, started:
     """Why a cell has no such file anywhere, and what leads on. That it never ran is said only where that is known."""
     stack, what = sources.target.stack, "log" if file == LOG else file
     ran_on = _ran_on(sources, cell)
-    following = [f"sweepctl status --stack {stack}"]
+    following = [f"sweepctl status --stack {stack}" if sources.target.evidence is None else _results(sources)]
     if holder is not None and holder.gone and holder.progress(cell) is not None:
         ran_on = ran_on or [holder.box.name]
     if ran_on and (holder is None or holder.gone):
@@ -96,6 +96,10 @@ def _none(sources: Sources, holder: Sight | None, cell: str, file: str, started:
     elif not problems and not ran_on:
         problems.append("no record says that it ever started")
     return Unsure(f"there is no {what} of {cell}: {'; '.join(problems)}", following)
+
+
+def _results(sources: Sources) -> str:
+    return f"sweepctl results {sources.target.named()}"
 
 
 def _ran_on(sources: Sources, cell: str) -> list[str]:

@@ -76,11 +76,11 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
         following = names[0] if read else None
         out.next(
             [
-                f"sweepctl logs --stack {target.stack} {following}"
+                f"sweepctl logs {target.named()} {following}"
                 if following
                 else f"sweepctl wait --stack {target.stack} --for first-step"
                 if any(sight.seen.runner_alive for sight in scene.sights)
-                else f"sweepctl status --stack {target.stack}"
+                else f"sweepctl results {target.named()}"
             ]
         )
     return YES if read and not (wanted and missing) else NO

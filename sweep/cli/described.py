@@ -25,6 +25,11 @@ def files_of(
     return _by_file(target.root, target.stack)
 
 
+def artifacts_of(target: Target) -> tuple[ArtifactSpec, ...]:
+    """The artifacts that the stack file names; none where it can't be read."""
+    return _by_file(target.root, target.stack)[0]
+
+
 @lru_cache(maxsize=1)
 def _by_file(root: Path, stack: str) -> tuple[tuple[ArtifactSpec, ...], MetricsEntry | None]:
     """Read once a command: it is asked for every cell."""

@@ -31,6 +31,8 @@ def finish(target: Target, words: Words, out: Out) -> int:
         return finish_store(target, words, out)
     stack, steps = target.stack, Steps(target.stack, out)
     step, quiet = steps.take, steps.quiet
+    if _over(target):
+        return _last_look(target, out, steps.done)
     try:
         if not _cleared(target):
             if _approved(target):
@@ -109,6 +111,13 @@ def ask_once(target: Target) -> None:
         raise No("nothing was destroyed", [f"sweepctl finish --stack {target.stack}"])
 
 
+def _over(target: Target) -> bool:
+    """Whether boxes were rented once and the state has none any more: there is nothing to finish, and that is fine."""
+    with Progress("looking"):
+        scene = look(open_sources(target))
+    return not scene.sights and bool(scene.births)
+
+
 def _cleared(target: Target) -> bool:
     """Whether every box of the state may end by what the state has."""
     with Progress("looking"):
@@ -153,6 +162,9 @@ def _last_look(target: Target, out: Out, done: list[dict[str, object]]) -> int:
     words = {"nothing": "nothing bills any more", "yes": "something still bills", "unknown": "what bills is not known"}
     out.document({"stack": target.stack, "finished": view.bills == "nothing", "bills": view.bills, "steps": done})
     out.line(f"{words[view.bills]}; ${view.meter.so_far:.2f} in all; the evidence stays at {sources.evidence}")
-    if view.bills != "nothing":
+    if view.bills == "nothing":
+        out.line(f"the stack may stay; `pulumi stack rm {target.stack} --preserve-config` takes it away, not its file")
+        out.next([f"sweepctl results --stack {target.stack}"])
+    else:
         out.next([f"sweepctl status --stack {target.stack}"])
     return {"nothing": YES, "yes": NO, "unknown": UNSURE}[view.bills]

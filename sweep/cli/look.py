@@ -56,8 +56,12 @@ class Sources:
 def open_sources(target: Target) -> Sources:
     """The state and the evidence of a stack. Raises Unsure when neither has ever heard of it.
 
-    A stack that the backend forgot is looked for in the evidence folder that its stack file names.
+    A stack that the backend forgot is looked for in the evidence folder that its stack file names. Where a person named
+    the evidence, it is all that is read.
     """
+    if target.evidence is not None:
+        alone = StackState(stack=target.stack)
+        return Sources(target, alone, False, target.evidence, EvidenceStore.open(target.evidence), "")
     try:
         state, known = read_state(target.stack, target.root), True
     except StackMissing:
@@ -113,9 +117,13 @@ def look(sources: Sources) -> Scene:
     sights = tuple(
         found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
     )
-    others = in_parallel(
-        {"search": lambda: search(state, store, births, target, sources.evidence or "", asked)}, SEARCH_SECONDS + 2
-    ).get("search") or Search(searched=False, notes=("the platforms did not say in time what they run for this sweep",))
+    others = Search(searched=False)
+    if target.evidence is None:  # else a person named the evidence, and nobody else is asked
+        others = in_parallel(
+            {"search": lambda: search(state, store, births, target, sources.evidence or "", asked)}, SEARCH_SECONDS + 2
+        ).get("search") or Search(
+            searched=False, notes=("the platforms did not say in time what they run for this sweep",)
+        )
     strangers = others.strangers
     if strangers and held_by_another(store, target.root):
         adopt = f'sweepctl adopt --stack {target.stack} --reason "…"    (another backend holds it; where that is lost)'

@@ -22,8 +22,8 @@ def provenance(target: Target, cell: str, out: Out) -> int:
     store = usable(sources)
     manifest, digest = _sealed(sources, store, cell)
     verified = _verified(store, cell, digest)
-    following = [f"sweepctl results --stack {target.stack}"]
-    if not verified:
+    following = [f"sweepctl results {target.named()}"]
+    if not verified and target.evidence is None:
         following = [f"sweepctl pull --stack {target.stack} && sweepctl verify --stack {target.stack}"]
     out.document({**document(manifest, digest), "verified": verified, "next": following})
     out.table(("WHAT", "OF " + cell), rows(manifest, digest, verified))

@@ -62,7 +62,7 @@ def results(
     made = groups(cells, found, averaged)
     codes = short_codes(result.code for result in found if result.code)
     missing = [cell for cell in view.cells if cell.name in absent]
-    following = list(view.next) if missing else []
+    following = [f"sweepctl verify {target.named()}"] if target.evidence else list(view.next) if missing else []
     out.document(_document(target, averaged, found, made, missing, columns, following))
     if not out.as_json:
         if not averaged:
@@ -295,7 +295,9 @@ def _notes(
             lines.append(f"mixed    {named}: averaged over different code, {_codes(group.codes, codes)}")
     unverified = [result for result in found if result.state != "verified"]
     lines += [f"unsure   {result.name}: {result.state}, not verified" for result in unverified[:LISTED]]
-    lines += [f"missing  {cell.name}: {cell.state}{f', {cell.note}' if cell.note else ''}" for cell in missing[:LISTED]]
+    for cell in missing[:LISTED]:
+        word, state = ("waived ", "") if cell.state == "waived" else ("missing", cell.state)
+        lines.append(f"{word}  {cell.name}: {', '.join(filter(None, (state, cell.note)))}")
     for number, what in ((len(unverified) - LISTED, "not verified"), (len(missing) - LISTED, "missing")):
         if number > 0:
             lines.append(f"… and {count(number, 'cell')} more {what}: sweepctl results --json")

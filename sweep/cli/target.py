@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,6 +25,8 @@ class Target:
     root: Path
     stack: str
     file: StackFile
+    evidence: str | None = None
+    """Set where a person named the evidence: it alone is read, and `file` is the copy that lies in it."""
 
     @classmethod
     def find(cls, stack: str | None, *, start: Path | None = None) -> Target:
@@ -46,6 +51,39 @@ class Target:
             )
         return target
 
+    @classmethod
+    def find_to_read(cls, stack: str | None, evidence: str | None) -> Target:
+        """`find_sweep`; or, with `evidence` (a folder, or an address), what that alone says. Raises Unsure."""
+        return cls.find_sweep(stack) if evidence is None else cls._of_evidence(evidence)
+
+    @classmethod
+    def _of_evidence(cls, place: str) -> Target:
+        """The stack file that the evidence holds, as a project of its own that ends with this process."""
+        from sweep.evidence.stack_copy import stack_file_of
+        from sweep.evidence.store import EvidenceStore
+
+        uri = evidence_uri(Path.cwd(), place) or place
+        store = EvidenceStore.open(uri)
+        found = stack_file_of(store)
+        if found is None:
+            raise Unsure(
+                f"{store.shown} holds no copy of its stack file: no `pulumi up` of this version ran. Put the file into "
+                f"{store.shown}/stack-files/Pulumi.{store.marker.stack}.yaml"
+            )
+        name, text = found
+        root = Path(tempfile.mkdtemp(prefix="sweepstack-"))
+        atexit.register(shutil.rmtree, root, ignore_errors=True)
+        (root / "Pulumi.yaml").write_text(f"name: {store.marker.project}\nruntime: python\n")
+        (root / name).write_bytes(text)
+        file = StackFile(root / name, f"{store.shown}/stack-files/{name}")
+        return cls(root, store.marker.stack, file, uri)
+
+    def named(self) -> str:
+        """How a command that only reads names this sweep: `--stack X`, or `--evidence PLACE`."""
+        if self.evidence is None:
+            return f"--stack {self.stack}"
+        return f"--evidence {_path(self.evidence)}"
+
     @property
     def is_store(self) -> bool:
         """Whether it is a stack of volumes, and no sweep."""
@@ -53,7 +91,7 @@ class Target:
 
     def likely_evidence(self) -> str | None:
         """Where this host would keep the evidence, by the stack file alone: for a sweep that the state forgot."""
-        return evidence_uri(self.root, self.file.pull_to() or "")
+        return self.evidence or evidence_uri(self.root, self.file.pull_to() or "")
 
     def no_cell(self, cell: str, known: Iterable[str]) -> No:
         """The error for a cell that the sweep does not have, with the likely one, or some that it has."""
@@ -61,7 +99,8 @@ class Target:
         hint = did_you_mean(cell, names)
         if not hint and names:
             hint = f"; it has {', '.join(names[:5])}{f' and {len(names) - 5} more' if names[5:] else ''}"
-        return No(f"there is no cell {cell} in {self.stack}{hint}", [f"sweepctl status --stack {self.stack}"])
+        shows = "status" if self.evidence is None else "results"
+        return No(f"there is no cell {cell} in {self.stack}{hint}", [f"sweepctl {shows} {self.named()}"])
 
     def no_stack(self) -> Unsure:
         """The error for a stack that the backend does not have, with the likely reason."""
@@ -72,11 +111,36 @@ class Target:
                 "another backend (PULUMI_BACKEND_URL)",
                 [f"pulumi stack init {self.stack} && pulumi up --stack {self.stack}"],
             )
+        if kept := self._kept():
+            return kept
         return Unsure(
             f"there is no stack {self.stack}: the backend has none, and {self.file.shown} "
             f"is not there{did_you_mean(self.stack, known)}",
             [f"sweepctl new {self.stack}"],
         )
+
+    def _kept(self) -> Unsure | None:
+        """The same where this computer remembers the evidence: nothing of it is lost with the stack file."""
+        from sweep.evidence.stack_copy import places_of
+
+        places = [_path(uri) for uri in places_of(self.stack)]
+        if not places:
+            return None
+        first = places[0]
+        following = [f"sweepctl results --evidence {first}    (also logs, curves, provenance, verify)"]
+        if first.startswith("/"):
+            copy = f"cp {first}/stack-files/{self.file.path.name} {self.file.path.parent}/"
+            following.append(f"{copy} && pulumi stack init {self.stack}    (brings the stack file back)")
+        return Unsure(
+            f"the backend has no stack {self.stack}, and {self.file.shown} is not there: `pulumi stack rm` deletes "
+            f"both. Its evidence is at {' and '.join(places)}, with a copy of the stack file",
+            following,
+        )
+
+
+def _path(uri: str) -> str:
+    """An address of evidence as a person types it: a folder of this host as its path."""
+    return "/" + uri.removeprefix("file://").partition("/")[2] if uri.startswith("file://") else uri
 
 
 def parse_duration(text: str) -> timedelta:

@@ -54,7 +54,8 @@ Progress = Callable[[str, int, int], None]
 class VerifyRequest:
     """What to verify, against what. `boxes`: those of the sweep now; earlier ones speak by their pulled journals.
 
-    `check`: what `load: command` runs; None where that code is not here. `reader`: None asks the environment
+    `keep`: writes the receipt and its index; False only looks. `check`: what `load: command` runs; None where that code
+    is not here. `reader`: None asks the environment
     (`READER_VARIABLE`). `workers`: None is one per core. `seconds`: how long a file of a size may take.
     """
 
@@ -68,6 +69,7 @@ class VerifyRequest:
     reader: Reader | None = None
     workers: int | None = None
     seconds: Callable[[int], float] = deadline_for
+    keep: bool = True
 
 
 @dataclass(frozen=True)
@@ -147,9 +149,10 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
         total=len(cells),
     )
     unexpected = _unexpected(request)
-    digest = request.store.write_receipt(receipt)
-    verified = {cell.name for cell in cells if cell.state == "verified"}
-    write_index(request.store, digest, _index(request.store, copies, verified))
+    digest = request.store.write_receipt(receipt) if request.keep else receipt.digest
+    if request.keep:
+        verified = {cell.name for cell in cells if cell.state == "verified"}
+        write_index(request.store, digest, _index(request.store, copies, verified))
     clock.lap("receipt")
     states = {cell.name: cell.state for cell in cells}
     unknown = sorted(copy.cell.name for copy in copies if copy.unknown and states[copy.cell.name] == "sealed")

@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
-from sweep.cli.app import AsJson, Stack, answer, app
+from sweep.cli.app import AsJson, Evidence, Stack, answer, app
 
 
 @app.command()
 def provenance(
-    cell: Annotated[str, typer.Argument(help="A cell's name.")], stack: Stack = None, json: AsJson = False
+    cell: Annotated[str, typer.Argument(help="A cell's name.")],
+    stack: Stack = None,
+    evidence: Evidence = None,
+    json: AsJson = False,
 ) -> None:
     """Show what produced a cell's copy: command, config, code, commit, set-up, libraries, hardware."""
 
@@ -20,6 +23,6 @@ def provenance(
         from sweep.cli.provenance import provenance as run
         from sweep.cli.target import Target
 
-        return run(Target.find_sweep(stack), cell, Out(as_json=json))
+        return run(Target.find_to_read(stack, evidence), cell, Out(as_json=json))
 
     answer(ask)

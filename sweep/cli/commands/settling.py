@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from sweep.cli import completing
-from sweep.cli.app import AsJson, Stack, answer, app
+from sweep.cli.app import AsJson, Evidence, Stack, answer, app
 
 Receipt = Annotated[
     str | None, typer.Option(metavar="sha256:…", help="The receipt's whole digest: naming it is a person's word.")
@@ -39,7 +39,7 @@ def pull(stack: Stack = None, json: AsJson = False) -> None:
 
 
 @app.command()
-def verify(stack: Stack = None, json: AsJson = False) -> None:
+def verify(stack: Stack = None, evidence: Evidence = None, json: AsJson = False) -> None:
     """Load every artifact and write the receipt. Exit 0: all verified or waived; 1: not; 2: could not tell."""
 
     def ask() -> int:
@@ -47,7 +47,7 @@ def verify(stack: Stack = None, json: AsJson = False) -> None:
         from sweep.cli.target import Target
         from sweep.cli.verify import verify as run
 
-        return run(Target.find_sweep(stack), Out(as_json=json))
+        return run(Target.find_to_read(stack, evidence), Out(as_json=json))
 
     answer(ask)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sweep.cli import completing
-from sweep.cli.app import AsJson, Stack, answer, app
+from sweep.cli.app import AsJson, Evidence, Stack, answer, app
 
 
 @app.command()
@@ -108,6 +108,7 @@ def logs(
     tail: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only the last N lines.")] = None,
     timeout: Annotated[str, typer.Option(metavar="12h", help="When to stop following.")] = "24h",
     stack: Stack = None,
+    evidence: Evidence = None,
     json: AsJson = False,
 ) -> None:
     """Print what a cell printed; -f goes on through restarts, outages and new attempts. Exit 0: printed, or sealed."""
@@ -124,7 +125,7 @@ def logs(
         if attempt and (setup or runner):
             raise Unsure("--attempt is for the log of a cell")
         until = parse_duration(timeout) if follow else None
-        target, out = Target.find_sweep(stack), Out(as_json=json)
+        target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
         if setup or runner:
             return (setup_log if setup else runner_log)(target, name, tail, until, out)
         if name is None:
@@ -146,6 +147,7 @@ def curves(
         list[str] | None, typer.Option(metavar="NAME", help="Any key of the metrics file. Repeatable.")
     ] = None,
     stack: Stack = None,
+    evidence: Evidence = None,
     json: AsJson = False,
 ) -> None:
     """Draw a metric of cells over its x. Exit 1: a cell that was named has no curve yet."""
@@ -155,7 +157,7 @@ def curves(
         from sweep.cli.output import Out
         from sweep.cli.target import Target
 
-        return run(Target.find_sweep(stack), cells or (), metric or (), Out(as_json=json))
+        return run(Target.find_to_read(stack, evidence), cells or (), metric or (), Out(as_json=json))
 
     answer(ask)
 
@@ -171,6 +173,7 @@ def results(
     csv: Annotated[bool, typer.Option("--csv", help="For a spreadsheet.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="For a paper or a pull request.")] = False,
     stack: Stack = None,
+    evidence: Evidence = None,
     json: AsJson = False,
 ) -> None:
     """One table over all cells: axes, values, mean ± std over seeds. Exit 0: no cell is missing; 1: some are."""
@@ -184,6 +187,6 @@ def results(
         if sum((csv, markdown, json)) > 1:
             raise Unsure("--csv, --markdown and --json are three ways to write one table: use one of them")
         style: Style = "csv" if csv else "markdown" if markdown else "table"
-        return run(Target.find_sweep(stack), over or (), metric or (), all_, style, Out(as_json=json))
+        return run(Target.find_to_read(stack, evidence), over or (), metric or (), all_, style, Out(as_json=json))
 
     answer(ask)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sweep.canonical import sha256_hex
+from sweep.evidence.stack_copy import keep_stack_file
 from sweep.model import ArtifactSpec
 from tests.unit.cli.support import STACK, World, by_name
 
@@ -367,3 +368,117 @@ def test_pull_into_evidence_that_is_read_only_is_one_clear_error(world: World, m
         assert "mistake in sweepctl" not in result.err
         assert f"error: {world.evidence} can't be written: Read-only file system; nothing was pulled" in result.err
         assert f"next   sweepctl pull --stack {STACK}    (once that is mended)" in result.err
+
+
+# Without a box
+
+
+@pytest.fixture
+def destroyed(world: World) -> World:
+    """All verified, then the boxes were destroyed; the stack file was kept in the evidence as `pulumi up` does."""
+    first, second, _ = world.verified()
+    keep_stack_file(world.uri, world.file.path)
+    first.vanish()
+    second.vanish()
+    shutil.rmtree(world.volume_folder)
+    world.save(world.empty())
+    return world
+
+
+def rot(path: Path) -> None:
+    """A byte changes, and neither size nor time shows it."""
+    status, data = path.stat(), bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_verify_after_the_destroy_reads_the_copies_again(destroyed: World) -> None:
+    world = destroyed
+    receipts = sorted(path.name for path in (world.evidence / "receipts").iterdir())
+    good = world.run("verify", "--json", fresh=False)
+    assert (good.code, good.json["verified"], good.json["reread"]) == (0, 3, True)
+    path = world.evidence / "cells/lr0.3/metrics.json"
+    before = sha256_hex(path.read_bytes())
+    rot(path)
+    assert world.run("status", "--json", fresh=False).json["cells"][1]["state"] == "verified", "no look sees it"
+    bad = world.run("verify", "--json", fresh=False)
+    assert bad.code == 1
+    cells = by_name(bad.json["cells"])
+    assert [name for name, cell in cells.items() if cell["state"] == "damaged"] == ["lr0.3"]
+    said = " ".join(cells["lr0.3"]["reasons"])
+    assert before[:12] in said
+    assert sha256_hex(path.read_bytes())[:12] in said
+    assert bad.json["next"] == [
+        f"sweepctl verify --stack {STACK}    (once the copy came back from a backup)",
+        f"pulumi up --stack {STACK}    (rents boxes, and runs them again)",
+    ]
+    assert world.run("status", "--json", fresh=False).json["cells"][1]["state"] == "damaged", "from now on all see it"
+    assert [cell["name"] for cell in world.run("results", "--json", fresh=False).json["cells"]] == ["lr0.1", "lr0.9"]
+    assert sorted(path.name for path in (world.evidence / "receipts").iterdir()) == receipts
+    rot(path)
+    assert world.run("verify", fresh=False).code == 0
+    assert world.run("status", "--json", fresh=False).json["cells"][1]["state"] == "verified"
+
+
+@pytest.mark.parametrize("lost", ["manifest.json", "metrics.json", ""])
+def test_verify_after_the_destroy_names_what_is_not_there(destroyed: World, lost: str) -> None:
+    folder = destroyed.evidence / "cells/lr0.1"
+    (folder / lost).unlink() if lost else shutil.rmtree(folder)
+    result = destroyed.run("verify", "--json", fresh=False)
+    assert result.code == 1
+    assert by_name(result.json["cells"])["lr0.1"]["state"] == "damaged"
+
+
+def test_the_evidence_alone_is_enough(destroyed: World) -> None:
+    world = destroyed
+    world.file.path.unlink()  # what `pulumi stack rm` does
+    world.engine_says("error: no stack named 'sweep-t' found")
+    lost = world.run("results", fresh=False)
+    assert lost.code == 2
+    assert "sweepctl new" not in lost.err
+    assert f"next   sweepctl results --evidence {world.evidence}    (also logs, curves, provenance, verify)" in lost.err
+    assert f"cp {world.evidence}/stack-files/Pulumi.sweep-t.yaml {world.root}/stacks/" in lost.err
+    world.monkeypatch.chdir(world.folder)  # no project at all
+    place = ("--evidence", str(world.evidence))
+    found = world.run("results", *place, "--json", stack=None, fresh=False)
+    assert found.code == 0, found
+    assert {cell["name"]: cell["values"] for cell in found.json["cells"]} == {
+        name: {"loss": 0.25} for name in ("lr0.1", "lr0.3", "lr0.9")
+    }
+    assert world.run("logs", "lr0.1", *place, stack=None, fresh=False).out == "training lr0.1\ndone\n"
+    assert world.run("provenance", "lr0.1", "--evidence", world.uri, stack=None, fresh=False).code == 0
+    assert world.run("verify", *place, stack=None, fresh=False).code == 0
+    assert world.calls() == []
+    rot(world.evidence / "cells/lr0.3/metrics.json")
+    bad = world.run("verify", *place, "--json", stack=None, fresh=False)
+    assert bad.code == 1
+    assert bad.json["next"] == [
+        f"sweepctl verify --evidence {world.evidence}    (once the copy came back from a backup)"
+    ]
+
+
+def test_evidence_that_is_none_and_evidence_without_a_stack_file(world: World) -> None:
+    assert "is not there" in world.run("results", "--evidence", "/nonexistent", stack=None, fresh=False).err
+    result = world.run("results", "--evidence", str(world.evidence), stack=None, fresh=False)
+    assert result.code == 2
+    assert f"Put the file into {world.evidence}/stack-files/Pulumi.sweep-t.yaml" in result.err
+
+
+def test_an_earlier_stack_file_is_kept_beside_the_latest(world: World) -> None:
+    first = world.file.path.read_bytes()
+    keep_stack_file(world.uri, world.file.path)
+    keep_stack_file(world.uri, world.file.path)
+    world.write_stack_file(drop="{lr0.3: x}")
+    keep_stack_file(world.uri, world.file.path)
+    assert (world.evidence / "stack-files/Pulumi.sweep-t.yaml").read_bytes() == world.file.path.read_bytes()
+    assert [path.read_bytes() for path in (world.evidence / "stack-files/earlier").iterdir()] == [first]
+
+
+def test_finish_of_a_finished_sweep_is_a_yes(destroyed: World) -> None:
+    for birth in destroyed.store.births():
+        destroyed.store.write_birth(birth.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "destroy"}))
+    result = destroyed.run("finish", fresh=False)
+    assert result.code == 0, result
+    assert "nothing bills any more" in result.out
+    assert destroyed.calls() == []

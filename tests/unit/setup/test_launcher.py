@@ -133,3 +133,19 @@ def test_the_reader_of_packages_comes_before_what_the_user_has_on_pythonpath(che
     (quick / "pip.py").touch()
     assert checkout.seen()["env"]["PYTHONPATH"] == str(quick)
     assert checkout.seen(PYTHONPATH="/mine")["env"]["PYTHONPATH"] == f"{quick}:/mine"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("stack", "rm", "sweep-a", "--yes"), True),
+        (("stack", "--yes", "rm", "sweep-a"), True),
+        (("stack", "rm", "sweep-a", "--preserve-config"), False),
+        (("stack", "ls"), False),
+        (("destroy", "--stack", "rm"), False),
+    ],
+)
+def test_stack_rm_is_told_to_delete_the_stack_file(checkout: Checkout, argv: tuple[str, ...], said: bool) -> None:
+    result = checkout.start(*argv)
+    assert ("--preserve-config keeps it" in result.stderr) == said
+    assert checkout.seen(*argv)["argv"] == list(argv), "the command itself is the person's"
