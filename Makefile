@@ -15,7 +15,7 @@ help:
 	@echo "make up       set everything up, then: pulumi up --stack $(STACK)   (STACK=... for another)"
 	@echo "make test     set everything up, then the whole test suite"
 	@echo "make check    format, lint, types, architecture"
-	@echo "make bench    the figures: preview, cells, queue, verify, status, overhead, object storage, renting, hosts"
+	@echo "make bench    the figures: preview, cells, queue, verify, status, overhead, object storage, renting, hosts, split"
 	@echo "make fmt      format the code"
 	@echo "make setup    set up and stop"
 

@@ -223,6 +223,26 @@ def start_rows(found: dict[str, Any]) -> Iterator[Row]:
         yield Row(f"  of it: {stage}", seconds(took[stage]), seconds(most[stage]))
 
 
+def split_rows(found: dict[str, Any]) -> Iterator[Row]:
+    ours, before = found["ratio"], found["rendezvous"]
+    yield Row(
+        f"cells split by measured time, makespan, {found['draws']} draws",
+        f"{ours['median']:.2f}×",
+        f"{ours['max']:.2f}×",
+        f"LPT 1×; rendezvous hashing {before['median']:.2f}×, max {before['max']:.2f}×",
+        f"{ours['max']:.2f}×",
+        f"≤ {found['limit']}×",
+        ours["max"] <= found["limit"],
+    )
+    yield Row(
+        "  nothing measured: cells that one box has more than another",
+        "",
+        str(found["uneven"]),
+        limit="≤ 1",
+        ok=found["uneven"] <= 1,
+    )
+
+
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "queue": {"cells": 1000, "rounds": 5},
     "verify": {"total_bytes": 4_000_000_000, "rounds": 5},
@@ -241,6 +261,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "pull": pull_rows,
     "hosts": hosts_rows,
     "start": start_rows,
+    "split": split_rows,
 }
 
 

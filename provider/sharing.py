@@ -77,6 +77,7 @@ def _known(store: EvidenceStore, evidence: str, asked: Asked, now: datetime) -> 
                 given=given.get((birth.box, birth.generation), frozenset()),
                 journal=journal,
                 reachable=seen is not None and (seen.journal is not None or seen.stopped),
+                resting=seen is not None and seen.stopped,
                 skew=seen.skew if seen is not None else 0.0,
             )
     again = on_record(store)

@@ -1,4 +1,4 @@
-"""What a cell will take, by those that were measured: the median, and how each axis and each box changes it."""
+"""What a cell will take, by those that were measured: a typical time, and the factor of each axis value and box."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from sweep.model import Cell
 
-ROUNDS = 4
+ROUNDS = 30
+CLOSE = 1e-3
+"""A change of all factors by less than this ends the rounds."""
 SHORTEST = 1e-3
 """Seconds: what took less is taken for this long, so that ratios stay finite."""
 _BOX = "\0box"
@@ -29,13 +31,13 @@ class Took:
 
 @dataclass(frozen=True)
 class Durations:
-    """`overall`: seconds of the median cell. `effects`: axis → value → by which factor it takes longer."""
+    """`overall`: seconds of a typical cell. `effects`: axis → value → by which factor it takes longer."""
 
     overall: float
     effects: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def of(self, cell: Cell) -> float:
-        """Seconds that it takes on a box of speed 1. A value that was never measured counts as the median one."""
+        """Seconds that it takes on a box of speed 1. A value that was never measured counts as a typical one."""
         return self.overall * math.prod(
             known.get(_text(cell.params.get(axis)), 1.0) for axis, known in self.effects.items() if axis != _BOX
         )
@@ -46,24 +48,29 @@ class Durations:
 
 
 def durations(cells: Iterable[Cell], measured: Sequence[Took]) -> Durations | None:
-    """None while no cell of `cells` was measured. Median polish on logarithms: of each axis in turn, and of the boxes,
-    the median of what the others leave unexplained. Values of one axis may so differ by orders of magnitude."""
+    """None while no cell of `cells` was measured. Least squares on logarithms, an axis at a time (backfitting): the
+    mean of what the others leave unexplained, until that moves no more. Values of an axis may so differ by orders of
+    magnitude."""
     params = {cell.name: cell.params for cell in cells}
     rows = sorted((one for one in measured if one.cell in params), key=lambda one: (one.cell, one.box, one.seconds))
     if not rows:
         return None
     left = [math.log(max(one.seconds, SHORTEST)) for one in rows]
-    overall = statistics.median(left)
+    overall = statistics.fmean(left)
     left = [value - overall for value in left]
     groups = _groups(rows, params)
     effects: dict[str, dict[str, float]] = {axis: defaultdict(float) for axis in groups}
     for _ in range(ROUNDS):
+        most = 0.0
         for axis, values in groups.items():
             for value, places in values.items():
-                shift = statistics.median(left[place] for place in places)
+                shift = statistics.fmean(left[place] for place in places)
+                most = max(most, abs(shift))
                 effects[axis][value] += shift
                 for place in places:
                     left[place] -= shift
+        if most < CLOSE:
+            break
     factors = {axis: {value: math.exp(shift) for value, shift in known.items()} for axis, known in effects.items()}
     return Durations(math.exp(overall), factors)
 

@@ -53,8 +53,8 @@ class Shares(Record):
 @dataclass(frozen=True)
 class BoxSeen:
     """A box on record that has not ended. `machine`: its native id; `given`: the cells of its launch record;
-    `reachable`: whether cells can be taken from its queue now; `there`: False only where its platform proves that it is
-    gone.
+    `reachable`: whether cells can be taken from its queue now; `resting`: whether it is stopped; `there`: False only
+    where its platform proves that it is gone.
     """
 
     there: bool = True
@@ -62,6 +62,7 @@ class BoxSeen:
     given: frozenset[str] = frozenset()
     journal: Journal | None = None
     reachable: bool = False
+    resting: bool = False
     skew: float = 0.0
 
 
@@ -129,9 +130,11 @@ def _placed(
 ) -> dict[str, str]:
     """Box of each cell that has not started."""
     work = _at_work(asked)
+    if all(cell.name in held for cell in free):  # a box that rests is not woken for what others have
+        work = [box for box in work if not known.boxes.get(box, BoxSeen()).resting] or work
     expected = durations(asked.cells, known.took)
     if expected is None:
-        return by_count((cell.name for cell in free), work, held)
+        return by_count((cell.name for cell in free), work, held, {box: len(at) for box, at in running.items()})
     cells = {cell.name: cell for cell in asked.cells}
     workers = {}
     for box in work:
@@ -139,12 +142,17 @@ def _placed(
         speed = expected.speed(seen.machine) if seen.there else 1.0  # the next one of this name is another machine
         there = known.now + timedelta(seconds=seen.skew)  # cells were started by the clock of their box
         busy = [
-            max(expected.of(cells[one.name]) / speed - (there - one.started_at).total_seconds(), 0.0)
+            _remaining(expected.of(cells[one.name]) / speed, (there - one.started_at).total_seconds())
             for one in running[box]
             if one.started_at is not None
         ]
         workers[box] = Worker(asked.boxes[box].slots, speed, tuple(busy))
     return by_time({cell.name: expected.of(cell) for cell in free}, workers, held)
+
+
+def _remaining(expected: float, elapsed: float) -> float:
+    """Seconds that a running cell still takes. One that is over its time may take as long again."""
+    return expected - elapsed if elapsed < expected else expected
 
 
 def _at_work(asked: Asked) -> list[str]:

@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-SLACK = 1.05
+SLACK = 1.03
 """By how much a split by time may end later than the longest-first one, before it is worth moving cells."""
 
 
@@ -26,11 +26,16 @@ class Worker:
     busy: tuple[float, ...] = ()
 
 
-def by_count(cells: Iterable[str], boxes: Collection[str], held: Mapping[str, str] | None = None) -> dict[str, str]:
+def by_count(
+    cells: Iterable[str],
+    boxes: Collection[str],
+    held: Mapping[str, str] | None = None,
+    busy: Mapping[str, int] | None = None,
+) -> dict[str, str]:
     """cell → box: the numbers of cells of two boxes differ by 1 at most, so none has more than ceil(cells / boxes).
 
-    Moves as few cells away from the box that holds them as that allows. The order of `cells` and `boxes` means nothing.
-    Empty without boxes.
+    Moves as few cells away from the box that holds them as that allows. Where the shares differ, boxes at work on fewer
+    others (`busy`) get the larger ones. The order of `cells` and `boxes` means nothing. Empty without boxes.
     """
     names, asked = sorted(set(cells)), sorted(set(boxes))
     if not asked:
@@ -41,8 +46,8 @@ def by_count(cells: Iterable[str], boxes: Collection[str], held: Mapping[str, st
         if holder in kept:
             kept[holder].append(name)
     least, more = divmod(len(names), len(asked))
-    # Boxes that hold the most get the shares that are one larger: that moves the fewest.
-    larger = sorted(asked, key=lambda box: -len(kept[box]))[:more]
+    # Then boxes that hold the most get the shares that are one larger: that moves the fewest.
+    larger = sorted(asked, key=lambda box: ((busy or {}).get(box, 0), -len(kept[box])))[:more]
     room = {box: least + (box in larger) for box in asked}
     prefixes = {box: hashlib.sha256(f"{box}\0".encode()) for box in asked}
     owner: dict[str, str] = {}
@@ -63,7 +68,7 @@ def by_count(cells: Iterable[str], boxes: Collection[str], held: Mapping[str, st
 def by_time(
     seconds: Mapping[str, float], boxes: Mapping[str, Worker], held: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """cell → box, so that the last box is through at most 1.05 × as late as if the longest cell always went next to
+    """cell → box, so that the last box is through at most 1.03 × as late as if the longest cell always went next to
     the slot that is free first (LPT). `seconds`: what each cell takes on a box of speed 1.
 
     Keeps cells where they are held as long as that holds; then moves few; and splits anew where that does not do.
@@ -115,16 +120,21 @@ def _ends(worker: Worker, ascending: Sequence[float]) -> float:
 def _longest_first(
     order: Sequence[str], seconds: Mapping[str, float], boxes: Mapping[str, Worker], placed: Mapping[str, str]
 ) -> dict[str, str]:
-    """Each cell to the box that is through with it first, on top of what is placed."""
+    """Each cell to the box that is through with it first, on top of what is placed; of several to the emptiest."""
     slots = {box: _slots(boxes[box]) for box in sorted(boxes)}
-    for name in sorted(placed, key=lambda name: (-seconds[name], name)):
-        mine, worker = slots[placed[name]], boxes[placed[name]]
-        heapq.heapreplace(mine, mine[0] + seconds[name] / worker.speed)
-    owner = dict(placed)
-    for name in order:
-        box = min(slots, key=lambda box: slots[box][0] + seconds[name] / boxes[box].speed)
-        heapq.heapreplace(slots[box], slots[box][0] + seconds[name] / boxes[box].speed)
+    load = {box: sum(boxes[box].busy) for box in boxes}
+    owner: dict[str, str] = {}
+
+    def give(name: str, box: str) -> None:
+        takes = seconds[name] / boxes[box].speed
+        heapq.heapreplace(slots[box], slots[box][0] + takes)
+        load[box] += takes
         owner[name] = box
+
+    for name in sorted(placed, key=lambda name: (-seconds[name], name)):
+        give(name, placed[name])
+    for name in order:
+        give(name, min(slots, key=lambda box: (slots[box][0] + seconds[name] / boxes[box].speed, load[box])))
     return owner
 
 

@@ -1,6 +1,7 @@
 """`sweepctl tend`: looks after a sweep while nobody does. Foreground, cron or CI; one line a round; never deletes.
 
-A round pulls and verifies what was sealed since the last, stops boxes whose queue is drained (`when_done: stop`) or
+A round pulls and verifies what was sealed since the last, gives boxes with nothing to do cells that wait in the queues
+of others, stops boxes whose queue is drained (`when_done: stop`) or
 that run past the budget (`budget.stop`) where that kills nothing unsaved, notices boxes that are gone, and with
 `--replace` lets `pulumi up` rent those anew. What a runner on a box can't do itself is done here: it has no key to its
 own platform.
@@ -15,14 +16,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import Any
 
-from sweep.cli import tend_round
+from sweep.cli import tend_moves, tend_round
 from sweep.cli.look import Sources, open_sources
 from sweep.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, note, size, span
 from sweep.cli.pull import usable
@@ -49,6 +50,7 @@ class Keeper:
     verified: set[tuple[str, str]] = field(default_factory=set)
     """(cell, manifest) of seals that were pulled and verified by this run."""
     replaced: dict[str, int] = field(default_factory=dict)
+    moves: tend_moves.Moves = field(default_factory=tend_moves.Moves)
     stop: threading.Event = field(default_factory=threading.Event)
     engine: subprocess.Popen[bytes] | None = None
 
@@ -102,9 +104,12 @@ def _one(target: Target, keeper: Keeper, teller: Teller) -> Round:
         store = usable(sources)
         round_, scene, view = tend_round.look_at(sources, store, keeper.verified)
         teller.look(sources, scene, view)
-        for step in (tend_round.bring_in, tend_round.rest):
-            if not keeper.stop.is_set():
-                step(sources, store, scene, round_, keeper.verified)
+        if not keeper.stop.is_set():
+            tend_round.bring_in(sources, store, scene, round_, keeper.verified)
+        if not keeper.stop.is_set():
+            tend_moves.level(target.root, scene, round_, keeper.moves, lambda words: _engine(keeper, target, words))
+        if not keeper.stop.is_set() and not round_.moved:  # what has just been given cells does not rest
+            tend_round.rest(sources, store, scene, round_, keeper.verified)
         if keeper.replace and round_.gone and not keeper.stop.is_set():
             _replace(sources, keeper, round_)
         tend_round.conclude(sources, store, round_, keeper.verified)
@@ -132,11 +137,21 @@ def _replace(sources: Sources, keeper: Keeper, round_: Round) -> None:
         return
     for name in names:
         keeper.replaced[name] = keeper.replaced.get(name, 0) + 1
-    command = [find_engine(), "up", "--stack", target.stack, "--yes", "--non-interactive", "--skip-preview"]
-    note("$ " + " ".join(["pulumi", *command[1:]]))
-    # Its own session: an interrupt at the terminal is handed on once, by us, and lets it come to a clean end.
+    command = ["up", "--stack", target.stack, "--yes", "--non-interactive", "--skip-preview"]
+    note("$ " + " ".join(["pulumi", *command]))
+    code = _engine(keeper, target, command)
+    if code == 0:  # one whose cells are all verified is not rented: nothing is left to train on it
+        there = {box.name for box in open_sources(target).state.boxes}
+        round_.replaced += [name for name in names if name in there]
+    else:
+        round_.problems.append(f"`pulumi up` ended with {code}: {', '.join(names)} not rented anew")
+
+
+def _engine(keeper: Keeper, target: Target, words: Sequence[str]) -> int:
+    """Runs the engine to its end. Its own session: an interrupt at the terminal is handed on once, by us, and lets it
+    come to a clean end."""
     keeper.engine = subprocess.Popen(
-        command, cwd=target.root, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
+        [find_engine(), *words], cwd=target.root, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
     )
     code, asked = None, False
     while code is None:
@@ -147,10 +162,7 @@ def _replace(sources: Sources, keeper: Keeper, round_: Round) -> None:
                 asked = True
                 os.kill(keeper.engine.pid, signal.SIGINT)
     keeper.engine = None
-    if code == 0:
-        round_.replaced += names
-    else:
-        round_.problems.append(f"`pulumi up` ended with {code}: {', '.join(names)} not rented anew")
+    return code
 
 
 def _want(boxes: Mapping[str, Any], name: str) -> str:
@@ -189,6 +201,7 @@ def tell(round_: Round, number: int, out: Out, again: str) -> None:
         parts.append(f"pulled {count(round_.pulled, 'cell')}, {size(round_.bytes)}")
     parts += [f"stopped {name}: {why}" for name, why in round_.stopped.items()]
     parts += [f"box {name} is kept: {why}" for name, why in round_.kept.items()]
+    parts += [f"box {name} takes over {count(cells, 'cell')}" for name, cells in round_.moved.items()]
     parts += [f"rented anew: {name}" for name in round_.replaced]
     parts += [f"box {name} is gone" for name in round_.gone if name not in round_.replaced]
     parts += [*round_.problems, *(f"UNKNOWN {why}" for why in round_.unknown)]

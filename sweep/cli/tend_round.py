@@ -46,6 +46,8 @@ class Round:
     kept: dict[str, str] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
+    moved: dict[str, int] = field(default_factory=dict)
+    """Box → cells that wait on others and were given to it."""
     problems: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     next: list[str] = field(default_factory=list)
@@ -164,7 +166,7 @@ def _let_rest(store: EvidenceStore, sight: Sight, why: str, round_: Round, verif
 
 def conclude(sources: Sources, store: EvidenceStore, round_: Round, verified: Seals) -> None:
     """What is left after the round: the cells as they are now, whether anything is left to tend, what to type next."""
-    changed = round_.pulled or round_.receipt or round_.stopped or round_.replaced
+    changed = round_.pulled or round_.receipt or round_.stopped or round_.replaced or round_.moved
     sources = open_sources(sources.target) if changed else sources
     scene = look(sources)
     view = compose(scene)
@@ -173,7 +175,7 @@ def conclude(sources: Sources, store: EvidenceStore, round_: Round, verified: Se
     at_work = any(sight.seen.runner_alive for sight in scene.sights)
     waits = any(sight.seen.runner_alive is None and not sight.gone for sight in scene.sights)
     fresh = _seals(scene.sights) - verified
-    round_.over = not (at_work or waits or fresh or round_.unknown or round_.replaced)
+    round_.over = not (at_work or waits or fresh or round_.unknown or round_.replaced or round_.moved)
     if not round_.over:
         return
     settled = all(cell.state in SETTLED for cell in view.cells)

@@ -18,9 +18,11 @@ from tests.engine.test_stop import phases, want
 
 @pytest.fixture
 def at_work(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
-    """box-1 has finished; box-0 is held in the middle of its cells. Boxes are stopped when they are done."""
+    """box-1 has finished; box-0 is held in the middle of its cells, and none of them waits. Boxes are stopped when they
+    are done."""
     stack = make_stack()
     stack.hold(*stack.cells)
+    stack.edit_config(lambda sweep: sweep["job"].update(slots=2))
     stack.edit_config(lambda sweep: sweep.update(when_done="stop"))
     stack.edit_config(lambda sweep: sweep["overrides"]["local"].update(stopped_price_per_hour=0.05))
     ok(stack.up())
@@ -100,18 +102,50 @@ def test_a_box_with_something_unsaved_on_scratch_is_kept(at_work: Stack) -> None
 
 
 def test_a_gone_box_is_rented_anew_only_with_replace(at_work: Stack) -> None:
-    """Said in each round; `--replace` lets `up` make the next generation, which runs nothing that is verified."""
+    """Said in each round; `--replace` lets `up` make the next generation where there is a cell for it. It runs nothing
+    that is verified."""
     stack = at_work
     until_idle(stack, "box-1")
+    verified = stack.cells_of("box-1")
     ok(stack.sweepctl("tend", "--once"))
     stack.vanish("box-1")
     (line,) = rounds(stack.sweepctl("tend", "--once", "--json").out)
     assert (line["gone"], line["replaced"]) == (["box-1"], [])
     assert len(stack.native_ids()) == 1
+    stack.edit_config(lambda sweep: sweep["cells"]["grid"].update(seed=list(range(6))))
     (line,) = rounds(ok(stack.sweepctl("tend", "--once", "--replace", "--json")).out)
     assert line["replaced"] == ["box-1"], line
     assert len(stack.native_ids()) == 2
-    assert stack.started("box-1") == []
+    assert not set(stack.started("box-1")) & set(verified)
+
+
+def test_a_box_with_nothing_to_do_takes_cells_that_wait(make_stack: Callable[..., Stack]) -> None:
+    """box-1 has finished its two cells, and box-0 is held in its first: the second goes to box-1. What was
+    edited meanwhile is not brought in by that; a person is told."""
+    stack = make_stack()
+    stack.hold(*stack.cells)
+    ok(stack.up())
+    (first,) = stack.started("box-0")
+    (second,) = set(stack.cells_of("box-0")) - {first}
+    stack.release()
+    stack.hold(first)
+    before = stack.config_file.read_text()
+    stack.edit_config(lambda sweep: sweep["job"]["env"].update(MORE="1"))
+    stack.wait_done(but=[first, second])
+    until_idle(stack, "box-1")
+    (line,) = rounds(stack.sweepctl("tend", "--once", "--json").out)
+    assert line["moved"] == {}, line
+    assert "queue box-0 (job" in str(line["problems"]), line
+    assert len(stack.started()) == 3
+    stack.config_file.write_text(before)
+    (line,) = rounds(ok(stack.sweepctl("tend", "--once", "--json")).out)
+    assert line["moved"] == {"box-1": 1}, line
+    stack.wait_done(but=[first])
+    assert second in stack.started("box-1")
+    stack.release()
+    stack.wait_done()
+    assert sorted(stack.started()) == sorted(stack.cells)
+    stack.close()
 
 
 def test_an_interrupt_leaves_nothing_half_done(at_work: Stack) -> None:

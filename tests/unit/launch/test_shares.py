@@ -82,6 +82,14 @@ def test_a_stopped_box_keeps_what_started_there_and_no_more() -> None:
     assert numbers(found, "b") == {1, 2, 3, 4, 5}
 
 
+def test_a_box_at_rest_is_woken_for_new_cells_and_not_for_those_of_others() -> None:
+    resting = BoxSeen(given=frozenset({"seed0"}), journal=box(sealed=[0]).journal, reachable=True, resting=True)
+    at_work = box(1, 2, 3, running=[1])
+    assert shares(asked(4, "a", "b"), known(a=at_work, b=resting)).left == {"a": 3, "b": 0}
+    assert shares(asked(6, "a", "b"), known(a=at_work, b=resting)).left == {"a": 3, "b": 2}
+    assert shares(asked(4, "b"), known(b=resting)).left == {"b": 3}
+
+
 def test_a_gone_box_and_an_old_generation_hold_nothing() -> None:
     found = shares(asked(4, "a", "b"), known(a=box(*range(4), running=[0], there=False)))
     assert found.left == {"a": 2, "b": 2}
@@ -149,7 +157,7 @@ def test_even_sticky_and_the_same_again(data: st.DataObject) -> None:
     assert second.cells == first.cells
 
 
-def test_median_polish_finds_factors() -> None:
+def test_the_factor_of_each_axis_is_found() -> None:
     cells = [Cell(name=f"{w}-{s}", params={"w": w, "s": s, "same": 1}) for w in (1, 2, 4) for s in range(5)]
     took = [
         Took(cell.name, "a", 10.0 * cell.params["w"] + cell.params["s"] / 10) for cell in cells if cell.params["s"] < 2

@@ -73,6 +73,12 @@ def test_a_box_that_is_added_takes_its_share_and_the_others_exchange_nothing(
     assert len(moved) == len(names) // (len(boxes) + 1)
 
 
+def test_of_unequal_shares_the_idle_box_gets_the_larger() -> None:
+    """One cell waits behind another: the box that has nothing to do takes it."""
+    assert by_count(["x"], ["a", "b"], {"x": "a"}, {"a": 1}) == {"x": "b"}
+    assert by_count(["x"], ["a", "b"], {"x": "a"}, {"a": 1, "b": 1}) == {"x": "a"}
+
+
 def test_another_process_splits_alike() -> None:
     """Whatever its hash seed is: the preview and the up are two processes."""
     names, boxes = [f"cell-{n}" for n in range(50)], ["a", "b", "c"]
@@ -135,3 +141,5 @@ def test_an_idle_box_takes_cells_of_a_busy_one() -> None:
     owner = by_time(seconds, {"x": Worker(busy=(90.0,)), "y": Worker()}, dict.fromkeys("abcd", "x"))
     assert Counter(owner.values()) == {"x": 2, "y": 2}
     assert Counter(by_time(seconds, {"x": Worker(speed=3.0), "y": Worker()}).values()) == {"x": 3, "y": 1}
+    two = {"x": Worker(slots=2), "y": Worker(slots=2)}
+    assert Counter(by_time({"a": 5.0, "b": 5.0}, two).values()) == {"x": 1, "y": 1}, "of equal ends, the emptier box"
