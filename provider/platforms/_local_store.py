@@ -1,13 +1,14 @@
 """The folder that the local platform keeps its boxes and volumes in, and whose it is.
 
-    <root>/registry.json    {schema, id, also_known_as}: founded once; with the host's name it is the account
+    <root>/registry.json    {schema, id, also_known_as, marked}: founded once; with the host's name it is the account
     <root>/registry.lock    flock: held while anything is made or marked
     <root>/boxes/<id>/      a box; appears and disappears by rename
+    <root>/boxes/.registry  the registry's id: this is the folder that boxes were made in, and no empty mount point
     <root>/volumes/<id>/    a volume: volume.json, content/
     <root>/staging/ trash/  what is on its way in or out; whoever holds the lock may empty them
 
-`boxes` and `volumes` are made before `registry.json`. So where the registry is there and `boxes` is readable, a box
-that is not in it does not exist; in every other case nobody knows.
+`boxes` and `volumes` are made before `registry.json`. So where the registry is there, and `boxes` is readable and holds
+the registry's id, a box that is not in it does not exist; in every other case nobody knows.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from provider.platforms.base import Wait
-from sweep.canonical import fsync_directory, write_json_atomically
+from sweep.canonical import fsync_directory, write_atomically, write_json_atomically
 from sweep.channel.base import host_identity
 from sweep.errors import PlatformError, Unreachable, WrongAccount
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+MARK = ".registry"
 CLAIM = "uv run python -m provider.platforms.local --also"
 
 
@@ -49,10 +51,12 @@ def random_id() -> str:
 
 @dataclass(frozen=True)
 class Registry:
-    """Whose folder this is. `also_known_as`: accounts that a person said it answers for too."""
+    """Whose folder this is. `also_known_as`: accounts that a person said it answers for too. `marked`: whether the
+    folder of the boxes was given the mark; False in a registry of before there was one."""
 
     id: str
     also_known_as: tuple[str, ...] = ()
+    marked: bool = False
 
     @property
     def account(self) -> str:
@@ -84,7 +88,7 @@ class LocalStore:
             try:
                 data = self.registry_file.read_bytes()
             except FileNotFoundError:
-                kept = [path for path in (self.boxes, self.volumes) if path.is_dir() and any(path.iterdir())]
+                kept = [path for path in (self.boxes, self.volumes) if _holds(path)]
                 if kept:
                     raise Unreachable(
                         f"{self.registry_file} is gone, and {kept[0]} is not empty: whose these are is not known. "
@@ -123,12 +127,28 @@ class LocalStore:
                 f"this belongs to {account}, and the account at hand is {registry.account} ({self.root}). "
                 f"Run the command on that machine, with that XDG_DATA_HOME. {own}"
             )
+        self.require_boxes(registry, account)
+
+    def require_boxes(self, registry: Registry, account: str = "") -> None:
+        """Returns when `boxes` is the folder that boxes were made in: a box that is not in it does not exist. Raises
+        Unreachable for an empty one that is not proved to be so, such as the mount point of a disk that is not there.
+        """
         with answering(self.boxes):
-            if not self.boxes.is_dir():
-                raise Unreachable(
-                    f"{self.boxes} is not there, so nothing is known of the boxes in it. Put it back; if they are "
-                    f"really gone, say so with `mkdir {self.boxes}`"
-                )
+            there = self.boxes.is_dir()
+            mark = self._mark() if there else ""
+            if mark == registry.id or (there and not mark and not registry.marked and _holds(self.boxes)):
+                return
+        why = "is not there" if not there else "is another folder than the one that boxes were made in"
+        raise Unreachable(
+            f"{self.boxes} {why}, so nothing is known of the boxes in it. Is its disk mounted? Put it back; if they "
+            f"are really gone, say so with `{CLAIM} {account or registry.account}`"
+        )
+
+    def _mark(self) -> str:
+        try:
+            return (self.boxes / MARK).read_text().strip()
+        except FileNotFoundError:
+            return ""
 
     def found(self) -> Registry:
         """The registry, made on the first use. Call it under the lock."""
@@ -137,10 +157,11 @@ class LocalStore:
             for folder in (self.boxes, self.volumes):
                 folder.mkdir(exist_ok=True)
             registry = Registry(random_id())
-            self._write(registry)
+        if not registry.marked and self.boxes.is_dir():
+            registry = self._write(registry)
         return registry
 
-    def answer_for(self, account: str) -> Registry:
+    def answer_for(self, account: str, *, mark: bool = True) -> Registry:
         """A person's word that this folder is that of `account`: recorded, also where the registry was lost."""
         with self.locked(Wait(30)):
             for folder in (self.boxes, self.volumes):
@@ -150,8 +171,7 @@ class LocalStore:
                 known = self.registry() or known
             if account not in (known.account, *known.also_known_as):
                 known = Registry(known.id, (*known.also_known_as, account))
-            self._write(known)
-            return known
+            return self._write(known, mark=mark)
 
     def renamed(self, account: str) -> Registry:
         """The same where only the host's name differs from that of `account`, or the registry alone was lost. Raises
@@ -168,12 +188,17 @@ class LocalStore:
             raise WrongAccount(
                 f"this belongs to {account}, and here is {have}: not the same folder under another name of the host"
             )
-        return self.answer_for(account)
+        return self.answer_for(account, mark=False)  # says nothing of what is in the folder
 
-    def _write(self, registry: Registry) -> None:
-        write_json_atomically(
-            self.registry_file, {"schema": 1, "id": registry.id, "also_known_as": list(registry.also_known_as)}
-        )
+    def _write(self, registry: Registry, *, mark: bool = True) -> Registry:
+        """Marks the boxes' folder, then writes the registry: one that says so is never without a mark."""
+        known = replace(registry, marked=mark or registry.marked)
+        if mark:
+            with answering(self.boxes):
+                write_atomically(self.boxes / MARK, f"{known.id}\n".encode())
+        facts = {"schema": 1, "id": known.id, "also_known_as": list(known.also_known_as), "marked": known.marked}
+        write_json_atomically(self.registry_file, facts)
+        return known
 
     @contextlib.contextmanager
     def locked(self, wait: Wait) -> Iterator[None]:
@@ -197,6 +222,11 @@ class LocalStore:
             fsync_directory(Path(parent))
         os.rename(staged, folder)
         fsync_directory(folder.parent)
+
+
+def _holds(folder: Path) -> bool:
+    """Whether something was made in it. The mark, or half of one, does not count."""
+    return folder.is_dir() and any(not name.startswith(".") for name in os.listdir(folder))
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -241,7 +271,7 @@ def _parse_registry(data: bytes) -> Registry:
     identifier, also = facts["id"], facts.get("also_known_as", [])
     if not isinstance(identifier, str) or not identifier or not all(isinstance(name, str) for name in also):
         raise ValueError("no id in it")
-    return Registry(identifier, tuple(also))
+    return Registry(identifier, tuple(also), facts.get("marked") is True)
 
 
 def take_lock(descriptor: int) -> bool:

@@ -27,6 +27,7 @@ from provider.platforms._local_power import Switch, closed, phase_of
 from provider.platforms._local_store import (
     TAG,
     LocalStore,
+    Registry,
     answering,
     default_root,
     named,
@@ -89,7 +90,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
         registry = self._store.registry()
         if registry is None:
             return None
-        found = [record for record in self._all(registry.account) if record.tag in (tag, "")]
+        found = [record for record in self._all(registry) if record.tag in (tag, "")]
         unreadable = [record.location for record in found if not record.tag]
         if unreadable:
             raise Unreachable(
@@ -176,7 +177,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
         registry = self._store.registry()
         if registry is None:
             return []
-        return [record for record in self._all(registry.account) if not record.tag or record.tag.startswith(prefix)]
+        return [record for record in self._all(registry) if not record.tag or record.tag.startswith(prefix)]
 
     def where(self, native_id: str, account: str) -> tuple[Path, dict[str, Path]]:
         """A box's folder, and its mounts: box-relative path → where that volume's content lies. Raises Unreachable when
@@ -197,12 +198,16 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             raise unsafe(f"the box id {native_id!r}")
         return self._store.boxes / native_id
 
-    def _all(self, account: str) -> list[BoxRecord]:
+    def _all(self, registry: Registry) -> list[BoxRecord]:
+        if (
+            registry.marked or not self._store.boxes.is_dir()
+        ):  # one of before there were marks gets it at the next create
+            self._store.require_boxes(registry)
         with answering(self._store.boxes):
-            if not self._store.boxes.is_dir():
-                raise Unreachable(f"{self._store.boxes} is not there, so nothing is known of the boxes in it")
             ids = {folder.name for folder in named(self._store.boxes, BOX_ID)}
-            records = [self._look(name, account) for name in sorted(ids | removal.left_words(self._store.root))]
+            records = [
+                self._look(name, registry.account) for name in sorted(ids | removal.left_words(self._store.root))
+            ]
         return [record for record in records if record.phase is not Phase.GONE]
 
     def _look(self, native_id: str, account: str) -> BoxRecord:

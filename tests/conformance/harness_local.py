@@ -96,7 +96,7 @@ class Harness:
 
     def rentals(self) -> set[str]:
         boxes = self._root / "boxes"
-        return set(os.listdir(boxes)) if boxes.is_dir() else set()
+        return {path.name for path in boxes.glob("[!.]*")}
 
     def doubled(self) -> dict[str, list[str]]:
         return {}

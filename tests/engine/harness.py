@@ -223,7 +223,7 @@ class Stack:
     def native_ids(self) -> list[str]:
         """Every box that exists."""
         boxes = self.platform_root / "boxes"
-        return sorted(path.name for path in boxes.iterdir()) if boxes.is_dir() else []
+        return sorted(path.name for path in boxes.glob("[!.]*")) if boxes.is_dir() else []
 
     def box_dir(self, box: str) -> Path:
         """The folder of the box of this name (not id)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -125,7 +126,7 @@ def test_a_create_killed_at_any_step_leaves_no_box_or_a_whole_one(root: Path) ->
         assert seen is None or (seen.phase, seen.price_per_hour) == (Phase.RUNNING, 1.5)
         record = rent(platform, price_per_hour=1.5)
         assert seen is None or record == seen
-        assert [path.name for path in (root / str(step) / "boxes").iterdir()] == [record.native_id]
+        assert [path.name for path in (root / str(step) / "boxes").glob("[!.]*")] == [record.native_id]
         assert list((root / str(step) / "staging").iterdir()) == []
         step += 1
     assert step > 20
@@ -158,7 +159,7 @@ def test_a_destroy_killed_at_any_step_is_listed_until_it_is_finished(root: Path,
             assert half.read("data/sweep/journal.jsonl") == b"x"
         platform.destroy(record.native_id, record.account)
         assert platform.get(record.native_id, record.account).phase is Phase.GONE
-        assert list((root / "boxes").iterdir()) == []
+        assert list((root / "boxes").glob("[!.]*")) == []
         step += 1
     assert step > 10
     assert phases == {Phase.RUNNING, Phase.ENDING, Phase.GONE}
@@ -219,6 +220,63 @@ def test_a_lost_registry_is_unknown_and_one_command_away_from_known(
     assert platform.get(record.native_id, record.account).phase is (Phase.GONE if gone else Phase.RUNNING)
     platform.destroy(record.native_id, record.account)
     assert platform.get(record.native_id, record.account).phase is Phase.GONE
+
+
+@pytest.mark.parametrize("mounted", ["an empty folder", "another registry's"])
+def test_a_disk_that_is_not_mounted_is_unknown_and_not_gone(root: Path, platform: LocalPlatform, mounted: str) -> None:
+    record = rent(platform)
+    os.rename(root / "boxes", root / "disk")
+    (root / "boxes").mkdir()
+    if mounted != "an empty folder":
+        (root / "boxes" / ".registry").write_text("otherother\n")
+        (root / "boxes" / "local-aaaaaaaaaa").mkdir()
+    asked = {
+        "get": lambda: platform.get(record.native_id, record.account),
+        "destroy": lambda: platform.destroy(record.native_id, record.account),
+        "find": lambda: platform.find_by_tag(TAG),
+        "list": lambda: platform.list_tagged(""),
+        "create": lambda: rent(platform),
+    }
+    for name, ask in asked.items():
+        with pytest.raises(Unreachable, match="another folder than the one that boxes were made in") as caught:
+            ask()
+        assert f"--also {record.account}" in str(caught.value), name
+    shutil.rmtree(root / "boxes")
+    os.rename(root / "disk", root / "boxes")
+    assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
+
+
+def test_a_registry_of_before_there_was_a_mark(root: Path, platform: LocalPlatform) -> None:
+    """With boxes in it, a folder is the one that boxes were made in; an empty one proves nothing of a box by its id."""
+    record, other = rent(platform), rent(platform, tag=TAG + "2")
+    (root / "boxes" / ".registry").unlink()
+    known = json.loads((root / "registry.json").read_bytes())
+    del known["marked"]
+    (root / "registry.json").write_text(json.dumps(known))
+    assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
+    platform.destroy(record.native_id, record.account)
+    assert platform.get(record.native_id, record.account).phase is Phase.GONE
+    shutil.rmtree(root / "boxes" / other.native_id)
+    with pytest.raises(Unreachable, match="Is its disk mounted"):
+        platform.get(other.native_id, other.account)
+    assert platform.find_by_tag(TAG) is None, "else nothing could ever be made there again"
+    new = rent(platform)
+    assert platform.get(other.native_id, other.account).phase is Phase.GONE
+    assert platform.get(new.native_id, new.account).phase is Phase.RUNNING
+
+
+def test_two_boxes_with_one_tag_are_never_taken_for_one(root: Path, platform: LocalPlatform) -> None:
+    """Neither is adopted: which of them is meant is a person's to say."""
+    record = rent(platform)
+    twin = root / "boxes" / "local-aaaaaaaaaa"
+    shutil.copytree(root / "boxes" / record.native_id, twin)
+    with pytest.raises(Unreachable, match=f"several boxes carry the tag {TAG}"):
+        platform.find_by_tag(TAG)
+    with pytest.raises(Unreachable, match="several boxes carry the tag"):
+        rent(platform)
+    assert len(list((root / "boxes").glob("[!.]*"))) == 2
+    platform.destroy(twin.name, record.account)
+    assert platform.find_by_tag(TAG) == record
 
 
 def test_on_another_host_both_are_named(root: Path, platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def create(platform: SshPlatform, **resources: object) -> BoxRecord:
 
 
 def boxes(host: Host) -> list[str]:
-    return [path.name for path in host.home.glob(".local/share/sweepstack/local/boxes/*")]
+    return [path.name for path in host.home.glob(".local/share/sweepstack/local/boxes/[!.]*")]
 
 
 def shim(host: Host, text: str) -> None:
@@ -101,7 +101,7 @@ def test_a_box_of_a_host_has_its_three_tiers(host: Host) -> None:
 def test_boxes_lie_where_the_address_says(host: Host, tmp_path: Path) -> None:
     platform = platform_of(host, f"{tmp_path}/disk")
     box = create(platform)
-    assert [path.name for path in (tmp_path / "disk" / "boxes").iterdir()] == [box.native_id]
+    assert [path.name for path in (tmp_path / "disk" / "boxes").glob("[!.]*")] == [box.native_id]
     assert boxes(host) == []
     platform.destroy(box.native_id, box.account)
 

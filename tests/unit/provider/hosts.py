@@ -42,7 +42,7 @@ class HostSweep(Sweep):
 
     def boxes_on(self, name: str) -> list[str]:
         """The folders of boxes that lie on a host."""
-        return sorted(path.name for path in self.hosts[name].home.glob(".local/share/sweepstack/local/boxes/*"))
+        return sorted(path.name for path in self.hosts[name].home.glob(".local/share/sweepstack/local/boxes/[!.]*"))
 
     def checked(self, box: BoxState, **changes: object) -> tuple[BoxInputs, list[str]]:
         """What a preview makes of changed inputs, and why it refuses them."""

@@ -234,7 +234,7 @@ class Sweep:
     def listed(self) -> list[str]:
         """The native ids of all boxes that exist."""
         folder = self.platform_root / "boxes"
-        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        return sorted(path.name for path in folder.glob("[!.]*")) if folder.is_dir() else []
 
     def root(self, box: BoxState) -> Path:
         return self.platform_root / "boxes" / box.native_id

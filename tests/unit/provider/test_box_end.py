@@ -271,6 +271,13 @@ def test_a_clearance_on_record_serves_a_state_that_lost_its_approval(sweep: Swee
     with pytest.raises(TeardownRefused):
         delete(sweep, bare)
     sweep.store.write_clearance(box.native_id, box.approval)
+    copy = sweep.store.cell_dir("b") / "result.json"
+    status, data = copy.stat(), copy.read_bytes()
+    copy.write_bytes(data.replace(b"b", b"e"))
+    os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(TeardownRefused, match=r"b: result\.json changed after the receipt"):
+        delete(sweep, bare)  # a look at size and time would let it go
+    copy.write_bytes(data)
     delete(sweep, bare)
     assert sweep.listed() == []
 

@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from provider.models import BoxState
+from provider.platforms.base import Phase, Wait
+from provider.platforms.power import stop_box
+from provider.resources import pausing
 from provider.session import Severity
 from sweep.errors import SweepstackError, TeardownRefused
 from sweep.model import Teardown
@@ -71,6 +74,24 @@ def test_a_refused_delete_says_what_survives_a_month(sweep: Sweep) -> None:
         BOX.delete(sweep.op(), box.native_id, box)
     assert "durable ($0.00/month)" in str(refused.value)
     assert "waiting costs" in str(refused.value)
+
+
+def test_what_cells_leave_on_their_way_out_keeps_the_box_from_its_stop(sweep: Sweep) -> None:
+    """Nothing was at risk when the stop was allowed. The runner's end is a SIGTERM, on which cells may write."""
+    box = sweep.box(teardown=RELEASES)
+    pause = pausing.judge(box, full=True)
+    assert pause is not None
+    assert pause.verdict.way == "nothing-at-risk"
+    left = sweep.root(box) / "scratch" / "last-words.bin"
+    left.write_bytes(b"x" * 30)
+    paths = dict(box.teardown.paths)
+    with pytest.raises(SweepstackError, match=r"was not stopped, .* on their way out its cells left 1 file"):
+        stop_box(sweep.store, "local", pause, paths, price_after=0.03, wait=Wait(30), say=print)
+    assert left.exists()
+    assert sweep.platform.get(box.native_id, box.account).phase is Phase.RUNNING
+    left.unlink()
+    record = stop_box(sweep.store, "local", pause, paths, price_after=0.03, wait=Wait(30), say=print)
+    assert record.phase is Phase.STOPPED
 
 
 def test_an_open_teardown_says_what_still_bills(sweep: Sweep) -> None:

@@ -116,6 +116,13 @@ def test_scratch_of_sealed_cells_is_dispensable_and_nothing_else_is(
     assert not look_for_risk(channel, ("scratch",), PATHS, None).nothing
     situation.start(FIRST)  # it runs again: its scratch is in use
     assert not look_for_risk(channel, ("scratch",), PATHS, situation.journal).nothing
+    situation.log("cell-failed", cell=FIRST, attempt=2, exit_code=1, reason="exit code 1", final=True)
+    assert situation.journal.cells[FIRST].state == "failed"
+    assert not look_for_risk(channel, ("scratch",), PATHS, situation.journal).nothing, (
+        "it may be all that is left of it"
+    )
+    situation.log("cell-dropped", cell=FIRST, reason="too slow")
+    assert look_for_risk(channel, ("scratch",), PATHS, situation.journal).nothing
     write(tmp_path, "scratch/sweep/notes", 30)
     write(tmp_path, "scratch/deep/down/more", 20)
     risk = look_for_risk(channel, ("scratch",), PATHS, journal)
