@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from provider.platforms.base import Phase, Platform
 from provider.platforms.observe_volume import observe_volume
-from provider.platforms.registry import load_platform
+from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.books import close_books
 from sweep.canonical import digest_of
@@ -260,8 +260,12 @@ def _issue(platform: Platform, finding: Finding, account: str) -> None:
                         return
                 else:
                     platform.destroy(finding.native_id, account)
-                    if platform.get(finding.native_id, account).phase is Phase.GONE:
+                    record = platform.get(finding.native_id, account)
+                    if record.phase is Phase.GONE:
                         return
+                    problem = record.note or problem
+                    if record.phase is Phase.ENDING and has_address(finding.platform):
+                        break  # nothing is left there, and only a person ends the bill of the host
             except (NotYetGone, OutcomeUnknown) as error:
                 problem = str(error)
             except PlatformError as error:

@@ -131,7 +131,7 @@ def way_out(found: Assessed, root: Path, known: Known, *, recorded: str, doubled
     give_up = f'sweepctl audit --end {what} --abandon --reason "…"' if found.box.ours else ""
     if recorded:
         return adopts(recorded, root, known), give_up
-    if found.verdict.allowed and not found.on_record:
+    if found.verdict.allowed and found.box.ours and not found.on_record:
         return f"sweepctl audit --end {what}", ""
     owner = found.owner
     if owner is not None and found.box.ours and not doubled and owner.stack and owner.project == _project(root):

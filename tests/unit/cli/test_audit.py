@@ -215,6 +215,10 @@ def test_a_volume_that_its_stack_s_state_lost_is_adopted_and_not_ended_here(
         what, typed = f"runpod:{theirs.native_id}", theirs.native_id
         with pytest.raises(No, match=r"REFUSED\. Nothing was ended: volume"):
             audit_end.end(tmp_path, what, Out(as_json=False), typed=typed)
+        mounting = platform.create(harness.request(TAG, mounts={"mnt/durable": typed}), wait=Wait(60))
+        with pytest.raises(No, match=f"the box {mounting.native_id} mounts it"):
+            audit_end.end(tmp_path, what, Out(as_json=False), typed=typed, abandon=True, reason="a test")
+        platform.destroy(mounting.native_id, mounting.account)
         assert platform.get_volume(typed) is not None
         assert audit_end.end(tmp_path, what, Out(as_json=False), typed=typed, abandon=True, reason="a test") == 0
         assert platform.get_volume(typed) is None

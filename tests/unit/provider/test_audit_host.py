@@ -1,0 +1,61 @@
+"""`sweepctl audit` and hosts, over a real sshd: found without a state, listed once, and a rented one bills on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from provider.platforms.base import BoxRequest, Phase, Wait
+from provider.platforms.registry import load_platform
+from sweep.cli import audit_end
+from sweep.cli.audit import described, look, once
+from sweep.cli.known import Known, read_known
+from sweep.cli.output import No, Out
+from sweep.ownership import who
+from tests.unit.provider.hosts import HostSweep
+
+
+def test_a_host_is_asked_whose_stack_was_removed_and_listed_once(
+    hosts: HostSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """hosts S6: no state names it, and a second stack file has another address of it."""
+    box = hosts.box()
+    monkeypatch.setattr("sweep.cli.known.list_stacks", lambda *_, **__: [])
+    address = hosts.hosts["box-0"].address
+    assert "127.0.0.1" in address
+    root, marker = hosts.project, hosts.store.marker
+    root.mkdir(exist_ok=True)
+    (root / "Pulumi.yaml").write_text(f"name: {marker.project}\nruntime: python\n")
+    for name, host in ((marker.stack, address), ("other", address.replace("127.0.0.1", "localhost"))):
+        sweep = {"boxes": {"box-0": {"host": host}}, "pull_to": str(hosts.store.root)}
+        (root / f"Pulumi.{name}.yaml").write_text(json.dumps({"config": {"sweepstack:sweep": sweep}}))
+    known = read_known(root)
+    assert known.problems == []
+    assert known.hosts() == [f"ssh:{address}", f"ssh:{address.replace('127.0.0.1', 'localhost')}"]
+    twice = [found for adapter in known.hosts() for found in look(adapter, load_platform(adapter), known)]
+    assert [found.native_id for found in twice] == [box.native_id] * 2
+    (found,) = described(once(twice), root, known)
+    assert (found.standing, found.whose) == ("recorded", (marker.stack,))
+    assert found.owner.startswith(f"{who()}, for {marker.project}/{marker.stack}")
+    assert found.next == f"pulumi stack init {marker.stack} && pulumi up --stack {marker.stack}    (adopts it)"
+
+
+def test_a_rented_host_is_emptied_and_bills_on(hosts: HostSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That nothing is left there is no proof that its bill has ended: the answer is no, and it comes at once."""
+    adapter = hosts.adapter("box-0")
+    platform = load_platform(adapter)
+    request = BoxRequest("sweepstack-zzzzzzzzzz-b-g1", "b", 0.5, {}, {}, rented=True)
+    made = platform.create(request, wait=Wait(60))
+    monkeypatch.setattr(audit_end, "read_known", lambda _: Known())
+    (hosts.project / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    with pytest.raises(No, match="is not proved: nothing of it is left on this machine, which is rented on"):
+        audit_end.end(
+            hosts.project,
+            f"{adapter}:{made.native_id}",
+            Out(as_json=True),
+            typed=made.native_id,
+            abandon=True,
+            reason="a test",
+        )
+    assert platform.get(made.native_id, made.account).phase is Phase.ENDING
