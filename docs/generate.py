@@ -7,10 +7,13 @@ A test runs the check, so what these pages say of commands, resources and platfo
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
+import operator
 import re
 import sys
+import types
 import typing
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -201,10 +204,22 @@ def _clock(clock: Any) -> str:
 
 
 def _type(annotation: Any) -> str:
-    text = inspect.formatannotation(annotation)
+    text = inspect.formatannotation(_bare(annotation))
     for module in ("profiles.model.", "profiles.access.", "typing.", "NoneType"):
         text = text.replace(module, "null" if module == "NoneType" else "")
     return f"`{text}`"
+
+
+def _bare(annotation: Any) -> Any:
+    """The type without what is checked beside it."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _bare(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return functools.reduce(operator.or_, (_bare(argument) for argument in arguments))
+    if origin in (dict, tuple, list):
+        return origin[tuple(argument if argument is ... else _bare(argument) for argument in arguments)]
+    return annotation
 
 
 def stack_config_page() -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from components.config_network import Route
 from profiles.fact import Fact
@@ -23,7 +23,7 @@ class SshFlavour(Fact):
 
     kind: Literal["direct", "proxied"]
     address: str
-    files: bool
+    files: StrictBool
     why_not: str = ""
 
 
@@ -56,7 +56,7 @@ class Proxy(Fact):
 
     hook: str
     off: str = ""
-    always: bool
+    always: StrictBool
     passes: tuple[str, ...] = ()
 
 

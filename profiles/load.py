@@ -11,9 +11,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from components.config_file import Document, parse_document
+from components.config_problems import dotted, keyed, value_at
 from profiles.model import SECTIONS, Gotcha, Profile
 from sweep.errors import ConfigError
+from sweep.secret_rules import without_secrets
 from sweep.suggest import did_you_mean
+from sweep.visible import visible
+from sweep.yaml_bounds import read_text
 
 FOLDER = Path(__file__).resolve().parent
 ADAPTERS = FOLDER.parent / "provider" / "platforms"
@@ -38,7 +42,7 @@ def load_profile(name: str, folder: Path = FOLDER) -> Profile:
         known = platforms(folder)
         raise ConfigError(f"there is no profile of {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}")
     shown = f"profiles/{path.name}"
-    head, body, body_line = _split(path.read_text(encoding="utf-8"), shown)
+    head, body, body_line = _split(read_text(path, shown), shown)
     document = parse_document(head, shown, first_line=2)
     made = {"unavailable": _unavailable(document.data.get("adapter"), folder)}
     problems = [f"line {flaw.line}  {'.'.join(map(str, flaw.loc))}  {flaw.text}" for flaw in document.flaws]
@@ -65,7 +69,10 @@ def _unavailable(adapter: Any, folder: Path) -> str:
     """Why nothing can be had through `adapter`; looks for its module and imports none: the program knows no API."""
     if not isinstance(adapter, str) or (ADAPTERS / f"{adapter}.py").is_file():
         return ""
-    found = {name: _ADAPTER.search((folder / f"{name}.md").read_text(encoding="utf-8")) for name in platforms(folder)}
+    found = {
+        name: _ADAPTER.search((folder / f"{name}.md").read_text(encoding="utf-8", errors="replace"))
+        for name in platforms(folder)
+    }
     there = [name for name, said in found.items() if said is not None and (ADAPTERS / f"{said[1]}.py").is_file()]
     return (
         f"its boxes are reached through the adapter {adapter}, which is not available yet in this version (issue D); "
@@ -92,10 +99,21 @@ def _described(error: ValidationError, document: Document) -> list[str]:
     for item in error.errors(include_url=False):
         loc = tuple(part for part in item["loc"] if part != "[key]")
         text = item["msg"].removeprefix("Value error, ")
+        if not loc:  # several facts that don't fit together: each begins with the key that it is about
+            described += [f"line {document.line(_key_in(line))}  {visible(line)}" for line in text.splitlines()]
+            continue
+        key = dotted(loc)
         if item["type"] == "extra_forbidden":
             text = f"unknown key{did_you_mean(str(loc[-1]), Profile.model_fields)}"
-        described.append(f"line {document.line(loc)}  {'.'.join(map(str, loc)) or 'profile'}  {text}")
+        elif item["type"] != "missing" and "[key]" not in item["loc"]:
+            key = keyed(loc, value_at(document.data, loc))
+        described.append(f"line {document.line(loc)}  {key}  {without_secrets(text)}")
     return described
+
+
+def _key_in(problem: str) -> tuple[str, ...]:
+    """The key that a sentence begins with: `verbs.destroy: …`, `stamps lacks …`."""
+    return tuple(re.split(r"[:\s]", problem, maxsplit=1)[0].split("."))
 
 
 def _prose(body: str, first_line: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
@@ -128,7 +146,8 @@ def _prose(body: str, first_line: int) -> tuple[list[dict[str, Any]], list[dict[
             f"line {line}  expected 4 to 8 gotchas (`- **ID1** symptom → cause → fix`), found {len(gotchas)}"
         )
     if len(set(ids)) != len(ids):
-        problems.append(f"line {line}  two gotchas have the same id")
+        twice = sorted({name for name in ids if ids.count(name) > 1})
+        problems.append(f"line {line}  two gotchas have the same id: {', '.join(twice)}")
     problems += [f"line {line}  {g.id}: expected symptom → cause → fix" for g in gotchas if g.text.count("→") != 2]
     return sections, [gotcha.model_dump() for gotcha in gotchas], problems
 

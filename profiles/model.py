@@ -7,13 +7,15 @@ grace because there is no spot); null and listed under `unknown` means *nobody k
 from __future__ import annotations
 
 import re
+from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
 
 from profiles.access import Environment, Network, Ssh
 from profiles.fact import Fact
+from sweep.suggest import did_you_mean
 
 Verb = Literal["stop", "destroy"]
 SECTIONS = (
@@ -48,6 +50,8 @@ KEYS = (
 ACCESS = ("ssh", "network", "environment", "stop_from_inside")
 """What a profile states besides, where no API of ours ends its boxes."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?) s")
+_CRED_FILE = re.compile(r"(~|/[\w.-]+)(/[\w.-]+)+|/[\w.-]+")
+_STAMP = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?")
 _DAYS = re.compile(r"(\d+) d")
 
 
@@ -65,7 +69,22 @@ def _quantity(pattern: re.Pattern[str], unit: str) -> BeforeValidator:
 
 Seconds = Annotated[float | None, _quantity(_SECONDS, "seconds, such as 5 s")]
 Days = Annotated[float | None, _quantity(_DAYS, "days, such as 15 d")]
-Stamp = Annotated[str, Field(pattern=r"^(\d{4}-\d{2}(-\d{2})?|unverified)$")]
+
+
+def _a_day_that_was(value: Any) -> Any:
+    """A month or a day that there is, and that has begun. A clock that was never set (1970) proves nothing."""
+    match = _STAMP.fullmatch(value) if isinstance(value, str) else None
+    try:
+        at = date(int(match[1]), int(match[2]), int(match[3] or 1)) if match else None
+    except ValueError:
+        at = None
+    today = date.today()
+    if value != "unverified" and (at is None or (at > today + timedelta(days=1) and today.year >= 2026)):
+        raise PydanticCustomError("stamp", "expected YYYY-MM or YYYY-MM-DD, not ahead of today, or unverified")
+    return value
+
+
+Stamp = Annotated[str, BeforeValidator(_a_day_that_was)]
 
 
 class Tier(Fact):
@@ -77,14 +96,14 @@ class Tier(Fact):
     `mounted`: whether that place is a mount point, so that an empty folder there is not the tier; null: nobody knows.
     """
 
-    path: str
-    survives: dict[Verb, bool | None]
+    path: Annotated[str, Field(pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*)?$")]
+    survives: dict[Verb, StrictBool | None]
     mount: str | None = None
     """Box-relative path under which a volume of this tier is mounted."""
     place: Annotated[str | None, Field(pattern=r"^(/|~/)[^{}]*(\{volume\}[^{}]*)?$")] = None
-    mounted: bool | None = None
-    shared_between_boxes: bool = False
-    region_locked: bool = False
+    mounted: StrictBool | None = None
+    shared_between_boxes: StrictBool = False
+    region_locked: StrictBool = False
     size_cap_bytes: int | None = None
     inode_cap: int | None = None
     price_per_gb_month: float | None = None
@@ -98,8 +117,8 @@ class VerbFacts(Fact):
     """
 
     native: str
-    stops_meter: bool
-    irreversible: bool
+    stops_meter: StrictBool
+    irreversible: StrictBool
     kills: tuple[str, ...]
     keeps: tuple[str, ...]
     bills_after: tuple[str, ...] = ()
@@ -136,8 +155,10 @@ class Layout(Fact):
 
     def problems(self, where: str = "") -> list[str]:
         """What doesn't fit together. `where`: the key that it stands below, with its dot."""
-        problems = []
+        problems = self._path_problems(where)
         for tier_name, tier in self.tiers.items():
+            if tier.survives.get("destroy") is True and tier.survives.get("stop") is False:
+                problems.append(f"{where}tiers.{tier_name}.survives: what survives destroy survives a stop, too")
             if not tier.path and (tier.mount is not None or tier.place is None):
                 problems.append(f"{where}tiers.{tier_name}: without a path it needs a place, and can't be mounted")
         for name, verb in self.verbs.items():
@@ -154,6 +175,16 @@ class Layout(Fact):
                     )
         return problems
 
+    def _path_problems(self, where: str) -> list[str]:
+        """Tiers that lie in each other: what may be pruned in one would be pruned in the other."""
+        paths = [(name, tier.path) for name, tier in self.tiers.items() if tier.path]
+        return [
+            f"{where}tiers.{name}.path: {path} lies in that of {other} ({above}); each tier has a path of its own"
+            for index, (name, path) in enumerate(paths)
+            for position, (other, above) in enumerate(paths)
+            if index != position and f"{path}/".startswith(f"{above}/") and (path != above or index > position)
+        ]
+
 
 class Clock(Fact):
     """A deadline that the platform sets: what it does, after how long (null: nobody knows), and the tiers that it kills
@@ -168,7 +199,7 @@ class Clock(Fact):
     kills: tuple[str, ...] = ()
     with_volume: tuple[str, ...] | None = None
     starts: Literal["stop", "arrears", "start"] = "stop"
-    in_a_row: bool | None = True
+    in_a_row: StrictBool | None = True
 
 
 class Meter(Fact):
@@ -180,16 +211,16 @@ class Meter(Fact):
 
     price_per_hour: float | None
     billed_by: Literal["nobody", "second", "minute", "hour"] | None
-    rents: bool
+    rents: StrictBool
     currency: Literal["USD", "CNY"] | None = "USD"
-    quoted: bool = True
+    quoted: StrictBool = True
 
 
 class Gpus(Fact):
     """Whether boxes have GPUs: true, false, or null where it depends on the machine and is not looked up."""
 
-    offered: bool | None
-    checked: bool
+    offered: StrictBool | None
+    checked: StrictBool
     """Whether a request for one is checked before the box is made."""
 
 
@@ -221,21 +252,21 @@ class Profile(Fact):
     platform: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     kind: Literal["ssh-rental", "cloud-api", "kubernetes", "slurm", "ssh", "notebook", "workstation"]
     meter_stop_verb: Verb
-    meter_stop_irreversible: bool
+    meter_stop_irreversible: StrictBool
     detach_primitive: Literal["setsid", "tmux", "nohup", "sbatch", "k8s-job", "kaggle-commit"]
-    spot_available: bool | None
+    spot_available: StrictBool | None
     spot_grace: Seconds
     spot_refused: str = ""
     """Why spot boxes are refused, for people, where the platform is said to have them."""
-    shared_fs: bool | None
+    shared_fs: StrictBool | None
     inode_cap: int | None
-    free_egress: bool | None
-    china_mirror_needed: bool | None
+    free_egress: StrictBool | None
+    china_mirror_needed: StrictBool | None
     host_driver_cuda_max: str | None
-    local_nvme: bool | None
+    local_nvme: StrictBool | None
 
     adapter: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    uses_image: bool
+    uses_image: StrictBool
     meter: Meter
     gpus: Gpus
     tiers: dict[str, Tier]
@@ -265,13 +296,18 @@ class Profile(Fact):
         problems += self._override_problems()
         missing = [name for name in OVERRIDE_NAMES if name not in self.overrides]
         if missing:
-            problems.append(f"overrides lacks {', '.join(missing)}")
+            near = "".join(did_you_mean(name, set(self.overrides) - set(OVERRIDE_NAMES)) for name in missing)
+            problems.append(f"overrides lacks {', '.join(missing)}{near.replace('did you mean', 'is it')}")
+        if self.overrides.get("CRED_FILE") and not _CRED_FILE.fullmatch(self.overrides["CRED_FILE"]):
+            problems.append(
+                "overrides.CRED_FILE: expected the path of a file, such as ~/.netrc, and never a key itself"
+            )
         dated = [*KEYS, "tiers", "verbs", "meter", *(name for name in ACCESS if getattr(self, name) is not None)]
         undated = [name for name in dated if name not in self.stamps]
         if undated:
             problems.append(f"stamps lacks {', '.join(undated)}: YYYY-MM of the last check, or unverified")
         if problems:
-            raise ValueError("; ".join(problems))
+            raise ValueError("\n".join(problems))
         return self
 
     def _tier_problems(self) -> list[str]:

@@ -11,10 +11,13 @@ _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIAL)", re.IGN
 _SHAPES = re.compile(
     r"(Bearer\s+)\S+|((?:api[_-]?key|token|secret|password)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,}…]+", re.IGNORECASE
 )
+_PLACES = frozenset(("SWEEPSTACK_SSH_KEY",))
+"""Variables whose value is the path of a file, which a message has to name: masked only where it is no path."""
 _SHORTEST = 8
 """Values of fewer characters are not masked: they would mask ordinary words."""
 _SHORTEST_SECRET = 4
 """The same for values that a person called secret."""
+_PATH = re.compile(r"(~|\.{0,2})(/[\w .@+-]+)+")
 _learned: dict[str, str] = {}
 """value → name"""
 
@@ -30,7 +33,7 @@ def learn(secrets: Mapping[str, str]) -> None:
 def redact(text: str) -> str:
     """`text` with the values of credential-like environment variables and key-shaped assignments replaced."""
     for name, value in os.environ.items():
-        if len(value) >= _SHORTEST and _NAMES.search(name):
+        if len(value) >= _SHORTEST and _NAMES.search(name) and not (name in _PLACES and _PATH.fullmatch(value)):
             text = text.replace(value, f"[{name}]")
     for value, name in sorted(_learned.items(), key=lambda item: -len(item[0])):
         text = text.replace(value, f"[{name}]")

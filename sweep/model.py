@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -25,6 +24,7 @@ from pydantic import (
 
 from sweep.canonical import digest_of
 from sweep.loaders.base import Loader
+from sweep.moments import Moment
 
 SCHEMA = 1
 GENESIS = "0" * 64
@@ -147,8 +147,8 @@ class Manifest(BaseModel):
     params: dict[str, Any]
     code: Digest
     argv: list[str]
-    started_at: AwareDatetime
-    sealed_at: AwareDatetime
+    started_at: Moment
+    sealed_at: Moment
     environment: dict[str, Any]
     setup: str | None = None
     provenance: dict[str, Any] = Field(default_factory=dict)
@@ -210,8 +210,8 @@ class Approval(Record):
     unclaimed: tuple[UnclaimedWaiver, ...] = ()
     waivers_digest: Digest
     by: str
-    at: AwareDatetime
-    expires: AwareDatetime
+    at: Moment
+    expires: Moment
 
     @staticmethod
     def digest_waivers(
@@ -306,9 +306,9 @@ class Birth(Record):
     price_per_hour: float | None
     mounts: dict[str, str] = Field(default_factory=dict)
     """path on the box → native id of the volume, which outlives it"""
-    begun_at: AwareDatetime
-    created_at: AwareDatetime | None
-    ended_at: AwareDatetime | None = None
+    begun_at: Moment
+    created_at: Moment | None
+    ended_at: Moment | None = None
     ended_how: str | None = None
 
 
@@ -324,7 +324,7 @@ class LedgerEntry(Record):
     account: str
     phase: LedgerPhase
     price_per_hour: float | None = Field(ge=0)
-    at: AwareDatetime
+    at: Moment
     how: str = ""
     """Why it ended."""
 
@@ -338,7 +338,7 @@ class Launch(Record):
     cells: dict[str, Digest]
     """cell name → config digest"""
     code: Digest
-    at: AwareDatetime
+    at: Moment
     dropped: dict[str, str] = Field(default_factory=dict)
     """Cells that had started here and that a person dropped since → the reason."""
 
@@ -355,7 +355,7 @@ class Retry(Record):
     code: Digest | None = None
     manifest: Digest | None = None
     by: str
-    at: AwareDatetime
+    at: Moment
     reason: str = ""
 
 
@@ -379,7 +379,7 @@ class Teardown(Record):
     receipt: Digest | None = None
     native_ids: tuple[str, ...]
     ended: tuple[str, ...] = ()
-    begun_at: AwareDatetime
+    begun_at: Moment
 
 
 class Loss(Record):
@@ -389,7 +389,7 @@ class Loss(Record):
     native_id: str
     cells: tuple[str, ...]
     why: str
-    at: AwareDatetime
+    at: Moment
 
 
 class Lease(Record):
@@ -397,4 +397,4 @@ class Lease(Record):
 
     backend: str
     host: str
-    taken_at: AwareDatetime
+    taken_at: Moment

@@ -14,6 +14,7 @@ the registry's id, a box that is not in it does not exist; in every other case n
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -258,7 +259,31 @@ def answering(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unreachable(f"the local platform's folder {path} does not answer: {error}") from error
+        raise Unreachable(
+            f"the local platform's folder {path} does not answer: {error}{_way_out(path, error)}"
+        ) from error
+
+
+def _way_out(path: Path, error: OSError) -> str:
+    """What to do about it, where a person can do something; empty elsewhere."""
+    there = next((folder for folder in (path, *path.parents) if folder.exists()), Path("/"))
+    elsewhere = "or set XDG_DATA_HOME to a folder elsewhere (for new boxes; those that are here stay)"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        why = "is read-only" if error.errno == errno.EROFS else "may not be written by this user"
+        return f". {there} {why}: make it writable, {elsewhere}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f". {_what_is_full(there)}: take away what is not needed there, {elsewhere}"
+    return ""
+
+
+def _what_is_full(folder: Path) -> str:
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return f"the disk of {folder} is full"
+    if room.f_files and not room.f_favail:
+        return f"the disk of {folder} holds as many files as it can ({room.f_files:,} inodes, `df -i {folder}`)"
+    return f"the disk or the quota of {folder} is full (`df -h {folder}`)"
 
 
 def unsafe(what: str) -> PlatformError:

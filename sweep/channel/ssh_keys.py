@@ -67,6 +67,8 @@ def _choose(env: Mapping[str, str]) -> SshKey:
             "there is no OpenSSH client here, and boxes are reached by it: apt-get install openssh-client"
         )
     named = env.get(KEY_VARIABLE)
+    if named and ("\n" in named or "PRIVATE KEY" in named):
+        raise NotAuthorized(f"${KEY_VARIABLE} holds a key itself; it is to hold the path of a private key's file")
     if named:
         return _from_file(Path(named).expanduser(), env, f"${KEY_VARIABLE}")
     held = _agent_keys(env)
@@ -87,7 +89,8 @@ def _from_file(path: Path, env: Mapping[str, str], source: str) -> SshKey:
     public = private.with_name(f"{private.name}.pub")
     if not private.is_file() and not public.is_file():
         raise NotAuthorized(
-            f"{source} names {path}, and there is no such key. Make it: `ssh-keygen -t ed25519 -f {private}`"
+            f"{source} names {path}, and there is no such file. It is the private SSH key that boxes are reached with: "
+            f"name one that is there, or make it: `ssh-keygen -t ed25519 -f {private}`"
         )
     text = _public(public) if public.is_file() else _derived(private, env)
     if not private.is_file():

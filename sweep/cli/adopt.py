@@ -10,6 +10,7 @@ from provider.platforms.registry import load_platform
 from provider.platforms.ssh import SshPlatform
 from sweep import this_host
 from sweep.backends import Takeover, folder_here, is_local, same, take_over
+from sweep.cli.asking import answer
 from sweep.cli.holding import backend_of
 from sweep.cli.look import Sources, open_sources
 from sweep.cli.output import YES, No, Out, Unsure
@@ -103,8 +104,7 @@ def adopt(target: Target, reason: str, out: Out) -> int:
     prompt = (
         f"two states of one sweep rent twice. Is the other one lost? Only the stack's name counts ({target.stack}): "
     )
-    print(prompt, end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip() != target.stack:
+    if answer(prompt) != target.stack:
         raise No("not taken over; nothing was written", [f"sweepctl status --stack {target.stack}"])
     now = datetime.now(UTC)
     taken = Takeover(held_by=held, taken_to=ours, by=who(), at=now, reason=reason, answered=answered)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from provider.platforms.power import judge_stop
 from sweep.cli.adrift import with_adrift
+from sweep.cli.asking import answer
 from sweep.cli.look import look, open_sources, unrented
 from sweep.cli.on_record import put_on_record
 from sweep.cli.output import YES, No, Out, Unsure
@@ -372,9 +373,7 @@ def _ask(plan: Plan, words: Words, target: Target) -> None:
     if plan.abandoned:
         expected = plan.abandoned[0].box.name
         prompt = f"what is on it may be lost for good. Go on? Only the box's name counts ({expected}): "
-    print(prompt, end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline().strip().lower()
-    if answer != expected:
+    if answer(prompt).lower() != expected:
         raise No("not approved; nothing was written", [f"sweepctl approve --stack {target.stack}"])
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from provider.platforms.observe_volume import observe_volume
+from sweep.cli.asking import answer
 from sweep.cli.kept import facts_of
 from sweep.cli.look import Sources, open_sources
 from sweep.cli.output import YES, No, Out, Unsure
@@ -201,6 +202,5 @@ def _ask(asked: Sequence[Asked], digest: str | None, words: Words, target: Targe
     prompt = (
         f"let {', '.join(names)} be deleted with all that is on {'it' if len(names) == 1 else 'them'}? Only {counts}: "
     )
-    print(prompt, end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() != expected:
+    if answer(prompt).lower() != expected:
         raise No("not approved; nothing was written", [f"sweepctl approve --stack {target.stack}"])

@@ -22,6 +22,7 @@ from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.books import close_books
 from sweep.canonical import digest_of
+from sweep.cli.asking import answer
 from sweep.cli.audit import Finding, look
 from sweep.cli.known import Known, read_known
 from sweep.cli.output import YES, No, Out, Unsure
@@ -171,7 +172,7 @@ def _confirm(finding: Finding, typed: str | None, found: Assessed | None) -> Non
         print(f"This ends {words}, with all that is on it. It can't be undone.", file=sys.stderr)
         if found is not None:
             print(f"  holds  {found.on_it.words}\n  owner  {found.owner_words}", file=sys.stderr)
-        typed = input("Type its id to go on: ").strip()
+        typed = answer("Type its id to go on: ")
     if typed != finding.native_id:
         raise No(f"{typed!r} is not {finding.native_id}; nothing was ended", [AUDIT])
 

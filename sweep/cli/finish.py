@@ -13,6 +13,7 @@ from collections.abc import Callable
 from sweep.cli import approve as approving
 from sweep.cli import pull as pulling
 from sweep.cli import verify as verifying
+from sweep.cli.asking import answer
 from sweep.cli.look import look, open_sources, unrented
 from sweep.cli.output import NO, UNSURE, YES, No, Out
 from sweep.cli.progress import Progress
@@ -106,8 +107,7 @@ def ask_once(target: Target) -> None:
     """For what was approved before: asks at a terminal; elsewhere that approval is the word."""
     if not sys.stdin.isatty():
         return
-    print(f"everything is approved. Destroy {target.stack} now? Only yes counts: ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() != "yes":
+    if answer(f"everything is approved. Destroy {target.stack} now? Only yes counts: ").lower() != "yes":
         raise No("nothing was destroyed", [f"sweepctl finish --stack {target.stack}"])
 
 

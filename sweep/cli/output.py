@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.errors import SweepstackError
 from sweep.units import spell_bytes
+from sweep.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
     from sweep.evidence.s3_shelf import Traffic
-
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 YES, NO, UNSURE = 0, 1, 2
 """Exit codes: yes; no; could not tell, or the command was not understood."""
@@ -41,8 +39,8 @@ STYLES = {
 
 
 def plain(text: str) -> str:
-    """What a box or an API said, without what would steer a terminal."""
-    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
+    r"""What a file, a box or an API said, with what would steer a terminal or can't be seen as `\u{1b}`."""
+    return visible(text, keep="\n\t")
 
 
 asked_for_json = False

@@ -102,4 +102,5 @@ class Progress:
         if self.total:
             show = size if self._unit == "bytes" else "{:.0f}".format
             amount = f" {show(self.done)} of {show(self.total)}"
-        return f"{self.what}:{amount} {self.text} ({elapsed})".replace("  ", " ")
+        colon = ":" if amount or self.text else ""
+        return f"{self.what}{colon}{amount} {self.text} ({elapsed})".replace("  ", " ")

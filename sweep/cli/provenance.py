@@ -12,8 +12,8 @@ from sweep.cli.target import Target
 from sweep.errors import EvidenceError
 from sweep.evidence.manifest import ManifestRefused, manifest_digest, parse_manifest
 from sweep.evidence.store import EvidenceStore
-from sweep.loaders.base import printable
 from sweep.model import Manifest
+from sweep.visible import visible
 
 
 def provenance(target: Target, cell: str, out: Out) -> int:
@@ -29,7 +29,7 @@ def provenance(target: Target, cell: str, out: Out) -> int:
     out.table(("WHAT", "OF " + cell), rows(manifest, digest, verified))
     out.table(
         ("FILE", "SIZE", "SHA256", "ROLE"),
-        ((file.path, size(file.size), file.sha256[:16], file.role) for file in manifest.files),
+        ((visible(file.path), size(file.size), file.sha256[:16], file.role) for file in manifest.files),
     )
     out.next(following)
     return YES if verified else NO
@@ -58,7 +58,7 @@ def rows(manifest: Manifest, digest: str, verified: bool) -> list[tuple[str, str
         ("cpu", f"{manifest.environment.get('cpu', 'not known')}, {manifest.environment.get('cores', '?')} cores"),
         ("gpus", "; ".join(str(gpu) for gpu in manifest.environment.get("gpus") or ()) or "none"),
     ]
-    return [(what, printable(text, 400)) for what, text in found]
+    return [(what, visible(text[:400]) + ("…" if len(text) > 400 else "")) for what, text in found]
 
 
 def _sealed(sources: Sources, store: EvidenceStore, cell: str) -> tuple[Manifest, str]:

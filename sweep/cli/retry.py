@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sweep.cli.asking import answer
 from sweep.cli.look import look, open_sources
 from sweep.cli.output import YES, No, Out, Unsure, count
 from sweep.cli.progress import Progress
@@ -194,8 +195,7 @@ def _give_word(target: Target, superseded: Sequence[Asked], choice: Choice) -> N
             f"{what}. There is no terminal to ask at: a reason is a person's word",
             [f'sweepctl retry --stack {target.stack} {spelled} --reason "…"'],
         )
-    print(f"{what}. Run them again? Only yes counts: ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() != "yes":
+    if answer(f"{what}. Run them again? Only yes counts: ").lower() != "yes":
         raise No("nothing was written", [f"sweepctl status --stack {target.stack}"])
 
 

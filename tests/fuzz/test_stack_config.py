@@ -166,13 +166,51 @@ def test_approval_goes_in_and_out_of_the_file(
     assert file.approval() is None
 
 
-@given(block=JSON | st.dictionaries(st.sampled_from(sorted(Approval.model_fields)), JSON, max_size=8))
+REQUIRED = {name for name, field in Approval.model_fields.items() if field.is_required()}
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> Any:
+    """What may stand below `approval`: anything, or a good one with one key taken out, put in or replaced."""
+    if draw(st.booleans()):
+        return draw(JSON | st.dictionaries(st.sampled_from(sorted(Approval.model_fields)), JSON, max_size=8))
+    block = draw(APPROVALS).model_dump(mode="json")
+    key = draw(st.sampled_from(sorted(Approval.model_fields)))
+    match draw(st.sampled_from(["as it is", "out", "in", "replaced"])):
+        case "out":
+            block.pop(key, None)
+        case "in":
+            block[f"{key}s"] = draw(JSON)
+        case "replaced":
+            block[key] = draw(JSON | st.integers(0, 2**40))
+    return block
+
+
+def says(block: Any, approval: Approval) -> bool:
+    """Whether the block is this approval, key for key and nothing read into it."""
+    if not isinstance(block, dict) or not REQUIRED <= set(block) <= set(Approval.model_fields):
+        return False
+    read = approval.model_dump(mode="json") | {"unclaimed": [u.model_dump() for u in approval.unclaimed]}
+    for key in ("at", "expires"):
+        if not isinstance(block[key], str) or datetime.fromisoformat(block[key]) != getattr(approval, key):
+            return False
+    return all(read[key] == value for key, value in block.items() if key not in ("at", "expires"))
+
+
+TIME = {"receipt": None, "actions": [], "waivers_digest": Approval.digest_waivers((), ()), "by": "me"}
+
+
+@example(block={**TIME, "at": 3, "expires": 99_999_999_999})  # was a yes for three thousand years
+@given(block=blocks())
 def test_any_approval_in_the_file(root: Path, block: Any) -> None:
     """Malformed is a mistake in a file, never a yes: and `approve --revoke` takes it out."""
     path = write(root, put(YAML().load(GOOD), "approval", block))
     file = StackFile.locate(root, "x")
     found = tried(file.approval)
-    assert found is None or isinstance(found, Approval | ConfigError)
+    if isinstance(found, Approval):
+        assert says(block, found)
+    else:
+        assert isinstance(found, ConfigError) if block is not None else found is None
     loaded(root, path.read_text())
     if not isinstance(tried(file.write_approval, None), SweepstackError):
         assert "approval" not in file.sweep()

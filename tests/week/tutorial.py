@@ -25,7 +25,6 @@ def tutorial(make_stack: Callable[..., Stack]) -> Play:
     play.show(stack.config_file)
     play.say("Give the machine a price, so that the meter shows something, and take shorter runs:")
     play.edit(stack.config_file, replacing("base: {epochs: 20}", "base: {epochs: 4}"))
-    play.edit(stack.config_file, replacing("--seed {seed} --out", "--seed {seed} --epochs {epochs} --out"))
     play.edit(stack.config_file, replacing("# overrides:", "overrides:"))
 
     play.day("Run it")

@@ -48,7 +48,7 @@ def doctor(stack: str | None, out: Out) -> int:
     out.table(("CHECK", "VERDICT", "FOUND"), ((one.name, one.verdict, one.found) for one in findings))
     for one in findings:
         if one.fix and one.verdict != "ok":
-            out.line(f"{one.verdict:<7}{one.name}: {one.fix}", style="red" if one.verdict == "fail" else "yellow")
+            out.line(f"{one.verdict:<6} {one.name}: {one.fix}", style="red" if one.verdict == "fail" else "yellow")
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("ok", "warn", "fail", "unknown") if counts[verdict])
     out.line(said, style="bold")
     missing = next((one.fix for one in findings if one.name == "state" and one.verdict == "warn"), "")

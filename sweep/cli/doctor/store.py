@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 
 from components.config import StoreConfig
@@ -27,7 +27,7 @@ class Patient:
 
     target: Target
     config: StoreConfig | None = None
-    problem: str = ""
+    problems: list[str] = field(default_factory=list)
 
 
 def checks(target: Target) -> Iterator[tuple[str, Check]]:
@@ -36,7 +36,7 @@ def checks(target: Target) -> Iterator[tuple[str, Check]]:
     try:
         patient.config = StoreConfig.load(target.root, target.stack)
     except ConfigError as error:
-        patient.problem = "; ".join(error.problems) or first_line(str(error))
+        patient.problems = error.problems or [first_line(str(error))]
     yield "stack file", lambda: stack_file(patient)
     if patient.config is not None:
         profile = load_profile(patient.config.platform)
@@ -53,7 +53,7 @@ def stack_file(patient: Patient) -> list[Finding]:
     """Whether it reads, and whether the platform can keep such volumes."""
     target, config = patient.target, patient.config
     if config is None:
-        return [fail("stack file", patient.problem, f"pulumi preview --stack {target.stack} shows all of it")]
+        return [one_sweep.mistakes(patient.problems, target)]
     try:
         plan = keep(config, load_profile(config.platform))
     except ConfigError as error:

@@ -69,9 +69,7 @@ def checks(target: Target) -> Iterator[tuple[str, Check]]:
 def stack_file(patient: Patient) -> list[Finding]:
     target, config = patient.target, patient.config
     if config is None:
-        found = patient.problems or [first_line(patient.problem)]
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        return [fail("stack file", f"{found[0]}{more}", f"pulumi preview --stack {target.stack} shows all of it")]
+        return [mistakes(patient.problems or [first_line(patient.problem)], target)]
     try:
         plan = resolve(config, load_profiles(config.candidates))
     except ConfigError as error:
@@ -80,6 +78,14 @@ def stack_file(patient: Patient) -> list[Finding]:
     cells = len(config.roster.cells)
     what = f"{count(cells, 'cell')} on {count(len(plan.boxes), 'box')}"
     return [ok("stack file", f"{config.file}: {what}, {plan.platform}")]
+
+
+def mistakes(found: list[str], target: Target) -> Finding:
+    """A stack file that does not hold: its first mistake, and below the table the rest. No stack is needed for that."""
+    if len(found) == 1:
+        return fail("stack file", found[0], f"mend it in {target.file.shown}")
+    fix = "\n  ".join([f"mend it in {target.file.shown}; the others:", *found[1:]])
+    return fail("stack file", f"{found[0]} (and {len(found) - 1} more)", fix)
 
 
 def job(patient: Patient) -> list[Finding]:

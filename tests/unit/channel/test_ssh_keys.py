@@ -129,3 +129,9 @@ def test_pins_lie_in_the_persons_data(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert host_keys.default_folder() == tmp_path / "sweepstack" / "host-keys"
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
     assert host_keys.default_folder().is_absolute()
+
+
+def test_a_variable_that_holds_the_key_itself_is_told_and_not_shown(env: dict[str, str]) -> None:
+    with pytest.raises(NotAuthorized, match="holds a key itself; it is to hold the path") as caught:
+        ssh_keys.choose({**env, "SWEEPSTACK_SSH_KEY": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNz\n"})
+    assert "b3BlbnNz" not in str(caught.value)

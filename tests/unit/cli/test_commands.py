@@ -34,7 +34,8 @@ def test_new_writes_a_file_that_the_program_accepts(world: World) -> None:
     assert file.pull_to() == "~/sweeps/day-2"
     assert file.path.read_text().count("#") > 5
     config = StackConfig.load(world.root, "day-2")
-    assert config is not None
+    unused = [name for name in config.roster.cells[0].params if f"{{{name}}}" not in config.job.run]
+    assert unused == [], "a template that is to be repaired first"
 
 
 def test_new_never_overwrites(world: World) -> None:

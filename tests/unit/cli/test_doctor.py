@@ -55,6 +55,39 @@ def test_mistakes_of_the_stack_file(healthy: World) -> None:
     assert found["job"].verdict == "unknown"
 
 
+def test_every_mistake_of_the_stack_file_is_listed_without_a_stack(healthy: World) -> None:
+    """`pulumi preview` shows them, too, and only once there is a stack: a new file may have none."""
+    text = healthy.file.path.read_text().replace("candidates: [local]", "candidates: [locale]\n    bosex: {}\n    x: 1")
+    healthy.file.path.write_text(text)
+    found = by_name(healthy)["stack file"]
+    assert "(and 2 more)" in found.found
+    assert "line 12  bosex" in found.fix
+    assert "unknown key" in found.fix
+    assert len(found.fix.splitlines()) == 3
+    said = healthy.run("doctor").out
+    assert "fail   stack file: mend it in" in said
+    assert "unknown job: mend it first" in said
+
+
+def test_yaml_that_is_none_is_told_with_file_and_line(healthy: World) -> None:
+    healthy.file.path.write_text("config:\n  sweepstack:sweep:\n    artifacts: {a: {run: check {file}, load: json}}\n")
+    found = by_name(healthy)["stack file"]
+    assert found.verdict == "fail"
+    assert f"{healthy.file.shown}, line 3: not valid YAML" in found.found
+    assert found.fix == f"mend it in {healthy.file.shown}"
+
+
+def test_no_secret_of_the_stack_file_is_printed(healthy: World) -> None:
+    text = healthy.file.path.read_text().replace(
+        "candidates: [local]", "candidates: [local]\n    bid: ghp_" + "a1B2" * 9 + "\n    x: 1"
+    )
+    healthy.file.path.write_text(text.replace("pull_to:", "pull_to: https://me:hunter2@host/x #"))
+    said = healthy.run("doctor")
+    assert "pull_to" in said.out
+    assert "hunter2" not in said.out + said.err
+    assert "a1B2a1B2" not in said.out + said.err
+
+
 def test_an_import_that_is_not_there(healthy: World) -> None:
     (healthy.root / "job" / "train.py").write_text("import torchvision_that_nobody_has\n")
     imports = by_name(healthy)["imports"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sweep.cli.output import plain
+from sweep.visible import visible
 from tests.unit.cli.support import CODE, World
 
 
@@ -36,3 +38,9 @@ def test_no_copy(world: World) -> None:
     other = world.run("provenance", "lr0.11")
     assert other.code == 1
     assert 'did you mean "lr0.1"' in other.err
+
+
+def test_what_cannot_be_seen_in_a_name_is_shown() -> None:
+    """A name from a box can't turn the line around, nor hide in another one."""
+    assert plain("model\u202egnp.pt\u200b\x1b[2J\tb\n") == "model\\u{202e}gnp.pt\\u{200b}\\u{1b}[2J\tb\n"
+    assert visible("é 好 ü\n") == "é 好 ü\\u{a}"

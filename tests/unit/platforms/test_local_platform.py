@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from profiles.load import load_profile
 from provider.platforms import _local_removal as removal
-from provider.platforms import local
+from provider.platforms import _local_store, local
 from provider.platforms._local_claim import main as claim
 from provider.platforms._local_drills import BOOT_DRILL, CREATE_DRILL
 from provider.platforms._local_power import KILLED_BY_STOP
@@ -462,3 +465,27 @@ def test_what_this_platform_has_not_is_refused_with_the_reason(tmp_path: Path) -
     for ask in asks:
         with pytest.raises(Unsupported, match="local"):
             ask()
+
+
+@pytest.mark.parametrize(
+    ("number", "inodes_left", "said"),
+    [
+        (errno.EROFS, 9, "is read-only: make it writable, or set XDG_DATA_HOME to a folder elsewhere"),
+        (errno.EACCES, 9, "may not be written by this user: make it writable"),
+        (errno.ENOSPC, 9, "is full (`df -h "),
+        (errno.ENOSPC, 0, "holds as many files as it can (1,000 inodes, `df -i "),
+        (errno.EIO, 9, "Input/output error"),
+    ],
+)
+def test_what_the_file_system_refuses_names_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, inodes_left: int, said: str
+) -> None:
+    """Read-only homes and disks without inodes can't be had without root: what the system says of them is."""
+    room = SimpleNamespace(f_files=1000, f_favail=inodes_left)
+    monkeypatch.setattr(_local_store.os, "statvfs", lambda path: room)
+    with (
+        pytest.raises(Unreachable, match=re.escape(said)) as caught,
+        _local_store.answering(tmp_path / "not" / "there"),
+    ):
+        raise OSError(number, os.strerror(number))
+    assert str(tmp_path) in str(caught.value)

@@ -106,7 +106,7 @@ def refusal(folder: Path, text: str, name: str = "local") -> str:
         (
             "spot_grace: null",
             "spot_grace: 5s",
-            "line 8  spot_grace  expected a number of seconds, such as 5 s, or null",
+            'line 8  spot_grace: "5s"  expected a number of seconds, such as 5 s, or null',
         ),
         ("keeps: [durable]", "keeps: []", "verbs.destroy: each tier stands in kills or in keeps, once"),
         ("kills: [scratch, data]", "kills: [scratch, data, durable]", "each tier stands in kills or in keeps, once"),
@@ -121,7 +121,30 @@ def refusal(folder: Path, text: str, name: str = "local") -> str:
         ("platform: local\nk", "platform: loco\nk", "is loco, the file says local"),
         ("## 3. Network", "## 3. Networks", "expected the sections 1. Launch, 2. Storage, 3. Network"),
         ("## 3. Network", "## 4. Network", "expected the sections"),
-        ("**LOC2**", "**LOC1**", "two gotchas have the same id"),
+        ("**LOC2**", "**LOC1**", "two gotchas have the same id: LOC1"),
+        ("  scratch: {path: scratch", "  scratch: {path: /scratch", 'tiers.scratch.path: "/scratch"'),
+        ("  scratch: {path: scratch", "  scratch: {path: ../../etc", "tiers.scratch.path"),
+        (
+            "  scratch: {path: scratch",
+            "  scratch: {path: data",
+            "line 22  tiers.data.path: data lies in that of scratch",
+        ),
+        (
+            "  scratch: {path: scratch",
+            "  scratch: {path: data/x",
+            "line 21  tiers.scratch.path: data/x lies in that of",
+        ),
+        ("{stop: true, destroy: true}", "{stop: false, destroy: true}", "what survives destroy survives a stop, too"),
+        ("  kind: 2026-11\n", "  kind: 2026-13\n", 'stamps.kind: "2026-13"  expected YYYY-MM or YYYY-MM-DD'),
+        ("  kind: 2026-11\n", "  kind: 2099-01\n", "not ahead of today"),
+        (
+            'CRED_FILE: ""',
+            "CRED_FILE: ghp_a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2",
+            "CRED_FILE: expected the path of a file",
+        ),
+        ("shared_fs: true", 'shared_fs: "no"', 'shared_fs: "no"'),
+        ("  DETACH:", "  DETACHH:", 'overrides lacks DETACH; is it "DETACHH"?'),
+        ("spot_grace: null", "spot_grace: -5 s", 'line 8  spot_grace: "-5 s"  expected a number of seconds'),
         ("- **LOC2** `Mod", "- `Mod", "LOC1: expected symptom"),
         ("---\nplatform", "platform", "line 1: expected YAML between two lines of ---"),
     ],
@@ -131,6 +154,13 @@ def test_a_mistake_has_file_and_line(tmp_path: Path, text: str, old: str, new: s
     message = refusal(tmp_path, text.replace(old, new))
     assert said in message
     assert "profiles/local.md" in message
+    assert "ghp_" not in message
+
+
+def test_a_profile_that_is_not_utf_8_names_its_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "local.md").write_bytes(text.encode().replace(b"kind: workstation", b"kind: \xff"))
+    with pytest.raises(ConfigError, match=r"profiles/local.md, line 3: can't be read: byte 0xff is not UTF-8"):
+        load_profile("local", tmp_path)
 
 
 COMMANDED = "issued_by: ssh\n    command: shutdown"

@@ -47,3 +47,10 @@ def test_a_command_that_names_a_variable_stays_readable() -> None:
         "`export RUNPOD_API_KEY=…` with the key of user_ann"
     )
     assert redact.redact("RUNPOD_API_KEY=rpa_0123456789") == "RUNPOD_API_KEY=[redacted]"
+
+
+def test_the_path_of_a_key_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", "/nonexistent/id_ed25519")
+    assert redact.redact("names /nonexistent/id_ed25519") == "names /nonexistent/id_ed25519"
+    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", "-----BEGIN KEY\nb3BlbnNz")
+    assert redact.redact("names -----BEGIN KEY\nb3BlbnNz") == "names [SWEEPSTACK_SSH_KEY]"
