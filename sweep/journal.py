@@ -22,7 +22,7 @@ from sweep.model import GENESIS
 ProgressState = Literal["pending", "running", "failed", "sealed", "dropped"]
 SetupState = Literal["started", "finished", "failed"]
 Entry = Mapping[str, Any]
-FAILURE_CLASSES = ("transient", "disk", "oom", "bug", "stopped", "unknown")
+FAILURE_CLASSES = ("transient", "disk", "oom", "bug", "nan", "timeout", "hung", "stopped", "unknown")
 
 
 @dataclass(frozen=True)

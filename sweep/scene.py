@@ -69,6 +69,14 @@ class Sight:
         """What its journal says of times."""
         return cell_times(self.journal) if self.journal else CellTimes()
 
+    @property
+    def hung(self) -> tuple[str, ...]:
+        """Cells at work that its patrol calls hung."""
+        if self.patrol is None or not self.seen.runner_alive:
+            return ()
+        doing = self.patrol.running
+        return tuple(name for name in self.running if name in doing and doing[name].verdict == "hung")
+
     @cached_property
     def running(self) -> tuple[str, ...]:
         """Cells that its journal has as started and not ended."""

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from sweep.errors import ConfigError
 from sweep.stackfile import StackFile
@@ -70,15 +70,26 @@ def _behind(text: str, mapping: MappingNode, entry: str) -> str:
     """A line of its own below the last entry of a block mapping."""
     lines = text.split("\n")
     key, value = mapping.value[-1]
-    last = (
-        value.end_mark.line
-        if value.end_mark.column > 0 or value.end_mark.line == key.start_mark.line
-        else (value.end_mark.line - 1)
-    )
-    while last > key.start_mark.line and (not lines[last].strip() or lines[last].lstrip().startswith("#")):
-        last -= 1
-    lines.insert(last + 1, " " * key.start_mark.column + entry)
+    lines.insert(_last_line(lines, key, value) + 1, " " * key.start_mark.column + entry)
     return "\n".join(lines)
+
+
+def _last_line(lines: list[str], key: Node, value: Node | None) -> int:
+    """The last line of an entry. The end that the parser gives a block is where it saw the next thing begin: the end of
+    what stands in it last is asked for instead."""
+    while isinstance(value, MappingNode | SequenceNode) and not value.flow_style and value.value:
+        last = value.value[-1]
+        key, value = last if isinstance(value, MappingNode) else (last, last)
+    first = int(key.start_mark.line)
+    if value is None:
+        return first
+    end = int(value.end_mark.line)
+    if isinstance(value, ScalarNode) and value.style in ("|", ">"):
+        line = min(end, len(lines)) - 1
+        while line > first and not lines[line].strip():
+            line -= 1
+        return line
+    return max(first, end if value.end_mark.column > 0 else end - 1)
 
 
 def _value(parent: Node | None, key: str) -> Node | None:

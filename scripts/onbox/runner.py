@@ -39,6 +39,7 @@ from typing import Any, Iterator  # noqa: UP035
 from runner_attempt import Attempt
 from runner_disk import DiskGate
 from runner_ending import Endings
+from runner_limits import limit, told
 from runner_off import power_off, queued
 from runner_patrol import Patrol
 from runner_place import must_be_the_place
@@ -183,10 +184,15 @@ class Runner:
             elif attempt.kill_at is None and attempt.watch is not None and attempt.watch.look():
                 say(f"{name}: {attempt.watch.found}; it is ended")
                 self._ask_to_end(attempt)
-        ended = self.setups.collect()
-        if "mounts" in ended:  # some of the cells may have come back from the bucket
+            elif attempt.kill_at is None:
+                ended = limit(attempt, self.spec(), self.patrol.hung(attempt), name in self.schedule.again)
+                if ended is not None:
+                    told(attempt, ended)
+                    self._ask_to_end(attempt)
+        stages = self.setups.collect()
+        if "mounts" in stages:  # some of the cells may have come back from the bucket
             self._end_dropped(self.schedule.look_again(self._busy()))
-        if ended:
+        if stages:
             self.schedule.settled = False
         if self.setups.shipped_again():
             self._end_dropped(self.schedule.release(self._busy()))

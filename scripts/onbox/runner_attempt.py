@@ -57,10 +57,19 @@ print(json.dumps([found, every, folders]))
 """
 
 
+class Ended(NamedTuple):
+    """Why the runner itself ended a try: the kind of failure, its reason, and whether the cell is given up with it."""
+
+    kind: str
+    reason: str
+    final: bool
+
+
 class Attempt:
     """An attempt, from its claim to its end.
 
-    `kill_at`: when its grace is over (monotonic). `dropped`: the reason, once it was taken out while it ran. `stopped`:
+    `kill_at`: when its grace is over (monotonic). `dropped`: the reason, once it was taken out while it ran. `ended`:
+    why this runner ended it, where a deadline, a hang or a person asked for that. `stopped`:
     the runner itself is ending. `holds_slot`: its leader has ended, and others of its group may still use the slot.
     """
 
@@ -89,6 +98,7 @@ class Attempt:
         self._kills = oom_kills()
         self.kill_at: float | None = None
         self.dropped: str | None = None
+        self.ended: Ended | None = None
         self.stopped = self.holds_slot = False
 
     def start(self) -> None:

@@ -5,6 +5,7 @@ Part of the runner (see runner.py): Python 3.8+, standard library only.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Callable, Mapping  # noqa: UP035
 
@@ -53,6 +54,11 @@ class Endings:
             return
         if attempt.dropped is not None:
             self._journal.append("cell-dropped", cell=name, reason=attempt.dropped)
+            return
+        if attempt.ended is not None:
+            with contextlib.suppress(OSError):
+                attempt.close_log(code)
+            self._write_failure(attempt, code, attempt.ended.reason, attempt.ended.kind, attempt.ended.final)
             return
         tail = ""
         try:

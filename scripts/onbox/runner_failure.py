@@ -5,6 +5,8 @@
     disk        no room: the queue waits for it, and it does not count
     bug         code or config (also too little GPU memory): final at once, a retry would only cost money
     nan         a metric became NaN, and the job asked to stop then: final at once
+    timeout     it took longer than the job allows one try
+    hung        nothing of it moved for a whole interval, and the job asked to end it then
     stopped     it was asked to end from outside
     unknown     nothing of the above: retried as often as the spec says
 

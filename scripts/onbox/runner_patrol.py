@@ -5,7 +5,8 @@
     slow       they did not, but it uses a CPU or a GPU
     hung       nothing of it moved for a whole interval: not even that
 
-It restarts nothing and ends nothing. Part of the runner (see runner.py): Python 3.8+, standard library only.
+It restarts nothing and ends nothing: what a hang leads to is `job.on_hang`'s to say (runner_limits).
+Part of the runner (see runner.py): Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
@@ -67,6 +68,11 @@ class Patrol:
         self._growth: dict[tuple[str, int], Growth] = {}
         self._kills: int | None = None
         self._gpus = 0
+        self._hung: dict[tuple[str, int], str] = {}
+
+    def hung(self, attempt: Attempt) -> str:
+        """Why the last line calls an attempt hung; "" where it does not."""
+        return self._hung.get((attempt.entry.cell, attempt.number), "")
 
     def beat(
         self,
@@ -107,7 +113,7 @@ class Patrol:
         at, found, room, memory_now = time.monotonic(), gpus(), room_at(self._home), memory()
         used = usage([attempt.process.pid for attempt in running.values()])
         known, self._growth = self._growth, {}
-        lines, alarms = [], []
+        lines, alarms, hung = [], [], {}
         for name, attempt in running.items():
             growth = known.get((name, attempt.number)) or Growth(attempt.began)
             self._growth[name, attempt.number] = growth
@@ -116,6 +122,8 @@ class Patrol:
             lines.append(line)
             if line["verdict"] == "hung":
                 alarms.append(f"{name} hung: {line['why']}")
+                hung[name, attempt.number] = str(line["why"])
+        self._hung = hung
         alarms += self._alarms(room, memory_now, found)
         others = holders([attempt.process.pid for attempt in running.values()], running) if found else []
         taken = {device for attempt in running.values() for device in attempt.devices}

@@ -17,12 +17,14 @@ from runner_sealing import sealed_manifest
 class Schedule:
     """The cells that wait, in the queue's order; cells to be retried come behind them. For one thread.
 
-    `held`: cells that this runner can't start. `settled`: none that waits may start now, as far as `pop` could see.
+    `held`: cells that this runner can't start. `again`: cells at work that a person asked to run again; one
+    that hangs is ended for it. `settled`: none that waits may start now, as far as `pop` could see.
     """
 
     def __init__(self, queue: Queue, journal: Journal, cells: Path, identity: str) -> None:
         self.ready: collections.deque[str] = collections.deque()
         self.held: set[str] = set()
+        self.again: set[str] = set()
         self.announced = self.settled = False
         self._queue, self._journal, self._cells, self._identity = queue, journal, cells, identity
 
@@ -48,7 +50,11 @@ class Schedule:
                     to_end[name] = wanted
                 elif self._journal.cells[name].state not in ("sealed", "dropped"):
                     self._journal.append("cell-dropped", cell=name, reason=wanted)
-            elif name not in busy:
+            elif name in busy:
+                version, progress = self._version(name), self._journal.cells[name]
+                if version is not None and progress.state == "started" and version.retry > progress.retry:
+                    self.again.add(name)
+            else:
                 version = self._version(name)
                 if version is None:
                     continue
@@ -88,6 +94,7 @@ class Schedule:
             verdict = may_start(entry) if entry is not None else False
             if verdict:
                 chosen = entry
+                self.again.discard(name)
             elif verdict is None:
                 waiting.append(name)
             elif entry is not None:

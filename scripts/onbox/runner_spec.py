@@ -12,7 +12,8 @@ from typing import Any
 from runner_records import Fatal, say
 
 REQUIRED = {"schema", "identity", "box", "native_id", "generation", "durable", "python", "artifacts"}
-NUMBERS = ("retries", "grace_seconds", "setup_seconds", "stall_seconds", "patrol_seconds", "off_seconds")
+SECONDS = ("grace", "setup", "stall", "patrol", "off", "timeout")
+NUMBERS = ("retries", *(f"{what}_seconds" for what in SECONDS))
 
 
 class Spec:

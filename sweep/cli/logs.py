@@ -18,6 +18,7 @@ from sweep.errors import SweepstackError
 from sweep.scene import Scene, Sight
 from sweep.suggest import did_you_mean
 from sweep.view.boxes import SETUP_WORDS
+from sweep.view.following import out_of_hung
 
 _CONTROL = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b[^\[\]]|[\x00-\x08\x0b\x0c\x0e-\x1a]"
@@ -57,7 +58,10 @@ def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follo
 
         return CellFollow(target, sources, scene, cell, attempt, tail, follow).run()
     source = find_file(sources, scene, cell, attempt)
-    return _print(source, f"{cell}, attempt {source.attempt}, from {source.words}", tail, out, {"cell": cell})
+    code = _print(source, f"{cell}, attempt {source.attempt}, from {source.words}", tail, out, {"cell": cell})
+    if not out.as_json and any(cell in sight.hung for sight in scene.sights):
+        print("\n".join(f"next  {way}" for way in out_of_hung(target.stack, cell)), file=sys.stderr)
+    return code
 
 
 def setup_log(target: Target, box: str | None, tail: int | None, follow: timedelta | None, out: Out) -> int:

@@ -125,9 +125,9 @@ def _in_the_way(scene: Scene, view: CellView) -> tuple[str, str] | None:
         if holder.verdict.allowed:
             again = f"sweepctl approve --stack {stack} --revoke && pulumi up --stack {stack}"
             return f"{name}: box {holder.box.name} is cleared, and nothing more is started on it", again
-        if progress is not None and progress.state == "running" and holder.seen.runner_alive:
+        if progress is not None and progress.state == "running" and holder.seen.runner_alive and view.verdict != "hung":
             wait = f"sweepctl wait --stack {stack} --for done"
-            return f"{name} runs on {holder.box.name}", wait
+            return f"{name} runs on {holder.box.name}, and is not hung", wait
     if not _ran(scene, view):
         return f"{name} has not run yet", f"pulumi up --stack {stack}"
     return None
@@ -238,4 +238,5 @@ def _report(target: Target, scene: Scene, asked: Sequence[Asked], out: Out) -> N
 def _how(one: Asked) -> str:
     if one.waits:
         return "asked for before; `pulumi up` has not brought it in yet"
-    return "from nothing" if one.retry.salt == one.retry.retry else "goes on from its last checkpoint"
+    how = "from nothing" if one.retry.salt == one.retry.retry else "goes on from its last checkpoint"
+    return f"it is ended, and {how}" if one.view.verdict == "hung" else how

@@ -73,6 +73,8 @@ def no_hope(what: What, scene: Scene, view: SweepView) -> str:
         return "there is no box: nothing will happen"
     if any(sight.seen.runner_alive or (not sight.reachable and not sight.gone) for sight in scene.sights):
         # The others may take hours, and a box whose runner has died bills as long.
+        if (hung := _only_hung(scene)) is not None:
+            return f"{hung} is hung, and nothing else runs: it would be waited for in vain"
         dead = next((sight for sight in scene.sights if sight.stranded), None)
         return f"box {dead.box.name}: {stranded_words(dead)}" if dead is not None else ""
     left = [cell for cell in view.cells if cell.state not in FINISHED]
@@ -81,6 +83,15 @@ def no_hope(what: What, scene: Scene, view: SweepView) -> str:
         return f"no runner is alive, and {count(len(left), 'cell')} did not finish: {named}{', …' if left[5:] else ''}"
     # Everything is finished: `verified` comes from another command, which somebody may be running.
     return ""
+
+
+def _only_hung(scene: Scene) -> str | None:
+    """A hung cell, where every cell at work is one: without a person none of them ends."""
+    if any(not sight.reachable and not sight.gone for sight in scene.sights):
+        return None
+    at_work = [(sight, name) for sight in scene.sights if sight.seen.runner_alive for name in sight.running]
+    hung = [name for sight, name in at_work if name in sight.hung]
+    return hung[0] if hung and len(hung) == len(at_work) else None
 
 
 def _wrote_something(scene: Scene) -> bool:

@@ -62,7 +62,7 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
         return [f"sweepctl tend --stack {stack} --once    (stops what should have stopped itself)"]
     hung = next((cell.name for cell in view.cells if cell.verdict == "hung"), None)
     if hung is not None:
-        return [f"sweepctl logs --stack {stack} {hung} --tail 50"]
+        return [f"sweepctl logs --stack {stack} {hung} --tail 50", *out_of_hung(stack, hung)]
     if "running" in states or ("pending" in states and any(sight.seen.runner_alive for sight in scene.sights)):
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     resting = sorted({cell.box for cell in view.cells if cell.box and "which is stopped" in cell.note})
@@ -77,6 +77,14 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     if bad is not None:
         return [f"sweepctl logs --stack {stack} {bad}", f"sweepctl finish --stack {stack}"]
     return [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
+
+
+def out_of_hung(stack: str, cell: str) -> list[str]:
+    """The ways out for a cell that hangs; both are done by the `pulumi up` that follows."""
+    return [
+        f"sweepctl retry --stack {stack} {cell} && pulumi up --stack {stack}    (ends it, and starts it again)",
+        f'sweepctl drop --stack {stack} {cell} --reason "…" && pulumi up --stack {stack}    (ends it, gives it up)',
+    ]
 
 
 def _silent(sight: Sight) -> bool:

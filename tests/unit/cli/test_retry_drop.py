@@ -233,6 +233,19 @@ STYLES = {
         "    cells:\n      grid:\n        lr:\n          - 0.1\n          - 0.3\n          - 1.0\n",
         1,
     ),
+    # newcomer.md B4: the parser ends a block where the next key of the sweep begins
+    "block grid": ("    cells:\n      grid:\n        lr: [0.1, 0.3, 1.0]\n    artifacts: {}\n", 1),
+    "block axis": ("    cells:\n      grid:\n        lr:\n        - 0.1\n        - 1.0\n    artifacts: {}\n", 1),
+    "block list": ("    cells:\n      list:\n        - {lr: 0.1}\n        - lr: 1.0\n    artifacts: {}\n", 1),
+    "block base": (
+        "    cells:\n      grid: {lr: [0.1, 1.0]}\n      base:\n        epochs: 3  # e\n\n    # f\n    artifacts: {}\n",
+        1,
+    ),
+    "block text": (
+        "    cells:\n      grid: {lr: [0.1, 1.0]}\n      base:\n        note: |\n          # kept\n          as it is\n"
+        "\n    artifacts: {}\n",
+        1,
+    ),
     "no newline at the end": ("    cells:\n      grid: {lr: [0.1, 0.3, 1.0]}", 1),
     "flow cells": ("    cells: {grid: {lr: [0.1, 0.3, 1.0]}}  # all\n    artifacts: {}\n", 0),
     "many lines of flow": ("    cells: {\n      grid: {lr: [0.1, 0.3, 1.0]}\n      }\n    artifacts: {}\n", 0),

@@ -160,7 +160,25 @@ def test_an_alarm_of_the_box_is_not_said_twice(world: World, box: Box) -> None:
     room = {"free": 2, "total": 100}
     box.beat(running=[entry], disk=room, alarms=["lr0.1 hung: no CPU for 600 s", "disk 98% full"])
     assert box_of(world)["alarms"] == ["lr0.1 hung: no CPU for 600 s", "disk 98% full"]
-    assert seen(world)["next"] == [f"sweepctl logs --stack {STACK} lr0.1 --tail 50"]
+    assert seen(world)["next"][0] == f"sweepctl logs --stack {STACK} lr0.1 --tail 50"
+
+
+def test_a_hung_cell_has_a_way_out_on_every_screen(world: World, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """newcomer.md B3: following `next` led in a circle, and `drop` was named nowhere."""
+    monkeypatch.setattr("sweep.cli.wait.POLL_SECONDS", 0.01)
+    assert "is not hung" in world.run("retry", "lr0.1").err
+    box.beat(running=[{"cell": "lr0.1", "attempt": 1, "verdict": "hung", "why": "no CPU for 600 s"}])
+    log = box.root / onbox.attempt_dir("lr0.1", 1) / "log.txt"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("begun\n")
+    ways = (f"sweepctl retry --stack {STACK} lr0.1 && pulumi up", f"sweepctl drop --stack {STACK} lr0.1 --reason")
+    for command in (["status"], ["logs", "lr0.1"], ["wait", "--for", "done"], ["approve"]):
+        result = world.run(*command)
+        said = " ".join(f"{result.out} {result.err}".split())
+        assert all(way in said for way in ways), (command, said)
+    assert "lr0.1 is hung, and nothing else runs" in world.run("wait", "--for", "done").err
+    assert "it is ended, and goes on from its last checkpoint" in world.run("retry", "lr0.1").out
+    assert world.run("drop", "lr0.1", "--reason", "hangs").code == 0
 
 
 def test_the_interval_is_what_the_box_was_told(world: World, box: Box) -> None:

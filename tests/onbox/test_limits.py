@@ -1,0 +1,92 @@
+"""What ends a try before it ends by itself: `job.timeout`, `job.on_hang`, `job.retries`, a person (newcomer.md B3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.onbox.harness import QUICK, Box, alive, wait_for
+
+FAST = {"patrol_seconds": 0.2, "grace_seconds": 0.5}
+HANGS = "echo begun; test -e {control}/go || sleep 600; "
+
+
+def hangs(box: Box, name: str = "a", **more: Any) -> None:
+    box.add(name, HANGS.replace("{control}", str(box.control)) + QUICK, **more)
+
+
+def test_a_try_that_takes_too_long_is_ended_and_counts(box: Box) -> None:
+    box.set(timeout_seconds=0.5, **FAST)
+    hangs(box)
+    box.add("b")
+    runner = box.start()
+    wait_for(lambda: len(box.events("cell-failed", "a")) == 1, box.log)
+    first = box.pid("a", 1)
+    (box.control / "go").touch()
+    assert runner.ended() == 0
+    (failed,) = box.events("cell-failed", "a")
+    assert (failed["class"], failed["final"]) == ("timeout", False)
+    assert "longer than job.timeout (0.5 s)" in failed["reason"]
+    assert not alive(first)
+    assert (box.state("a"), box.state("b")) == ("sealed", "sealed")
+
+
+def test_a_job_that_leaves_well_after_its_time_has_no_result(box: Box) -> None:
+    """A job that saves on SIGTERM and exits 0 did not finish: its next try goes on."""
+    box.set(timeout_seconds=0.5, retries=0, **FAST)
+    box.add(
+        "a", "trap 'echo {{}} > {out}/result.json; exit 0' TERM; echo begun; sleep 600 & wait".replace("{{}}", "{ }")
+    )
+    box.run(code=1)
+    assert box.journal().cells["a"].failure_class == "timeout"
+
+
+@pytest.mark.parametrize(("policy", "tries", "code", "state"), [("retry", 2, 0, "sealed"), ("drop", 1, 1, "failed")])
+def test_a_hung_cell_holds_its_slot_no_longer(box: Box, policy: str, tries: int, code: int, state: str) -> None:
+    box.set(on_hang=policy, stall_seconds=0.6, **FAST)
+    hangs(box)
+    box.add("b")
+    runner = box.start()
+    wait_for(lambda: bool(box.events("cell-failed", "a")), box.log)
+    (box.control / "go").touch()
+    assert runner.ended() == code
+    failed = box.events("cell-failed", "a")[0]
+    assert (failed["class"], failed["final"]) == ("hung", policy == "drop")
+    assert "hung, and was ended: no output, no CPU, no GPU" in failed["reason"]
+    assert (box.state("a"), box.journal().cells["a"].attempts, box.state("b")) == (state, tries, "sealed")
+
+
+def test_without_the_keys_a_hung_cell_is_told_and_touched_by_nothing(box: Box) -> None:
+    box.set(stall_seconds=0.3, **FAST)
+    hangs(box)
+    runner = box.start()
+    wait_for(lambda: bool(box.patrol()) and any("a hung" in alarm for alarm in box.patrol()[-1]["alarms"]), box.log)
+    wait_for(lambda: len(box.patrol()) > 5, box.log)
+    assert box.state("a") == "running"
+    runner.process.terminate()
+    runner.ended()
+
+
+def test_a_person_can_have_a_hung_cell_run_again(box: Box) -> None:
+    box.set(stall_seconds=0.3, **FAST)
+    hangs(box)
+    runner = box.start()
+    wait_for(lambda: bool(box.patrol()) and any("a hung" in alarm for alarm in box.patrol()[-1]["alarms"]), box.log)
+    pid = box.pid("a", 1)
+    (box.control / "go").touch()
+    hangs(box, more={"retry": 1})
+    assert runner.ended() == 0
+    assert not alive(pid)
+    (failed,) = box.events("cell-failed", "a")
+    assert failed["class"] == "hung"
+    assert "ended to run again (sweepctl retry)" in failed["reason"]
+    assert (box.state("a"), box.journal().cells["a"].attempts, box.journal().cells["a"].retry) == ("sealed", 2, 1)
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_how_often_a_failed_cell_is_tried_again(box: Box, retries: int) -> None:
+    box.set(retries=retries)
+    box.add("a", "exit 3")
+    box.run(code=1)
+    assert box.journal().cells["a"].attempts == retries + 1
