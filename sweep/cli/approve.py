@@ -35,7 +35,7 @@ from sweep.state import STOP
 from sweep.stopping import AtRisk
 from sweep.suggest import did_you_mean
 from sweep.teardown import Verdict, may_end
-from sweep.view.following import out_of_hung
+from sweep.view.following import first_hung
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -186,8 +186,7 @@ def _receipt(
     target: Target, words: Words, scene: Scene, store: EvidenceStore | None, named: Sequence[Sight]
 ) -> tuple[str | None, Receipt | None]:
     """The receipt that was named; else the latest, where one of the boxes needs one."""
-    stack, hung = target.stack, next((name for sight in named for name in sight.hung), "")
-    again = out_of_hung(stack, hung) if hung else [f"sweepctl verify --stack {stack}"]
+    again = first_hung(target.stack, named) or [f"sweepctl verify --stack {target.stack}"]
     digest = words.receipt
     if digest is not None:
         if not _DIGEST.fullmatch(digest):
@@ -322,7 +321,7 @@ def _refusal(
     following = [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
     if running:
         following = [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
-    following = next((out_of_hung(stack, name) for sight, _ in refused for name in sight.hung), following)
+    following = first_hung(stack, [sight for sight, _ in refused]) or following
     held = [sight.box.name for sight, verdict in refused if verdict.held_by_unclaimed]
     if not running and digest and (bad or held):
         given = [f"--box {name}" for name in words.boxes]

@@ -87,6 +87,12 @@ def out_of_hung(stack: str, cell: str) -> list[str]:
     ]
 
 
+def first_hung(stack: str, sights: Sequence[Sight]) -> list[str]:
+    """The ways out for the first cell that hangs on these boxes; empty where none does."""
+    name = next((name for sight in sights for name in sight.hung), None)
+    return out_of_hung(stack, name) if name is not None else []
+
+
 def _silent(sight: Sight) -> bool:
     """A box that was given up, on a host that does not answer: a destroy alone never ends it."""
     host = bool(sight.box.adapter.partition(":")[2])
