@@ -115,7 +115,8 @@ def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:
     """What the account at hand holds with a tag of ours, and what the states claim of it. Raises PlatformError."""
     listed = [record for record in platform.list_tagged(TAGS) if record.phase is not Phase.GONE]
     account = platform.account() if listed or known.speaks_of(adapter) else ""
-    found = [_box(adapter, record, known) for record in listed]
+    tags = [record.tag for record in listed]
+    found = [_box(adapter, record, known, alone=tags.count(record.tag) == 1) for record in listed]
     there = {record.native_id for record in listed}
     found += [
         finding
@@ -129,11 +130,17 @@ def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:
     return found
 
 
-def _box(adapter: str, record: BoxRecord, known: Known) -> Finding:
+def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Finding:
+    """`alone`: no other box that is listed has its tag."""
     whose = known.stacks_with("box", record.native_id)
     standing: Standing = "known"
     if not whose:
-        whose, standing = known.recorded_by(record), "recorded"
+        # A record that waits for its answer has the tag alone: of two boxes under it, `up` adopts none.
+        by_tag = known.recorded_by(record, by_tag=True)
+        whose = known.recorded_by(record, by_tag=alone)
+        standing = "recorded"
+        if not whose and by_tag:
+            whose, standing = by_tag, "duplicate"
     if not whose:
         whose, standing = known.doubled_by(record), "duplicate"
     if not whose:

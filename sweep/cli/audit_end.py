@@ -237,7 +237,10 @@ def _close(finding: Finding, found: Assessed | None, word: Word) -> list[str]:
         how = f"abandoned by {word.person}" if word.reason else f"ended by {word.person}"
         lost = tuple(name for name, state in found.verdict.unsafe.items() if state != "pending")
         try:
-            close_books(store, box=box.box, generation=box.generation, native_id=box.native_id, how=how, at=now)
+            birth = store.birth(box.box, box.generation)
+            # A record that waits for its answer may be of the other box under this tag.
+            if birth is not None and (birth.native_id == box.native_id or finding.standing != "duplicate"):
+                close_books(store, box=box.box, generation=box.generation, native_id=box.native_id, how=how, at=now)
             if lost:
                 store.write_loss(Loss(box=box.box, native_id=box.native_id, cells=lost, why=how, at=now))
         except SweepstackError as error:

@@ -44,10 +44,12 @@ class Known:
             if any(entry.native_id == native_id for entry in (state.boxes if kind == "box" else state.volumes))
         )
 
-    def recorded_by(self, record: BoxRecord) -> tuple[str, ...]:
-        """The stacks whose open records have this box: by its id, or by its tag where the answer to its create was
-        lost."""
-        return tuple(name for name, births in self.births.items() if any(is_of(birth, record) for birth in births))
+    def recorded_by(self, record: BoxRecord, *, by_tag: bool) -> tuple[str, ...]:
+        """The stacks whose open records have this box: by its id; with `by_tag` also by its tag, where the record has
+        no id since the answer to the create was lost."""
+        return tuple(
+            name for name, births in self.births.items() if any(is_of(b, record, by_tag=by_tag) for b in births)
+        )
 
     def doubled_by(self, record: BoxRecord) -> tuple[str, ...]:
         """The stacks that know another box under the tag of this one, by their state or an open record: no `up` adopts
@@ -85,13 +87,13 @@ class Known:
         return boxes or any(birth.platform == adapter for birth in open_births)
 
 
-def is_of(birth: Birth, record: BoxRecord) -> bool:
-    """Whether an open record is of this very box."""
+def is_of(birth: Birth, record: BoxRecord, *, by_tag: bool) -> bool:
+    """Whether an open record is of this very box; with `by_tag` also one that has no id yet."""
     if birth.ended_at is not None:
         return False
     if birth.native_id is not None:
         return birth.native_id == record.native_id
-    return bool(record.tag) and birth.tag == record.tag
+    return by_tag and bool(record.tag) and birth.tag == record.tag
 
 
 def read_known(root: Path) -> Known:

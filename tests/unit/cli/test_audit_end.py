@@ -299,6 +299,25 @@ def test_a_duplicate_on_which_cells_ran_takes_an_abandonment(world: World) -> No
     assert is_there(world, box)
 
 
+def test_of_two_boxes_whose_answer_was_lost_one_is_ended_and_the_other_adopted(world: World) -> None:
+    """The record has the tag alone. `up` adopts neither while there are two."""
+    box = world.add(recorded=False)
+    world.store.write_birth(box.birth(native_id=None))
+    twin = twin_of(world, box)
+    world.gone = ["box-0"]
+    found = world.run("audit", "--json", stack=None)
+    assert {(f["standing"], f["next"]) for f in found.json["findings"]} == {
+        ("duplicate", f"sweepctl audit --end local:{one.native_id}") for one in (box, twin)
+    }
+    assert audit_end(world, twin).code == 0
+    (left,) = world.run("audit", "--json", stack=None).json["findings"]
+    assert (left["native_id"], left["standing"]) == (box.native_id, "recorded")
+    assert left["next"] == f"pulumi up --stack {STACK}    (adopts it)"
+    birth = world.store.birth("box-0", 1)
+    assert birth is not None
+    assert birth.ended_at is None, "it is the other one's by now"
+
+
 # An abandonment, and its record
 
 
