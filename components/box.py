@@ -80,6 +80,7 @@ class BoxComponent(pulumi.ComponentResource):
                 teardown=teardown,
                 want=box_plan.want,
                 when_done=plan.when_done,
+                list_lag=plan.list_lag,
                 approval=approval,
             ),
             child,

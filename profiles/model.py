@@ -49,6 +49,7 @@ KEYS = (
 """The seeds' keys."""
 ACCESS = ("ssh", "network", "environment", "stop_from_inside")
 """What a profile states besides, where no API of ours ends its boxes."""
+LIST_LAG_SECONDS = 900.0
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?) s")
 _CRED_FILE = re.compile(r"(~|/[\w.-]+)(/[\w.-]+)+|/[\w.-]+")
 _STAMP = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?")
@@ -278,6 +279,9 @@ class Profile(Fact):
     environment: Environment | None = None
     stop_from_inside: Literal["proved", "unproved", "refuted"] | None = None
     stop_refused: str = ""
+    list_lag: Seconds = None
+    """The longest that a list is believed to lack what was rented: before that nothing is rented after a create whose
+    answer was lost. Null: nobody knows, which is 15 minutes."""
     danger_clocks: tuple[Clock, ...] = ()
     conveniences: tuple[str, ...] = ()
     overrides: dict[str, str]
@@ -373,6 +377,11 @@ class Profile(Fact):
         known = [name for name in self.unknown if name in KEYS and getattr(self, name) is not None]
         problems = [f"unknown lists {name}, which is no key of a profile" for name in strangers]
         return problems + [f"{name} is listed as unknown and has a value" for name in known]
+
+    @property
+    def believed_lag(self) -> float:
+        """`list_lag` in seconds, with what is believed where nobody knows."""
+        return LIST_LAG_SECONDS if self.list_lag is None else self.list_lag
 
     def layout(self, *, volume: bool) -> Layout:
         """How a box is laid out; `volume`: one that mounts a volume."""

@@ -228,6 +228,8 @@ class Plan:
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
     site: Site | None = None
+    list_lag: float = 900.0
+    """Seconds: `profiles.model.Profile.list_lag`."""
 
     @property
     def when_drained(self) -> dict[str, str]:

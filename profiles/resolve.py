@@ -235,8 +235,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     durable = _durable(config, profile, layout)
     survives = f"{durable.tier} survives {VERB}, {_and(verb.kills)} don't" if durable else f"nothing survives {VERB}"
     wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
-    position = "the first candidate" if not refused else "the next candidate"
-    how = f"{position} that fits" if config.placement is None else "as placed"
+    how = f"the {'next' if refused else 'first'} candidate that fits" if config.placement is None else "as placed"
     chosen = f"{profile.platform}: chosen, {how}; {survives}"
     return Plan(
         platform=profile.platform,
@@ -273,6 +272,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         reasons=(*refused, chosen),
         notes=_notes(config, profile),
         site=_site(config, profile, layout, durable),
+        list_lag=profile.believed_lag,
     )
 
 

@@ -161,6 +161,7 @@ class BoxInputs(Inputs):
     `places`: path on the box (`mnt/durable`), or a tier's name → the folder of the host that it is; `claims`: what each
     of them must be.
     `no_code`: why the job's files can't be had, where a teardown goes on without them; nothing is rented then.
+    `list_lag`: seconds for which the platform's list is believed to lack what was rented.
     `dry_run`: whether a preview asks; Check takes it out. `named`: all boxes of the stack file, those that are wanted
     gone among them; `leaving`: the approval of boxes that it takes out: beside one that stays locked nothing is rented.
     """
@@ -196,6 +197,7 @@ class BoxInputs(Inputs):
     approval: Approval | None = None
     clearance: str = "locked"
     live: dict[str, Any] | None = None
+    list_lag: float = 900.0
 
 
 class BoxState(BoxInputs):

@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from provider.platforms.base import Wait
@@ -21,8 +21,11 @@ from sweep.errors import PlatformError
 
 
 @contextlib.contextmanager
-def one_at_a_time(platform: str, account: str, tag: str, wait: Wait) -> Iterator[Memory]:
-    """Holds the lock of this tag, and gives what earlier holders on this machine have left for the next.
+def one_at_a_time(
+    platform: str, account: str, tag: str, wait: Wait, tell: Callable[[bool], None] = lambda asked: None
+) -> Iterator[Memory]:
+    """Holds the lock of this tag, and gives what earlier holders on this machine have left for the next. `tell`: as in
+    `Memory`.
 
     Raises PlatformError on deadline or cancel, and when the folder can't be written: nothing was rented then."""
     name = hashlib.sha256("\0".join((platform, account, tag)).encode()).hexdigest()[:32]
@@ -40,7 +43,7 @@ def one_at_a_time(platform: str, account: str, tag: str, wait: Wait) -> Iterator
             raise PlatformError(f"nothing was rented: {why}")
         first = os.fstat(handle).st_size == 0
         os.write(handle, b"held\n")
-        yield Memory(path.with_suffix(".json"), platform, tag, wait, first=first)
+        yield Memory(path.with_suffix(".json"), platform, tag, wait, first=first, tell=tell)
     finally:
         os.close(handle)
 

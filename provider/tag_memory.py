@@ -19,16 +19,28 @@ from pathlib import Path
 from provider.limiter import paced
 from provider.platforms.base import BoxRecord, Phase, Wait
 from sweep.canonical import canonical_json, write_atomically
-from sweep.errors import NotAuthorized, PlatformError, Unreachable, WrongAccount
+from sweep.errors import NotAuthorized, OutcomeUnknown, PlatformError, Unreachable, WrongAccount
 
 LAG_SECONDS = 60.0
-"""So long may what was made a moment ago be neither listed nor found by its number, and still be there."""
+"""So long may what was made a moment ago not be found by its number, and still be there."""
 LOOKS = 3
-"""That nothing is there is believed when so many looks have said it, and none within `LAG_SECONDS` of the request."""
+"""That a number is gone is believed when so many looks have said it, and none within `LAG_SECONDS` of the request."""
 LOOK_SECONDS = 2.0
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 Look = Callable[[], BoxRecord | None]
+
+
+class Unanswered(OutcomeUnknown):
+    """The answer to the last create was lost, and no list shows what it may have made. `sent`: when that was."""
+
+    def __init__(self, words: str, sent: datetime) -> None:
+        super().__init__(words)
+        self.sent = sent
+
+
+def _untold(_asked: bool) -> None:
+    """No record is kept of what is asked for."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +52,21 @@ class _Last:
 
 
 class Memory:
-    """That of one tag, for the holder of its lock. `first`: nobody on this machine ever held the lock before."""
+    """That of one tag, for the holder of its lock. `first`: nobody on this machine ever held the lock before. `tell`:
+    is called with True before each request that may make a box, and with False once it is proved that it made none."""
 
-    def __init__(self, path: Path, platform: str, tag: str, wait: Wait, *, first: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        platform: str,
+        tag: str,
+        wait: Wait,
+        *,
+        first: bool,
+        tell: Callable[[bool], None] = _untold,
+    ) -> None:
         self.first = first
+        self._tell = tell
         self._path, self._platform, self._tag, self._wait = path, platform, tag, wait
 
     def sending(self) -> None:
@@ -55,6 +78,11 @@ class Memory:
                 f"nothing was rented for {self._tag}: that it was asked for can't be written to {self._path} "
                 f"({error.strerror}). Make room there, or `export XDG_DATA_HOME=…`, a folder that is yours"
             ) from error
+        try:
+            self._tell(True)
+        except BaseException:
+            self._forget()  # nothing is sent
+            raise
 
     def made(self, native_id: str) -> None:
         """The box of this tag is known. Never raises: it bills, and its id is the caller's to keep."""
@@ -72,16 +100,21 @@ class Memory:
 
     def nothing(self) -> None:
         """It is proved that the last request made nothing, or that what it made is gone."""
-        with contextlib.suppress(OSError):  # else the next one looks again, which costs seconds
+        self._tell(False)
+        self._forget()
+
+    def _forget(self) -> None:
+        with contextlib.suppress(OSError):  # else the next one looks again
             self._path.unlink(missing_ok=True)
 
     def box(self, by_number: Callable[[str], BoxRecord | None], by_tag: Look) -> BoxRecord | None:
         """The box that an earlier holder has made and that a complete list lacks; None when it is proved that there is
         none. `by_number` and `by_tag` give None only for what is proved absent.
 
-        Asks nobody where no request of this tag is remembered. Else blocks until `LAG_SECONDS` have passed since the
-        request, when there is nothing to be found. Raises Unreachable when it can't be said; PlatformError when the
-        memory can't be read, or when the box is another's by now.
+        Asks nobody where no request of this tag is remembered. Blocks until `LAG_SECONDS` have passed since the request
+        where its box is known by its number and is not found. Raises Unanswered where no answer came, and no list shows
+        a box: no list proves that there is none. Unreachable when it can't be said; PlatformError when the memory can't
+        be read, or when the box is another's by now.
         """
         last = self._read()
         if last is None:
@@ -89,7 +122,7 @@ class Memory:
         what = f"{last.made} of {self._platform}" if last.made else "what an earlier command may have rented"
         look: Look = (lambda: by_number(last.made)) if last.made else by_tag
         try:
-            found, why = self._looked(look, what, last.sent)
+            found, why = self._looked(look, what, last)
         except Unreachable as error:
             raise Unreachable(self._unknown(what, str(error))) from error
         except (NotAuthorized, WrongAccount) as error:
@@ -98,6 +131,8 @@ class Memory:
             raise self._unreadable(str(error)) from error
         if why:
             raise Unreachable(self._unknown(what, why))
+        if found is None and not last.made:
+            raise Unanswered(f"whether {what} ({self._tag}) is there is not known, and no list shows it", last.sent)
         if found is None:
             self.nothing()
             return None
@@ -109,10 +144,10 @@ class Memory:
             )
         return found
 
-    def _looked(self, look: Look, what: str, sent: datetime) -> tuple[BoxRecord | None, str]:
-        """What was found; else why waiting for it ended, "" where it is proved absent."""
-        lag = paced(LAG_SECONDS)
-        rest = min(lag, lag - (datetime.now(UTC) - sent).total_seconds())  # a clock that was set back proves nothing
+    def _looked(self, look: Look, what: str, last: _Last) -> tuple[BoxRecord | None, str]:
+        """What was found; else why waiting for it ended, "" where it is absent at every look."""
+        lag = paced(LAG_SECONDS) if last.made else 0.0
+        rest = min(lag, lag - (datetime.now(UTC) - last.sent).total_seconds())  # a clock set back proves nothing
         begin, looks = time.monotonic(), 0
         found: BoxRecord | None = None
 

@@ -295,7 +295,8 @@ class Receipt(Record):
 
 
 class Birth(Record):
-    """Written before a box is rented (without `native_id`), and again when its id is known."""
+    """Written before a box is rented (without `native_id`), and again when its id is known. `asked_at`: when a request
+    went out whose answer did not come; `shown_by`: from when on a list shows what it made, if it made something."""
 
     box: str
     generation: int
@@ -304,12 +305,13 @@ class Birth(Record):
     account: str
     native_id: str | None
     price_per_hour: float | None
-    mounts: dict[str, str] = Field(default_factory=dict)
-    """path on the box → native id of the volume, which outlives it"""
+    mounts: dict[str, str] = Field(default_factory=dict)  # path on the box → native id of the volume, which outlives it
     begun_at: Moment
     created_at: Moment | None
     ended_at: Moment | None = None
     ended_how: str | None = None
+    asked_at: Moment | None = None
+    shown_by: Moment | None = None
 
 
 LedgerPhase = Literal["running", "stopped", "ended"]
@@ -325,8 +327,7 @@ class LedgerEntry(Record):
     phase: LedgerPhase
     price_per_hour: float | None = Field(ge=0)
     at: Moment
-    how: str = ""
-    """Why it ended."""
+    how: str = ""  # why it ended
 
 
 class Launch(Record):
@@ -335,8 +336,7 @@ class Launch(Record):
     box: str
     generation: int
     native_id: str
-    cells: dict[str, Digest]
-    """cell name → config digest"""
+    cells: dict[str, Digest]  # cell name → config digest
     code: Digest
     at: Moment
     dropped: dict[str, str] = Field(default_factory=dict)

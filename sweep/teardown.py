@@ -69,7 +69,7 @@ class Observation:
     `journal` is None when it could not be read; an empty journal says that nothing ever ran. `note` says what was in
     the way of knowing. `account_problem` is set when the account at hand is not the box's. `stopped`: the box rests, so
     that no runner can be alive. `listing`: the files on its own tiers, None when nobody could look. `skew`: seconds
-    that the box's clock is ahead of ours.
+    that the box's clock is ahead of ours. `stopped_per_hour`: USD that it costs while it rests, by the platform.
     """
 
     existence: Existence
@@ -80,6 +80,7 @@ class Observation:
     stopped: bool = False
     listing: Listing | None = None
     skew: float = 0.0
+    stopped_per_hour: float | None = None
 
 
 @dataclass(frozen=True)

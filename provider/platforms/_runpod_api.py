@@ -16,6 +16,7 @@ from provider.coalesce import Shared
 from provider.limiter import ALL, Limiter, Quota, paced
 from provider.platforms import _runpod_keys as keys
 from provider.platforms._runpod_errors import refused
+from provider.platforms._runpod_older import Mine, StillListed, ask_mine
 from provider.platforms._runpod_states import identifier
 from provider.transport import Answer, Transport
 from sweep.errors import OutcomeUnknown, PlatformError, RequestRefused, Unreachable
@@ -81,6 +82,7 @@ class Session:
         self.http = Transport("RunPod", base, key, key_hint=keys.KEY_HINT, limiter=Limiter({ALL: QUOTA}, learns=True))
         self._lock = threading.Lock()
         self._owner = Shared(self._ask_owner)
+        self._older = Shared(self._ask_older)
         self._pods = Shared(self._list_pods)
         self._volumes = Shared(self._list_volumes)
         self._catalogs: dict[tuple[tuple[str, str], ...], Shared[list[Any]]] = {}
@@ -97,6 +99,13 @@ class Session:
         """Raises WrongAccount unless the key is of this account."""
         keys.require(account, self.account(now=now), what)
 
+    def older(self, account: str, *, max_age: float = 0.0, gather: float = 0.0) -> Mine:
+        """What the older interface says of this account's pods. Raises WrongAccount where the key is another's there;
+        Unreachable."""
+        mine = self._older.get(max_age, gather=gather)
+        keys.require(account, mine.account, "what was asked for")
+        return mine
+
     def pods(self, *, max_age: float | None = None, gather: float = 0.0) -> Pods:
         """All pods of the account, with those that we made and that are not listed yet. Raises Unreachable."""
         listed = self._pods.get(paced(FRESH_SECONDS) if max_age is None else max_age, gather=gather)
@@ -105,8 +114,9 @@ class Session:
         return Pods({**listed.by_id, **missing}, listed.damaged) if missing else listed
 
     def pod(self, native_id: str) -> Mapping[str, Any] | None:
-        """The pod; None only when it is proved that there is none: not found by its id, and in no complete list of that
-        moment. Raises Unreachable when it can't be said."""
+        """The pod; None only when it is proved that there is none: not found by its id, in no complete list of that
+        moment, and not shown by the older interface, whose account is the same. Raises Unreachable when it can't be
+        said, StillListed where the two disagree."""
         checked_id(native_id)
         if time.monotonic() - self._gone.get(native_id, float("-inf")) < paced(PROVED_SECONDS):
             return None
@@ -127,6 +137,11 @@ class Session:
         if listed.damaged:
             raise Unreachable(
                 f"whether the pod {native_id} is gone is not known: {listed.damaged} of RunPod's pods can't be read"
+            )
+        if native_id in self.older(self.account(), gather=self._gather_seconds()).pods:
+            raise StillListed(
+                f"RunPod's REST interface has no pod {native_id}, and its older one shows it: whether it is gone is "
+                "not known, and it may bill"
             )
         if self.is_ending(native_id):
             self._gone[native_id] = time.monotonic()
@@ -247,6 +262,11 @@ class Session:
         """Counted like our own requests: whether the older interface has the same quota nobody says."""
         self.http.limiter.take("", patience=LIST_PATIENCE, cancelled=threading.Event())
         return keys.ask_account(self._base, self._key)
+
+    def _ask_older(self) -> Mine:
+        """Counted like `_ask_owner`."""
+        self.http.limiter.take("", patience=LIST_PATIENCE, cancelled=threading.Event())
+        return ask_mine(self._key)
 
     def _list_pods(self) -> Pods:
         entries = self._entries("/v2/pods", "pods", {})

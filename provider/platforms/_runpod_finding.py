@@ -18,29 +18,39 @@ LOOKS = (0.5, 1.0, 2.0, 3.0, 4.0)
 """Seconds between looks for a pod whose create may have been carried out: lists lag behind."""
 
 
-def by_tag(session: Session, tag: str, *, max_age: float | None = None) -> BoxRecord | None:
+def by_tag(session: Session, tag: str, *, max_age: float | None = None, known: str = "") -> BoxRecord | None:
     """The oldest box with this tag that is not ending, else one that is; None only when it is proved that there is
-    none. Others with the same tag are named in its note. Raises Unreachable."""
+    none: no complete list has it, and the older interface shows none. `known`: the one on record, before all others.
+    Others with the same tag are named in its note. Raises Unreachable."""
     if max_age is None and any(carries(pod, tag) for pod in session.pods().by_id.values()):
         pods = session.pods()
     else:  # that there is none, a list from a moment ago does not prove
         pods = session.pods(max_age=max_age or 0)
     found = sorted((pod for pod in pods.by_id.values() if carries(pod, tag)), key=_age)
     records = [recorded(session, pod) for pod in found]
-    records.sort(key=lambda record: record.phase is Phase.ENDING)  # stable: the oldest stays first
+    records.sort(key=lambda record: (record.phase is Phase.ENDING, record.native_id != known))  # the oldest stays first
     if not records:
         if pods.damaged:
             raise Unreachable(
                 f"whether there is a box {tag} is not known: {pods.damaged} of RunPod's pods can't be read. Look at "
                 f"the console"
             )
-        return None
+        return _only_older(session, tag, max_age or 0)
     first, others = records[0], [other for other in records[1:] if other.phase is not Phase.ENDING]
     if not others:
         return first
     twins = ", ".join(other.native_id for other in others)
-    note = f"{len(others) + 1} pods carry this tag, and {twins} may bill beside it: end what is too many by hand"
+    ends = ", ".join(f"sweepctl audit --end runpod:{other.native_id}" for other in others)
+    note = f"{len(others) + 1} pods carry this tag, and {twins} may bill beside it: end what is too many: {ends}"
     return _noted(first, note)
+
+
+def _only_older(session: Session, tag: str, max_age: float) -> BoxRecord | None:
+    """The box that the older interface shows and that REST's list lacks, as REST shows it by its id."""
+    for native_id in session.older(session.account(), max_age=max_age).tagged(tag):
+        if (pod := session.pod(native_id)) is not None and carries(pod, tag):
+            return recorded(session, pod)
+    return None
 
 
 def by_number(session: Session, native_id: str) -> BoxRecord | None:

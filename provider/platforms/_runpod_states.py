@@ -19,6 +19,8 @@ MARKER = "SWEEPSTACK_TAG"
 PRICE = "SWEEPSTACK_PRICE_PER_HOUR"
 """The variable that holds what the running pod was offered for, USD: a stopped one says that it costs nothing."""
 SSH_PORT = "22/tcp"
+STOPPED_GB_MONTH, HOURS_A_MONTH = 0.20, 730.0
+"""USD for a GB of a stopped pod's volume disk and month (2026-11): twice the price while it runs."""
 
 PHASES: Mapping[str, Phase] = {
     "PROVISIONING": Phase.CREATING,
@@ -114,6 +116,7 @@ def record_of(pod: Mapping[str, Any], account: str, *, ending: bool = False) -> 
         gpu_count=count,
         region=region,
         offer=offer if isinstance(offer, str) else "",
+        stopped_per_hour=_stopped(pod),
     )
 
 
@@ -165,6 +168,18 @@ def _price(pod: Mapping[str, Any]) -> float | None:
     """USD per hour of the whole running pod. A stopped one says 0, as a rule: then what it was offered for."""
     env = pod.get("env")
     return _positive(pod.get("cost")) or _positive(_number(env.get(PRICE)) if isinstance(env, dict) else None)
+
+
+def _stopped(pod: Mapping[str, Any]) -> float | None:
+    """USD per hour while it is stopped: of its volume disk; a pod without one keeps nothing that bills with it."""
+    mounts = pod.get("mounts")
+    if not isinstance(mounts, dict):
+        return None
+    disk = mounts.get("persistent")
+    if disk is None:
+        return 0.0
+    size = _positive(disk.get("size")) if isinstance(disk, dict) else None
+    return None if size is None else size * STOPPED_GB_MONTH / HOURS_A_MONTH
 
 
 def _number(text: Any) -> float | None:

@@ -48,6 +48,26 @@ def destroy(session: Session, identifier: int) -> None:
         raise NotYetGone(f"vast.ai was told to destroy instance {identifier} and still shows it ({why}): it may bill")
 
 
+def end_for_sure(session: Session, identifier: int, seconds: float) -> str:
+    """Destroys it, and looks until it is gone; why that is not proved within `seconds`, "" when it is. The verb is sent
+    again where its answer was lost: a second one does no harm. Raises PlatformError."""
+    own, answered = session.with_patience(PATIENCE_SECONDS), False
+
+    def gone() -> bool:
+        nonlocal answered
+        if not answered:
+            try:
+                own.client.destroy(identifier, own.patience)
+            except NoSuchThing:
+                pass
+            except OutcomeUnknown:
+                return False
+            answered = True
+        return own.row(identifier) is None
+
+    return Watch(session.with_patience(seconds), Wait(), f"instance {identifier} to be gone").until(gone)
+
+
 def stop(session: Session, identifier: int) -> None:
     """See `Platform.stop`. The container disk is kept, and bills until the box is destroyed."""
     row = _present(session, identifier)

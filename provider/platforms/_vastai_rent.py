@@ -18,6 +18,7 @@ from provider.platforms._vastai_client import PATIENCE_SECONDS
 from provider.platforms._vastai_errors import NoSuchThing, RentedAnyway, StartQueued
 from provider.platforms._vastai_offers import Ask, disk_for, market_at, up_to_step
 from provider.platforms._vastai_pages import Row
+from provider.platforms._vastai_power import end_for_sure
 from provider.platforms._vastai_session import Lasting, Session, Watch, box_number, still_creating
 from provider.platforms._vastai_states import is_fatal, status_message
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
@@ -75,9 +76,8 @@ class Renting:
         if request.public_key and len(request.public_key.split()) < 2:
             raise PlatformError("the public key is none: `ssh-ed25519 AAAA…` is what one looks like")
         try:
-            with one_at_a_time("vastai", self._session.account, request.tag, self._wait) as memory:
-                found = self._session.found
-                present = found(request.tag) or memory.box(self._by_number, lambda: found(request.tag))
+            with one_at_a_time("vastai", self._session.account, request.tag, self._wait, request.asked) as memory:
+                present = self._found() or memory.box(self._by_number, self._found)
                 if present is None:
                     self._must_be_wanted()
                     identifier = self._remembered(memory)
@@ -108,6 +108,9 @@ class Renting:
     def _must_be_wanted(self) -> None:
         if self._wait.cancelled.is_set():
             raise PlatformError(f"cancelled before {self._request.name} was made: nothing exists, nothing bills")
+
+    def _found(self) -> BoxRecord | None:
+        return self._session.found(self._request.tag, known=self._request.known)
 
     def _by_number(self, native_id: str) -> BoxRecord | None:
         row = self._session.row(box_number(native_id))
@@ -234,14 +237,8 @@ class Renting:
         """Ends the instance that a refused request made. It runs nothing, and no other call can have made it."""
         identifier = error.contract
         self._wait.progress(f"{self._request.name}: {error}; it is destroyed again")
-        session = self._session.with_patience(PATIENCE_SECONDS)
         try:
-            with contextlib.suppress(NoSuchThing, OutcomeUnknown):
-                session.client.destroy(identifier, session.patience)
-            short = self._session.with_patience(paced(_GONE_SECONDS))
-            why = Watch(short, Wait(), f"instance {identifier} to be gone").until(
-                lambda: session.row(identifier) is None
-            )
+            why = end_for_sure(self._session, identifier, paced(_GONE_SECONDS))
         except PlatformError as problem:
             why = str(problem)
         if why:
@@ -257,7 +254,7 @@ class Renting:
         for pause in LOOK_AGAIN[:looks]:
             try:
                 session.patience.pause(paced(pause))
-                found = session.found(self._request.tag)
+                found = session.found(self._request.tag, known=self._request.known)
             except PlatformError:
                 continue  # the next look may be answered; no answer at all is an outcome that nobody knows
             if found is not None:

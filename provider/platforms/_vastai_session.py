@@ -141,14 +141,17 @@ class Session:
             )
         return rows
 
-    def found(self, tag: str, *, age: float = 0.0) -> BoxRecord | None:
-        """The box with this tag; with several, the oldest that is not ending, and a note that names the others."""
+    def found(self, tag: str, *, age: float = 0.0, known: str = "") -> BoxRecord | None:
+        """The box with this tag; with several, the one on record (`known`), else the oldest that is not ending, and a
+        note that names the others."""
         rows = self.tagged(tag, age=age)
         if not rows:
             return None
+        rows.sort(key=lambda row: str(row["id"]) != known)
         record = self.record(rows[0])
-        if others := ", ".join(str(row["id"]) for row in rows[1:]):
-            loud = f"ALSO RENTED with the tag {tag}, and billing: {others}. Look at them, then end what you don't need"
+        if others := [str(row["id"]) for row in rows[1:]]:
+            ends = ", ".join(f"sweepctl audit --end vastai:{other}" for other in others)
+            loud = f"ALSO RENTED with the tag {tag}, and may bill: {', '.join(others)}. End what is too many: {ends}"
             record = replace(record, note="; ".join(part for part in (record.note, loud) if part))
         return record
 

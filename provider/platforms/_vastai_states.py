@@ -28,6 +28,7 @@ NO_HEARTBEAT = "vast.ai hears nothing from it (unknown): it may run and bill"
 EXITED = "its container has ended (exited). For some minutes after a start it is shown like this, too"
 MAY_START = "it is scheduled to run: it may start, and bill, at any time until it is stopped"
 FATAL_MESSAGE = ": OCI runtime create failed:"
+HOURS_A_MONTH = 730.0
 _PORT = "22/tcp"
 
 
@@ -146,7 +147,14 @@ def record_of(row: Mapping[str, Any], account: str, ended: Collection[int] = ())
         endpoint=endpoint_of(row) if phase is Phase.RUNNING else None,
         gpu_count=_count(row.get("num_gpus")),
         region=place,
+        stopped_per_hour=_storage(row),
     )
+
+
+def _storage(row: Mapping[str, Any]) -> float | None:
+    """USD per hour of its disk, which bills in every state until it is destroyed (the price is for GB and month)."""
+    price, size = number(row.get("storage_cost")), number(row.get("disk_space"))
+    return None if price is None or size is None else price * size / HOURS_A_MONTH
 
 
 def number(value: Any) -> float | None:

@@ -46,6 +46,10 @@ class Phase(StrEnum):
         return self in (Phase.STOPPED, Phase.STOPPING)
 
 
+def _unrecorded(_asked: bool) -> None:
+    """No record is kept of what is asked for."""
+
+
 @dataclass(frozen=True)
 class BoxRequest:
     """What to rent. `tag` is deterministic; `mounts`: box-relative path (`mnt/<name>`) → volume's native id.
@@ -56,6 +60,9 @@ class BoxRequest:
     spot box. `env` and `image` are the container's, where there is one; `public_key` is let in by its sshd. `rented`:
     it lies on a machine whose bill goes on when the box is gone from it.
     `places`: tiers that have a place of their own on a host, those that a box shows by their path; what each must be.
+    `known`: the native id of the box that is on record under this tag, "" for none: of several it is the one that is
+    adopted. `asked`: called with True before each request that may make a box whose answer may be lost, and with False
+    once it is proved that it made none; what it raises ends the create before that request.
     """
 
     tag: str
@@ -71,6 +78,8 @@ class BoxRequest:
     public_key: str = ""
     rented: bool = False
     places: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    known: str = ""
+    asked: Callable[[bool], None] = _unrecorded
 
     @property
     def constraints(self) -> Constraints:
@@ -83,7 +92,8 @@ class BoxRequest:
 class BoxRecord:
     """What a platform says about one box. `location` and `note` are for people; `note` says why a phase is unknown.
 
-    `price_per_hour` is that of a running box, also while it is stopped: what then still bills is the profile's to say.
+    `price_per_hour` is that of a running box, also while it is stopped; `stopped_per_hour` what it costs as long as it
+    is stopped, None where the platform does not say: then it is the profile's to say.
 
     `created_at` is aware, UTC; None together with an empty `tag` where the platform can't tell any more. `endpoint`:
     where its sshd listens now, None where it has none (yet). `gpu_count`: the cards that it has at this moment, None
@@ -106,6 +116,7 @@ class BoxRecord:
     offer: str = ""
     host_keys: tuple[str, ...] = ()
     mounts: Mapping[str, str] = field(default_factory=dict)
+    stopped_per_hour: float | None = None
 
     def outputs(self) -> dict[str, Any]:
         """The record as plain JSON values, as the engine's state keeps it (`location` and `note` are not kept)."""
@@ -192,6 +203,16 @@ class Foresees(Protocol):
         """Asks for a box, for what is to be read of it, and with `tagged` for every box whose tag begins with that, in
         one round trip. The `get`, the `list_tagged` and the channel's calls that follow on this very object are each
         answered by it, once; what the platform or the box answers with an error, they raise. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
+class LetsIn(Protocol):
+    """A platform that can let a public key into a box that is there already."""
+
+    def let_in(self, native_id: str, account: str, public_key: str) -> None:
+        """Lets this key in, where it is not let in yet. Idempotent; blocks for seconds; costs nothing. Raises
+        PlatformError."""
         ...
 
 

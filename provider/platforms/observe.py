@@ -62,6 +62,7 @@ def observe(
         if known is not None:
             return Observation(Existence.EXISTS, note=known.rented_on, runner_alive=False), record
     stopped = record.phase.at_rest
+    rests_at = record.stopped_per_hour if record.phase is Phase.STOPPED else None
     try:
         channel = platform.channel(native_id, account)
         if also and isinstance(channel, ahead.Foresees):
@@ -69,9 +70,12 @@ def observe(
         journal = read_journal(channel)
         alive, skew = channel.lock_held(onbox.RUNNER_LOCK), channel.skew
     except (PlatformError, JournalDamaged, OSError) as error:
-        return Observation(Existence.EXISTS, note=str(error), stopped=stopped), record
+        return Observation(Existence.EXISTS, note=str(error), stopped=stopped, stopped_per_hour=rests_at), record
     listing = _listing(channel) if files else None
-    return Observation(Existence.EXISTS, journal, alive, stopped=stopped, listing=listing, skew=skew), record
+    seen = Observation(
+        Existence.EXISTS, journal, alive, stopped=stopped, listing=listing, skew=skew, stopped_per_hour=rests_at
+    )
+    return seen, record
 
 
 def _questions(files: bool) -> list[Question]:

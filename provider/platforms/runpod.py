@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from provider.platforms._runpod_api import NEW_TAG_SECONDS, Session, checked_id,
 from provider.platforms._runpod_bodies import ROOT, catalog_params
 from provider.platforms._runpod_errors import refused
 from provider.platforms._runpod_finding import by_number, by_tag, listed, recorded
+from provider.platforms._runpod_older import StillListed
 from provider.platforms.base import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from provider.platforms.offers import Balance, Capability, Constraints, Offer
 from sweep.errors import (
@@ -77,12 +79,14 @@ class RunpodPlatform:
         at_hand, begin = session(), time.monotonic()
         account = at_hand.account()
         volume = self._volume(at_hand, request)
-        with self._locked(account, request.tag, wait) as memory:
+        with self._locked(account, request.tag, wait, request.asked) as memory:
             # Nobody here ever asked for this tag: a list that others have just read will do.
-            record = by_tag(at_hand, request.tag, max_age=paced(NEW_TAG_SECONDS) if memory.first else 0)
+            age, known = paced(NEW_TAG_SECONDS) if memory.first else 0, request.known
+            record = by_tag(at_hand, request.tag, max_age=age, known=known)
             if record is None:
                 record = memory.box(
-                    lambda native_id: by_number(at_hand, native_id), lambda: by_tag(at_hand, request.tag, max_age=0)
+                    lambda native_id: by_number(at_hand, native_id),
+                    lambda: by_tag(at_hand, request.tag, max_age=0, known=known),
                 )
             made = record is None
             if record is None:
@@ -104,7 +108,13 @@ class RunpodPlatform:
         checked_id(native_id)
         at_hand = session()
         at_hand.require(account, f"the box {native_id}")
-        pod = at_hand.pod(native_id)
+        try:
+            pod = at_hand.pod(native_id)
+        except StillListed as error:
+            if not at_hand.is_ending(native_id):
+                raise
+            place = f"RunPod, pod {native_id}"
+            return BoxRecord(native_id, "", account, Phase.ENDING, None, None, place, str(error))
         if pod is None:
             at_hand.require(
                 account, f"the box {native_id}", now=True
@@ -297,5 +307,7 @@ class RunpodPlatform:
 
         return replace(request, public_key=public_key())
 
-    def _locked(self, account: str, tag: str, wait: Wait) -> AbstractContextManager[Memory]:
-        return tag_lock.one_at_a_time(self.name, account, tag, wait)
+    def _locked(
+        self, account: str, tag: str, wait: Wait, tell: Callable[[bool], None] = lambda asked: None
+    ) -> AbstractContextManager[Memory]:
+        return tag_lock.one_at_a_time(self.name, account, tag, wait, tell)

@@ -12,7 +12,7 @@ from provider.pace import OutOfPatience
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.offers import Capability
 from provider.platforms.registry import has_address, load_platform
-from provider.resources import addresses, ending, leftover, market, parting, pausing, spending, telling
+from provider.resources import addresses, doubles, ending, leftover, market, parting, pausing, spending, telling
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.renting import charge, generation_of, outputs_of, rent, seen_of
 from provider.resources.replacing import recipe
@@ -81,6 +81,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "approval": Decision.UPDATE,
         "clearance": Decision.UPDATE,
         "live": Decision.IGNORE,
+        "list_lag": Decision.IGNORE,  # asked when a box is rented
     }
 
     def check(self, op: Operation, old: BoxInputs | None, new: BoxInputs) -> Checked[BoxInputs]:
@@ -102,6 +103,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             if new.no_code:
                 failures.append(Failure("no_code", f"nothing is rented without its code. {new.no_code}"))
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
+        doubles.warn(op, rented)
         judgement = ending.judge(rented, new.approval, full=False, new=new)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:
@@ -371,6 +373,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 f"not proved: {problem}. May still bill {waiting_cost(facts)}. Next: {again}"
             )
         turn.done()
+        doubles.warn(op, state)
         ending.record_end(op, facts, way or "")
         survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
         op.info(f"box {state.name} is gone ({way}); {waiting_cost(facts).split('; ')[-1]}; survives: {survives}")

@@ -16,7 +16,7 @@ from provider.platforms.base import PROGRESS_SECONDS, BoxRecord, Phase, Platform
 from provider.platforms.offers import Capability
 from provider.platforms.power import start_box
 from provider.platforms.registry import load_platform
-from provider.resources import ending
+from provider.resources import admitting, ending
 from provider.session import Operation
 from sweep.errors import PlatformError, StillCreating, SweepstackError, Unreachable
 from sweep.evidence.store import EvidenceStore
@@ -51,6 +51,7 @@ def until_running(op: Operation, state: BoxState | QueueState, *, told: bool = F
         record = look.once()
         if record.phase is Phase.RUNNING and (record.endpoint is not None or not look.over_ssh):
             if look.waited:
+                admitting.let_in(op, state.adapter, look.facts.native_id, look.facts.account)
                 _until_answers(op, look.platform, record)
             return record
         if record.phase.at_rest and (not told or look.stood() >= paced(LAG_SECONDS)):
@@ -58,6 +59,7 @@ def until_running(op: Operation, state: BoxState | QueueState, *, told: bool = F
                 return record
             look.waited, told = True, False
             record = _started(op, state, look)
+            admitting.let_in(op, state.adapter, look.facts.native_id, look.facts.account)
             _until_answers(op, look.platform, record)
             return record
         look.go_on()

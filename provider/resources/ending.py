@@ -150,14 +150,20 @@ def close(op: Operation, judgement: Judgement, adapter: str) -> None:
 
 
 def with_costs(facts: BoxFacts, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
-    """The same, with what it costs by the ledger; as it is where that can't be read."""
+    """The same, with what it costs by the ledger; as it is where that can't be read. A box that rests costs what the
+    platform says of it now: who stopped it may not have told the ledger."""
+    if seen.stopped_per_hour is not None:
+        facts = replace(facts, price_per_hour=seen.stopped_per_hour)
     try:
         store = EvidenceStore.open(facts.evidence)
         found, budget = spent(store, datetime.now(UTC)), store.record(BUDGET, Budget)
     except EvidenceError:
         return facts
     kept = sealed_bytes([seen.journal]) if seen.journal is not None else 0
-    return replace(facts, costs=box_costs(found, facts.native_id, budget, state.teardown.keeps_per_gb_month, kept))
+    costs = box_costs(found, facts.native_id, budget, state.teardown.keeps_per_gb_month, kept)
+    if costs is not None and seen.stopped_per_hour is not None:
+        costs = replace(costs, per_hour=seen.stopped_per_hour)
+    return replace(facts, costs=costs)
 
 
 def by_records(judgement: Judgement, *, full: bool) -> Judgement:

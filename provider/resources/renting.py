@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provider.limiter import paced
@@ -11,14 +11,15 @@ from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, Wait
 from provider.platforms.offers import Capability, Constraints
 from provider.resources import addresses, market
 from provider.session import Operation
-from sweep.errors import NoCapacity, OutcomeUnknown, PlatformError, StillCreating, SweepstackError
+from provider.tag_memory import Unanswered
+from sweep.errors import EvidenceError, NoCapacity, OutcomeUnknown, PlatformError, StillCreating, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth, LedgerPhase
 from sweep.money.ledger import record_phase
 
 READY_SECONDS = 900.0
 LAG_SECONDS = 60.0
-"""So old may a platform's list be."""
+"""So old may a platform's list be where nothing is on record as asked for."""
 LOOKS = (0.5, 1.0, 2.0, 3.0)
 """Seconds between looks for what a create that was cut off may have rented."""
 
@@ -45,19 +46,35 @@ def rent(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, sto
         if state.created_at is not None:
             seen = {"created_at": state.created_at, "price_per_hour": state.price_per_hour}
             store.write_birth(birth.model_copy(update={"native_id": error.identifier, **seen}))
-        price = "" if state.price_per_hour is None else f" It bills ${state.price_per_hour:.2f}/h."
-        reasons = [f"{reason}.{price} Next: pulumi up --stack {op.stack} (adopts it)" for reason in error.reasons]
+        following = (
+            f"Next: pulumi up --stack {op.stack} (adopts it); or, to end it: sweepctl approve --stack {op.stack} "
+            f'--abandon {inputs.name} --reason "…", then pulumi up and pulumi destroy'
+        )
+        reasons = [f"{reason}.{_bills(state)} {following}" for reason in error.reasons]
         charge(store, birth, error.identifier, "running", state.price_per_hour, state.created_at or birth.begun_at)
         raise StillCreating(error.identifier, outputs_of(state), reasons) from error
 
 
+def _bills(state: BoxState) -> str:
+    """What a box that is not ready costs: only one that runs is sure to bill in full."""
+    if state.phase in ("stopped", "stopping"):
+        return " It is stopped, and what it keeps goes on billing."
+    if state.price_per_hour is None:
+        return ""
+    return f" It {'bills' if state.phase == 'running' else 'may bill'} ${state.price_per_hour:.2f}/h."
+
+
 def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, store: EvidenceStore) -> BoxRecord:
-    request = _request(op, platform, inputs, birth, places_of(inputs, store))
+    asking = Asking(store, birth, inputs.list_lag)
+    request = _request(op, platform, inputs, birth, places_of(inputs, store), asking)
     wait = Wait(deadline=op.seconds(READY_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
     try:
         return platform.create(request, wait=wait)
     except NoCapacity as error:
         raise NoCapacity(market.not_to_be_had(op, platform, inputs, error, request.max_price)) from error
+    except Unanswered as error:  # by what this machine remembers: the records may be of another evidence
+        asking.since(error.sent)
+        raise unanswered(op, inputs.adapter, asking.birth, str(error)) from error
     except OutcomeUnknown as error:
         try:
             found = platform.find_by_tag(birth.tag, birth.account)
@@ -67,18 +84,74 @@ def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, 
                 f"{birth.tag} may bill. Next: pulumi up --stack {op.stack}, which looks for it before it rents"
             ) from outage
         if found is None:
-            raise OutcomeUnknown(  # a list may lag behind what was done a moment ago
-                f"box {inputs.name}: {error}. {inputs.adapter} lists nothing under {birth.tag} so far: if it was made "
-                f"all the same, it shows there and bills. Next: pulumi up --stack {op.stack}, which looks again before "
-                "it rents"
-            ) from error
+            raise unanswered(op, inputs.adapter, asking.birth, str(error)) from error
         op.info(f"box {inputs.name}: the answer was lost; found {found.native_id} by its tag")
         _born(store, birth, found)
         return platform.create(request, wait=wait)
 
 
+class Asking:
+    """Keeps on record that a box was asked for, before each request: who comes later, on any machine, must know that
+    one may be there although no list shows it. `birth`: the record as it stands."""
+
+    def __init__(self, store: EvidenceStore, birth: Birth, lag: float) -> None:
+        self.birth = birth
+        self._store, self._lag = store, lag
+
+    def __call__(self, asked: bool) -> None:
+        """`asked`: whether a request is about to go out; else it is proved that the last one made nothing. Raises
+        PlatformError where the first can't be put on record: then nothing is sent."""
+        try:
+            self._put(datetime.now(UTC) if asked else None)
+        except EvidenceError as error:
+            if not asked:
+                return  # the next `up` is the more careful for it
+            raise PlatformError(f"nothing was rented: that it was asked for can't be put on record: {error}") from error
+
+    def since(self, asked_at: datetime) -> None:
+        """A request went out at that moment, and its answer never came."""
+        self._put(asked_at)
+
+    def _put(self, asked_at: datetime | None) -> None:
+        shown_by = asked_at + timedelta(seconds=paced(self._lag)) if asked_at is not None else None
+        self.birth = self.birth.model_copy(update={"asked_at": asked_at, "shown_by": shown_by})
+        self._store.write_birth(self.birth)
+
+
+def unanswered(op: Operation, adapter: str, birth: Birth, why: str) -> OutcomeUnknown:
+    """What is said while a create has no answer and no list shows a box: nothing is rented before lists can't lag any
+    more, and then only on a person's word. Where nothing is on record as asked for, lists are believed."""
+    shows = f"box {birth.box}: {why}. {adapter} lists nothing under {birth.tag} so far: "
+    if birth.asked_at is None:
+        return OutcomeUnknown(
+            f"{shows}if it was made all the same, it shows there and bills. Next: pulumi up --stack {op.stack}, which "
+            "looks again before it rents"
+        )
+    may = f"{shows}what was asked for at {birth.asked_at:%Y-%m-%d %H:%M} UTC may be there, and bill. Nothing is rented"
+    if birth.shown_by is not None and datetime.now(UTC) < birth.shown_by:
+        at = f"{birth.shown_by:%H:%M:%S} UTC"
+        return OutcomeUnknown(
+            f"{may} before {at}, since its list may lag until then. Next: pulumi up --stack {op.stack} at {at} or "
+            "later, which looks again"
+        )
+    return OutcomeUnknown(
+        f"{may} without your word, since no list proves that it never was. Look for {birth.tag} in the console of "
+        f"{adapter}. Next, where it is not there: {never_rented(op.stack, birth.box)}, then pulumi up"
+    )
+
+
+def never_rented(stack: str, box: str) -> str:
+    """What a person types once the console shows that nothing was rented."""
+    return f'sweepctl confirm-gone --stack {stack} {box} --never-rented --saw "what the console shows"'
+
+
 def _request(
-    op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, places: dict[str, dict[str, Any]]
+    op: Operation,
+    platform: Platform,
+    inputs: BoxInputs,
+    birth: Birth,
+    places: dict[str, dict[str, Any]],
+    asking: Asking,
 ) -> BoxRequest:
     most = market.ceiling(op, inputs, Constraints.of(inputs.resources, max_price=inputs.max_price))
     return BoxRequest(
@@ -91,9 +164,11 @@ def _request(
         offer=inputs.placed.offer if inputs.placed is not None else "",
         bid=inputs.bid,
         image=inputs.image or "",
-        public_key=_public_key() if Capability.SSH in platform.capabilities else "",
+        public_key=public_key() if Capability.SSH in platform.capabilities else "",
         rented=inputs.teardown.issue is not None,
         places=places,
+        known=birth.native_id or "",
+        asked=asking,
     )
 
 
@@ -112,10 +187,12 @@ def places_of(inputs: BoxInputs, store: EvidenceStore) -> dict[str, dict[str, An
     return places
 
 
-def _public_key() -> str:
-    from sweep.channel.ssh_keys import public_key  # reads the user's keys: for boxes that are reached over SSH alone
+def public_key() -> str:
+    from sweep.channel.ssh_keys import (
+        public_key as own,
+    )  # reads the user's keys: for boxes that are reached over SSH alone
 
-    return public_key()
+    return own()
 
 
 def _link(op: Operation, platform: Platform, inputs: BoxInputs, record: BoxRecord) -> None:
@@ -209,15 +286,19 @@ def generation_of(
 
 
 def _left_by_an_earlier_try(op: Operation, platform: Platform, birth: Birth) -> BoxRecord | None:
-    """What a create that was cut off has rented, looked for until lists can't be from before it any more."""
+    """What a create that was cut off has rented. Raises OutcomeUnknown where its request went out and nothing shows: no
+    list proves that there is none."""
     for seconds in (*LOOKS, None):
         found = platform.find_by_tag(birth.tag, birth.account)
-        old = (datetime.now(UTC) - birth.begun_at).total_seconds() > paced(LAG_SECONDS)
-        if found is not None or old or seconds is None:
+        shown_by = birth.shown_by or birth.begun_at + timedelta(seconds=paced(LAG_SECONDS))
+        if found is None and seconds is not None and datetime.now(UTC) < shown_by:
+            op.progress(f"looking for what an earlier try may have rented as {birth.tag}")
+            if op.session.cancelled.wait(paced(seconds)):
+                raise PlatformError(f"cancelled while looking for {birth.tag}, which an earlier try may have rented")
+        elif found is None and birth.asked_at is not None:
+            raise unanswered(op, birth.platform, birth, "whether a box was made is not known")
+        else:
             return found
-        op.progress(f"looking for what an earlier try may have rented as {birth.tag}")
-        if op.session.cancelled.wait(paced(seconds)):
-            raise PlatformError(f"cancelled while looking for {birth.tag}, which an earlier try may have rented")
     return None
 
 

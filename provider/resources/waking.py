@@ -5,6 +5,7 @@ from __future__ import annotations
 from provider.models import QueueState
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.observe import observe
+from provider.resources import admitting
 from provider.resources.coming_up import until_running
 from provider.resources.neighbours import waiting_for
 from provider.session import Operation
@@ -24,6 +25,8 @@ def awake(op: Operation, state: QueueState, store: EvidenceStore) -> bool:
     seen, record = observe(state.adapter, state.box, state.account, files=False, evidence=state.evidence)
     if record is not None and record.phase in (Phase.CREATING, Phase.UNKNOWN) and state.want == "running":
         record = _up(op, state)
+    if record is not None and record.phase is Phase.RUNNING and seen.journal is None:
+        admitting.let_in(op, state.adapter, state.box, state.account)
     if record is None or not record.phase.at_rest:
         refuse_without_gpus(op, state, record)
         return True

@@ -308,9 +308,9 @@ def _proposed(target: Target, notes: list[str]) -> Approval | None:
 
 
 def _price(box: BoxEntry, record: BoxRecord | None, birth: Birth | None) -> float | None:
-    """USD per hour now. What a stopped box still costs is the profile's word, which the state keeps."""
+    """USD per hour now. What a stopped box still costs the platform says, else the profile."""
     if record is not None and record.phase is Phase.STOPPED:
-        return box.teardown.stop.price_per_hour if box.teardown.stop else None
+        return _first(record.stopped_per_hour, box.teardown.stop.price_per_hour if box.teardown.stop else None)
     return _first(
         record.price_per_hour if record else None, box.price_per_hour, birth.price_per_hour if birth else None
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 
 from provider.platforms._handover import settled
@@ -93,7 +94,8 @@ def search(
                 notes.append(f"{record.native_id} on {adapter} has no readable tag: whose it is, is not known")
                 searched = False
                 continue
-            found[record.native_id] = _by_tag(record, adapter, identity, target)
+            first = _first_with(record.tag, state, births, found.values())
+            found[record.native_id] = _by_tag(record, adapter, identity, target, first)
     entries = [_entry(problem, target) for problem in state.problems]
     return Search((*found.values(), *entries), tuple(notes), searched)
 
@@ -168,6 +170,8 @@ def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Stranger 
             record = platform.find_by_tag(birth.tag)
             if record is None and platform.account() != birth.account:
                 return _stranger(birth, target, f"it was asked for with another account ({birth.account})", None), ""
+            if record is None and birth.asked_at is not None:
+                return _unanswered(birth, target), ""
             if record is None or record.native_id in known:
                 return None, ""
             return _stranger(birth, target, "it was rented and the answer was lost", record), ""
@@ -179,6 +183,23 @@ def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Stranger 
     if record.phase is Phase.UNKNOWN:
         return _unknown(birth, target, record.note), ""
     return _stranger(birth, target, "on record as rented, and not in the state", record), ""
+
+
+def _unanswered(birth: Birth, target: Target) -> Stranger:
+    """A box that was asked for, whose answer was lost, and that no list shows: only a person can say that it is not."""
+    assert birth.asked_at is not None
+    asked = f"asked for at {birth.asked_at:%H:%M} UTC, and the answer was lost"
+    if birth.shown_by is not None and datetime.now(UTC) < birth.shown_by:
+        at = f"{birth.shown_by:%H:%M:%S} UTC"
+        late = f"{asked}; {birth.platform} shows no {birth.tag}, and its list may lag until {at}"
+        return replace(
+            _stranger(birth, target, late, None), next=f"pulumi up --stack {target.stack}    (at {at} or later)"
+        )
+    word = f'sweepctl confirm-gone --stack {target.stack} {birth.box} --never-rented --saw "…"'
+    return replace(
+        _stranger(birth, target, f"{asked}; {birth.platform} shows no {birth.tag}: look at its console", None),
+        next=word,
+    )
 
 
 def _stranger(birth: Birth, target: Target, why: str, record: BoxRecord | None) -> Stranger:
@@ -196,7 +217,20 @@ def _stranger(birth: Birth, target: Target, why: str, record: BoxRecord | None) 
     )
 
 
-def _by_tag(record: BoxRecord, adapter: str, identity: str, target: Target) -> Stranger:
+def _first_with(tag: str, state: StackState, births: Sequence[Birth], found: Iterable[Stranger]) -> str:
+    """Which box this tag is known to be of, for people; "" where none is: then an `up` adopts what carries it."""
+    if inside := next((box.native_id for box in state.boxes if box.tag == tag), ""):
+        return f"{inside} is the one in the state"
+    birth = next((birth for birth in births if birth.tag == tag), None)
+    if birth is not None and birth.native_id is not None:
+        return f"{birth.native_id} is the one on record"
+    if birth is not None and birth.ended_at is not None:
+        return f"its record says {birth.ended_how or 'ended'}"
+    other = next((one.native_id for one in found if one.tag == tag), None)
+    return f"{other} is the one that an up adopts" if other else ""
+
+
+def _by_tag(record: BoxRecord, adapter: str, identity: str, target: Target, first: str) -> Stranger:
     box = record.tag.removeprefix(onbox.tag_prefix(identity)).rpartition("-g")[0]
     return Stranger(
         kind="box",
@@ -205,8 +239,10 @@ def _by_tag(record: BoxRecord, adapter: str, identity: str, target: Target) -> S
         platform=adapter,
         tag=record.tag,
         price_per_hour=record.price_per_hour,
-        why="it carries this sweep's tag; neither the state nor an open record has it",
-        next=_adopt(box, target),
+        why=f"a second box with the tag of {box}; {first}"
+        if first
+        else "it carries this sweep's tag; neither the state nor an open record has it",
+        next=f"sweepctl audit --end {adapter}:{record.native_id}" if first else _adopt(box, target),
         since=record.created_at,
     )
 

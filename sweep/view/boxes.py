@@ -131,12 +131,13 @@ def things(scene: Scene) -> list[Running]:
             continue
         stranger = strange.pop(birth.native_id, None)
         bill = scene.spent.of(birth.native_id) if scene.spent else None
+        over = birth.ended_at if stranger is None else None  # what the records call ended and is there, bills
         things.append(
             Running(
                 price_per_hour=birth.price_per_hour,
                 since=birth.created_at or birth.begun_at,
-                until=birth.ended_at,
-                gone=birth.ended_at is not None or stranger is None,
+                until=over,
+                gone=stranger is None,
                 known=bill.usd(scene.now) if bill and (bill.ended_at or stranger) else None,
             )
         )

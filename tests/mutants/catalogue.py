@@ -271,9 +271,9 @@ MUTANTS = (
         (
             Patch(
                 "provider/platforms/runpod.py",
-                '        at_hand.require(account, f"the box {native_id}")\n        pod = at_hand.pod(native_id)\n',
-                '        at_hand.require(account, f"the box {native_id}")\n        try:\n'
-                "            pod = at_hand.pod(native_id)\n        except Unreachable:\n            pod = None\n",
+                "        except StillListed as error:\n            if not at_hand.is_ending(native_id):\n",
+                "        except Unreachable as error:\n            pod = None\n"
+                "        if False:\n            if not at_hand.is_ending(native_id):\n",
             ),
         ),
         (f"{WRONG_READ}[runpod-error_before-read-None]",),

@@ -82,10 +82,14 @@ def confirm_gone(
         str,
         typer.Option("--another", metavar="SHA256:…", help="The key of another machine that has its address by now."),
     ] = "",
+    never_rented: Annotated[
+        bool,
+        typer.Option("--never-rented", help="A create whose answer was lost rented nothing, as the console shows."),
+    ] = False,
     stack: Stack = None,
     json: AsJson = False,
 ) -> None:
-    """Say that a box is ended whose bill only a person can end. Refused while it answers. Exit 0: on record."""
+    """Say that a box is ended whose bill only a person can end, or was never rented. Refused while it shows."""
 
     def ask() -> int:
         from sweep.cli.confirm import Word
@@ -93,7 +97,12 @@ def confirm_gone(
         from sweep.cli.output import Out
         from sweep.cli.target import Target
 
-        return run(Target.find_sweep(stack), Word(box, saw, by, at, another.strip()), Out(as_json=json))
+        word = Word(box, saw, by, at, another.strip())
+        if never_rented:
+            from sweep.cli.never_rented import never_rented as none_was
+
+            return none_was(Target.find_sweep(stack), word, Out(as_json=json))
+        return run(Target.find_sweep(stack), word, Out(as_json=json))
 
     answer(ask)
 

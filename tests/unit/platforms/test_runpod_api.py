@@ -77,7 +77,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     server = at_a_new_address(Server)
     monkeypatch.setenv(keys.BASE_VARIABLE, server.url)
     server.routes = {
-        "POST /graphql": [reply(200, {"data": {"myself": {"id": "me"}}})],
+        "POST /graphql": [reply(200, {"data": {"myself": {"id": "me", "pods": []}}})],
         "GET /v2/pods": [reply(200, {"pods": []})],
         "GET /v2/catalog/gpus": [reply(200, {"gpus": [card("L4", 0.4), card("A40", 0.3), card("H100", 2.0)]})],
     }
@@ -213,10 +213,52 @@ def test_whose_key_it_is_must_be_known(server: Server, answer: Any) -> None:
     assert count(server, "GET /v2/pods") == 0
 
 
+def shown_by_the_older(server: Server, **pods: str) -> None:
+    """RunPod's older interface has these pods: id → name."""
+    told = [{"id": native_id, "name": name, "env": []} for native_id, name in pods.items()]
+    server.routes["POST /graphql"] = [reply(200, {"data": {"myself": {"id": "me", "pods": told}}})]
+
+
+def test_nothing_is_gone_that_the_older_interface_shows(server: Server) -> None:
+    """REST may answer as another account, or lag: its 404 and its list are one source, and one is no proof."""
+    server.routes |= {f"GET /v2/pods/{POD}": [NOT_FOUND], f"DELETE /v2/pods/{POD}": [reply(204)]}
+    shown_by_the_older(server, **{POD: TAG})
+    with pytest.raises(Unreachable, match=f"no pod {POD}, and its older one shows it"):
+        RunpodPlatform().get(POD, "me")
+    with pytest.raises(NotYetGone):
+        RunpodPlatform().destroy(POD, "me")
+    shown_by_the_older(server)
+    assert RunpodPlatform().get(POD, "me").phase is Phase.GONE
+
+
+@pytest.mark.parametrize(
+    "broken", [reply(502, b"<html>", kind="text/html"), reply(200, {"data": {"myself": {"id": "me"}}})]
+)
+def test_nothing_is_gone_while_the_older_interface_does_not_say(server: Server, broken: Any) -> None:
+    server.routes[f"GET /v2/pods/{POD}"] = [NOT_FOUND]
+    RunpodPlatform().account()
+    server.routes["POST /graphql"] = [broken]
+    with pytest.raises(Unreachable):
+        RunpodPlatform().get(POD, "me")
+    with pytest.raises(Unreachable):
+        RunpodPlatform().find_by_tag(TAG)
+
+
+def test_a_tag_that_only_the_older_interface_shows_is_there(server: Server) -> None:
+    shown_by_the_older(server, **{POD: TAG})
+    server.routes[f"GET /v2/pods/{POD}"] = [reply(200, pod())]
+    found = RunpodPlatform().find_by_tag(TAG)
+    assert found is not None
+    assert found.native_id == POD
+    server.routes[f"GET /v2/pods/{POD}"] = [NOT_FOUND]
+    with pytest.raises(Unreachable, match="older one shows it"):
+        RunpodPlatform().find_by_tag(TAG)
+
+
 def test_nothing_is_gone_for_an_account_that_the_key_is_not_of_any_more(server: Server) -> None:
     server.routes |= {
         f"GET /v2/pods/{POD}": [NOT_FOUND],
-        "POST /graphql": [reply(200, {"data": {"myself": {"id": name}}}) for name in ("me", "other")],
+        "POST /graphql": [reply(200, {"data": {"myself": {"id": name, "pods": []}}}) for name in ("me", "other")],
     }
     RunpodPlatform().account()
     time.sleep(0.4)  # what is known of the account serves others for 300 ms here

@@ -66,7 +66,7 @@ def test_each_verb_asks_for_its_own_box_among_thousands(sim: VastSimulator) -> N
     assert found.native_id == made.native_id
     assert lists(sim) == 1
     assert platform.find_by_tag(f"{TAG}0", ACCOUNT) is None
-    assert lists(sim) == 2
+    assert lists(sim) <= MOST
     assert [record.native_id for record in platform.list_tagged("sweepstack-")] == [made.native_id]
     assert platform.list_tagged("sweepstack-other") == []
     assert lists(sim) <= 3

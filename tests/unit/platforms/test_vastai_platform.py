@@ -196,6 +196,33 @@ def test_a_refusal_that_made_an_instance_is_undone_exactly_and_the_next_offer_tr
     assert list(world.instances) == [4000, 4712]
 
 
+def test_the_end_of_what_a_refusal_made_is_sent_again_when_its_answer_is_lost(world: World) -> None:
+    """Found on a3c2bc8: one 502 left the instance there, and the next `up` started it."""
+
+    def refuse(_: Request) -> Reply:
+        world.add(4711, TAG, **AT_REST)
+        answers = iter([Reply("<html>", 502), Reply(cut=True)])
+        world.routes[("DELETE", f"{V0}/instances/4711/")] = lambda _: next(answers, None) or world.end(4711)
+        return Reply({"success": False, "error": "bid_too_low", "msg": "low", "new_contract": 4711}, 400)
+
+    world.routes[("PUT", f"{V0}/asks/7/")] = refuse
+    world.absent(4711)
+    rents(world, 8, 4712)
+    assert create().native_id == "4712"
+    assert [line for line in world.asked() if line.startswith("DELETE")] == [f"DELETE {V0}/instances/4711/"] * 3
+    assert list(world.instances) == [4712]
+
+
+def test_a_key_is_let_in_once_where_the_box_is_there_already(world: World) -> None:
+    world.add(4711, TAG)
+    path, key = f"{V0}/instances/4711/ssh/", "ssh-ed25519 AAAA me"
+    VastPlatform().let_in("4711", "77", key)
+    assert [sent.body for sent in world.sent("POST", path)] == [{"ssh_key": key}]
+    world.routes[("GET", path)] = Reply({"success": True, "ssh_keys": [{"public_key": key}]})
+    VastPlatform().let_in("4711", "77", key)
+    assert len(world.sent("POST", path)) == 1
+
+
 def test_a_refusal_that_made_an_instance_which_does_not_go_keeps_its_id(world: World) -> None:
     def refuse(_: Request) -> Reply:
         world.add(4711, TAG, **AT_REST)

@@ -138,6 +138,15 @@ def test_waiting_has_a_deadline_and_can_be_cut_short(spot: Spot) -> None:
     assert "the wait was cancelled" in str(still_creating(lambda: spot.update(bid=0.9)))
 
 
+def test_a_box_that_an_interrupted_create_left_without_the_key_gets_it(spot: Spot) -> None:
+    """Found on a3c2bc8: the key was let in by the create alone, and a box that it left half made stayed shut."""
+    instance = spot.sim.world.instances[int(spot.native_id)]
+    instance.keys.clear()
+    spot.sim.act("stop", {"id": spot.native_id})
+    spot.update()
+    assert instance.keys == ["ssh-ed25519 AAAA test"]
+
+
 def test_nobody_waits_for_a_box_that_is_cleared(spot: Spot) -> None:
     """Its clearance must reach the state whatever the host does: else nothing could end it."""
     spot.outbid()

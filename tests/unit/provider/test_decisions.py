@@ -38,6 +38,7 @@ def test_only_what_nobody_types_is_ignored() -> None:
         "Box.dry_run",
         "Box.claims",  # asked when a box is made
         "Box.leaving",  # asked when a box is rented
+        "Box.list_lag",
         "Box.live",
         "Box.named",
         "Box.no_code",  # asked when a box is rented

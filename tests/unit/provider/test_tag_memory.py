@@ -14,7 +14,7 @@ import pytest
 from provider import tag_memory
 from provider.limiter import PACE_VARIABLE
 from provider.platforms.base import BoxRecord, Phase, Wait
-from provider.tag_memory import Memory
+from provider.tag_memory import Memory, Unanswered
 from sweep.errors import PlatformError, Unreachable
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
@@ -77,22 +77,44 @@ def test_what_is_being_destroyed_is_there(path: Path) -> None:
 
 def test_a_request_without_an_answer_is_looked_for_by_its_tag(path: Path) -> None:
     memory(path).sending()
-    looks = iter([None, None, None, box()])
+    looks = iter([None, None, box()])
     assert memory(path).box(unasked, lambda: next(looks)) == box()
 
 
-def test_nothing_is_believed_only_after_several_looks_and_when_lists_can_not_be_older(path: Path) -> None:
+def test_no_list_proves_that_a_request_without_an_answer_made_nothing(path: Path) -> None:
+    """However old it is: that one was sent is forgotten only when what it made is known."""
     memory(path).sending()
-    sent_ago(path, 10 * tag_memory.LAG_SECONDS)
-    looks: list[int] = []
-    assert memory(path).box(unasked, lambda: looks.append(1)) is None  # type: ignore[func-returns-value]
-    assert len(looks) == tag_memory.LOOKS
-    assert not path.exists()
+    for seconds in (0, 10 * tag_memory.LAG_SECONDS, 10**6):
+        sent_ago(path, seconds)
+        looks: list[int] = []
+        with pytest.raises(Unanswered, match="no list shows it") as caught:
+            memory(path).box(unasked, lambda looks=looks: looks.append(1))  # type: ignore[misc]
+        assert len(looks) == tag_memory.LOOKS
+        assert (datetime.now(UTC) - caught.value.sent).total_seconds() >= seconds * 0.01
+        assert path.exists()
+
+
+def test_a_number_is_gone_only_after_several_looks_and_when_lists_can_not_be_older(path: Path) -> None:
     memory(path).made("b-1")
     many: list[int] = []
     assert memory(path).box(lambda _: many.append(1), unasked) is None  # type: ignore[func-returns-value]
     assert len(many) > tag_memory.LOOKS
     assert not path.exists()
+
+
+def test_what_is_asked_for_is_told_before_it_is_sent_and_after_it_made_nothing(path: Path) -> None:
+    told: list[bool] = []
+    kept = Memory(path, "acme", TAG, Wait(20), first=False, tell=told.append)
+    kept.sending()
+    kept.nothing()
+    assert told == [True, False]
+
+    def full(_: bool) -> None:
+        raise PlatformError("the evidence is full")
+
+    with pytest.raises(PlatformError, match="the evidence is full"):
+        Memory(path, "acme", TAG, Wait(20), first=False, tell=full).sending()
+    assert memory(path).box(unasked, unasked) is None, "nothing was sent"
 
 
 def test_a_clock_that_was_set_back_does_not_make_it_wait_for_ever(path: Path) -> None:

@@ -43,7 +43,7 @@ def vast_world(
         monkeypatch.setattr("provider.platforms._vastai_rent.PROBE", False)
         monkeypatch.setattr(coming_up, "ANSWER_SECONDS", 0.0)
         monkeypatch.setattr(coming_up, "POLL_SECONDS", 0.05)
-        monkeypatch.setattr("provider.resources.renting._public_key", lambda: "ssh-ed25519 AAAA test")
+        monkeypatch.setattr("provider.resources.renting.public_key", lambda: "ssh-ed25519 AAAA test")
         yield sim
         sys.modules["provider.platforms._vastai_meeting"].forget()
     sim.check()
