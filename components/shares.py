@@ -35,8 +35,8 @@ def shared(plan: Plan) -> tuple[Plan, Shares]:
 
 def words(plan: Plan, shares: Shares) -> list[str]:
     """What to say of it: the cells of each box, boxes that are not rented, and what to type where nothing is left."""
-    left = [f"box {box}: {count} cell{'' if count == 1 else 's'}" for box, count in shares.left.items()]
-    lines = [", ".join(left)] if left else []
+    each = [f"{box} {_count(len(shares.cells.get(box, ())), left)}" for box, left in shares.left.items()]
+    lines = [f"cells of each box: {', '.join(each)}"] if each else []
     idle = [box.name for box in plan.boxes if box.name not in shares.cells]
     if shares.cells:
         lines += [f"box {name}: not rented: no cell" for name in idle]
@@ -47,3 +47,8 @@ def words(plan: Plan, shares: Shares) -> list[str]:
             f"no box is rented. Next: sweepctl results --stack {pulumi.get_stack()}"
         )
     return lines
+
+
+def _count(cells: int, left: int) -> str:
+    """`3`, or `3 (1 left to train)`."""
+    return str(cells) if cells == left else f"{cells} ({left} left to train)"

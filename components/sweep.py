@@ -21,6 +21,7 @@ from sweep.errors import ConfigError, EvidenceError
 from sweep.money.outlook import Outlook
 from sweep.rules import artifacts_digest
 from sweep.smoke import standing
+from sweep.units import spell_bytes
 from sweep.workdir import NO_CODE, Shipment, collect, located
 
 
@@ -57,7 +58,7 @@ class Sweep(pulumi.ComponentResource):
         if plan.job.smoke and pulumi.runtime.is_dry_run() and declared:
             pulumi.log.info(f"smoke run: on each box before its first cell with new code ({plan.job.smoke['run']})")
         if pulumi.runtime.is_dry_run() or self._over:
-            for line in words(plan, shares):
+            for line in (*words(plan, shares), *(f"placement: {why}" for why in plan.reasons), f"ships {code.words}"):
                 pulumi.log.info(line)
         child = pulumi.ResourceOptions(parent=self)
         args = IdentityArgs(
@@ -80,8 +81,6 @@ class Sweep(pulumi.ComponentResource):
             box.name: BoxComponent(plan, box, self.identity, [mount] if mount else [], code, smoke, child)
             for box in declared
         }
-        self._placement = list(plan.reasons)
-        self._ships = code.words
         self.register_outputs({})
 
     def export(self) -> None:
@@ -92,8 +91,6 @@ class Sweep(pulumi.ComponentResource):
         hosts = {name: ssh.facts_of(box.setup) for name, box in self.boxes.items() if box.setup is not None}
         if hosts:
             pulumi.export("hosts", hosts)
-        pulumi.export("placement", self._placement)
-        pulumi.export("ships", self._ships)
         pulumi.export("next", f"sweepctl {'results' if self._over else 'status'} --stack {pulumi.get_stack()}")
 
 
@@ -137,7 +134,7 @@ def _pinned(plan: Plan) -> Plan:
 def _described(shipment: Shipment) -> str:
     """How much ships, and which files somebody may have forgotten to track."""
     count = len(shipment.files)
-    text = f"{count} file{'' if count == 1 else 's'}, {shipment.bytes / 1e6:.1f} MB"
+    text = f"{count} file{'' if count == 1 else 's'}, {spell_bytes(shipment.bytes)}"
     if not shipment.left_behind:
         return text
     shown = ", ".join(shipment.left_behind[:3]) + (" …" if len(shipment.left_behind) > 3 else "")

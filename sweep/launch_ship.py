@@ -15,6 +15,7 @@ from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.launch_spec import LaunchSpec
 from sweep.model import SCHEMA
+from sweep.units import spell_bytes
 from sweep.workdir import collect
 
 ONBOX_SOURCES = Path(__file__).resolve().parents[1] / "scripts" / "onbox"
@@ -49,7 +50,7 @@ def _ship_workdir(spec: LaunchSpec, channel: Channel, store: EvidenceStore, prog
         raise ConfigError(f"{spec.workdir} changed between preview and up; run the command again")
     if spec.code not in store.codes():
         store.write_code(spec.code, archive.pack(spec.workdir, shipment))
-    progress(f"shipping {len(shipment.files)} file(s), {shipment.bytes / 1e6:.1f} MB")
+    progress(f"shipping {len(shipment.files)} file(s), {spell_bytes(shipment.bytes)}")
     files = ((file.path, spec.workdir / file.path, file.mode) for file in shipment.files)
     channel.put_tree(files, onbox.code_dir(spec.code))
     _write_changed(

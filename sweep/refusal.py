@@ -106,8 +106,12 @@ def _kept(facts: BoxFacts) -> list[str]:
 
 def _cell_rows(unsettled: Sequence[CellLine]) -> list[tuple[str, str]]:
     rows = []
-    for index, cell in enumerate(unsettled[:SHOWN]):
-        rows.append(("not safe yet" if index == 0 else "", f"{cell.name}  {cell.state}  {cell.reason}".rstrip()))
+    shown = unsettled[:SHOWN]
+    name = max((len(cell.name) for cell in shown), default=0)
+    state = max((len(cell.state) for cell in shown), default=0)
+    for index, cell in enumerate(shown):
+        text = f"{cell.name:<{name}}  {cell.state:<{state}}  {cell.reason}".rstrip()
+        rows.append(("not safe yet" if index == 0 else "", text))
     if len(unsettled) > SHOWN:
         rows.append(("", f"… and {len(unsettled) - SHOWN} more"))
     return rows

@@ -275,7 +275,7 @@ def _cell_lines(launch: Launch | None, seen: Observation, latest: Receipt | None
             lines.append(CellLine(name, "lost" if seen.existence is Existence.GONE else "pending", unreadable))
         elif progress.state == "sealed":
             gone = seen.existence is Existence.GONE
-            lines.append(CellLine(name, "sealed", "" if gone else "finished; not pulled and verified yet"))
+            lines.append(CellLine(name, "sealed", "" if gone else "not verified yet"))
         elif progress.state == "dropped":
             lines.append(CellLine(name, "waived", f"dropped: {progress.reason}"))
         elif progress.state == "running" and seen.stopped:

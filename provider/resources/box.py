@@ -227,7 +227,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 ending.close(op, judgement, state.adapter)
             return Gone()
         billed = ending.with_costs(judgement.facts, state, judgement.seen)
-        op.warn(ending.lock_line(replace(judgement, facts=billed)))
+        line = ending.lock_line(replace(judgement, facts=billed))
+        if judgement.seen.note:
+            op.warn(line)
+        else:  # locked is what a box normally is
+            op.of_stack(line)
         spending.warn_of_clocks(op, state, answers=judgement.seen.existence is Existence.EXISTS)
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields))

@@ -14,7 +14,7 @@ SECTIONS = (
     ("Watch", ("status", "wait", "logs", "curves", "patrol", "tend")),
     ("Change what runs", ("retry", "drop")),
     ("Results", ("pull", "verify", "results", "provenance", "publish")),
-    ("End", ("approve", "finish", "confirm-gone")),
+    ("End", ("approve", "finish", "confirm-gone", "adopt")),
     ("Money", ("ledger", "audit")),
     ("On a box", ("ssh", "exec", "forward", "trust-host")),
 )

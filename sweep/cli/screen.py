@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweep.cli.output import Out, count, money, span
+from sweep.cli.output import Out, console, count, money, span
 from sweep.model import SETTLED
 from sweep.view import BoxView, CellView, GateView, SweepView
 
+WIDE = 100
+"""Columns of a terminal on which all columns of the boxes' table have room."""
+SHORT = 0.8
+"""The used part of a box's inodes from which on they are shown."""
 SHOWN = 60
 """Cells in the table; of more, the settled ones are only counted."""
 URGENT = ("lost", "damaged", "unexpected", "missing", "failed", "running", "blocked_disk", "sealed", "pending")
@@ -78,47 +82,50 @@ def _chosen(cells: Sequence[CellView], most: int) -> Sequence[CellView]:
 
 def _cells(cells: Sequence[CellView], out: Out) -> None:
     """A column of which no cell has anything is left out."""
-    timed = any(cell.eta_seconds is not None for cell in cells)
-    headers = ["CELL", "STATE", "BOX", "TRY", "STEP", "LOSS", *(["ETA"] if timed else []), "NOTE"]
-    out.table(
-        headers,
-        (
-            (
-                cell.name,
-                cell.state,
-                cell.box or "",
-                str(cell.attempts or ""),
-                cell.step,
-                cell.loss,
-                *([span(cell.eta_seconds) if cell.eta_seconds is not None else ""] if timed else []),
-                cell.note,
-            )
-            for cell in cells
-        ),
-    )
+    columns = {
+        "CELL": [cell.name for cell in cells],
+        "STATE": [cell.state for cell in cells],
+        "BOX": [cell.box or "" for cell in cells],
+        "TRY": [str(cell.attempts or "") for cell in cells],
+        "STEP": [cell.step for cell in cells],
+        "LOSS": [cell.loss for cell in cells],
+        "ETA": [span(cell.eta_seconds) if cell.eta_seconds is not None else "" for cell in cells],
+        "NOTE": [cell.note for cell in cells],
+    }
+    shown = {heading: texts for heading, texts in columns.items() if any(texts) or heading == "NOTE"}
+    out.table(list(shown), zip(*shown.values(), strict=True))
 
 
 def _boxes(boxes: Sequence[BoxView], gates: Sequence[GateView], out: Out) -> None:
-    headers = ("BOX", "ID", "PHASE", "GATE", "$/H", "SO FAR", "IDLE", "DISK", "INODES", "AGE", "WHERE")
-    out.table(
-        headers,
-        (
-            (
-                box.name,
-                box.native_id,
-                box.phase + (f" (setup {box.setup})" if box.setup in ("running", "failed", "cut off") else ""),
-                gate.state,
-                money(box.price_per_hour),
-                money(box.cost),
-                _idle(box),
-                _part(box.disk_used, box.disk_free),
-                _part(box.inodes_used, None),
-                "?" if box.age_seconds is None else span(box.age_seconds),
-                box.where or box.platform,
-            )
-            for box, gate in zip(boxes, gates, strict=True)
-        ),
-    )
+    """On a narrow terminal without the ids, which `--json` has. Inodes are shown when they run short."""
+    columns = {
+        "BOX": [box.name for box in boxes],
+        "ID": [box.native_id for box in boxes],
+        "PHASE": [
+            box.phase + (f" (setup {box.setup})" if box.setup in ("running", "failed", "cut off") else "")
+            for box in boxes
+        ],
+        "GATE": [gate.state for gate in gates],
+        "$/H": [money(box.price_per_hour) for box in boxes],
+        "SO FAR": [money(box.cost) for box in boxes],
+        "IDLE": [_idle(box) for box in boxes],
+        "DISK": [_part(box.disk_used, box.disk_free) for box in boxes],
+        "INODES": [_part(box.inodes_used, None) for box in boxes],
+        "AGE": ["?" if box.age_seconds is None else span(box.age_seconds) for box in boxes],
+        "WHERE": [_where(box) for box in boxes],
+    }
+    if console().width < WIDE:
+        del columns["ID"]
+    if not any((box.inodes_used or 0) >= SHORT for box in boxes):
+        del columns["INODES"]
+    out.table(list(columns), zip(*columns.values(), strict=True))
+
+
+def _where(box: BoxView) -> str:
+    """What the platform says; of a path on this machine its first and its last part: the rest is the same for all."""
+    text = box.where or box.platform
+    before, slash, _ = text.partition("/")
+    return f"{before}…/{box.native_id}" if slash and text.endswith(f"/{box.native_id}") else text
 
 
 def _idle(box: BoxView) -> str:

@@ -113,7 +113,7 @@ def _state(
     if progress.state == "sealed":
         if verdict is not None and verdict.manifest == progress.manifest and verdict.state == "missing":
             return "missing", "; ".join(verdict.reasons)
-        return "sealed", "finished; not pulled and verified yet"
+        return "sealed", "not verified yet"
     if progress.state == "dropped":
         return "waived", f"dropped: {progress.reason or ''}".rstrip(": ")
     if progress.state == "failed":

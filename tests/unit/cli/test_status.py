@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from sweep.cli.screen import headline
 from tests.unit.cli.support import STACK, World, by_name
@@ -352,3 +354,17 @@ def test_headline_of_an_empty_stack(world: World) -> None:
     world.save(world.empty())
     view = compose(look(open_sources(Target.find(STACK))))
     assert headline(view).endswith("nothing is up")
+
+
+def test_it_fits_into_80_columns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _, _ = world.verified()
+    first.beat()
+    for module in ("sweep.cli.output", "sweep.cli.screen"):
+        monkeypatch.setattr(f"{module}.console", lambda: Console(file=sys.stdout, width=80, highlight=False))
+    lines = world.run("status").out.splitlines()
+    table = lines[: next(index for index, line in enumerate(lines) if line.startswith("money"))]
+    assert max(map(len, table)) <= 80, table
+    assert "…" not in "".join(table).replace("…/", ""), "a column was cut"
+    (box,) = [line for line in table if line.startswith("box-0")]
+    assert first.native_id in box
+    assert "INODES" not in "".join(table)

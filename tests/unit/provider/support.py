@@ -64,6 +64,10 @@ class Said:
         return "\n".join(text for severity, text in self.lines if not severities or severity in severities)
 
     @property
+    def infos(self) -> str:
+        return self.text(Severity.INFO)
+
+    @property
     def warnings(self) -> str:
         return self.text(Severity.WARNING)
 

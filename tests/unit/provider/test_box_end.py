@@ -450,7 +450,7 @@ def test_read_shows_what_would_die_and_never_asks_for_anything(sweep: Sweep) -> 
     assert seen.inputs.live is not None
     assert seen.inputs.live["not_safe"] == ["a: sealed", "b: running"]
     assert (seen.inputs.live["state"], seen.inputs.live["because"]) == ("locked", "not approved")
-    assert "box box-0 LOCKED: 0 of 2 cells verified; $0.50/h" in sweep.said.warnings
+    assert "box box-0 LOCKED: 0 of 2 cells verified; $0.50/h" in sweep.said.infos
     assert BOX.changes(sweep.box_inputs(), seen.inputs) == {}
 
 
@@ -460,7 +460,7 @@ def test_read_of_a_cleared_box(sweep: Sweep) -> None:
     assert not isinstance(seen, Gone)
     assert seen.inputs.live is not None
     assert (seen.inputs.live["state"], seen.inputs.live["verified"]) == ("cleared", "2 of 2 cells")
-    assert "box box-0 CLEARED" in sweep.said.warnings
+    assert "box box-0 CLEARED" in sweep.said.infos
 
 
 def outage(monkeypatch: pytest.MonkeyPatch, sweep: Sweep, tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_an_up_that_does_not_give_it_up_takes_the_record_back(
     seen = BOX.read(sweep.op(), box.native_id, box)
     assert isinstance(seen, Seen)
     assert seen.inputs.clearance == "cleared: abandoned, what is on it may be lost"
-    assert "CLEARED" in sweep.said.warnings
+    assert "CLEARED" in sweep.said.infos
     wanted = seen.inputs.model_copy(update={"clearance": "locked", "live": None})
     assert BOX.changes(seen.inputs, wanted)["clearance"] is Change.UPDATE
     with contextlib.suppress(EvidenceError):  # without evidence the change itself fails, after that

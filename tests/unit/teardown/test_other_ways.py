@@ -422,7 +422,7 @@ def test_a_cell_that_was_sealed_again_is_not_verified(situation: Situation) -> N
     assert lines_of(situation)[FIRST] == ("running", "")
     digest = situation.launch().cells[FIRST]
     situation.log("cell-sealed", cell=FIRST, attempt=2, config_digest=digest, manifest=NOWHERE, bytes=3)
-    assert lines_of(situation)[FIRST] == ("sealed", "finished; not pulled and verified yet")
+    assert lines_of(situation)[FIRST] == ("sealed", "not verified yet")
     assert lines_of(situation)[SECOND][0] == "verified"
 
 
@@ -433,7 +433,7 @@ def test_cells_without_a_receipt_are_called_by_the_journal(situation: Situation)
     situation.log("cell-failed", cell="lr0.5-seed0", attempt=1, exit_code=1, reason="exit code 1", final=True)
     situation.log("cell-dropped", cell=SECOND, reason="too slow")
     assert lines_of(situation) == {
-        FIRST: ("sealed", "finished; not pulled and verified yet"),
+        FIRST: ("sealed", "not verified yet"),
         SECOND: ("waived", "dropped: too slow"),
         "lr0.5-seed0": ("failed", "exit code 1"),
         "lr0.7-seed0": ("pending", ""),

@@ -65,6 +65,7 @@ def found(
         *(f"data/sweep/{name}" for name in ("spec.json", "patrol.jsonl", "patrol.1.jsonl", "secrets.json", "keep-on")),
         *("data/sweep/runner-0a1b2c3d4e5f/runner_disk.py", "data/sweep/setup/0123456789abcdef.log"),
         *("data/sweep/checkpoint/sweepstack_files.py", f"data/sweep/provenance/{CODE.removeprefix('sha256:')}.json"),
+        f"data/sweep/shipped/{CODE.removeprefix('sha256:')}.files.json",
         *("data/sweep/owner.json", "data/sweep/decisions.jsonl", "data/sweep/runner.lock"),
         *(f"{CODE_DIR}/train.py", f"data/sweep/cells/{FIRST}/1/log.txt", f"data/sweep/cells/{FIRST}/1/pid"),
         *(f"scratch/sweep/{FIRST}/1/tmp.bin", f"{CODE_DIR}/lib/__pycache__/x.pyc", "data/__pycache__/x.pyc"),
@@ -82,6 +83,7 @@ def test_spoken_for(situation: Situation, path: str) -> None:
         *("data/sweep/code/stray.bin", "data/sweeper/journal.jsonl", f"scratch/sweep/{FIRST}", "data/journal.jsonl"),
         *("data/sweep/code/outputs/best.pt", f"data/sweep/cells/{FIRST}/1/ckpt/best.pt"),  # ../outputs, {out}/../ckpt
         *(f"data/sweep/cells/{FIRST}/shared/x.bin", "data/__pycache__/model.bin"),
+        *(f"data/sweep/shipped/{'1' * 64}.files.json", "data/sweep/shipped/x.bin"),
         # What only looks like ours, and an attempt that never was.
         *(
             "data/sweep/checkpoint-best.pt",
