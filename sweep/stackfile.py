@@ -46,7 +46,7 @@ from sweep.yaml_bounds import composed, read_text
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _parsed(text: str, shown: str) -> Any:
     """The YAML in `text`. One command asks several times, and a sweep of many cells takes a second to parse."""
     composed(text, shown)  # ruamel.yaml has no bounds
@@ -75,8 +75,8 @@ def find_project_name(project_root: Path) -> str:
 def _project(project_root: Path) -> dict[str, Any]:
     path = project_root / "Pulumi.yaml"
     try:
-        data = YAML(typ="safe", pure=True).load(path.read_text("utf-8"))
-    except (OSError, ValueError, YAMLError) as error:
+        data = _parsed(read_text(path, str(path)), str(path))
+    except (ValueError, YAMLError) as error:
         raise ConfigError(f"{path} can't be read: {error}") from error
     return data if isinstance(data, dict) else {}
 

@@ -442,4 +442,14 @@ MUTANTS = (
         ),
         ("tests/unit/provider/test_box_comes_up.py::test_a_box_that_stays_ended_is_no_success",),
     ),
+    Mutant(
+        "take a yes that was typed before the question",
+        (Patch("sweep/cli/asking.py", "termios.tcflush(sys.stdin, termios.TCIFLUSH)", "pass"),),
+        ("tests/unit/cli/test_asking.py::test_a_yes_typed_ahead_is_no_answer",),
+    ),
+    Mutant(
+        "quote any value of a stack config in a message",
+        (Patch("components/config_problems.py", " if may_show(loc, value) else dotted(loc)", ""),),
+        ("tests/unit/config/test_secrets.py::test_no_message_shows_a_secret",),
+    ),
 )

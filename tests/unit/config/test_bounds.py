@@ -40,6 +40,12 @@ def test_what_is_beyond_the_bounds_is_refused_with_line_and_key(tmp_path: Path, 
     assert time.process_time() - before < 3
 
 
+def test_the_project_file_has_the_same_bounds(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: " + "[" * 2000)
+    with pytest.raises(ConfigError, match=r"Pulumi.yaml, line 2: runtime\[0\]"):
+        StackFile.locate(tmp_path, "x")
+
+
 def test_a_file_that_is_not_utf_8_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("stackConfigDir: stacks\n")
     path = write(tmp_path, "")
