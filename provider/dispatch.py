@@ -16,8 +16,10 @@ from pydantic import ValidationError
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.session import Operation, token_of
 from provider.wire import UNKNOWN, Unknown, holds_unknown
+from sweep import schema
 from sweep.errors import SweepstackError
 from sweep.evidence.publishing import succession_problem
+from sweep.model import SCHEMA
 
 HANDLERS: Final[Mapping[str, str]] = {
     "sweepstack:index:Identity": "provider.resources.identity:IdentityHandler",
@@ -105,7 +107,7 @@ def _refusals(handler: Handler[Any, Any], old: Any, new: Any) -> list[Failure]:
         return []
     what = handler.token.rsplit(":", 1)[-1].lower()
     return [
-        Failure(name, handler.refusals.get(name) or f"may not change once {what} exists; see docs/resources.md")
+        Failure(name, handler.refusal(name, old, new) or f"may not change once {what} exists; see docs/resources.md")
         for name, decision in handler.changes(old, new).items()
         if decision is Decision.REFUSE
     ]
@@ -137,7 +139,7 @@ def create(op: Operation, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         }
         return "", _shown(handler, {**inputs, **later})
     identifier, state = handler.create(op, handler.inputs_type.model_validate(inputs))
-    return identifier, _outputs(handler, state)
+    return identifier, _written(handler, state)
 
 
 def read(
@@ -150,11 +152,17 @@ def read(
             f"{identifier} cannot be imported by its id alone. Next: `pulumi up --stack {op.stack}`, which finds what "
             "this sweep rented by its tag and adopts it"
         )
-    state = _state(handler, inputs, outputs)
+    _require_known(op, handler, outputs)
+    try:
+        state = _state(handler, inputs, outputs)
+    except ValidationError as error:
+        # Not raised where an `up` can mend it: a refresh comes before every command.
+        return inputs, outputs, (_unreadable(op, handler, outputs, error),)
     seen: Seen[Any, Any] | Gone = handler.read(op, identifier, state)
     if isinstance(seen, Gone):
         return None
-    return to_properties(seen.inputs), _outputs(handler, seen.state), seen.unhealthy
+    versioned = {schema.KEY: outputs[schema.KEY]} if schema.KEY in outputs else {}
+    return to_properties(seen.inputs), _outputs(handler, seen.state) | versioned, seen.unhealthy
 
 
 def update(
@@ -165,16 +173,26 @@ def update(
     if op.preview:
         return _shown(handler, handler.foreseen(op, old_outputs, news))
     new = handler.inputs_type.model_validate(news)
-    old, problem = _followed(handler, _state(handler, old_inputs, old_outputs), new)
+    _require_known(op, handler, old_outputs)
+    try:
+        state = _state(handler, old_inputs, old_outputs)
+    except ValidationError as error:
+        state = _mended(op, handler, old_inputs, old_outputs, news, error)
+    old, problem = _followed(handler, state, new)
     if problem:
         raise SweepstackError(problem)
-    return _outputs(handler, handler.update(op, identifier, old, new))
+    return _written(handler, handler.update(op, identifier, old, new))
 
 
 def delete(op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
     """Ends it or raises."""
     handler = handler_for(token_of(op.urn))
-    handler.delete(op, identifier, _state(handler, inputs, outputs))
+    _require_known(op, handler, outputs)
+    try:
+        state = _state(handler, inputs, outputs)
+    except ValidationError as error:
+        raise SweepstackError(_unreadable(op, handler, outputs, error)) from error
+    handler.delete(op, identifier, state)
 
 
 def to_properties(model: Any) -> dict[str, Any]:
@@ -188,16 +206,70 @@ def _outputs(handler: Handler[Any, Any], model: Any) -> dict[str, Any]:
     return {key: value for key, value in _shown(handler, to_properties(model)).items() if key != "live"}
 
 
+def _written(handler: Handler[Any, Any], state: Any) -> dict[str, Any]:
+    """The outputs of what was made or changed now, with the schema that they are of."""
+    return _outputs(handler, state) | {schema.KEY: SCHEMA}
+
+
+def _require_known(op: Operation, handler: Handler[Any, Any], outputs: Mapping[str, Any]) -> None:
+    """Raises SweepstackError for a state that a newer sweepstack has written: nothing here may write it anew."""
+    why = schema.newer(outputs.get(schema.KEY))
+    if why:
+        raise SweepstackError(f"{_what(op, handler)} in the engine's state can't be read here: {why}")
+
+
+def _unreadable(op: Operation, handler: Handler[Any, Any], outputs: Mapping[str, Any], error: ValidationError) -> str:
+    """What is wrong with an entry of the state, and the way out. Raises for fields that this code does not know."""
+    why = schema.unknown(error)
+    if why:
+        raise SweepstackError(f"{_what(op, handler)} in the engine's state can't be read here: {why}") from error
+    if any(item["loc"][:1] and item["loc"][0] not in handler.inputs_type.model_fields for item in error.errors()):
+        way = f"pulumi state delete --stack {op.stack} --target-dependents '{op.urn}' && pulumi up --stack {op.stack}"
+        return (
+            f"{_what(op, handler)} in the engine's state is damaged: {schema.first(error)}. Next: {way}    (takes the "
+            "entry out, and finds what it stood for again by its tag)"
+        )
+    return (
+        f"{_what(op, handler)} in the engine's state is damaged: {schema.first(error)}. Next: "
+        f"pulumi up --stack {op.stack}    (writes it anew)"
+    )
+
+
+def _mended(
+    op: Operation,
+    handler: Handler[Any, Any],
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    news: Mapping[str, Any],
+    error: ValidationError,
+) -> Any:
+    """The state with inputs that don't read taken from the program. Raises SweepstackError where that is not enough."""
+    words = _unreadable(op, handler, outputs, error)
+    bad = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
+    kept = {name: value for name, value in inputs.items() if name not in bad}
+    try:
+        return _state(handler, {**{name: value for name, value in news.items() if name in bad}, **kept}, dict(outputs))
+    except ValidationError:
+        raise SweepstackError(words) from error
+
+
+def _what(op: Operation, handler: Handler[Any, Any]) -> str:
+    return f"{handler.token.rsplit(':', 1)[-1]} {op.name}"
+
+
 def _shown(handler: Handler[Any, Any], outputs: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in outputs.items() if name not in handler.not_in_outputs}
 
 
 def _state(handler: Handler[Any, Any], inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
-    """What the state remembers. An input counts as it is now: one that was taken out is not found in old outputs."""
+    """What the state remembers. An input counts as it is now: one that was taken out is not found in old outputs.
+
+    Raises ValidationError for what does not read.
+    """
     own = {
         name: value
         for name, value in outputs.items()
-        if name not in handler.inputs_type.model_fields or name in _FROM_THE_PLATFORM
+        if (name not in handler.inputs_type.model_fields or name in _FROM_THE_PLATFORM) and name != schema.KEY
     }
     return handler.state_type.model_validate(own | {k: v for k, v in inputs.items() if not holds_unknown(v)})
 

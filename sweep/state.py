@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sweep import schema
 from sweep.errors import SweepstackError
 from sweep.model import Approval, ArtifactSpec, Cell, CellText
 from sweep.money.clocks import ClockFact
@@ -251,6 +252,8 @@ class StackState:
 
     stack: str
     identity: IdentityEntry | None = None
+    identities: tuple[IdentityEntry, ...] = ()
+    """All of them: after `pulumi up --replace` the old one may be on its way out."""
     volumes: tuple[VolumeEntry, ...] = ()
     boxes: tuple[BoxEntry, ...] = ()
     queues: tuple[QueueEntry, ...] = ()
@@ -293,6 +296,8 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
             urn = str(resource.get("urn", ""))
             known = {**(resource.get("inputs") or {}), **(resource.get("outputs") or {})}
             known |= {"urn": urn, "to_delete": bool(resource.get("delete", False))}
+            if why := schema.newer(known.get(schema.KEY)):
+                problems.append(f"{kind} {urn.rsplit('::', 1)[-1]}: {why}")
             try:
                 found.append(model.model_validate(known))
             except ValidationError as error:
@@ -302,7 +307,8 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
     identities = entries("Identity", IdentityEntry)
     return StackState(
         stack=stack,
-        identity=identities[0] if identities else None,
+        identity=next((entry for entry in identities if not entry.to_delete), identities[0] if identities else None),
+        identities=identities,
         volumes=entries("Volume", VolumeEntry),
         boxes=entries("Box", BoxEntry),
         queues=entries("Queue", QueueEntry),

@@ -116,6 +116,10 @@ class Handler(ABC, Generic[InputsT, StateT]):
             if decision is not Decision.IGNORE and before.get(name) != after.get(name)
         }
 
+    def refusal(self, name: str, old: InputsT, new: InputsT) -> str:
+        """Why this input may not change, and the way out; empty where there is no more to say than that it may not."""
+        return self.refusals.get(name, "")
+
     def noticed(self, old: dict[str, Any], new: dict[str, Any]) -> tuple[str, ...]:
         """Ignored inputs that differ in a way that asks for an update all the same. Raw inputs; raises nothing."""
         return ()

@@ -20,6 +20,7 @@ from sweep.evidence.s3_address import SCHEME, S3Address, evidence_uri
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth
 from sweep.onbox import box_tag
+from sweep.state import read_state
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 """No letters that are read as others."""
@@ -57,6 +58,17 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         words = {judgement.facts.name: judgement.verdict.headline for judgement in judged}
         words |= keeping.leaving_words(new.leaving)
         return Checked(new.model_copy(update={"clearances": words}))
+
+    def refusal(self, name: str, old: IdentityInputs, new: IdentityInputs) -> str:
+        if name == "stack":
+            return (
+                f"this sweep is {old.stack}, as its evidence and the tags of its boxes say, and keeps that name. Next: "
+                f"pulumi stack rename {old.stack} --stack {new.stack}    (back again); the next sweep may be called "
+                f"{new.stack}, with a pull_to of its own"
+            )
+        if name == "project":
+            return f"this sweep is of the project {old.project}. Next: name: {old.project} again in Pulumi.yaml"
+        return super().refusal(name, old, new)
 
     def create(self, op: Operation, inputs: IdentityInputs) -> tuple[str, IdentityState]:
         """A new name, or the one that the evidence already has: a sweep comes back to its own evidence.
@@ -148,7 +160,13 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             held = held_elsewhere(store)
         try:
             births, damaged = store.readable("births", Birth)
-            require_nothing_bills(op, store, births, damaged, elsewhere_words(held, op.stack) if held else "")
+            try:
+                require_nothing_bills(op, store, births, damaged, elsewhere_words(held, op.stack) if held else "")
+            except TeardownRefused:
+                if not goes_on(op, state.identity):
+                    raise
+                op.info(f"{op.stack}: another entry of the state goes on with the sweep; this one ends nothing")
+                return
         except EvidenceError as error:
             op.warn(f"{op.stack}: the records could not be read: {error}")
         if held is not None:
@@ -201,6 +219,17 @@ def move_problem(op: Operation, old: IdentityInputs, new: IdentityInputs) -> str
         )
     problem = arrival_problem(evidence_of(op, new.pull_to), new.project, new.stack)
     return problem and f"may change only to where `sweepctl publish` brought the evidence: {problem}"
+
+
+def goes_on(op: Operation, identity: str) -> bool:
+    """Whether the state has another entry of this sweep, which its delete will ask again: this one was replaced
+    (`pulumi up --replace`), and the engine ends what it calls the old one. Asks the engine for its state."""
+    try:
+        found = read_state(op.stack, op.session.project_root).identities
+    except SweepstackError:
+        return False
+    ours = [entry for entry in found if entry.identity == identity]
+    return len(ours) > 1 and any(not entry.to_delete for entry in ours)
 
 
 def require_nothing_bills(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
-from sweep import this_host
+from sweep import schema, this_host
 from sweep.canonical import canonical_json
 from sweep.errors import (
     EvidenceChanged,
@@ -21,6 +23,7 @@ from sweep.errors import (
 from sweep.evidence.s3_address import SCHEME, S3Address
 from sweep.evidence.s3_shelf import S3Shelf
 from sweep.evidence.shelf import ABSENT, FolderShelf, Shelf
+from sweep.model import SCHEMA as SCHEMA_VERSION
 from sweep.model import Digest, Record
 
 MARKER = "sweep.json"
@@ -155,10 +158,25 @@ def make_marker(shelf: Shelf, identity: str, project: str, stack: str) -> Marker
 
 
 def parse_record(kind: type[RecordT], data: bytes, where: str) -> RecordT:
-    """The record in `data`. Raises EvidenceDamaged naming where it was read."""
+    """The record in `data`. Raises EvidenceDamaged, which says where it was read, and whether a newer one wrote it."""
+    raw: Any = None
+    if b'"schema"' in data and "schema_" not in kind.model_fields:
+        with contextlib.suppress(ValueError):
+            raw = from_json(data)
+    version = raw.pop(schema.KEY, None) if isinstance(raw, dict) else None
+    if why := schema.newer(version):
+        raise EvidenceDamaged(f"{where} can't be read here: {why}")
     try:
-        return kind.model_validate_json(data)
+        return kind.model_validate_json(data) if version is None else kind.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        at = ".".join(str(part) for part in first["loc"])
-        raise EvidenceDamaged(f"{where} is damaged: {at + ': ' if at else ''}{first['msg']}") from error
+        with contextlib.suppress(ValueError, AttributeError):
+            why = schema.newer(from_json(data).get(schema.KEY)) or schema.unknown(error)
+            if why:
+                raise EvidenceDamaged(f"{where} can't be read here: {why}") from error
+        raise EvidenceDamaged(f"{where} is damaged: {schema.first(error)}") from error
+
+
+def written_record(record: Record) -> bytes:
+    """The bytes of a record, with the schema that it is of."""
+    dumped = record.model_dump(mode="json", by_alias=True)
+    return canonical_json({schema.KEY: SCHEMA_VERSION, **dumped}) + b"\n"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from sweep.canonical import canonical_json
 from sweep.errors import EvidenceChanged, EvidenceDamaged
 from sweep.evidence import place
 from sweep.evidence.place import RecordT, parse_record
@@ -105,8 +104,7 @@ class RecordShelf:
             self.shelf.remove(key, over=over)
             self._tags[key] = ABSENT
             return
-        data = canonical_json(record.model_dump(mode="json", by_alias=True)) + b"\n"
-        self._tags[key] = self.shelf.write(key, data, over=over)
+        self._tags[key] = self.shelf.write(key, place.written_record(record), over=over)
 
     def _ones(self, keys: list[str], kind: type[RecordT]) -> list[RecordT | None]:
         return self._each(lambda key: self._one(key, kind), keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -253,3 +254,30 @@ def test_an_unverified_cell_is_never_fine(world: World) -> None:
     receipt = world.verify().receipt
     problems = world.store.check_files(receipt, [cell.name for cell in world.cells], full=False)
     assert len(problems) == 2
+
+
+# Other versions
+
+
+def test_a_record_says_which_schema_it_is_of(world: World) -> None:
+    """What an older version wrote has none, and reads; what a newer one wrote is told apart from damage."""
+    store, lease = world.store, Lease(backend="b", host="h", taken_at=BEGIN)
+    store.write_lease(lease)
+    path = store.root / "records" / "lease.json"
+    written = json.loads(path.read_text())
+    assert written["schema"] == 1
+    for old in (written, {name: value for name, value in written.items() if name != "schema"}):
+        path.write_text(json.dumps(old))
+        assert store.lease() == lease
+    newer = r"lease\.json can't be read here: .*newer.* Update this checkout"
+    for new in (written | {"schema": 2}, written | {"schema": 2, "more": 1}, written | {"more": 1}):
+        path.write_text(json.dumps(new))
+        with pytest.raises(EvidenceDamaged, match=newer):
+            store.lease()
+    path.write_text(json.dumps({"schema": 1, "backend": 7}))
+    with pytest.raises(EvidenceDamaged, match=r"lease\.json is damaged: "):
+        store.lease()
+    marker = store.root / "sweep.json"
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"schema": 2}))
+    with pytest.raises(EvidenceDamaged, match="written by a newer sweepstack"):
+        EvidenceStore.open(store.shelf.uri)

@@ -191,6 +191,81 @@ def test_a_state_that_is_none_ends_nothing(sweep: Sweep, edit: dict[str, Any]) -
     assert sweep.listed() == [box.native_id]
 
 
+# What another version, or a hand, has written
+
+
+def remembered(sweep: Sweep, **edit: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """A box in the state: id, inputs, outputs; `edit` in both, as far as it is an input."""
+    box = sweep.box()
+    outputs = properties(box) | edit
+    inputs = {name: value for name, value in outputs.items() if name in type(sweep.box_inputs()).model_fields}
+    return box.native_id, inputs | {name: value for name, value in edit.items() if name == "from_the_future"}, outputs
+
+
+@pytest.mark.parametrize("edit", [{"schema": 2}, {"from_the_future": 1}, {"schema": 2, "native_id": None}])
+def test_what_a_newer_version_wrote_is_told_and_never_written_over(sweep: Sweep, edit: dict[str, Any]) -> None:
+    identifier, inputs, outputs = remembered(sweep, **edit)
+    for command in (
+        lambda: dispatch.read(op(sweep), identifier, inputs, outputs),
+        lambda: dispatch.update(op(sweep), identifier, inputs, outputs, properties(sweep.box_inputs())),
+        lambda: dispatch.delete(op(sweep), identifier, inputs, outputs),
+    ):
+        with pytest.raises(SweepstackError, match=r"Box box-0 .*newer .*Update this checkout: git pull && make setup"):
+            command()
+    assert sweep.listed() == [identifier]
+
+
+def test_what_is_made_now_carries_its_schema_and_what_has_none_works_on(sweep: Sweep) -> None:
+    identifier, outputs = dispatch.create(op(sweep), properties(sweep.box_inputs()))
+    assert outputs["schema"] == 1
+    inputs = properties(sweep.box_inputs())
+    found = dispatch.read(op(sweep), identifier, inputs, outputs)
+    assert found is not None
+    assert found[1]["schema"] == 1
+    del outputs["schema"]
+    found = dispatch.read(op(sweep), identifier, inputs, outputs)
+    assert found is not None
+    assert "schema" not in found[1], "a refresh shows no change"
+    assert dispatch.update(op(sweep), identifier, inputs, outputs, inputs)["schema"] == 1
+
+
+@pytest.mark.parametrize("edit", [{"teardown": {"verb": "stop"}}, {"roster_digest": None}])
+def test_inputs_that_were_damaged_are_mended_by_an_up(sweep: Sweep, edit: dict[str, Any]) -> None:
+    """The verb was edited, or a field is missing: what is wrong is said, with the command that mends it."""
+    identifier, inputs, outputs = remembered(sweep, **edit)
+    found = dispatch.read(op(sweep), identifier, inputs, outputs)
+    assert found is not None
+    (reason,) = found[2]
+    assert f"Box box-0 in the engine's state is damaged: {next(iter(edit))}" in reason
+    assert "Next: pulumi up --stack sweep-t" in reason
+    with pytest.raises(SweepstackError, match=r"is damaged: .* Next: pulumi up --stack sweep-t"):
+        dispatch.delete(op(sweep), identifier, inputs, outputs)
+    mended = dispatch.update(op(sweep), identifier, inputs, outputs, properties(sweep.box_inputs()))
+    assert mended["teardown"]["verb"] == "destroy"
+    assert sweep.listed() == [identifier]
+
+
+def test_outputs_that_were_damaged_are_found_again_by_the_tag(sweep: Sweep) -> None:
+    identifier, inputs, outputs = remembered(sweep, native_id=None)
+    way = "pulumi state delete --stack sweep-t --target-dependents 'urn:"
+    found = dispatch.read(op(sweep), identifier, inputs, outputs)
+    assert found is not None
+    assert way in found[2][0]
+    for command in (
+        lambda: dispatch.update(op(sweep), identifier, inputs, outputs, properties(sweep.box_inputs())),
+        lambda: dispatch.delete(op(sweep), identifier, inputs, outputs),
+    ):
+        with pytest.raises(SweepstackError, match=way):
+            command()
+
+
+def test_a_renamed_stack_is_told_to_be_renamed_back(sweep: Sweep) -> None:
+    old = properties(sweep.identity_inputs())
+    _, failures = dispatch.check(op(sweep, "Identity"), old, old | {"stack": "another"})
+    assert [failure.property for failure in failures] == ["stack"]
+    assert "pulumi stack rename sweep-t --stack another" in failures[0].reason
+
+
 # Many cells
 
 
