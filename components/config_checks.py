@@ -10,7 +10,7 @@ from components.config_file import Document, Loc
 from components.config_model import SweepConfig
 from components.config_problems import MOST_HINTS, Mistake, dotted, keyed, shape_at
 from components.config_secrets import ENV_NAME, Found, secrets_in
-from sweep.cells import RESERVED
+from sweep.cells import CHECKPOINTS, RESERVED
 from sweep.loaders.base import FILE
 from sweep.roster import Roster
 from sweep.suggest import did_you_mean
@@ -147,13 +147,14 @@ def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
     texts |= {("job", "env", name): text for name, text in _mapping(job.get("env")).items()}
     everywhere = set(roster.cells[0].params).intersection(*(cell.params for cell in roster.cells))
     anywhere = set().union(*(cell.params for cell in roster.cells))
-    known = [*sorted(anywhere), *sorted(RESERVED)]
+    filled = RESERVED | ({CHECKPOINTS} - anywhere)
+    known = [*sorted(anywhere), *sorted(filled)]
     there = f" (there are: {', '.join(known[:_MOST_LISTED])}{', …' if len(known) > _MOST_LISTED else ''})"
     for loc, text in texts.items():
         if not isinstance(text, str):
             continue
         for name in dict.fromkeys(PLACEHOLDER.findall(text)):
-            if name in everywhere or name in RESERVED:
+            if name in everywhere or name in filled:
                 continue
             if name in anywhere:
                 lacking = next(cell.name for cell in roster.cells if name not in cell.params)
@@ -161,6 +162,6 @@ def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
             else:
                 yield loc, f"{{{name}}}: no cell has such a parameter{did_you_mean(name, known)}{there}", None
         for name in dict.fromkeys(_UNCLOSED.findall(text)):
-            if name in anywhere or name in RESERVED:
+            if name in anywhere or name in filled:
                 fix = f"{{{name} is not closed, and every cell would run with it as it stands here; write {{{name}}}"
                 yield loc, fix, None

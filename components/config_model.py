@@ -120,7 +120,8 @@ class Job(Shape):
     a key (`.env`, `id_rsa`, `*.pem`, `credentials.json`, a PRIVATE KEY inside) are refused"""
     run: Text
     """a shell command with placeholders: every parameter of the cells as `{lr}`, and `{cell}` (its name), `{out}`
-    (the folder to write to). Values are quoted for the shell; `${NAME}` is the shell's own"""
+    (the folder to write results to, new for each try), `{checkpoints}` (a folder that is kept over tries:
+    [checkpoints.md](checkpoints.md)). Values are quoted for the shell; `${NAME}` is the shell's own"""
     resources: Resources = Field(default_factory=Resources)
     """what one box must have: [resources](#resources)"""
     setup: Text | None = None

@@ -80,7 +80,7 @@ def _known(store: EvidenceStore, evidence: str, asked: Asked, now: datetime) -> 
                 resting=seen is not None and seen.stopped,
                 skew=seen.skew if seen is not None else 0.0,
             )
-    again = on_record(store)
+    teardown, again = store.teardown(), on_record(store)
     superseded = {name: retry.manifest for name, retry in again.items() if retry.manifest is not None}
     digests = {cell.name: cell.config_digest for cell in asked.cells}
     return Known(
@@ -89,6 +89,7 @@ def _known(store: EvidenceStore, evidence: str, asked: Asked, now: datetime) -> 
         verified=verified_cells(store, digests, superseded),
         retries={name: retry.retry for name, retry in again.items()},
         took=took,
+        ending={birth.box for birth in births if teardown is not None and birth.native_id in teardown.native_ids},
     )
 
 

@@ -17,6 +17,8 @@ Param = str | int | float | bool
 PARAM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = frozenset({"cell", "name", "out"})
 """Placeholders that the runner fills itself."""
+CHECKPOINTS = "checkpoints"
+"""One more, which older stack files may have as a parameter's name: then it is that."""
 PIN = "code"
 """What pins a listed cell to a version of the code; so no parameter is called so."""
 _LONGEST = 4096

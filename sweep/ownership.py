@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from sweep import onbox
+from sweep import onbox, this_host
 from sweep.canonical import canonical_json
 from sweep.channel.base import Channel
 from sweep.errors import PlatformError
@@ -67,6 +67,12 @@ def who() -> str:
     except (KeyError, OSError):
         name = "unknown"
     return f"{name}@{socket.gethostname()}"
+
+
+def former_selves() -> tuple[str, ...]:
+    """The same person under this computer's earlier names (`sweepctl adopt --renamed-from`)."""
+    name = who().partition("@")[0]
+    return tuple(f"{name}@{host}" for host in this_host.names()[1:])
 
 
 def sign(channel: Channel, owner: Owner) -> None:

@@ -68,13 +68,15 @@ class BoxSeen:
 
 @dataclass(frozen=True)
 class Known:
-    """What the evidence and the boxes say. `boxes`: by name; `retries`: cell → how often it was asked for again."""
+    """What the evidence and the boxes say. `boxes`: by name; `retries`: cell → how often it was asked for again;
+    `ending`: boxes of a teardown that is open: they are declared, so that their create says what is in its way."""
 
     now: datetime
     boxes: Mapping[str, BoxSeen] = field(default_factory=dict)
     verified: Collection[str] = ()
     retries: Mapping[str, int] = field(default_factory=dict)
     took: Sequence[Took] = ()
+    ending: Collection[str] = ()
 
 
 def by_names_alone(asked: Asked, why: str) -> Shares:
@@ -114,7 +116,7 @@ def shares(asked: Asked, known: Known) -> Shares:
     for name, box in _placed(asked, known, free, held, running).items():
         owner[name] = box
         left[box] += 1
-    declared = [box for box in asked.boxes if box in there or left[box]]
+    declared = [box for box in asked.boxes if box in there or left[box] or box in known.ending]
     owner |= _settled(asked, verified, there, declared)
     return Shares(
         cells=_listed(asked, owner, declared), left={box: left[box] for box in declared}, verified=len(verified)

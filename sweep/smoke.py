@@ -30,6 +30,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from sweep.cache import cache_folder
 from sweep.canonical import digest_of, write_json_atomically
+from sweep.cells import CHECKPOINTS
 from sweep.errors import ConfigError, SweepstackError
 from sweep.model import Cell, CellName, Digest, Record
 from sweep.signals import signal_name
@@ -176,7 +177,7 @@ def _run(smoke: Smoke, project_root: Path, progress: Callable[[str], None], stop
         for helper in HELPERS:
             if (ONBOX / helper).is_file():
                 shutil.copyfile(ONBOX / helper, home / "helpers" / helper)
-        command = fill(smoke.run, smoke.values | {"out": str(out)}, shlex.quote)
+        command = fill(smoke.run, values_in(smoke, home, out), shlex.quote)
         begun = time.monotonic()
         ended = _wait(_start(smoke, command, home, code, out, log), smoke, log, progress, stop)
         took = time.monotonic() - begun
@@ -198,6 +199,11 @@ def fill(text: str, values: Mapping[str, Any], quote: Callable[[str], str]) -> s
     return PLACEHOLDER.sub(value, text)
 
 
+def values_in(smoke: Smoke, home: Path, out: Path) -> dict[str, Any]:
+    """What the placeholders stand for; a parameter named `checkpoints` comes before the folder."""
+    return {CHECKPOINTS: str(home / "checkpoint")} | smoke.values | {"out": str(out)}
+
+
 def environment(smoke: Smoke, home: Path, out: Path) -> dict[str, str]:
     """A cell's environment: nothing is inherited but the path."""
     lacking = [name for name in smoke.secrets if name not in os.environ]
@@ -208,7 +214,7 @@ def environment(smoke: Smoke, home: Path, out: Path) -> dict[str, str]:
         "HOME": os.path.expanduser("~"),
         "LANG": os.environ.get("LANG", "C.UTF-8"),
     }
-    env |= {name: fill(text, smoke.values | {"out": str(out)}, str) for name, text in smoke.env.items()}
+    env |= {name: fill(text, values_in(smoke, home, out), str) for name, text in smoke.env.items()}
     env |= {name: os.environ[name] for name in smoke.secrets}
     helpers = str(home / "helpers")
     return env | {

@@ -31,6 +31,8 @@ LAST_LINE, TAIL = 200, 16384
 LOG_ROOM = 64 << 10
 """Bytes that are set aside for a log where the disk may run full: a program's words about that must find a place."""
 CHECKPOINT = re.compile(r"step-([0-9]+)-[0-9a-f]{64}\.ckpt")
+CLOCK_SECONDS = 0.5
+"""By how much a clock may be slowed down, over an attempt, without being set back."""
 DESCRIBE_SECONDS = 30.0
 DESCRIBE = """
 import json, os, platform, sys
@@ -86,7 +88,7 @@ class Attempt:
         self.checkpoint = checkpoints / entry.cell / digest([entry.config, entry.work])[7:23]
         self.scratch = home.parent.parent / "scratch" / "sweep" / entry.cell / str(number)
         self.argv = ["/bin/sh", "-c", entry.run]
-        self._values = values_of(entry, str(self.out))
+        self._values = values_of(entry, str(self.out), str(self.checkpoint))
         self._secret: list[str] = []
         with contextlib.suppress(CellFailure):  # said again when it is started
             self.argv[2] = fill(entry.run, self._values, shlex.quote)
@@ -110,6 +112,7 @@ class Attempt:
         if self.folder.exists():  # a power cut took the journal's line about it
             os.rename(self.folder, self.folder.with_name(f"{self.number}.unrecorded-{time.time_ns()}"))
         self.out.mkdir(parents=True)
+        self._new_at, self._ahead = os.stat(self.out).st_ctime_ns, time.time() - time.monotonic()
         for folder in (self.checkpoint, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
         with open(self.log, "xb", buffering=0) as log:
@@ -138,6 +141,11 @@ class Attempt:
             return {int(record["pid"]): str(record["start"])}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
+
+    def since(self) -> int:
+        """When its `out` was made (ctime in ns, by the file system's clock): what it wrote there is younger. 0 where
+        that can't be told: the clock was set back meanwhile."""
+        return 0 if time.time() - time.monotonic() < self._ahead - CLOCK_SECONDS else self._new_at
 
     def seconds(self) -> float:
         """How long ago it began."""

@@ -76,7 +76,9 @@ class Endings:
             if changed is not None:  # it started with the right one, and may have read some of it later
                 facts["provenance"] = {**facts["provenance"], "code_changed": changed.reason}
                 say(f"{name}: its code was changed while it ran: {changed.reason}")
-            manifest, size = seal(self._cells, attempt.out, attempt.log, attempt.spec, facts, self._uploads.flush)
+            manifest, size = seal(
+                self._cells, attempt.out, attempt.log, attempt.spec, facts, self._uploads.flush, attempt.since()
+            )
         except RemoteStopped:
             return  # nothing is known of it: the next runner goes on with it
         except (CellFailure, OSError) as error:

@@ -41,9 +41,9 @@ def fill(text: str, values: Mapping[str, Any], quote: Callable[[str], str]) -> s
     return PLACEHOLDER.sub(value, text)
 
 
-def values_of(entry: Entry, out: str) -> dict[str, Any]:
-    """What the placeholders of a cell's command and variables stand for."""
-    return dict(entry.params, cell=entry.cell, name=entry.cell, out=out)
+def values_of(entry: Entry, out: str, checkpoints: str = "") -> dict[str, Any]:
+    """What the placeholders of a cell's command and variables stand for. A parameter may be called `checkpoints`."""
+    return {"checkpoints": checkpoints, **entry.params, "cell": entry.cell, "name": entry.cell, "out": out}
 
 
 def folder_of(home: Path, entry: Entry) -> Path | None:

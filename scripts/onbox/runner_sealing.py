@@ -11,17 +11,16 @@ import json
 import os
 import shutil
 import stat
-import unicodedata
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple  # noqa: UP035
 
+from runner_names import fold, original, plain
 from runner_records import canonical, now
 
 MANIFEST, LOG = "manifest.json", "log.txt"
 TAKEN = {LOG: "log.out.txt", MANIFEST: "manifest.out.json"}
 """Names that are ours in a sealed folder → what a job's own file of that name is called there."""
 CHUNK = 1 << 20
-MAX_PATH = 1024
 
 
 class CellFailure(Exception):
@@ -43,16 +42,18 @@ def seal(
     spec: dict[str, Any],
     facts: dict[str, Any],
     flush: Callable[[str, int, Path], None] = lambda *_: None,
+    since: int = 0,
 ) -> tuple[str, int]:
     """Seals one attempt as `cells/<cell>/`. Returns the manifest's digest and the bytes of its files. Blocks.
 
     `facts`: the manifest but for its files and `sealed_at`. `flush`: returns when the whole folder is where it is to
-    be beside the durable tier. Raises CellFailure, and OSError when the durable tier can't
+    be beside the durable tier. `since`: an artifact that was last changed before (ctime, ns) is of an earlier attempt.
+    Raises CellFailure, and OSError when the durable tier can't
     be written; under the final name there is then what was there before. Killed at any moment, it leaves no wrong file
     under the final name.
     """
     cell, attempt = facts["cell"], facts["attempt"]
-    sources = collect(out, log, spec["artifacts"], spec.get("metrics"))
+    sources, names = collect(out, log, spec["artifacts"], spec.get("metrics"), since)
     partial = cells / f"{cell}.partial-{attempt}"
     set_aside(partial, cell)
     partial.mkdir()
@@ -68,7 +69,8 @@ def seal(
         for file in files:
             if read_back(partial / file["path"]) != file["sha256"]:
                 raise CellFailure(f"{file['path']} reads back differently from the durable tier; it was not sealed")
-        manifest = canonical(dict(facts, files=files, sealed_at=now()))
+        more = {"names": names} if names else {}
+        manifest = canonical(dict(facts, files=files, sealed_at=now(), **more))
         (partial / MANIFEST).write_bytes(manifest + b"\n")
         flush_and_forget(partial / MANIFEST)
         if (partial / MANIFEST).read_bytes() != manifest + b"\n":
@@ -110,42 +112,52 @@ def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str, r
     return "sha256:" + hashlib.sha256(body).hexdigest(), found
 
 
-def collect(out: Path, log: Path, artifacts: list[dict[str, Any]], metrics: dict[str, Any] | None) -> list[Source]:
-    """What will be sealed, by path. Raises CellFailure with everything that is wrong with it."""
-    problems, found, folded = [], {}, {fold(LOG): LOG, fold(MANIFEST): MANIFEST}
+def collect(
+    out: Path, log: Path, artifacts: list[dict[str, Any]], metrics: dict[str, Any] | None, since: int = 0
+) -> tuple[list[Source], dict[str, str]]:
+    """What will be sealed, by path; and the files that are sealed under another name: that name -> their own.
+
+    Raises CellFailure with everything that is wrong with it: a name is never wrong.
+    """
+    problems, found, names = [], {}, {}
+    taken = {fold(LOG), fold(MANIFEST)}
+    asked = {artifact["path"] for artifact in artifacts} | ({metrics["file"]} if metrics else set())
     try:
-        for path, status in walk(out):
-            problem = path_problem(path)
+        # What the job was asked for keeps its name.
+        for path, status in sorted(walk(out), key=lambda one: (one[0] not in asked, one[0])):
             if stat.S_ISLNK(status.st_mode):
-                problem = f"{path!r} is a link; write a real file"
+                problems.append(f"{path!r} is a link; write a real file")
             elif not stat.S_ISREG(status.st_mode):
-                problem = f"{path!r} is no regular file"
-            named = next((ours for name, ours in TAKEN.items() if fold(path) == fold(name)), path)
-            if not problem and fold(named) in folded:
-                problem = f"{path!r} and {folded[fold(named)]!r} may be one file elsewhere"
-            if problem:
-                problems.append(problem)
+                problems.append(f"{path!r} is no regular file")
             else:
-                found[named], folded[fold(named)] = (out / path, status.st_size), path
+                ours = next((ours for name, ours in TAKEN.items() if fold(path) == fold(name)), "")
+                named = plain(ours or path, taken)
+                if named != (ours or path):
+                    names[named] = original(path)
+                found[named] = out / path, status
+                taken.add(fold(named))
     except OSError as error:
         raise CellFailure(f"{{out}} can't be read: {error}") from error
     missing = [artifact["path"] for artifact in artifacts if artifact["path"] not in found]
     if missing:
         problems.insert(0, f"artifact missing: {', '.join(missing)}")
     for artifact in artifacts:
-        least = max(1, artifact.get("min_bytes", 1))
-        size = found.get(artifact["path"], (out, least))[1]
-        if size == 0:
+        if artifact["path"] not in found:
+            continue
+        status, least = found[artifact["path"]][1], max(1, artifact.get("min_bytes", 1))
+        if status.st_size == 0:
             problems.append(f"artifact empty: {artifact['path']}")
-        elif size < least:
-            problems.append(f"artifact too small: {artifact['path']} has {size} bytes, {least} are the least")
+        elif status.st_size < least:
+            problems.append(f"artifact too small: {artifact['path']} has {status.st_size} bytes, {least} are the least")
+        elif max(status.st_ctime_ns, status.st_mtime_ns) < since:
+            problems.append(f"artifact of an earlier attempt: {artifact['path']} was not written by this one")
     if problems:
         raise CellFailure("; ".join(problems))
     roles = {artifact["path"]: "artifact" for artifact in artifacts}
     if metrics:
         roles.setdefault(metrics["file"], "metrics")
     sources = [Source(file, path, roles.get(path, "extra")) for path, (file, _) in found.items()]
-    return sorted([*sources, Source(log, LOG, "log")], key=lambda source: source.path)
+    return sorted([*sources, Source(log, LOG, "log")], key=lambda source: source.path), names
 
 
 def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
@@ -159,22 +171,6 @@ def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
                 yield from walk(folder / entry.name, f"{below}{entry.name}/")
             else:
                 yield below + entry.name, status
-
-
-def path_problem(path: str) -> str:
-    """Why a path is refused when it is pulled, said before it is sealed; empty when it is a plain one."""
-    try:
-        encoded = path.encode("utf-8")
-    except UnicodeEncodeError:
-        return f"{path!r} is not UTF-8"
-    if "\\" in path or any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in path):
-        return f"{path!r} holds a backslash, a control character or a line break"
-    return f"{path[:80]!r}… is too long" if len(encoded) > MAX_PATH else ""
-
-
-def fold(path: str) -> str:
-    """Equal for names that some file system takes for one."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def copy(source: Path, target: Path) -> tuple[int, str]:

@@ -49,7 +49,7 @@ def try_out(
     log = home / "setup" / f"{name}.log"
     place = home.parent.parent / "scratch" / "sweep" / f"smoke-{name}"
     out = place / "out"
-    values = values_of(entry, str(out))
+    values = values_of(entry, str(out), str(place / "checkpoint"))
     env = variables(home, spec, entry, values)
     hidden = [env[one] for one in spec.get("secrets") or []]
     command = fill(smoke["run"], values, shlex.quote)

@@ -108,7 +108,7 @@ def _refuse_gated(finding: Finding, root: Path, known: Known, *, abandon: bool) 
             [f"sweepctl finish --stack {stack}", f"sweepctl status --stack {stack}"],
         )
     if finding.standing == "recorded" and not (abandon and finding.kind == "box"):
-        following = finding.next or adopts(finding.whose[0], root, known)
+        following = finding.next or adopts(finding.whose[0], root, known, known.stores.get(finding.whose[0]))
         raise No(
             f"{finding.native_id} is known to {', '.join(finding.whose)}, on record as rented, so it ends through its "
             "gate and not here",

@@ -17,6 +17,7 @@ config:
       workdir: examples/digits            # the folder to ship: git-tracked files only
       run: python train.py --lr {{lr}} --seed {{seed}} --epochs {{epochs}} --out {{out}}
       # {{out}}: where this cell must write. Between braces such texts need quotes: {{run: "check.py {{file}}"}}
+      # {{checkpoints}} in `run`: a folder that is kept over retries, for what the next try goes on from
       resources: {{cpu: 1}}
     cells:                                # one training run each; names come from the axes: lr0.1-seed0 …
       base: {{epochs: 20}}                  # the same for all; adding a default renames nothing

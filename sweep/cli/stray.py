@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,11 +13,13 @@ from pathlib import Path
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
 from sweep import onbox
+from sweep.cli.holding import held_by_another
 from sweep.cli.known import Known
 from sweep.errors import EvidenceError, SweepstackError
+from sweep.evidence.stack_copy import STACK_FILES, stack_file_of
 from sweep.evidence.store import EvidenceStore
 from sweep.launch_queue import queue_entries
-from sweep.ownership import Owner, read_owner, who
+from sweep.ownership import Owner, former_selves, read_owner, who
 from sweep.parallel import in_parallel
 from sweep.stackfile import StackFile, find_project_name
 from sweep.teardown import Existence, Observation
@@ -80,7 +83,7 @@ def judged(
     ours = identity != "" and bool(known.stacks_of(identity))
     stores = [store for store in known.stores.values() if store.marker.identity == identity]
     on_record, owner = "", on_it.owner
-    if owner is not None and owner.person == word.person:
+    if owner is not None and owner.person in {word.person, *former_selves()}:
         ours = True
     if owner is not None and owner.evidence and all(store.shelf.uri != owner.evidence for store in stores):
         try:
@@ -129,23 +132,39 @@ def way_out(found: Assessed, root: Path, known: Known, *, recorded: str, doubled
     """
     what = f"{found.box.platform}:{found.box.native_id}"
     give_up = f'sweepctl audit --end {what} --abandon --reason "…"' if found.box.ours else ""
+    store = next(iter(found.stores), None)
     if recorded:
-        return adopts(recorded, root, known), give_up
+        return adopts(recorded, root, known, store), give_up
     if found.verdict.allowed and found.box.ours and not found.on_record:
         return f"sweepctl audit --end {what}", ""
     owner = found.owner
     if owner is not None and found.box.ours and not doubled and owner.stack and owner.project == _project(root):
-        return adopts(owner.stack, root, known), give_up
+        return adopts(owner.stack, root, known, store), give_up
     return "", give_up
 
 
-def adopts(stack: str, root: Path, known: Known) -> str:
-    """The commands that take a box of this stack back into a state."""
-    file = StackFile.locate(root, stack)
-    words = "adopts it" if file.path.exists() else f"adopts it, once {file.shown} is back"
+def adopts(stack: str, root: Path, known: Known, store: EvidenceStore | None) -> str:
+    """The commands that take a box of this stack back into a state. `store`: its evidence, where it opens here."""
+    file, up = StackFile.locate(root, stack), f"pulumi up --stack {stack}"
     if stack in known.states:
-        return f"pulumi up --stack {stack}    ({words})"
-    return f"pulumi stack init {stack} && pulumi up --stack {stack}    ({words})"
+        return f"{up}    (adopts it{'' if file.path.exists() else f', once {file.shown} is back'})"
+    if held_by_another(store, root):
+        return f'sweepctl adopt --stack {stack} --reason "…"    (where that backend is lost; else go on there)'
+    words, copy = "adopts it", ""
+    if not file.path.exists():
+        kept = _kept(store)
+        words = "adopts it" if kept else f"adopts it, once {file.shown} is back"
+        copy = f"cp {kept} {file.path.parent}/ && " if kept else ""
+    return f"{copy}pulumi stack init {stack} && {up}    ({words})"
+
+
+def _kept(store: EvidenceStore | None) -> str:
+    """The path of the stack file's copy in the evidence; "" where there is none, or none on this computer's disk."""
+    try:
+        held = stack_file_of(store) if store is not None else None
+        return "" if store is None or held is None else shlex.quote(str(store.root / STACK_FILES / held[0]))
+    except EvidenceError:
+        return ""
 
 
 def _project(root: Path) -> str:

@@ -7,10 +7,14 @@ set-up), was shipped, or is a cell's: then the cell's own state lets the box go 
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from urllib.parse import quote_from_bytes
 
 from sweep import onbox
 from sweep.canonical import DIGEST_PREFIX, digest_of
@@ -38,8 +42,11 @@ _OURS = re.compile(
     r"(journal|queue|patrol|patrol\.1)\.jsonl|(queue|runner)\.lock|runner\.pid|runner\.log|(spec|secrets)\.json|keep-on"
     r"|owner\.json|decisions\.jsonl(\.lock)?|setup/[0-9a-f]{16}\.(log|pid)|checkpoint/sweepstack_[a-z]+\.py"
     r"|runner-[0-9a-f]{12}/runner[a-z_]*\.py|provenance/[0-9a-f]{64}\.json"
+    r"|shipped/[0-9a-f]{64}\.(files|made)\.json"
 )
 """All that runner, channel and launch write below our folder. What only looks like it is a job's."""
+_AS_IT_IS = " !#$&'()+,;=@[]^{}~`"
+_LOWER = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
 _BESIDE_OUT = (["log.txt"], ["pid"])
 _RENAMED = {"log.txt": "log.out.txt", "manifest.json": "manifest.out.json"}
 """A job's own files of these names → what they are called in a manifest."""
@@ -190,7 +197,24 @@ class _Known:
         if named is None or inside[0] != "out":
             return True
         path = "/".join(inside[1:])
-        return named.get(_RENAMED.get(path, path)) == size
+        return size in (named.get(name) for name in (_RENAMED.get(path, path), *_escaped(path)))
+
+
+def _escaped(path: str) -> tuple[str, ...]:
+    """The names under which the runner may have sealed a file whose own no store holds (scripts/onbox/runner_names)."""
+    whole = os.fsencode(path)
+    by_part = "/".join(
+        "%_" + quote_from_bytes(os.fsencode(part), safe=_AS_IT_IS) if _is_odd(part) else part
+        for part in path.split("/")
+    )
+    above, slash, last = path.rpartition("/")
+    by_case = above + slash + "%_" + "".join(chr(b) if b in _LOWER else f"%{b:02X}" for b in os.fsencode(last))
+    return by_part, by_case, "%_" + hashlib.sha256(whole).hexdigest()
+
+
+def _is_odd(part: str) -> bool:
+    unheld = any(char == "\\" or unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in part)
+    return unheld or part.startswith("%_")
 
 
 def _sealed(receipt: Receipt | None, box: str, generation: int) -> dict[str, dict[str, int]]:

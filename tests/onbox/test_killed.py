@@ -369,3 +369,48 @@ def test_full_journal_disk_ends_cells_and_tells(box: Box) -> None:
     assert (box.home / "journal.jsonl").read_bytes().endswith(b"\n")
     assert box.journal().cells["a"].state == "running"
     assert "b" not in box.journal().cells
+
+
+RESUMES = """
+import json, os, sys, time
+from pathlib import Path
+checkpoints, out, control = map(Path, sys.argv[1:4])
+saved = [path for path in checkpoints.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
+last = max(saved, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+step, total = json.loads((last / "trainer_state.json").read_text()) if last else (0, 0)
+print("resumes from", step, flush=True)
+while step < 20:
+    step, total = step + 1, total + step
+    if step % 5 == 0:
+        place = checkpoints / f"checkpoint-{step}"
+        place.mkdir(exist_ok=True)
+        (place / "model").write_text(str(total))
+        if step == 15 and (control / "hold").exists():
+            (control / "middle").touch()
+            time.sleep(600)
+        (place / "trainer_state.json").write_text(json.dumps([step, total]))
+assert not any(out.iterdir()), "out is new for each try"
+(out / "result.json").write_text(json.dumps(total))
+"""
+"""Saves and goes on as a Trainer of transformers does: a folder for each checkpoint, its state written last."""
+
+
+def test_a_job_with_checkpoints_of_its_own_goes_on_from_them(box: Box) -> None:
+    """newcomer.md A3: a job that kept its checkpoints beside its output began at step 0 after a kill."""
+    box.code = box.ship({"train.py": RESUMES})
+    (box.control / "hold").touch()
+    box.add("a", f"python train.py {{checkpoints}} {{out}} {box.control}")
+    runner = box.start()
+    wait_for((box.control / "middle").exists, box.log)
+    runner.kill()
+    (box.control / "hold").unlink()
+    box.run("a")
+    assert "resumes from 0" in box.output("a", 1)
+    assert "resumes from 10" in box.output("a", 2)
+    assert (box.sealed("a") / "result.json").read_text() == str(sum(range(20)))
+
+
+def test_a_parameter_may_be_called_checkpoints(box: Box) -> None:
+    box.add("a", "echo {checkpoints} > {out}/result.json", checkpoints=7)
+    box.run("a")
+    assert (box.sealed("a") / "result.json").read_text() == "7\n"

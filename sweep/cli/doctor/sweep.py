@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from components.config import StackConfig
+from components.config import PROJECT, StackConfig
 from profiles.load import load_profiles
 from profiles.resolve import resolve
 from sweep.cli.doctor import engine, platforms
@@ -37,6 +37,8 @@ from pathlib import Path
 print(json.dumps(probe(Path(sys.argv[2]), sys.argv[3], dict(os.environ), 0)))
 """
 PROBE_SECONDS = 40.0
+ENGINE_TAKES = 131_000
+"""Bytes: MAX_ARG_STRLEN of Linux is 131,072, with the variable's name."""
 
 
 @dataclass
@@ -75,6 +77,8 @@ def stack_file(patient: Patient) -> list[Finding]:
     except ConfigError as error:
         reasons = "; ".join(error.problems) or first_line(str(error))
         return [fail("stack file", f"no candidate fits: {reasons}", f"mend it in {config.file}")]
+    if too_long := _too_long(config):
+        return [too_long]
     cells = len(config.roster.cells)
     what = f"{count(cells, 'cell')} on {count(len(plan.boxes), 'box')}"
     return [ok("stack file", f"{config.file}: {what}, {plan.platform}")]
@@ -86,6 +90,17 @@ def mistakes(found: list[str], target: Target) -> Finding:
         return fail("stack file", found[0], f"mend it in {target.file.shown}")
     fix = "\n  ".join([f"mend it in {target.file.shown}; the others:", *found[1:]])
     return fail("stack file", f"{found[0]} (and {len(found) - 1} more)", fix)
+
+
+def _too_long(config: StackConfig) -> Finding | None:
+    """The engine hands the config to the program in one environment variable, of which Linux takes 128 KiB."""
+    inner = json.dumps(config.raw, separators=(",", ":"), ensure_ascii=False, default=str)
+    length = len(json.dumps({f"{PROJECT}:{config.key}": inner}, ensure_ascii=False).encode())
+    if sys.platform != "linux" or length < ENGINE_TAKES:
+        return None
+    found = f"{config.file} is too long for the engine: {length:,} bytes as JSON, {ENGINE_TAKES:,} at most"
+    fix = "write the cells as grid or zip, or split the sweep; pulumi says of it only: argument list too long"
+    return fail("stack file", found, fix)
 
 
 def job(patient: Patient) -> list[Finding]:

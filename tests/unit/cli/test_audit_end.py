@@ -13,6 +13,7 @@ import pytest
 from provider.platforms.base import Phase
 from sweep import onbox
 from sweep.decisions import Decision, decisions
+from sweep.evidence.stack_copy import keep_stack_file
 from sweep.model import Lease
 from sweep.ownership import HELD, Owner, sign, who
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
@@ -87,11 +88,13 @@ def test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate(world: Wo
     assert f"next   pulumi stack init {STACK} && pulumi up --stack {STACK}    (adopts it)" in refused.err
     assert is_there(world, box)
     world.store.write_lease(Lease(backend="s3://states", host="h", taken_at=datetime.now(UTC)))
+    world.on("whoami", """echo '{"url": "s3://other"}'""")
     found = world.run("audit", "--json", stack=None)
     assert found.code == 1
     (finding,) = found.json["findings"]
     assert finding["owner"] == "not known; its records are held by the state in s3://states"
-    assert finding["next"] == f"pulumi stack init {STACK} && pulumi up --stack {STACK}    (adopts it)"
+    lost = f'sweepctl adopt --stack {STACK} --reason "…"    (where that backend is lost; else go on there)'
+    assert finding["next"] == lost, "an up would be refused"
     assert finding["holds"] == "2 cells: 1 sealed, 1 stopped in the middle; no copy is proved here"
 
 
@@ -104,12 +107,19 @@ def test_a_box_that_leads_to_its_own_evidence_ends_through_its_gate(world: World
     refused = audit_end(world, box)
     assert refused.code == 1
     assert f"on record as rented by sweepstack/{STACK}" in refused.err
-    adopts = f"pulumi stack init {STACK} && pulumi up --stack {STACK}    (adopts it, once {world.file.shown} is back)"
+    up = f"pulumi stack init {STACK} && pulumi up --stack {STACK}"
+    adopts = f"{up}    (adopts it, once {world.file.shown} is back)"
     assert f"next   {adopts}" in refused.err
     found = world.run("audit", stack=None)
     assert f"next   {adopts}" in found.out
     assert "audit --end" not in found.out.replace("give up: sweepctl audit --end", "")
     assert f"owner: {who()}, for sweepstack/{STACK}" in found.out
+    text = b"config: {}\n"
+    world.file.path.write_bytes(text)
+    copy = keep_stack_file(world.uri, world.file.path)
+    world.file.path.unlink()
+    found = world.run("audit", stack=None)
+    assert f"next   cp {copy} {world.file.path.parent}/ && {up}    (adopts it)" in found.out
     assert is_there(world, box)
 
 

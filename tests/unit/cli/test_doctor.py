@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -67,6 +68,21 @@ def test_every_mistake_of_the_stack_file_is_listed_without_a_stack(healthy: Worl
     said = healthy.run("doctor").out
     assert "fail   stack file: mend it in" in said
     assert "unknown job: mend it first" in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is that of Linux")
+def test_a_list_that_is_too_long_for_the_engine(healthy: World) -> None:
+    """The engine's own words name neither file nor key: `fork/exec …/python3: argument list too long`."""
+    text = healthy.file.path.read_text()
+    rows = "".join(
+        f"        - {{lr: {number}.5, name: one-of-the-many-cells-of-a-long-list-{number}}}\n" for number in range(2500)
+    )
+    start, end = text.index("    cells:"), text.index("    artifacts:")
+    healthy.file.path.write_text(f"{text[:start]}    cells:\n      list:\n{rows}{text[end:]}")
+    found = by_name(healthy)["stack file"]
+    assert found.verdict == "fail"
+    assert "is too long for the engine" in found.found
+    assert "argument list too long" in found.fix
 
 
 def test_yaml_that_is_none_is_told_with_file_and_line(healthy: World) -> None:

@@ -146,7 +146,7 @@ SAID = [
     ("--lr {lr} --seed", "{lr --seed", "job.run {lr is not closed, and every cell would run with it as it stands here"),
     ("--out {out}", "--out {out", "job.run {out is not closed"),
     ("--lr {lr}", "--lr {lr:.3f}", "job.run {lr is not closed"),
-    ("{seed}", "{rate}", "{rate}: no cell has such a parameter (there are: lr, seed, cell, name, out)"),
+    ("{seed}", "{rate}", "{rate}: no cell has such a parameter (there are: lr, seed, cell, checkpoints, name, out)"),
     ("cpu: 1", "disk: 0GB", 'job.resources.disk: "0GB" expected a size with its unit, such as 40GB, or'),
     ("cpu: 1", "disk: 0GB+", "and more than 0"),
     ("min: 50MB", "min: 0B", 'min: "0B" expected a size with its unit, such as 50MB, and more than 0'),

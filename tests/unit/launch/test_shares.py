@@ -60,6 +60,11 @@ def test_all_verified_declares_no_box_but_those_that_are_there() -> None:
     assert shares(asked(4, "a", "b"), known(4, a=box(0, there=False))).cells == {}
 
 
+def test_while_a_teardown_is_open_its_boxes_are_declared() -> None:
+    """Their create refuses, and says what to type."""
+    assert list(shares(asked(2, "a", "b"), Known(NOW, {}, {"seed0", "seed1"}, ending={"b"})).cells) == ["b"]
+
+
 def test_started_cells_stay_and_the_others_are_even() -> None:
     """Eight of twelve have started on a; a new box gets two of the four that have not."""
     found = shares(asked(12, "a", "b"), known(2, a=box(*range(12), sealed=[2, 3, 4], running=[5, 6], failed=[7])))
