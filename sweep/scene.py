@@ -14,6 +14,7 @@ from sweep.journal import CellProgress, Journal, SetupProgress, started
 from sweep.launch_queue import finished
 from sweep.metrics import Point
 from sweep.model import Birth, Cell, Launch, Loss, Receipt, Teardown
+from sweep.money.balance import Left
 from sweep.money.budget import Budget
 from sweep.money.ledger import Spent
 from sweep.patrol import Patrol
@@ -46,6 +47,8 @@ class Sight:
     claims_cleared: bool = False
     handed: Handover | None = None
     """An end that was begun, and that somebody else has to finish; None where there is none."""
+    bare: bool = False
+    """Whether it came up without the GPUs that its cells were promised: nothing is started on it."""
 
     @property
     def gone(self) -> bool:
@@ -169,6 +172,8 @@ class Scene:
     """Whether the backend has the stack at all."""
     searched: bool = True
     """Whether every place where something could bill was asked and answered."""
+    balances: tuple[Left, ...] = ()
+    """What the accounts have left that the state's boxes are rented with."""
 
     @property
     def not_rented(self) -> tuple[str, ...]:

@@ -203,6 +203,7 @@ class _Job(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     slots: int = 1
+    gpus: int | None = None
     workdir: str | None = None
     include: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ import provider.platforms
 from provider.platforms.base import Platform
 from sweep.errors import ConfigError
 
-_NOT_ADAPTERS = frozenset({"base", "observe", "observe_volume", "offers", "power", "registry"})
+_NOT_ADAPTERS = frozenset({"balances", "base", "observe", "observe_volume", "offers", "power", "registry"})
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _LOADED: dict[str, Any] = {}
 """A look asks for the platform of each box several times: the folder is listed for the first of them."""

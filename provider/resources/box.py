@@ -104,6 +104,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 failures.append(Failure("no_code", f"nothing is rented without its code. {new.no_code}"))
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
         doubles.warn(op, rented)
+        if dry_run:
+            spending.tell_balance(op, rented.adapter, rented.price_per_hour)
         judgement = ending.judge(rented, new.approval, full=False, new=new)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:

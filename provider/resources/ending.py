@@ -162,7 +162,9 @@ def with_costs(facts: BoxFacts, state: BoxState | QueueState | GateState, seen: 
     kept = sealed_bytes([seen.journal]) if seen.journal is not None else 0
     costs = box_costs(found, facts.native_id, budget, state.teardown.keeps_per_gb_month, kept)
     if costs is not None and seen.stopped_per_hour is not None:
-        costs = replace(costs, per_hour=seen.stopped_per_hour)
+        more = (costs.per_hour or 0.0) - seen.stopped_per_hour
+        whole = max(costs.sweep_per_hour - more, seen.stopped_per_hour)
+        costs = replace(costs, per_hour=seen.stopped_per_hour, sweep_per_hour=whole)
     return replace(facts, costs=costs)
 
 

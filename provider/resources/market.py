@@ -20,6 +20,7 @@ from provider.platforms.base import Platform, VolumeRecord
 from provider.platforms.observe_volume import find_kept
 from provider.platforms.offers import Capability, Constraints, Offer
 from provider.platforms.registry import load_platform
+from provider.resources import spending
 from provider.resources.base import Failure
 from provider.session import Operation
 from sweep.cache import cache_folder
@@ -109,6 +110,8 @@ def preview(op: Operation, inputs: Mapping[str, Any]) -> list[Failure]:
         )
         return []
     op.info(f"box {name}: {describe(offer)}{_ends(offer)}")
+    if inputs.get("dry_run"):
+        spending.tell_balance(op, adapter, offer.price_per_hour)
     if placed is None and inputs.get("dry_run"):
         _remember(op, name, constraints, offer)
     return []
@@ -143,14 +146,20 @@ def not_to_be_had(op: Operation, platform: Platform, inputs: BoxInputs, error: N
     """What to say where nothing could be rented: what was tried, what could be had instead, and the next command."""
     constraints = Constraints.of(inputs.resources, max_price=inputs.max_price)
     try:
-        dearer = [
-            offer for offer in platform.offers(constraints) if most is not None and offer.price_per_hour > most + 1e-9
-        ]
+        found = platform.offers(constraints)
     except PlatformError:
-        dearer = []
+        found = []
+    dearer = [offer for offer in found if most is not None and offer.price_per_hour > most + 1e-9]
     limit = f" at ${most:.3f}/h or less, which is what was shown" if most is not None and dearer else ""
     instead = f"\n\n  the next offers: {_words(dearer[:3])}" if dearer else ""
-    again = f"pulumi preview --stack {op.stack} shows the new price and `up` then takes it" if dearer else NEXT[6:]
+    again = NEXT[6:]
+    if dearer and len(dearer) == len(found):
+        again = f"pulumi preview --stack {op.stack} shows the new price and `up` then takes it"
+    elif dearer:  # it lists what it does not rent: a preview would show the same again
+        first = "" if inputs.placed is not None else f"sweepctl place --stack {op.stack} && "
+        again = (
+            f"{first}sweepctl place --next --stack {op.stack}, then pulumi up: {inputs.adapter} lists what it refused"
+        )
     return f"box {inputs.name} was not rented{limit}: {error}{instead}\n  next   {again}"
 
 

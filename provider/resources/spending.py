@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from provider.models import BoxState
+from provider.platforms.balances import left_at
 from provider.platforms.observe import observe
 from provider.session import Operation
 from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
@@ -22,6 +24,9 @@ from sweep.parallel import in_parallel
 from sweep.smoke import Smoke, SmokeFailed, ensure
 
 LOOK_SECONDS = 5.0
+_lock = threading.Lock()
+_told: set[tuple[int, str]] = set()
+"""Session and platform whose balance was told already."""
 
 
 def look(op: Operation, evidence: str, budget: Budget, outlook: Outlook) -> None:
@@ -92,6 +97,18 @@ def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
         op.info(f"smoke run: passed in {outcome.passed.seconds:.1f} s")
     if outcome.ran and outcome.passed.missing:
         op.warn(f"smoke run: it passed and left no {', '.join(outcome.passed.missing)}; a cell that does so fails")
+
+
+def tell_balance(op: Operation, adapter: str, per_hour: float | None) -> None:
+    """Says once a preview what the account has left, as hours of one such box. Blocks for seconds; never raises."""
+    key = (id(op.session), adapter)
+    with _lock:
+        if key in _told:
+            return
+        _told.add(key)
+    left = left_at(adapter)
+    if left is not None:
+        (op.warn if left.little(per_hour or 0.0) else op.info)(left.text(per_hour or 0.0))
 
 
 def warn_of_clocks(op: Operation, state: BoxState, *, answers: bool) -> None:

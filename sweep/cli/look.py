@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from provider.platforms.balances import left_at
 from provider.platforms.base import BoxRecord, Phase, Platform
 from provider.platforms.observe import Ahead, observe
 from provider.platforms.registry import has_address, load_platform
@@ -110,10 +112,11 @@ def look(sources: Sources) -> Scene:
     plan = rosters(target, state)
     digest, receipt, broken = _receipt(store, notes)  # before the boxes, which all ask for it
     asked: dict[str, Platform] = {}  # each with what it lists for the sweep, which is asked for together with the box
-    found = in_parallel(
-        {index: _looker(box, sources, births, proposed, now, asked) for index, box in enumerate(state.boxes)},
-        LOOK_SECONDS,
-    )
+    tasks: dict[Any, Callable[[], Any]] = {
+        index: _looker(box, sources, births, proposed, now, asked) for index, box in enumerate(state.boxes)
+    }
+    accounts = sorted({box.adapter for box in state.boxes}) if target.evidence is None else []
+    found = in_parallel(tasks | {name: partial(left_at, name) for name in accounts}, LOOK_SECONDS)
     sights = tuple(
         found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
     )
@@ -150,6 +153,7 @@ def look(sources: Sources) -> Scene:
         evidence_problem=sources.problem,
         known=sources.known,
         searched=others.searched and sources.store is not None and not state.problems,
+        balances=tuple(left for name in accounts if (left := found.get(name)) is not None),
     )
 
 
@@ -216,10 +220,11 @@ def _sight(
     birth = next((birth for birth in births if birth.native_id == box.native_id), None)
     launch = _safely(lambda: store.launch(box.name, box.generation) if store else None, None, [])
     gate = state.gate_of(box.native_id)
+    queue = state.queue_of(box.native_id)
     journal = seen.journal or copied_journal(store, box.name, box.generation)
     return Sight(
         box=box,
-        queue=state.queue_of(box.native_id),
+        queue=queue,
         launch=launch,
         seen=seen,
         verdict=verdict,
@@ -232,6 +237,7 @@ def _sight(
         proposed=may_end(facts, proposed, seen, now=now, full=False) if proposed and proposed != approval else None,
         claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
         handed=handed,
+        bare=record is not None and record.gpu_count == 0 and bool(queue and queue.job.gpus),
     )
 
 

@@ -69,6 +69,13 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     if resting and not any(sight.seen.runner_alive for sight in scene.sights):
         wanted = ", ".join(f"boxes.{name}.want" for name in resting)
         return [f"pulumi up --stack {stack}    (after {wanted} is set to running: its cells wait with it)"]
+    bare = next((sight.box.name for sight in scene.sights if sight.bare), None)
+    if bare is not None and not any(sight.seen.runner_alive for sight in scene.sights):
+        up = f"pulumi up --stack {stack}"
+        return [
+            f"{up}    (after boxes.{bare}.want is set to stopped, then once more with running: it has no GPU now)",
+            f"{up}    (with a further name below boxes: cells that did not start move there)",
+        ]
     if any("runner is not alive" in cell.note for cell in view.cells) or states & {"pending", "lost"}:
         return [f"pulumi up --stack {stack}    (resumes what waits)"]
     if view.settled:

@@ -62,6 +62,9 @@ def running_clocks(scene: Scene) -> Iterator[Countdown]:
 
 def money_lines(scene: Scene, costs: Meter, budget: BudgetView | None) -> Iterator[str]:
     """What somebody should know of money, a line each."""
+    for left in scene.balances:
+        here = [sight for sight in scene.sights if sight.box.adapter == left.platform and not sight.gone]
+        yield left.text(sum(sight.price_per_hour or 0.0 for sight in here))
     for volume in scene.state.volumes:
         if volume.kept or volume.guarded:
             monthly = cost_words(volume.price_per_month, volume.keep_until, today=scene.now.date())

@@ -109,6 +109,16 @@ def test_a_stopped_pod_keeps_the_price_of_a_running_one() -> None:
         assert seen.price_per_hour is None
 
 
+def test_a_stopped_pod_says_what_its_volume_disk_costs() -> None:
+    assert record_of(pod(status="EXITED"), "me").stopped_per_hour == pytest.approx(50 * 0.20 / 730)
+    assert (
+        record_of(pod(status="EXITED", mounts={"network": [{"volumeId": "v", "path": "/x"}]}), "me").stopped_per_hour
+        == 0
+    )
+    for unreadable in (None, {"persistent": {"size": "50"}}, {"persistent": 7}):
+        assert record_of(pod(status="EXITED", mounts=unreadable), "me").stopped_per_hour is None
+
+
 def test_a_start_without_its_cards_is_seen() -> None:
     record = record_of(pod(runtime={"uptime": 3, "gpus": []}), "me")
     assert record.gpu_count == 0

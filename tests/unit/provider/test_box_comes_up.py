@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 
 from provider.models import BoxState, QueueState
-from provider.resources import coming_up, waking
+from provider.platforms.base import Phase
+from provider.platforms.observe import observe
+from provider.resources import coming_up, ending, waking
 from provider.session import Operation, Session, Severity
 from sweep.errors import SweepstackError
+from sweep.refusal import waiting_cost
 from tests.simulators.vastai import VastSimulator
 from tests.unit.provider.support import BOX, STACK, Sweep, still_creating
 from tests.unit.provider.vast_world import TEARDOWN, vast_world
@@ -206,3 +210,19 @@ def test_a_queue_whose_box_does_not_come_up_is_remembered_whole(spot: Spot) -> N
     error = still_creating(lambda: waking.awake(spot.op(), queue, spot.sweep.store))
     assert error.identifier == f"{spot.native_id}/queue"
     assert QueueState.model_validate(error.outputs) == queue
+
+
+def test_a_stopped_box_is_shown_at_what_it_costs_while_it_is_stopped(spot: Spot) -> None:
+    """Found on a3c2bc8: an outbid box, whose disk alone bills, stood at the price of a running one."""
+    instance = spot.sim.world.instances[int(spot.native_id)]
+    storage = instance.disk * instance.machine.storage_cost / 730
+    spot.outbid()
+    end = time.monotonic() + 10
+    seen, record = observe("vastai", spot.native_id, spot.state.account, files=False)
+    while record is None or record.phase is not Phase.STOPPED:
+        assert time.monotonic() < end
+        seen, record = observe("vastai", spot.native_id, spot.state.account, files=False)
+    assert record.stopped_per_hour == pytest.approx(storage, rel=0.02)
+    facts = ending.with_costs(ending.facts_of(spot.state), spot.state, seen)
+    assert f"${storage:.2f}/h, " in waiting_cost(facts)
+    assert "$0.50/h" not in waiting_cost(facts)

@@ -14,6 +14,7 @@ from provider.platforms.base import BoxRecord, Wait
 from provider.platforms.offers import Constraints
 from provider.resources import market
 from provider.session import Operation, Session, Severity
+from sweep.errors import NoCapacity
 from tests.conformance.harness_vastai import Harness
 
 BOXES = ("box-0", "box-1", "box-2")
@@ -35,7 +36,11 @@ def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _op(tmp_path: Path, said: list[tuple[Severity, str]]) -> Operation:
-    session = Session(tmp_path, lambda severity, _urn, text: said.append((severity, text)))
+    def emit(severity: Severity, _urn: str, text: str) -> None:
+        if not text.startswith("balance"):  # said once a preview, after the first offer
+            said.append((severity, text))
+
+    session = Session(tmp_path, emit)
     return Operation(session, "urn:pulumi:sweep-t::project::sweepstack:index:Box::box")
 
 
@@ -75,6 +80,32 @@ def test_each_box_is_shown_an_offer_of_its_own_and_all_can_be_rented(
 
     with ThreadPoolExecutor(3) as threads:
         assert len({record.native_id for record in threads.map(rent, BOXES)}) == 3
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_what_the_market_lists_and_does_not_rent_is_passed_over_by_place(
+    vast: Harness, tmp_path: Path, placed: bool
+) -> None:
+    """Found on a3c2bc8: the preview that was advised showed the same offer again, for ever."""
+    platform, op = vast.connect(), _op(tmp_path, [])
+    inputs = BoxInputs.model_validate(
+        {
+            "identity": "i",
+            "evidence": "e",
+            "adapter": "vastai",
+            "name": "box-0",
+            "roster_digest": f"sha256:{0:064}",
+            "resources": {"gpu": {"count": 1}},
+            "teardown": {"verb": "destroy", "kills": ("data",), "keeps": ()},
+            "placed": {"offer": "x", "price_per_hour": 0.3} if placed else None,
+        }
+    )
+    cheapest = platform.offers(Constraints.of(inputs.resources))[0].price_per_hour
+    listed = market.not_to_be_had(op, platform, inputs, NoCapacity("refused"), cheapest)
+    first = "" if placed else "sweepctl place --stack sweep-t && "
+    assert f"  next   {first}sweepctl place --next --stack sweep-t, then pulumi up" in listed
+    gone = market.not_to_be_had(op, platform, inputs, NoCapacity("refused"), cheapest - 0.01)
+    assert "  next   pulumi preview --stack sweep-t shows the new price" in gone
 
 
 def test_more_boxes_than_offers_are_said_and_bound_nobody(vast: Harness, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from sweep.handover import Handover
+from sweep.journal import parse_journal
 from sweep.model import Teardown
 from sweep.scene import Scene, Sight
 from sweep.state import BoxEntry, StackState, TeardownEntry
@@ -80,3 +81,14 @@ def test_a_box_that_was_given_up_on_a_silent_host_needs_a_persons_word_first() -
     assert next_of()[0] == "pulumi destroy --stack s", "it was not given up"
     there = Observation(Existence.EXISTS, note="its journal does not read")
     assert next_of(verdict=given_up, seen=there)[0] == "pulumi destroy --stack s", "its host answers"
+
+
+def test_a_box_that_came_up_without_gpus_is_not_said_to_be_resumed_by_an_up() -> None:
+    asked = scene("person")
+    (sight,) = asked.sights
+    journal = parse_journal(b"")
+    seen = Observation(Existence.EXISTS, journal, runner_alive=False)
+    bare = replace(sight, handed=None, seen=seen, phase="running", journal=journal, bare=True)
+    first, second = compose(replace(asked, sights=(bare,))).next
+    assert "boxes.box-0.want is set to stopped" in first
+    assert "further name below boxes" in second
