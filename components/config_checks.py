@@ -164,4 +164,5 @@ def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
         for name in dict.fromkeys(_UNCLOSED.findall(text)):
             if name in anywhere or name in filled:
                 fix = f"{{{name} is not closed, and every cell would run with it as it stands here; write {{{name}}}"
+                fix += f", or {{ {name} with a space where a brace of your own is meant"
                 yield loc, fix, None

@@ -121,7 +121,8 @@ class Job(Shape):
     run: Text
     """a shell command with placeholders: every parameter of the cells as `{lr}`, and `{cell}` (its name), `{out}`
     (the folder to write results to, new for each try), `{checkpoints}` (a folder that is kept over tries:
-    [checkpoints.md](checkpoints.md)). Values are quoted for the shell; `${NAME}` is the shell's own"""
+    [checkpoints.md](checkpoints.md)). Values are quoted for the shell; `${NAME}` is the shell's own.
+    `{lr` without its end is refused; a brace of your own before such a name takes a space: `{ lr: 1}`"""
     resources: Resources = Field(default_factory=Resources)
     """what one box must have: [resources](#resources)"""
     setup: Text | None = None
