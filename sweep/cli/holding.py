@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from sweep.backends import named, same
+from sweep.cache import data_folder
 from sweep.errors import SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.state import backend_url
@@ -13,6 +15,19 @@ from sweep.state import backend_url
 def backend_of(root: Path) -> str:
     """The name of that backend. Raises SweepstackError."""
     return named(backend_url(root))
+
+
+def lock_notes(stack: str, project: str = "sweepstack") -> list[str]:
+    """That a command which is dead still locks the state on this computer, and what takes the lock away. Nothing
+    is asked for it: a backend that only `pulumi login` or Pulumi.yaml names is left to `sweepctl doctor`."""
+    from sweep.cli.doctor.engine import folder_of, lock
+
+    url = os.environ.get("PULUMI_BACKEND_URL", "")
+    folder = folder_of(url) if url else data_folder() / "state"
+    if folder is None:
+        return []
+    found = lock(folder, stack.rsplit("/", 1)[-1], project)
+    return [f"the engine's lock is {found.found}. Next: {found.fix}"] if found.verdict == "fail" else []
 
 
 def held_by_another(store: EvidenceStore | None, root: Path) -> bool:

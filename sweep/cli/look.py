@@ -20,7 +20,7 @@ from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.abandoning import on_record
 from sweep.cli.closer import closer, questions
-from sweep.cli.holding import held_by_another
+from sweep.cli.holding import held_by_another, lock_notes
 from sweep.cli.rosters import rosters
 from sweep.cli.strangers import SEARCH_SECONDS, Search, identity_of, search
 from sweep.cli.target import Target
@@ -148,7 +148,7 @@ def look(sources: Sources) -> Scene:
         waived=_waived(digest, [proposed, *(box.word()[0] for box in state.boxes)]),
         strangers=strangers,
         asked=() if target.is_store else target.file.running_boxes(),
-        notes=(*plan.notes, *others.notes, *notes),
+        notes=(*plan.notes, *others.notes, *notes, *lock_notes(target.stack)),
         evidence=sources.evidence,
         evidence_problem=sources.problem,
         known=sources.known,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,3 +98,16 @@ def test_a_box_on_a_machine_that_was_renamed(world: World, monkeypatch: pytest.M
     result = world.run("adopt", "box-0", "--reason", "a new name")
     assert result.code == 0, result
     assert world.platform.get(box.native_id, box.record.account).native_id == box.native_id
+
+
+def test_status_says_that_a_dead_command_still_locks_the_state(world: World, backend: str) -> None:
+    """As `pulumi destroy | head` leaves it."""
+    locks = world.engine / "state" / ".pulumi" / "locks" / "organization" / "sweepstack" / STACK
+    locks.mkdir(parents=True)
+    held_by = {"pid": 1, "hostname": socket.gethostname(), "timestamp": "2026-11-22T14:00:00Z"}
+    (locks / "x.json").write_text(json.dumps(held_by))
+    assert not any("lock" in note for note in world.run("status", "--json").json["notes"]), "it may still run"
+    (locks / "x.json").write_text(json.dumps(held_by | {"pid": 2**22 + 1}))
+    (note,) = [note for note in world.run("status", "--json").json["notes"] if "lock" in note]
+    assert "which has ended" in note
+    assert f"Next: pulumi cancel --stack {STACK}" in note

@@ -489,3 +489,27 @@ def test_what_the_file_system_refuses_names_the_way_out(
     ):
         raise OSError(number, os.strerror(number))
     assert str(tmp_path) in str(caught.value)
+
+
+def test_a_host_that_was_renamed_is_told_from_the_laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its own end of the connection does: the person sits elsewhere, and no checkout of ours is on it."""
+    from typing import Any, cast
+
+    from provider.platforms._ssh_host import Host
+    from sweep.channel.agent import Wire
+
+    def host() -> Host:
+        return Host(cast(Wire, None), {"root": str(tmp_path / "root"), "grace": 0.1})
+
+    def box() -> dict[str, Any]:
+        return {"native_id": "host-abcdefghij", "account": account}
+
+    account = str(host().do_verb("account", {})["is"])
+    monkeypatch.setattr("provider.platforms._local_store.host_identity", lambda: "another-name")
+    said = host().do_verb("get", box())
+    assert said["raised"] == "WrongAccount"
+    assert '`sweepctl adopt BOX --reason "…"`' in said["text"]
+    refused = host().do_verb("answer_for", {"account": f"{account.rpartition('/')[0]}/zzzzzzzzzz"})
+    assert refused["raised"] == "WrongAccount"
+    assert host().do_verb("answer_for", {"account": account})["is"] == f"another-name/{account.rpartition('/')[2]}"
+    assert host().do_verb("get", box())["is"]["phase"] == "gone"
