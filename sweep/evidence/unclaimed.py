@@ -168,8 +168,6 @@ class _Known:
             # Shipped before the first cell that ran it began. What came into it since is what jobs wrote beside it.
             shipped = len(rest) > 1 and self._is_code(rest[0])  # `../outputs` is a job's
             return shipped and changed < self._first_use.get(rest[0], float("inf"))
-        if kind == "shipped":  # the list of that code's files
-            return len(rest) == 1 and rest[0].endswith(".files.json") and self._is_code(rest[0][: -len(".files.json")])
         if kind == "cells":
             return len(rest) > 2 and rest[0] in self._cells and self._cells_own(rest, size)
         return _OURS.fullmatch("/".join([kind, *rest])) is not None

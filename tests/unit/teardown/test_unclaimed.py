@@ -83,7 +83,7 @@ def test_spoken_for(situation: Situation, path: str) -> None:
         *("data/sweep/code/stray.bin", "data/sweeper/journal.jsonl", f"scratch/sweep/{FIRST}", "data/journal.jsonl"),
         *("data/sweep/code/outputs/best.pt", f"data/sweep/cells/{FIRST}/1/ckpt/best.pt"),  # ../outputs, {out}/../ckpt
         *(f"data/sweep/cells/{FIRST}/shared/x.bin", "data/__pycache__/model.bin"),
-        *(f"data/sweep/shipped/{'1' * 64}.files.json", "data/sweep/shipped/x.bin"),
+        "data/sweep/shipped/x.bin",
         # What only looks like ours, and an attempt that never was.
         *(
             "data/sweep/checkpoint-best.pt",
