@@ -80,6 +80,16 @@ MUTANTS = (
         ("tests/engine/test_vanished.py::test_unreachable_is_not_gone",),
     ),
     Mutant(
+        "seal beside a process that can't be ended",
+        (Patch("scripts/onbox/runner_ending.py", "            if left:\n", "            if False:\n"),),
+        ("tests/onbox/test_artifacts.py::test_a_cell_whose_processes_can_not_be_ended_is_not_sealed",),
+    ),
+    Mutant(
+        "start a cell with code that was edited on the box",
+        (Patch("scripts/onbox/runner_setup.py", "        if not self._is_its_code(entry):\n", "        if False:\n"),),
+        ("tests/unit/launch/test_code_changed.py::test_no_cell_runs_it_and_the_next_up_ships_it_again",),
+    ),
+    Mutant(
         "seal before the copy is read back",
         (
             Patch(

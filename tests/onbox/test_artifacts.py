@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from sweep.evidence.unclaimed import _escaped
-from tests.onbox.harness import ONBOX, Box, alive
+from tests.onbox.harness import ONBOX, Box, alive, around
 
 GOOD = "echo good > {out}/result.json; "
 
@@ -143,6 +143,21 @@ def test_what_a_cell_leaves_running_is_ended_before_sealing(box: Box) -> None:
     box.run("a")
     box.manifest("a")
     assert not alive(int((box.sealed("a") / "pid").read_text()))
+
+
+def test_a_cell_whose_processes_can_not_be_ended_is_not_sealed(box: Box) -> None:
+    """One that hangs in a driver takes no signal: what it may still write makes every digest worth nothing."""
+    deaf = """
+        import runner_ending, runner_processes
+        runner_ending.KILL_SECONDS = runner_processes.KILL_SECONDS = 0.1
+        os.kill = lambda pid, number: None
+    """
+    box.add("a", GOOD + "sleep 60 &")
+    box.run(code=1, script=around(box, deaf))
+    (failure,) = box.events("cell-failed", "a")
+    assert "processes that it left behind can't be ended" in failure["reason"]
+    assert failure["final"]
+    assert not box.sealed("a").exists()
 
 
 WRITER = """
