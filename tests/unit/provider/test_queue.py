@@ -16,10 +16,11 @@ from provider.resources.neighbours import find
 from provider.session import Severity
 from provider.wire import UNKNOWN
 from sweep import onbox
-from sweep.canonical import canonical_json
+from sweep.canonical import canonical_json, sha256_hex
 from sweep.channel.local import LocalChannel
 from sweep.elsewhere import elsewhere_text
 from sweep.errors import PlatformError, SweepstackError, TeardownRefused
+from sweep.journal import parse_journal
 from sweep.model import Again, Cell, Retry, Teardown
 from sweep.moving import Neighbour
 from sweep.onbox import short
@@ -500,6 +501,21 @@ def test_read_asks_for_an_update_when_cells_wait_and_nobody_works(sweep: Sweep) 
     QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box))
     sweep.drained(box)
     assert sweep.states(box) == {"a": "sealed", "b": "sealed"}
+
+
+def test_a_box_that_could_not_stop_itself_is_told_in_every_preview(sweep: Sweep) -> None:
+    """hosts.md S1: its runner had ended, and the box billed on without a word."""
+    box = sweep.box()
+    queue = sweep.queue(box)
+    sweep.drained(box)
+    journal = parse_journal(sweep.channel(box).read(onbox.JOURNAL))
+    entry = {"event": "box-off-failed", "native": "off", "reason": "it ended with 127", "tries": 1, "again": 60.0}
+    line = {**entry, "prev": journal.head, "seq": len(journal.entries) + 1, "time": datetime.now(UTC).isoformat()}
+    line["hash"] = sha256_hex(canonical_json(line))
+    sweep.channel(box).append_locked(onbox.JOURNAL, canonical_json(line) + b"\n", onbox.QUEUE_LOCK)
+    QUEUE.read(sweep.op("Queue"), "q", queue)
+    assert "ALARM  box-0 should have stopped itself, could not (off: it ended with 127)" in sweep.said.warnings
+    assert "sweepctl tend --stack" in sweep.said.warnings
 
 
 def test_read_of_a_queue_whose_box_is_gone(sweep: Sweep) -> None:
