@@ -306,5 +306,5 @@ def test_the_outlook_is_that_of_boxes_that_run(tmp_path: Path) -> None:
     made = plan(tmp_path, re.sub(r"boxes: .*", boxes, FREE))
     slots = {"a": 1, "b": 8, "c": 4}
     made = replace(made, boxes=tuple(replace(box, slots=slots[box.name]) for box in made.boxes))
-    outlook = outlook_of(made)
+    outlook = outlook_of(made, made.boxes)
     assert (outlook["boxes"], outlook["slots"]) == (2, 5)
