@@ -70,6 +70,7 @@ class Observation:
     the way of knowing. `account_problem` is set when the account at hand is not the box's. `stopped`: the box rests, so
     that no runner can be alive. `listing`: the files on its own tiers, None when nobody could look. `skew`: seconds
     that the box's clock is ahead of ours. `stopped_per_hour`: USD that it costs while it rests, by the platform.
+    `evidence_on`: the part of the box that the evidence itself lies on, and which folder of it; None: it lies elsewhere.
     """
 
     existence: Existence
@@ -81,6 +82,7 @@ class Observation:
     listing: Listing | None = None
     skew: float = 0.0
     stopped_per_hour: float | None = None
+    evidence_on: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,13 @@ def may_end(
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
     if store is None or verdict.reasons:
+        return verdict
+    if seen.evidence_on is not None and seen.evidence_on[0] not in facts.keeps:
+        part, folder = seen.evidence_on
+        verdict.reasons.append(
+            f"the evidence lies on this very box: {folder} is in its {part}, and would die with it. Copy that folder "
+            "to a place outside of the box, and put the copy where it is now"
+        )
         return verdict
     if launch is None:
         return _unless_unclaimed(_nothing_launched(store, facts, seen, verdict), facts, approval)

@@ -16,6 +16,7 @@ from sweep.channel.ahead import Question
 from sweep.channel.base import Channel, Listing
 from sweep.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
 from sweep.evidence import unclaimed
+from sweep.evidence.whereabouts import evidence_on
 from sweep.handover import known_handover
 from sweep.journal import Journal, parse_journal
 from sweep.teardown import Existence, Observation
@@ -69,11 +70,19 @@ def observe(
             channel.foresee(questions)
         journal = read_journal(channel)
         alive, skew = channel.lock_held(onbox.RUNNER_LOCK), channel.skew
+        on_it = evidence_on(channel, evidence, onbox.OWN_TIERS) if evidence else None
     except (PlatformError, JournalDamaged, OSError) as error:
         return Observation(Existence.EXISTS, note=str(error), stopped=stopped, stopped_per_hour=rests_at), record
     listing = _listing(channel) if files else None
     seen = Observation(
-        Existence.EXISTS, journal, alive, stopped=stopped, listing=listing, skew=skew, stopped_per_hour=rests_at
+        Existence.EXISTS,
+        journal,
+        alive,
+        stopped=stopped,
+        listing=listing,
+        skew=skew,
+        stopped_per_hour=rests_at,
+        evidence_on=on_it,
     )
     return seen, record
 

@@ -17,6 +17,9 @@ from sweep.stacktext import STORE_KEY
 from sweep.suggest import did_you_mean
 from sweep.units import parse_duration as seconds_of
 
+LONGEST = timedelta(days=30)
+"""No approval holds longer: what it was given for is forgotten by then."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -141,6 +144,16 @@ class Target:
 def _path(uri: str) -> str:
     """An address of evidence as a person types it: a folder of this host as its path."""
     return "/" + uri.removeprefix("file://").partition("/")[2] if uri.startswith("file://") else uri
+
+
+def parse_expires(text: str) -> timedelta:
+    """How long an approval is to hold. Raises Unsure for what is no duration, and for more than `LONGEST`."""
+    lasts = parse_duration(text)
+    if lasts > LONGEST:
+        raise Unsure(
+            f'--expires "{text}" is too long: an approval holds for {LONGEST.days}d at most, and is soon given anew'
+        )
+    return lasts
 
 
 def parse_duration(text: str) -> timedelta:

@@ -13,7 +13,7 @@ from sweep.cli.app import AsJson, Evidence, Stack, answer, app
 Receipt = Annotated[
     str | None, typer.Option(metavar="sha256:…", help="The receipt's whole digest: naming it is a person's word.")
 ]
-Expires = Annotated[str, typer.Option(metavar="72h", help="How long the approval holds.")]
+Expires = Annotated[str, typer.Option(metavar="72h", help="How long the approval holds, 30d at most.")]
 
 
 class WithOrder(TyperCommand):
@@ -87,7 +87,7 @@ def approve(
         from sweep.cli.approve import approve as run
         from sweep.cli.output import Out, Unsure
         from sweep.cli.revoke import revoke as take_back
-        from sweep.cli.target import Target, parse_duration
+        from sweep.cli.target import Target, parse_expires
         from sweep.cli.words import Words, pair_reasons
 
         target, out = Target.find(stack), Out(as_json=json)
@@ -102,7 +102,7 @@ def approve(
         why = pair_reasons(ctx.meta["arguments"])
         boxes = tuple(dict.fromkeys(box or ()))
         words = Words(
-            receipt, boxes, why.waive, why.abandon, why.boxes, parse_duration(expires), verb, unclaimed=why.unclaimed
+            receipt, boxes, why.waive, why.abandon, why.boxes, parse_expires(expires), verb, unclaimed=why.unclaimed
         )
         return run(target, words, out)
 
@@ -125,14 +125,14 @@ def finish(
     def ask() -> int:
         from sweep.cli.finish import finish as run
         from sweep.cli.output import Out
-        from sweep.cli.target import Target, parse_duration
+        from sweep.cli.target import Target, parse_expires
         from sweep.cli.words import Words
 
         if box is not None:
             from sweep.cli.finish_box import finish_box
 
-            words = Words(receipt, (box,), expires=parse_duration(expires))
+            words = Words(receipt, (box,), expires=parse_expires(expires))
             return finish_box(Target.find_sweep(stack), words, box, Out(as_json=json))
-        return run(Target.find(stack), Words(receipt, expires=parse_duration(expires)), Out(as_json=json))
+        return run(Target.find(stack), Words(receipt, expires=parse_expires(expires)), Out(as_json=json))
 
     answer(ask)

@@ -564,6 +564,25 @@ def test_check_writes_the_clearance_and_nobody_else_does(sweep: Sweep) -> None:
     assert BOX.check(sweep.op(), old, sweep.box_inputs(approval=foreign)).inputs.clearance == "locked"
 
 
+@pytest.mark.parametrize("part", ["cells", "receipts", "all of it"])
+def test_evidence_that_lies_on_the_box_outlives_nothing(sweep: Sweep, part: str) -> None:
+    """By a link to the box's own tier: every copy is there and whole, and would die with it."""
+    box = sweep.cleared()
+    folder = sweep.store.root if part == "all of it" else sweep.store.root / part
+    inside = sweep.root(box) / "data" / "kept"
+    folder.rename(inside)
+    folder.symlink_to(inside)
+    with pytest.raises(TeardownRefused, match=r"the evidence lies on this very box: .* is in its data, and would die"):
+        delete(sweep, box)
+    checked = BOX.check(sweep.op(), sweep.box_inputs(), sweep.box_inputs(approval=box.approval)).inputs
+    assert checked.clearance.startswith("locked (the evidence lies on this very box")
+    folder.unlink()
+    inside.rename(sweep.folder / "elsewhere")
+    folder.symlink_to(sweep.folder / "elsewhere")
+    delete(sweep, box)
+    assert sweep.listed() == []
+
+
 def test_artifacts_that_became_stricter_lock_again(sweep: Sweep) -> None:
     """The receipt was made with the rules of before: box, gate and queue all ask for those of now."""
     stricter = ARTIFACT.model_copy(update={"keys": ("word", "loss")})

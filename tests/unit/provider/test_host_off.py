@@ -147,6 +147,17 @@ def test_a_box_that_is_off_already_ends_without_another_command(parked: HostSwee
     assert bill_of(parked, box).ended_how == "power-off"
 
 
+def test_evidence_that_lies_on_a_host_which_is_this_machine(parked: HostSweep) -> None:
+    box = parked.trained()
+    word = approval_for(box, receipt=parked.verified(box))
+    inside = parked.root(box) / "data" / "kept"
+    (parked.store.root / "cells").rename(inside)
+    (parked.store.root / "cells").symlink_to(inside)
+    with pytest.raises(TeardownRefused, match="the evidence lies on this very box"):
+        delete(parked, approved(box, word))
+    assert calls(parked) == []
+
+
 def test_a_command_that_changes_nothing_proves_nothing(parked: HostSweep) -> None:
     (parked.host.folder / "bin" / "shutdown").write_text("#!/bin/sh\necho ignored\n")
     box = parked.box()
