@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 HOME = "data/sweep"
 """The runner's home, on the tier that dies with the box."""
 JOURNAL = f"{HOME}/journal.jsonl"
@@ -66,6 +68,15 @@ def setup_log(setup: str) -> str:
 def sealed_dir(identity: str, cell: str) -> str:
     """The sealed copy of a cell, relative to the durable volume's root."""
     return f"{identity}/cells/{cell}"
+
+
+def surviving(kills: Iterable[str], mounts: Mapping[str, str]) -> tuple[str, ...]:
+    """The volumes (native ids) of `mounts` (path → volume) that outlive a box whose end kills these tiers.
+
+    One that lies on the machine itself dies with it.
+    """
+    dies = set(kills) >= {path.rpartition("/")[2] for path in mounts}
+    return () if dies else tuple(mounts.values())
 
 
 TAGS = "sweepstack-"

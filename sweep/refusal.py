@@ -34,8 +34,11 @@ def refusal_text(
     )
     if verdict.unclaimed:
         rows.append(("unclaimed", verdict.unclaimed.words))
+    evidence = f"the evidence at {facts.evidence}" if verdict.evidence else ""
     if facts.keeps:
-        rows.append(("would survive", f"{', '.join(_kept(facts))}; the evidence at {facts.evidence}"))
+        rows.append(("would survive", "; ".join(filter(None, (", ".join(_kept(facts)), evidence)))))
+    if not verdict.evidence:
+        rows.append(("not there", f"the evidence at {facts.evidence}: put it back, or give the box up"))
     rows.append(("waiting costs", waiting_cost(facts, now=now)))
     rows += next_commands(facts, verdict, stack=stack, others=others)
     width = max(len(label) for label, _ in rows)

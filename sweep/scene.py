@@ -160,6 +160,9 @@ class Scene:
     receipt_digest: str | None = None
     broken: Mapping[str, str] = field(default_factory=dict)
     """Verified cells of the receipt whose copy is not there as it was: name → reason."""
+    saved: frozenset[str] = frozenset()
+    """Cells that were sealed on a box which is gone, and whose copy is here or on a volume that outlived it. Where that
+    can't be asked, it counts as being there."""
     waived: Mapping[str, str] = field(default_factory=dict)
     """Cells that a person's word for this very receipt lets go: name → reason."""
     strangers: tuple[Stranger, ...] = ()

@@ -112,6 +112,8 @@ class Verdict:
     receipt: str | None = None
     unclaimed: Unclaimed = field(default_factory=Unclaimed)
     held_by_unclaimed: bool = False
+    evidence: bool = True
+    """Whether the evidence could be opened, and is this sweep's."""
 
     @property
     def unsettled(self) -> list[CellLine]:
@@ -145,6 +147,7 @@ def may_end(
     now = now or datetime.now(UTC)
     verdict = Verdict()
     store = _open(facts, verdict)
+    verdict.evidence = store is not None
     launch = _launch(store, facts, verdict) if store else None
     latest = _latest(store) if store else None
     verdict.cells = _cell_lines(launch, seen, latest)

@@ -223,9 +223,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         by_state = ending.judge(state, state.approval, full=False)
         judgement = ending.by_records(by_state, full=False)
         if judgement.seen.existence is Existence.GONE:
-            how = f": {judgement.seen.note}" if judgement.seen.note else ""
-            op.warn(f"box {state.name} ({state.native_id}) is gone from {state.adapter}{how}")
-            if how:  # nothing of it is left that could say so again
+            op.warn(ending.gone_line(op, judgement, state.adapter))
+            if judgement.seen.note:  # nothing of it is left that could say so again
                 ending.close(op, judgement, state.adapter)
             return Gone()
         billed = ending.with_costs(judgement.facts, state, judgement.seen)

@@ -24,7 +24,7 @@ from sweep.money.budget import BUDGET, Budget
 from sweep.money.clocks import dated
 from sweep.money.ledger import spent
 from sweep.money.outlook import sealed_bytes
-from sweep.onbox import sealed_dir
+from sweep.onbox import sealed_dir, surviving
 from sweep.refusal import refusal_text, waiting_cost
 from sweep.rules import artifacts_digest
 from sweep.teardown import BoxFacts, Observation, Verdict, may_end
@@ -94,6 +94,8 @@ def judge(
             keeps=new.teardown.keeps,
         )
     seen, record = observe(state.adapter, facts.native_id, facts.account, evidence=facts.evidence)
+    if facts.price_per_hour is None and record is not None:  # the evidence can't be read, and the platform knows
+        facts = replace(facts, price_per_hour=record.price_per_hour)
     return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
 
 
@@ -224,15 +226,7 @@ def record_end(op: Operation, facts: BoxFacts, how: str, at: datetime | None = N
 def record_loss(op: Operation, judgement: Judgement, adapter: str, why: str) -> tuple[str, ...]:
     """Writes down, and says loudly, which cells have no verified copy and no sealed one on a surviving volume."""
     facts = judgement.facts
-    birth = birth_of(facts)
-    dies = set(facts.kills) >= {path.rpartition("/")[2] for path in birth.mounts} if birth else True
-    volumes = birth.mounts.values() if birth and not dies else ()  # one that lies on the machine itself dies with it
-    open_cells = [cell.name for cell in judgement.verdict.cells if cell.state not in SETTLED]
-    survivors = sealed_on_volumes(adapter, volumes, facts.identity, open_cells)
-    if survivors is None:
-        op.warn(f"box {facts.name}: whether its volume holds sealed copies of {len(open_cells)} cells is not known")
-        return ()
-    lost = tuple(name for name in open_cells if name not in survivors)
+    lost = lost_cells(op, judgement, adapter)
     if not lost:
         return ()
     with contextlib.suppress(EvidenceError), _records:
@@ -240,6 +234,31 @@ def record_loss(op: Operation, judgement: Judgement, adapter: str, why: str) -> 
         store.write_loss(Loss(box=facts.name, native_id=facts.native_id, cells=lost, why=why, at=datetime.now(UTC)))
     op.warn(f"box {facts.name} ({facts.native_id}): {len(lost)} cells LOST, {why}: {', '.join(lost[:8])}")
     return lost
+
+
+def lost_cells(op: Operation, judgement: Judgement, adapter: str) -> tuple[str, ...]:
+    """The cells of a box that is gone which have no verified copy, and no sealed one on a volume that outlived it.
+
+    Writes nothing. None of them where a volume can't be asked, which is said.
+    """
+    facts = judgement.facts
+    birth = birth_of(facts)
+    volumes = surviving(facts.kills, birth.mounts) if birth else ()
+    open_cells = [cell.name for cell in judgement.verdict.cells if cell.state not in SETTLED]
+    survivors = sealed_on_volumes(adapter, volumes, facts.identity, open_cells)
+    if survivors is None:
+        op.warn(f"box {facts.name}: whether its volume holds sealed copies of {len(open_cells)} cells is not known")
+        return ()
+    return tuple(name for name in open_cells if name not in survivors)
+
+
+def gone_line(op: Operation, judgement: Judgement, adapter: str) -> str:
+    """One line about a box that is gone: from where, how that is known, and which cells are lost with it."""
+    facts, lost = judgement.facts, lost_cells(op, judgement, adapter)
+    how = f": {judgement.seen.note}" if judgement.seen.note else ""
+    named = ", ".join(lost[:8]) + (f" and {len(lost) - 8} more" if lost[8:] else "")
+    words = f"; cells without a copy, which run again: {named}" if lost else ""
+    return f"box {facts.name} ({facts.native_id}) is gone from {adapter}{how}{words}"
 
 
 def sealed_on_volumes(adapter: str, volumes: Iterable[str], identity: str, cells: Iterable[str]) -> set[str] | None:

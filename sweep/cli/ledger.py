@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from sweep.cli.look import open_sources
+from provider.platforms.base import Phase
+from provider.platforms.registry import load_platform
+from sweep.cli.look import LOOK_SECONDS, Sources, open_sources
 from sweep.cli.output import UNSURE, YES, Out, Unsure, money
 from sweep.cli.progress import Progress
 from sweep.cli.target import Target
+from sweep.errors import SweepstackError
 from sweep.money.ledger import Bill, Spent, spent
+from sweep.parallel import in_parallel
+from sweep.state import BoxEntry
 
 
 def ledger(target: Target, out: Out) -> int:
@@ -22,20 +29,36 @@ def ledger(target: Target, out: Out) -> int:
                 [f"sweepctl status --stack {target.stack}"],
             )
         found = spent(sources.store, datetime.now(UTC))
-    out.document({"stack": target.stack, **as_json(found)})
-    render(found, target.stack, out)
+        gone = _gone(sources, found)
+    out.document({"stack": target.stack, **as_json(found, gone)})
+    render(found, target.stack, out, gone)
     return YES if found.complete else UNSURE
 
 
-def as_json(found: Spent) -> dict[str, Any]:
-    """The documented shape of `sweepctl ledger --json`."""
+def _gone(sources: Sources, found: Spent) -> frozenset[str]:
+    """The native ids of boxes whose bill goes on on record, and which are proved gone. Blocks for `LOOK_SECONDS`."""
+    goes_on = {bill.native_id for bill in found.bills if bill.open is not None}
+    open_boxes = [box for box in sources.state.boxes if box.native_id in goes_on]
+
+    def asked(box: BoxEntry) -> bool:
+        try:
+            return load_platform(box.adapter).get(box.native_id, box.account).phase is Phase.GONE
+        except SweepstackError:
+            return False
+
+    answers = in_parallel({box.native_id: partial(asked, box) for box in open_boxes}, LOOK_SECONDS)
+    return frozenset(native_id for native_id, gone in answers.items() if gone)
+
+
+def as_json(found: Spent, gone: Collection[str] = ()) -> dict[str, Any]:
+    """The documented shape of `sweepctl ledger --json`. `gone`: boxes that are gone and whose bill is not closed."""
     return {
         "usd": round(found.usd, 6),
         "hours": round(found.hours, 6),
         "per_hour": found.per_hour,
         "complete": found.complete,
         "problems": list(found.problems),
-        "boxes": [_row(bill, found.at) for bill in found.bills],
+        "boxes": [_row(bill, found.at) | {"gone": bill.native_id in gone} for bill in found.bills],
     }
 
 
@@ -66,33 +89,41 @@ def _row(bill: Bill, now: datetime) -> dict[str, Any]:
     }
 
 
-def render(found: Spent, stack: str, out: Out) -> None:
+def render(found: Spent, stack: str, out: Out, gone: Collection[str] = ()) -> None:
     """The table for people: one line a box and rate, then the sum."""
-    rows = [row for bill in found.bills for row in _lines(bill, found.at)]
+    rows = [row for bill in found.bills for row in _lines(bill, found.at, bill.native_id in gone)]
     if rows:
-        out.table(("BOX", "ID", "WHERE", "FROM", "PHASE", "HOURS", "$/H", "USD", "END"), rows)
+        out.table(("BOX", "ID", "WHERE", "FROM", "TO", "PHASE", "HOURS", "$/H", "USD", "END"), rows)
     for problem in found.problems:
         out.line(f"note   {problem}")
     bound = "" if found.complete else "at least "
-    goes_on = f"; ${found.per_hour:.2f}/h goes on" if found.per_hour else ""
+    per_hour = sum(bill.per_hour or 0.0 for bill in found.bills if bill.native_id not in gone)
+    goes_on = f"; ${per_hour:.2f}/h goes on" if per_hour else ""
+    if gone:
+        out.line("note   a box that is gone is counted until now: `pulumi up` or `pulumi destroy` closes its bill")
     out.line(f"total  {bound}${found.usd:.2f}, {found.hours:.2f} hours of running boxes{goes_on}", style="bold")
     out.next([f"sweepctl status --stack {stack}"])
 
 
-def _lines(bill: Bill, now: datetime) -> list[tuple[str, ...]]:
+PAST = {"running": "ran", "stopped": "stood still"}
+"""What a phase is called that is over."""
+
+
+def _lines(bill: Bill, now: datetime, gone: bool) -> list[tuple[str, ...]]:
     if not bill.spans:
-        return [(bill.box, bill.native_id, bill.platform, "?", "?", "?", "?", "?", bill.problem)]
+        return [(bill.box, bill.native_id, bill.platform, *["?"] * 6, bill.problem)]
     lines: list[tuple[str, ...]] = []
     for index, span in enumerate(bill.spans):
         last = index == len(bill.spans) - 1
-        end = "" if not last else "goes on" if span.end is None else bill.ended_how or "ended"
+        over = span.end is not None or gone
+        end = "" if not last else "gone" if gone and span.end is None else "" if not over else bill.ended_how or "ended"
         who = (bill.box, bill.native_id, bill.platform) if index == 0 else ("", "", "")
-        begin = span.begin.astimezone().strftime("%Y-%m-%d %H:%M")
         lines.append(
             (
                 *who,
-                begin,
-                span.phase,
+                _clock(span.begin),
+                _clock(span.end) if span.end is not None else "not closed" if gone else "goes on",
+                PAST.get(span.phase, span.phase) if over else span.phase,
                 f"{span.hours(now):.2f}",
                 money(span.price_per_hour),
                 money(span.usd(now)),
@@ -100,3 +131,7 @@ def _lines(bill: Bill, now: datetime) -> list[tuple[str, ...]]:
             )
         )
     return lines
+
+
+def _clock(moment: datetime) -> str:
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M")

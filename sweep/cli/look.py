@@ -5,7 +5,7 @@ Boxes are asked side by side, each with a deadline. Whoever does not answer is u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,6 +25,7 @@ from sweep.cli.rosters import rosters
 from sweep.cli.strangers import SEARCH_SECONDS, Search, identity_of, search
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackError
+from sweep.evidence.manifest import manifest_digest
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import known_handover
 from sweep.journal import Journal
@@ -145,6 +146,7 @@ def look(sources: Sources) -> Scene:
         receipt=receipt,
         receipt_digest=digest,
         broken=broken,
+        saved=frozenset(name for sight in sights if sight.gone for name in _saved(sight, store)),
         waived=_waived(digest, [proposed, *(box.word()[0] for box in state.boxes)]),
         strangers=strangers,
         asked=() if target.is_store else target.file.running_boxes(),
@@ -267,6 +269,27 @@ def copied_journal(store: EvidenceStore | None, box: str, generation: int) -> Jo
         return store.journal(box, generation)
     except (EvidenceError, JournalDamaged):
         return None
+
+
+def _saved(sight: Sight, store: EvidenceStore | None) -> Iterator[str]:
+    """Of the cells that were sealed on a box which is gone: those that are not lost with it."""
+    progresses = sight.journal.cells.values() if sight.journal else ()
+    sealed = {one.name: one.manifest for one in progresses if one.state == "sealed" and one.manifest}
+    if not sealed:
+        return
+    volumes = onbox.surviving(sight.box.teardown.kills, sight.box.mounts)
+    channels = []
+    try:
+        for volume in volumes:
+            channels.append(load_platform(sight.box.adapter).volume_channel(volume, onbox.DURABLE))
+        for name, manifest in sealed.items():
+            data = store.copies.manifest(name) if store is not None else None
+            path = f"{onbox.DURABLE}/{onbox.sealed_dir(sight.box.identity, name)}/manifest.json"
+            copied = data is not None and manifest_digest(data) == manifest
+            if copied or any(channel.size(path) is not None for channel in channels):
+                yield name
+    except (SweepstackError, OSError):
+        yield from sealed
 
 
 def _receipt(store: EvidenceStore | None, notes: list[str]) -> tuple[str | None, Receipt | None, dict[str, str]]:

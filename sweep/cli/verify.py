@@ -92,7 +92,8 @@ def view_of(box: BoxEntry, store: EvidenceStore, stack: str) -> BoxView:
     try:
         platform = load_platform(box.adapter)
         if platform.get(box.native_id, box.account).phase is Phase.GONE:
-            return BoxView(box.name, box.native_id, box.generation, None)
+            gone = not onbox.surviving(box.teardown.kills, box.mounts)
+            return BoxView(box.name, box.native_id, box.generation, None, gone=gone)
         channel = platform.channel(box.native_id, box.account)
         try:
             data = channel.read(onbox.JOURNAL)
@@ -222,6 +223,10 @@ def _following(stack: str, outcome: VerifyOutcome, bad: list[Shown]) -> list[str
         return [f"sweepctl approve --stack {stack}"]
     if "missing" in states:
         return [f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}"]
+    if "lost" in states:
+        return [f"pulumi up --stack {stack}    (runs what was lost again)"]
+    if outcome.differing:
+        return [f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}    (copies again what differs)"]
     if states & {"running", "pending"}:
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     first = bad[0].name

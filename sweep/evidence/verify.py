@@ -87,6 +87,8 @@ class VerifyOutcome:
     unknown: list[str] = field(default_factory=list)
     network: bool | None = None
     stages: dict[str, float] = field(default_factory=dict)
+    differing: list[str] = field(default_factory=list)
+    """Cells whose copy is not what was sealed, and which a box that was read still has: pulling copies them again."""
 
     @property
     def ok(self) -> bool:
@@ -106,6 +108,14 @@ class _Copy:
     standing: Standing | None = None
     reasons: list[str] = field(default_factory=list)
     read: dict[str, LoadResult] = field(default_factory=dict)
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is not what its manifest says, or its manifest is none that counts."""
+        if self.standing is not None or self.manifest is None:
+            return True
+        found = {path: (result.bytes, result.sha256) for path, result in self.read.items()}
+        return any(found.get(file.path) != (file.size, file.sha256) for file in self.manifest.files)
 
     @property
     def unknown(self) -> bool:
@@ -157,7 +167,23 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     states = {cell.name: cell.state for cell in cells}
     unknown = sorted(copy.cell.name for copy in copies if copy.unknown and states[copy.cell.name] == "sealed")
     said = {result.network for copy in copies for result in copy.read.values() if result.network is not None}
-    return VerifyOutcome(receipt, digest, unexpected, unknown, any(said) if said else None, clock.stages)
+    network = any(said) if said else None
+    differing = _differing(request, copies, states)
+    return VerifyOutcome(receipt, digest, unexpected, unknown, network, clock.stages, differing)
+
+
+def _differing(request: VerifyRequest, copies: Sequence[_Copy], states: Mapping[str, str]) -> list[str]:
+    sealed = {
+        name
+        for view in request.boxes
+        for name, progress in (view.journal.cells.items() if view.journal else ())
+        if progress.state == "sealed"
+    }
+    return sorted(
+        copy.cell.name
+        for copy in copies
+        if states[copy.cell.name] == "damaged" and copy.cell.name in sealed and copy.differs
+    )
 
 
 def _look(request: VerifyRequest, cell: Cell, testimony: Testimony, specs: dict[str, ArtifactSpec]) -> _Copy:

@@ -17,7 +17,7 @@ class BoxView:
 
     `journal`: as read from the box; None when it was not reached, and then the last pulled copy speaks for it.
     `broken`: why the journal that was read is none; then nothing speaks for the box. `runner_alive`: None is unknown.
-    `launch`: None reads the record from the evidence.
+    `launch`: None reads the record from the evidence. `gone`: it is proved gone, and no volume outlived it.
     """
 
     box: str
@@ -27,6 +27,7 @@ class BoxView:
     launch: Launch | None = None
     broken: str = ""
     runner_alive: bool | None = None
+    gone: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Witness:
     journal: Journal
     live: bool
     runner_alive: bool | None = None
+    gone: bool = False
 
     @property
     def name(self) -> str:
@@ -141,13 +143,16 @@ def gather(store: EvidenceStore, boxes: Sequence[BoxView]) -> Testimony:
         if copied is not None and not journal.continues(copied):
             found.broken[box] = ("it does not continue the copy pulled before: cut, or written anew", cells)
             continue
-        found.witnesses.append(Witness(box, generation, journal, view is not None, view.runner_alive if view else None))
+        alive, gone = (view.runner_alive, view.gone) if view else (None, False)
+        found.witnesses.append(Witness(box, generation, journal, view is not None, alive, gone))
         if view is not None:
             found.heads.append((view, journal, launch))
     return found
 
 
 def _standing(witness: Witness, progress: CellProgress) -> Standing:
+    if progress.state == "sealed" and witness.gone:
+        return Standing("lost", f"sealed on {witness.name}, which is gone, and never pulled; `pulumi up` runs it again")
     if progress.state == "sealed":
         return Standing("missing", f"sealed on {witness.name} and not pulled")
     if progress.state == "running" and witness.runner_alive is False:

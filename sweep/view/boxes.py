@@ -147,8 +147,6 @@ def things(scene: Scene) -> list[Running]:
 
 def _thing(sight: Sight, spent: Spent | None) -> Running:
     bill = spent.of(sight.box.native_id) if spent else None
-    # A bill that goes on for a box that is gone already says too much: nobody has closed it yet.
-    counts = bill is not None and not (sight.gone and bill.open)
     stopped = bill is not None and bill.open is not None and bill.open.phase == "stopped" and sight.phase == "stopped"
     return Running(
         price_per_hour=bill.open.price_per_hour if stopped and bill and bill.open else sight.price_per_hour,
@@ -156,7 +154,8 @@ def _thing(sight: Sight, spent: Spent | None) -> Running:
         until=sight.journal.last_at if sight.gone and sight.journal is not None else None,
         gone=sight.gone,
         idle=_idle(sight),
-        known=bill.usd(spent.at) if bill is not None and spent is not None and counts else None,
+        # Of a box that is gone, too: until `pulumi up` closes its bill it is counted until now, here as in the ledger.
+        known=bill.usd(spent.at) if bill is not None and spent is not None else None,
     )
 
 

@@ -113,6 +113,8 @@ def _state(
     if progress.state == "sealed":
         if verdict is not None and verdict.manifest == progress.manifest and verdict.state == "missing":
             return "missing", "; ".join(verdict.reasons)
+        if holder.gone and cell.name not in scene.saved:
+            return "lost", "sealed on its box, which is gone, and never pulled; `pulumi up` runs it again"
         return "sealed", "not verified yet"
     if progress.state == "dropped":
         return "waived", f"dropped: {progress.reason or ''}".rstrip(": ")

@@ -16,7 +16,7 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     if view.unknown:
         return list(dict.fromkeys(stranger.next for stranger in view.unknown))
     if scene.evidence_problem:
-        return [f"sweepctl status --stack {stack}    (where the evidence is)"]
+        return _without_evidence(scene)
     handed = [sight.handed for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
     if handed:
         first = next((known for known in handed if known.by == "person"), handed[0])
@@ -40,8 +40,11 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
         init = "" if scene.known else f"pulumi stack init {stack} && "
         again = "    (begins anew; what is verified is not trained again)" if scene.births else ""
         return [f"{init}pulumi up --stack {stack}{again}"]
+    died = sum(cell.state == "lost" for cell in view.cells)
     if all(sight.verdict.allowed for sight in scene.sights):
-        return [f"pulumi destroy --stack {stack}"]
+        again = f"pulumi up --stack {stack}    (runs again what was lost: {died})"
+        end = f"pulumi destroy --stack {stack}"
+        return [again, f"{end}    (ends the sweep without them)"] if died else [end]
     if any(sight.gone for sight in scene.sights) and not view.settled:
         return [f"pulumi up --stack {stack}"]
     locked = [sight for sight in scene.sights if not sight.verdict.allowed]
@@ -98,6 +101,18 @@ def first_hung(stack: str, sights: Sequence[Sight]) -> list[str]:
     """The ways out for the first cell that hangs on these boxes; empty where none does."""
     name = next((name for sight in sights for name in sight.hung), None)
     return out_of_hung(stack, name) if name is not None else []
+
+
+def _without_evidence(scene: Scene) -> list[str]:
+    """The note above says what is in the way, and to put it back; these lead out where that can't be done."""
+    stack = scene.state.stack
+    if not scene.sights:
+        return [f"sweepctl doctor --stack {stack}"]
+    end = f"pulumi destroy --stack {stack}"
+    given_up = " ".join(f"--abandon {sight.box.name}" for sight in scene.sights if not sight.verdict.allowed)
+    if not given_up:
+        return [end]
+    return [f'sweepctl approve --stack {stack} {given_up} --reason "…" && {end}    (where it will not come back)']
 
 
 def _silent(sight: Sight) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from sweep.books import close_books
 from sweep.money.ledger import record_phase
 from tests.unit.cli.support import Box, World
 
@@ -32,9 +35,9 @@ def test_every_box_with_its_hours_rates_and_end(world: World) -> None:
     assert result.code == 0, result
     lines = [line.split() for line in result.out.splitlines()]
     assert lines[1][0:3] == ["box-0", first.native_id, "local"]
-    assert lines[1][5:] == ["running", "2.00", "2.00", "4.00"]
-    assert lines[2][2:] == ["stopped", "2.00", "0.10", "0.20", "cleared"]
-    assert lines[3][5:] == ["running", "3.00", "3.00", "9.00", "goes", "on"]
+    assert lines[1][7:] == ["ran", "2.00", "2.00", "4.00"]
+    assert lines[2][4:] == ["stood", "still", "2.00", "0.10", "0.20", "cleared"]
+    assert lines[3][5:] == ["goes", "on", "running", "3.00", "3.00", "9.00"]
     assert "total  $13.20, 5.00 hours of running boxes; $3.00/h goes on" in result.out
     assert result.out.splitlines()[-1] == "next   sweepctl status --stack sweep-t"
 
@@ -66,3 +69,32 @@ def test_a_part_that_is_not_known_is_said(world: World) -> None:
 def test_nothing_rented_yet(world: World) -> None:
     result = world.run("ledger")
     assert (result.code, result.out.splitlines()[0]) == (0, "total  $0.00, 0.00 hours of running boxes")
+
+
+def test_a_box_that_vanished_costs_the_same_in_status_and_ledger(world: World) -> None:
+    first, second = world.full()
+    charge(world, first, "running", 5, 0.5)
+    charge(world, second, "running", 5, 0.5)
+    before = world.run("status", "--json").json["meter"]["so_far"]
+    first.vanish()
+    seen = world.run("status", "--json").json
+    bill = world.run("ledger", "--json").json
+    assert seen["meter"]["so_far"] >= before > 0, "money that was spent does not come back"
+    assert bill["usd"] == pytest.approx(seen["meter"]["so_far"], rel=0.01)
+    assert {box["box"]: box["gone"] for box in bill["boxes"]} == {"box-0": True, "box-1": False}
+    text = world.run("ledger").out
+    gone, there = (next(line for line in text.splitlines() if line.startswith(name)) for name in ("box-0", "box-1"))
+    assert all(word in gone for word in ("not closed", " ran ", "gone"))
+    assert all(word in there for word in ("goes on", " running "))
+    assert "$0.50/h goes on" in text
+
+
+def test_a_box_that_ended_says_when_and_is_not_called_running(world: World) -> None:
+    box = world.add()
+    end = datetime.now(UTC)
+    close_books(world.store, box="box-0", generation=1, native_id=box.native_id, how="cleared", at=end)
+    world.save(world.empty())
+    (line,) = (line for line in world.run("ledger", fresh=False).out.splitlines() if line.startswith("box-0"))
+    assert end.astimezone().strftime("%Y-%m-%d %H:%M") in line
+    assert "running" not in line
+    assert line.rstrip().endswith("cleared")

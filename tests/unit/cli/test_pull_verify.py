@@ -482,3 +482,31 @@ def test_finish_of_a_finished_sweep_is_a_yes(destroyed: World) -> None:
     assert result.code == 0, result
     assert "nothing bills any more" in result.out
     assert destroyed.calls() == []
+
+
+@pytest.mark.parametrize("hurt", ["changed", "missing"])
+def test_a_copy_that_differs_is_pulled_again_where_the_box_still_has_it(world: World, hurt: str) -> None:
+    world.full()
+    world.run("pull")
+    path = world.evidence / "cells/lr0.3/metrics.json"
+    path.unlink() if hurt == "missing" else path.write_bytes(b'{"loss": 0.99}')
+    result = world.run("verify", "--json")
+    assert by_name(result.json["cells"])["lr0.3"]["state"] == "damaged"
+    again = f"sweepctl pull --stack {STACK} && sweepctl verify --stack {STACK}"
+    assert [command.partition("    ")[0] for command in result.json["next"]] == [again]
+    assert world.run("pull").code == 0
+    assert world.run("verify").code == 0
+
+
+def test_verify_leads_on_from_a_cell_that_was_lost_with_its_box(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    for name in ("lr0.1", "lr0.3", "lr0.9"):
+        box.seal(name)
+    (world.evidence / "journals").mkdir()
+    shutil.copy(box.root / "data/sweep/journal.jsonl", world.evidence / "journals/box-0-g1.jsonl")
+    box.vanish()
+    world.monkeypatch.setattr("sweep.onbox.surviving", lambda kills, mounts: ())  # a platform without volumes
+    result = world.run("verify", "--json")
+    assert by_name(result.json["cells"])["lr0.1"]["state"] == "lost"
+    assert result.json["next"] == [f"pulumi up --stack {STACK}    (runs what was lost again)"]

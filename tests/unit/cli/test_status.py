@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from datetime import UTC, datetime, timedelta
@@ -368,3 +369,48 @@ def test_it_fits_into_80_columns(world: World, monkeypatch: pytest.MonkeyPatch) 
     (box,) = [line for line in table if line.startswith("box-0")]
     assert first.native_id in box
     assert "INODES" not in "".join(table)
+
+
+# Boxes that are gone
+
+
+def test_a_cell_that_was_sealed_on_a_box_that_is_gone_is_lost_and_runs_again(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3")
+    box.seal("lr0.1")
+    assert world.run("pull").code == 0
+    assert world.run("verify").code == 1
+    box.seal("lr0.3")
+    copy = world.evidence / "journals/box-0-g1.jsonl"
+    shutil.copy(box.root / "data/sweep/journal.jsonl", copy)  # a look kept it; the files were never pulled
+    box.vanish()
+    seen = world.run("status", "--json").json
+    assert by_name(seen["cells"])["lr0.3"]["state"] == "sealed", "its volume outlived the box, and has it"
+    shutil.rmtree(world.volume_folder / "abcdefghjk/cells/lr0.3")
+    seen = world.run("status", "--json").json
+    cells = by_name(seen["cells"])
+    assert (cells["lr0.1"]["state"], cells["lr0.3"]["state"]) == ("verified", "lost")
+    assert "never pulled; `pulumi up` runs it again" in cells["lr0.3"]["note"]
+    assert [command.partition("    ")[0] for command in seen["next"]] == [
+        f"pulumi up --stack {STACK}",
+        f"pulumi destroy --stack {STACK}",
+    ]
+
+
+def test_a_pulled_copy_of_a_box_that_is_gone_is_not_lost(world: World) -> None:
+    first, _ = world.full()
+    assert world.run("pull").code == 0
+    first.vanish()
+    shutil.rmtree(world.volume_folder)
+    assert by_name(world.run("status", "--json").json["cells"])["lr0.1"]["state"] == "sealed"
+
+
+def test_evidence_that_was_moved_away_leads_on(world: World) -> None:
+    world.verified()
+    os.rename(world.evidence, world.evidence.with_name("away"))
+    seen = world.run("status", "--json").json
+    assert any("Put it back" in note for note in seen["notes"])
+    (leads,) = seen["next"]
+    assert leads.startswith(
+        f'sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason "…" && pulumi d'
+    )

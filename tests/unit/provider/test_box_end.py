@@ -291,6 +291,9 @@ def test_a_box_that_is_gone_needs_no_approval_and_its_losses_are_written_down(sw
     sweep.queue(box)
     sweep.until_state(box, "sealed", "a")
     sweep.vanish(box)
+    assert isinstance(BOX.read(sweep.op(), box.native_id, box), Gone)
+    assert "is gone from local; cells without a copy, which run again: b" in str(sweep.said.warnings)
+    assert sweep.store.losses() == [], "a preview writes nothing"
     delete(sweep, box)
     (loss,) = sweep.store.losses()
     assert (loss.box, loss.native_id, loss.cells) == ("box-0", box.native_id, ("b",))
