@@ -97,6 +97,26 @@ class Sight:
         return tuple(name for name in sorted(self.launch.cells) if not finished(self.progress(name), 0))
 
     @property
+    def idles(self) -> bool:
+        """Whether the box bills and has nothing that it may run: not while it may end, is to stop, or failed its
+        set-up."""
+        if self.phase != "running" or not self.reachable or self.seen.runner_alive is not False:
+            return False
+        failed = self.setup is not None and self.setup.state != "finished"
+        return not (self.stranded or self.verdict.allowed or failed or self.box.want != "running")
+
+    @cached_property
+    def waiting(self) -> tuple[str, ...]:
+        """Cells of its queue that can't start now, since all slots are taken. Of a runner that is alive."""
+        if self.launch is None or not self.reachable or not self.seen.runner_alive:
+            return ()
+        slots = max(self.queue.job.slots if self.queue else 1, 1)
+        if len(self.running) < slots and self.blocked is None:
+            return ()
+        dropped = self.queue.dropped if self.queue else {}
+        return tuple(n for n in self.launch.cells if not started(self.progress(n)) and n not in dropped)
+
+    @property
     def blocked(self) -> Mapping[str, Any] | None:
         """Why its runner, which is alive, starts nothing new: `why`, and what else is known. None while it may."""
         if not self.seen.runner_alive:

@@ -15,12 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from provider.platforms.base import Phase
 from sweep.cli.output import note
 from sweep.cli.tend_round import Round
 from sweep.errors import SweepstackError
-from sweep.journal import started
-from sweep.scene import Scene, Sight
+from sweep.scene import Scene
 from sweep.state import find_engine
 
 PREVIEW_SECONDS = 300.0
@@ -40,8 +38,8 @@ class Moves:
 
 def level(root: Path, scene: Scene, round_: Round, moves: Moves, run: Run) -> None:
     """Lets boxes with nothing to do take over cells that wait. Asks the engine once for the same boxes and cells."""
-    idle = tuple(sight.box.name for sight in scene.sights if idles(sight))
-    waits = tuple(sorted(name for sight in scene.sights for name in waiting(sight)))
+    idle = tuple(sight.box.name for sight in scene.sights if sight.idles)
+    waits = tuple(sorted(name for sight in scene.sights for name in sight.waiting))
     if not idle or not waits or (idle, waits) == moves.tried:
         return
     moves.tried = (idle, waits)
@@ -70,26 +68,6 @@ def level(root: Path, scene: Scene, round_: Round, moves: Moves, run: Run) -> No
         round_.moved = {box: count for box, count in more.items() if count}
     else:
         round_.problems.append(f"`pulumi up` of the queues ended with {code}: cells stay where they wait")
-
-
-def idles(sight: Sight) -> bool:
-    """Whether a box bills and has nothing that it may run: not while it may end, is to stop, or failed its set-up."""
-    if sight.phase != Phase.RUNNING or not sight.reachable or sight.seen.runner_alive is not False:
-        return False
-    failed = sight.setup is not None and sight.setup.state != "finished"
-    return not (sight.stranded or sight.verdict.allowed or failed or sight.box.want != "running")
-
-
-def waiting(sight: Sight) -> tuple[str, ...]:
-    """Cells of a box that can't start now, since all its slots are taken."""
-    if sight.launch is None or not sight.reachable or not sight.seen.runner_alive:
-        return ()
-    slots = max(sight.queue.job.slots if sight.queue else 1, 1)
-    if len(sight.running) < slots and sight.blocked is None:
-        return ()
-    # A cell whose journal says dropped was let go, and came back with a new line; unless a person took it out.
-    dropped = sight.queue.dropped if sight.queue else {}
-    return tuple(name for name in sight.launch.cells if not started(sight.progress(name)) and name not in dropped)
 
 
 def _preview(root: Path, stack: str, targets: Sequence[str]) -> list[Mapping[str, Any]]:

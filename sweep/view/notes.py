@@ -47,6 +47,12 @@ def notes_of(scene: Scene) -> list[str]:
             + ("`pulumi up` rents it, or says why not" if scene.unstarted else "no cell")
             for name in scene.not_rented
         ]
+    idle = [sight.box.name for sight in scene.sights if sight.idles]
+    waiting = sum(len(sight.waiting) for sight in scene.sights)
+    if idle and waiting:
+        what, them = ("1 cell waits", "it") if waiting == 1 else (f"{waiting} cells wait", "them")
+        move = f"`pulumi up`, or `sweepctl tend`, moves {them}"
+        notes.append(f"box {', '.join(idle)}: nothing to do, and {what} elsewhere: {move}")
     notes += [
         f"the engine is {operation.kind} {operation.name} now, or was cut off there and keeps that entry unsaid "
         "(pulumi refresh --clear-pending-creates forgets it)"

@@ -159,13 +159,16 @@ def test_a_box_stopped_or_started_behind_our_back_is_put_right(finished: Stack) 
 
 
 def test_a_stop_rents_nothing(make_stack: Callable[..., Stack]) -> None:
-    """A new box that is wanted stopped is refused before anything is rented, with the way out."""
+    """A new box that is wanted stopped gets no cell while another runs, and so is not rented. Where all are wanted
+    stopped, that is refused before anything is rented, with the way out."""
     stack = make_stack()
     want(stack, "box-1", "stopped")
+    assert "box box-1: not rented: no cell" in ok(stack.pulumi("preview")).text
+    want(stack, "box-0", "stopped")
     refused = stack.up()
     assert refused.rc != 0
     assert "boxes.box-1.want: running" in refused.text, str(refused)
-    assert not any("box-1" in birth["tag"] for birth in stack.births())
+    assert stack.native_ids() == []
 
 
 def test_one_approval_with_both_verbs(finished: Stack) -> None:

@@ -71,3 +71,17 @@ def test_a_finished_sweep_leads_to_its_results(world: World, monkeypatch: pytest
     for command in (("wait", "--for", "verified", "--timeout", "1s"), ("tend", "--once"), ("results",)):
         result = world.run(*command)
         assert "pulumi up" not in result.out + result.err, result
+
+
+def test_status_says_that_cells_wait_while_a_box_has_nothing_to_do(world: World) -> None:
+    """`idle` stood in the table, and nothing was offered."""
+    busy, idle = world.add("box-0"), world.add("box-1")
+    busy.launch("lr0.1", "lr0.3")
+    busy.begin = datetime.now(UTC) - timedelta(seconds=100)
+    busy.start("lr0.1")
+    busy.alive()
+    idle.launch("lr0.9")
+    idle.seal("lr0.9")
+    notes = world.run("status", "--json").json["notes"]
+    said = "box box-1: nothing to do, and 1 cell waits elsewhere: `pulumi up`, or `sweepctl tend`, moves it"
+    assert said in notes
