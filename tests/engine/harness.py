@@ -363,7 +363,7 @@ class Stack:
         """What is there, for a failure's message."""
         logs = "".join(
             f"\n{path.relative_to(self.platform_root)}:\n{path.read_text(errors='replace')[-1500:]}"
-            for path in sorted(self.platform_root.glob("boxes/*/data/sweep/runner.log"))
+            for path in sorted(self.platform_root.glob("boxes/[!.]*/data/sweep/runner.log"))
         )
         return f"boxes {self.native_ids()}, processes {self.processes()}, sealed {sorted(self.sealed())}{logs}"
 

@@ -71,11 +71,11 @@ class HostStack(Stack):
             self.host.cut()
 
     def sealed(self) -> set[str]:
-        found = self.platform_root.glob("boxes/*/mnt/durable/*/cells/*/manifest.json")
+        found = self.platform_root.glob("boxes/[!.]*/mnt/durable/*/cells/*/manifest.json")
         return super().sealed() | {path.parent.name for path in found}
 
     def durable_cell(self, cell: str) -> Path:
-        (found,) = self.platform_root.glob(f"boxes/*/mnt/durable/*/cells/{cell}")
+        (found,) = self.platform_root.glob(f"boxes/[!.]*/mnt/durable/*/cells/{cell}")
         return found
 
     def end(self) -> None:

@@ -63,7 +63,7 @@ def data(host: Host) -> Path:
 
 
 def boxes(host: Host) -> list[str]:
-    return [path.name for path in data(host).glob("sweepstack/boxes/*")]
+    return [path.name for path in data(host).glob("sweepstack/boxes/[!.]*")]
 
 
 def test_the_loop(instance: tuple[Stack, Host, Path]) -> None:

@@ -31,7 +31,7 @@ class Lab:
 
     def boxes(self) -> list[str]:
         """What lies on the hosts."""
-        return [path.name for host in self.hosts for path in sorted(host.home.glob(f"{STORE}/boxes/*"))]
+        return [path.name for host in self.hosts for path in sorted(host.home.glob(f"{STORE}/boxes/[!.]*"))]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 def lab_ids(hosts: list[Host]) -> list[str]:
-    return [path.name for host in hosts for path in host.home.glob(f"{STORE}/boxes/*")]
+    return [path.name for host in hosts for path in host.home.glob(f"{STORE}/boxes/[!.]*")]
 
 
 def test_the_loop(lab: Lab) -> None:
@@ -134,7 +134,7 @@ def test_mistakes_about_hosts_are_said_before_anything_is_made(lab: Lab) -> None
     refused = stack.up(timeout=180)
     assert refused.rc != 0
     assert "can't be reached" in refused.text, str(refused)
-    assert not list((Path(lab.hosts[0].home) / STORE).glob("boxes/*"))
+    assert not list((Path(lab.hosts[0].home) / STORE).glob("boxes/[!.]*"))
     assert os.path.exists(stack.config_file)
 
 
