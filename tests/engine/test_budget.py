@@ -41,7 +41,9 @@ def budget(stack: Stack, value: dict[str, Any]) -> None:
 
 
 def one_more(stack: Stack, want: str = "running") -> None:
+    """Another box, and two cells, so that there is one for it."""
     stack.edit_config(lambda sweep: sweep["boxes"].update({"box-1": {"want": want}}))
+    stack.edit_config(lambda sweep: sweep["cells"]["grid"].update(seed=[0, 1, 2, 3]))
 
 
 def test_past_the_budget_nothing_is_rented_and_all_else_goes_on(dear: Stack) -> None:
@@ -66,6 +68,8 @@ def test_past_the_budget_nothing_is_rented_and_all_else_goes_on(dear: Stack) -> 
     # One of the ways that the message names: without the box.
     one_more(stack, want="gone")
     ok(stack.up())
+    stack.wait_for(lambda: {"seed2", "seed3"} <= stack.sealed(), "the further cells")
+    stack.wait_idle()
     ok(stack.sweepctl("pull"))
     stack.approve()
     ok(stack.up())
@@ -85,6 +89,7 @@ def test_a_raised_budget_rents_again_and_shows_in_the_diff(dear: Stack) -> None:
     assert "MORE THAN THE BUDGET" not in preview.text
     ok(stack.up())
     assert len(stack.native_ids()) == 2
+    stack.wait_idle()
     assert re.search("no changes|unchanged", ok(stack.pulumi("preview")).text)
 
 
