@@ -32,6 +32,7 @@ def test_the_loop_as_written(sweep_a: Stack) -> None:
         ok(stack.run("pulumi", "stack", "init", "sweep-a"))
         up = stack.run("pulumi", "up", "--stack", "sweep-a", "--yes")
     ok(up)
+    assert (stack.evidence / "stack-files" / "Pulumi.sweep-a.yaml").read_text() == stack.config_file.read_text()
 
     preview = ok(stack.run("pulumi", "preview", "--stack", "sweep-a", "--json"))
     summary = {key: count for key, count in preview.json()["changeSummary"].items() if key not in ("same", "refresh")}
@@ -98,6 +99,9 @@ def test_the_loop_as_written(sweep_a: Stack) -> None:
     assert "results/sweep-a" in destroy.text, f"it does not say what survived and where\n{destroy}"
     assert any(str(path.parent.name) in destroy.text or str(path) in destroy.text for path in stack.volume_contents())
 
+    assert "--preserve-config" in destroy.text, str(destroy)
+    ok(stack.run("sweepctl", "verify", "--stack", "sweep-a"))
+    ok(stack.run("sweepctl", "results", "--evidence", str(stack.evidence)))
     after = stack.run("sweepctl", "status", "--stack", "sweep-a", "--json")
     assert after.rc == 0, str(after)
     assert after.json()["boxes"] == [] or all(box["phase"] == "gone" for box in after.json()["boxes"])
