@@ -18,6 +18,7 @@ from sweep.cli.progress import Progress
 from sweep.cli.pull import fetch
 from sweep.cli.rosters import rosters
 from sweep.errors import SweepstackError
+from sweep.evidence import unsealed
 from sweep.evidence.store import EvidenceStore
 from sweep.model import SETTLED
 from sweep.money.budget import to_stop
@@ -88,7 +89,8 @@ def _hold(scene: Scene) -> None:
 
 def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round, verified: Seals) -> None:
     """Pulls and verifies, when something was sealed that no receipt has."""
-    if not (_seals(scene.sights) - verified):
+    fresh = bool(_seals(scene.sights) - verified)
+    if not fresh and not _logs_to_copy(store, scene):
         return
     with Progress("pull", unit="bytes") as progress:
         haul = fetch(sources, store, progress)
@@ -96,6 +98,8 @@ def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round
     round_.bytes = sum(result.bytes for _, result in haul.cells.values())
     round_.problems += [f"{result.cell}: {'; '.join(result.reasons)}" for result in haul.bad]
     round_.unknown += haul.problems
+    if not fresh:
+        return
     try:
         outcome = verifying.run(sources, store, rosters(sources.target, sources.state))
     except Unsure as error:
@@ -105,6 +109,16 @@ def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round
     if not haul.problems and not haul.bad:
         # Damaged ones, too: reading them again would find the same, until they are sealed anew.
         verified |= _seals(scene.sights)
+
+
+def _logs_to_copy(store: EvidenceStore, scene: Scene) -> bool:
+    """Whether an attempt ended without a seal, on a box that answers, of which nothing was copied."""
+    for sight in scene.sights:
+        box, journal = sight.box, sight.seen.journal
+        dead = sight.seen.runner_alive is False
+        if journal is not None and unsealed.missing(store, box.name, box.generation, journal, dead=dead):
+            return True
+    return False
 
 
 def _seals(sights: Iterable[Sight]) -> Seals:

@@ -510,3 +510,12 @@ def test_verify_leads_on_from_a_cell_that_was_lost_with_its_box(world: World) ->
     result = world.run("verify", "--json")
     assert by_name(result.json["cells"])["lr0.1"]["state"] == "lost"
     assert result.json["next"] == [f"pulumi up --stack {STACK}    (runs what was lost again)"]
+
+
+def test_tend_copies_the_log_of_a_cell_that_failed_without_a_new_seal(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.start("lr0.3", log="boom\n")
+    box.fail("lr0.3")
+    world.run("tend", "--once")
+    assert (world.evidence / "unsealed/lr0.3/box-0-g1-1/log.txt").read_text() == "boom\n"
