@@ -113,8 +113,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         failures = [*self._over_price(new), *pausing.check(op, rented, old, new)]
         replacing = [name for name, decision in self.changes(old, checked).items() if decision is Decision.REPLACE]
         leaving = judgement.verdict.allowed and judgement.verdict.way != "gone"
-        if replacing and leaving and not old.clearance.startswith("cleared"):
-            # One step at a time: an approval is a word to end the box, and must not rent another on the way there.
+        if replacing and leaving and (old.approval != new.approval or not old.clearance.startswith("cleared")):
+            # One step at a time: an approval is to end the box, and must not rent another on the way there. (A record
+            # may have cleared it, without an approval in the state.)
             op.warn(f"box {old.name} is cleared first; the change of {', '.join(replacing)} waits for the next up")
             return Checked(checked.model_copy(update={name: getattr(old, name) for name in replacing}), failures)
         if replacing and not judgement.verdict.allowed:

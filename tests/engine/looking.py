@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 BOX_ID = "SWEEPSTACK_BOX_ID"
-VOLATILE = frozenset({"data/sweep/patrol.jsonl"})
-"""The heartbeat of a live runner: the only file of a box that may change while nothing happens."""
+VOLATILE = frozenset({"data/sweep/patrol.jsonl", "data/sweep/owner.json"})
+"""What may change while nothing happens: the heartbeat of a live runner, and until when the box's owner holds it."""
 
 
 NOT_COMPARED = ("modified", "created", "sourcePosition", "stackTrace")

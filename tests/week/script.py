@@ -32,7 +32,6 @@ def monday(play: Play, stack: Stack) -> None:
     play.type("sweepctl doctor", rc=None)
     play.type(f"sweepctl new {NAME}", expect=["wrote stacks/Pulumi.digits.yaml"])
     play.edit(stack.config_file, replacing("base: {epochs: 20}", "base: {epochs: 4}"))
-    play.edit(stack.config_file, replacing("--seed {seed} --out", "--seed {seed} --epochs {epochs} --out"))
     play.edit(
         stack.config_file, replacing("{box-0: {want: running}}", "{box-0: {want: running}, box-1: {want: running}}")
     )
