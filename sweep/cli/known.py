@@ -135,8 +135,9 @@ def _read_file(known: Known, root: Path, name: str) -> None:
     place = evidence_uri(root, (file.of_store() if file.is_store else file).pull_to() or "")
     if place is None:
         return
-    if any(store.shelf.uri == place for store in known.stores.values()):
-        known.named_hosts |= set(_hosts(file))
+    stack = next((stack for stack, store in known.stores.items() if store.shelf.uri == place), None)
+    if stack is not None:
+        known.named_hosts |= set() if _is_over(known, stack) else set(_hosts(file))
         return
     try:
         marker = EvidenceStore.read_marker(place)
@@ -146,8 +147,15 @@ def _read_file(known: Known, root: Path, name: str) -> None:
         known.problems.append(f"the records of {name} are not known: {error}")
         return
     if marker is not None:
-        known.named_hosts |= set(_hosts(file))
         _read_evidence(known, marker.stack, place)
+        known.named_hosts |= set() if _is_over(known, marker.stack) else set(_hosts(file))
+
+
+def _is_over(known: Known, stack: str) -> bool:
+    """Whether the records say of every box that the sweep ever had that it has ended: a host that was given back does
+    not answer, and would make every later audit unsure."""
+    births = known.births.get(stack)
+    return bool(births) and all(birth.ended_at is not None for birth in births or ())
 
 
 def _hosts(file: StackFile) -> Iterable[str]:
