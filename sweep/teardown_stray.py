@@ -14,7 +14,7 @@ While its owner holds it, nobody else ends it, unless they say that the owner ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -47,11 +47,14 @@ class Stray:
 
 @dataclass(frozen=True)
 class OnIt:
-    """What was read of it just now. `given`: cells that its queue was ever given; None where that is not known."""
+    """What was read of it just now. `given`: cells that its queue was ever given; None where that is not known.
+
+    `holds`: evidence (its URI) that lies on this very box, and which of its folders: no copy there is one."""
 
     seen: Observation
     owner: Owner | None = None
     given: frozenset[str] | None = None
+    holds: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self) -> dict[str, str]:
         """cell → its state by the box's own journal and queue. Empty where nothing ran, or nothing could be read."""
@@ -212,7 +215,9 @@ def _copies(box: Stray, on_it: OnIt, stores: Sequence[EvidenceStore], *, full: b
             if launch is None or launch.native_id != box.native_id:
                 problems += [f"{store.shown} has a receipt that names it, and not its launch record"] if named else []
                 continue
-            found = _receipt_problems(store, box, on_it, launch, digest, full=full)
+            folder = on_it.holds.get(store.shelf.uri)
+            found = [f"{folder} lies on this very box, and would die with it"] if folder else []
+            found = found or _receipt_problems(store, box, on_it, launch, digest, full=full)
         except (EvidenceError, JournalDamaged) as error:
             found = [str(error)]
         if not found:

@@ -171,7 +171,7 @@ class LocalStore:
             if self.registry_file.exists():
                 known = self.registry() or known
             if account not in (known.account, *known.also_known_as):
-                known = Registry(known.id, (*known.also_known_as, account))
+                known = replace(known, also_known_as=(*known.also_known_as, account))
             return self._write(known, mark=mark)
 
     def renamed(self, account: str) -> Registry:
@@ -183,7 +183,14 @@ class LocalStore:
         except Unreachable:
             if self.registry_file.exists():
                 raise
-            return self.answer_for(account)  # the boxes are there, and whose they are was lost
+            with answering(self.boxes):
+                mark, holds = self._mark(), _holds(self.boxes)
+            if mark and mark != account.rpartition("/")[2]:
+                raise WrongAccount(
+                    f"this belongs to {account}, and {self.boxes} is marked as that of the registry {mark}: not the "
+                    "same folder under another name of the host"
+                ) from None
+            return self.answer_for(account, mark=holds or bool(mark))  # they are there, and whose they are was lost
         if known is None or known.id != account.rpartition("/")[2]:
             have = known.account if known is not None else f"{host}, which has no boxes at {self.root}"
             raise WrongAccount(

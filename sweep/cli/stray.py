@@ -18,6 +18,7 @@ from sweep.cli.known import Known
 from sweep.errors import EvidenceError, SweepstackError
 from sweep.evidence.stack_copy import STACK_FILES, stack_file_of
 from sweep.evidence.store import EvidenceStore
+from sweep.evidence.whereabouts import evidence_on
 from sweep.launch_queue import queue_entries
 from sweep.ownership import Owner, former_selves, read_owner, who
 from sweep.parallel import in_parallel
@@ -72,7 +73,8 @@ class Assessed:
 
 def assess(platform: str, native_id: str, account: str, tag: str, known: Known, word: Word, *, full: bool) -> Assessed:
     """Reads the box, finds the evidence of its sweep, and asks the check. Blocks for seconds; reads only."""
-    return judged(platform, native_id, account, tag, read_box(platform, native_id, account), known, word, full=full)
+    on_it = read_box(platform, native_id, account, _places(tag, known))
+    return judged(platform, native_id, account, tag, on_it, known, word, full=full)
 
 
 def judged(
@@ -98,29 +100,40 @@ def judged(
     return Assessed(box, on_it, tuple(stores), may_end_stray(box, on_it, stores, word, full=full), on_record)
 
 
-def read_box(platform: str, native_id: str, account: str) -> OnIt:
-    """What the box says of itself: its journal, its queue, its owner. Never raises SweepstackError."""
+def _places(tag: str, known: Known) -> tuple[str, ...]:
+    """Where the evidence of this box's sweep is, as far as it is known before the box is asked."""
+    identity = (onbox.box_of(tag) or ("", "", 0))[0]
+    return tuple(store.shelf.uri for store in known.stores.values() if store.marker.identity == identity)
+
+
+def read_box(platform: str, native_id: str, account: str, places: Sequence[str] = ()) -> OnIt:
+    """What the box says of itself: its journal, its queue, its owner. Never raises SweepstackError.
+
+    `places`: the known evidence of its sweep; it, and what the owner names, is looked for on the box itself."""
     try:
         seen, record = observe(platform, native_id, account)
     except SweepstackError as error:
         return OnIt(Observation(Existence.UNKNOWN, note=str(error)))
     if seen.existence is not Existence.EXISTS or record is None:
         return OnIt(seen)
-    owner, given = None, None
+    owner, given, holds = None, None, {}
     try:
         channel = load_platform(platform).channel(native_id, account)
         owner = read_owner(channel)
+        for uri in {*places, *([owner.evidence] if owner is not None and owner.evidence else [])}:
+            if found := evidence_on(channel, uri, onbox.OWN_TIERS):
+                holds[uri] = found[1]
         entries = queue_entries(channel)
         given = frozenset(name for name, line in entries.items() if line.get("op") == "add")
     except (SweepstackError, OSError) as error:
         seen = seen if seen.note else replace(seen, note=str(error))
-    return OnIt(seen, owner, given)
+    return OnIt(seen, owner, given, holds)
 
 
 def assess_all(boxes: Sequence[tuple[str, str, str, str]], known: Known) -> dict[tuple[str, str], Assessed]:
     """The same for many boxes (platform, native id, account, tag), by platform and native id. What does not answer in
     time is unknown."""
-    read = in_parallel({box: partial(read_box, *box[:3]) for box in boxes}, READ_SECONDS)
+    read = in_parallel({box: partial(read_box, *box[:3], _places(box[3], known)) for box in boxes}, READ_SECONDS)
     late, word = OnIt(Observation(Existence.UNKNOWN, note=NOT_IN_TIME)), Word(who())
     return {box[:2]: judged(*box, read.get(box, late), known, word, full=False) for box in boxes}
 

@@ -240,7 +240,7 @@ def test_what_ran_and_is_proved_copied_ends_without_an_abandonment(world: World)
     assert not is_there(world, first)
 
 
-@pytest.mark.parametrize("damage", ["copy", "journal", "unclaimed", "running"])
+@pytest.mark.parametrize("damage", ["copy", "journal", "unclaimed", "on the box", "running"])
 def test_a_copy_that_is_not_proved_any_more_locks(world: World, damage: str) -> None:
     first, _, _ = world.verified()
     closed(world, first)
@@ -256,6 +256,10 @@ def test_a_copy_that_is_not_proved_any_more_locks(world: World, damage: str) -> 
         (first.root / "data" / "mine").mkdir(parents=True)
         with (first.root / "data" / "mine" / "big").open("wb") as handle:
             handle.truncate(150_000_000)
+    elif damage == "on the box":
+        cells = world.evidence / "cells"
+        cells.rename(first.root / "data" / "stash")
+        cells.symlink_to(first.root / "data" / "stash")
     else:
         first.alive()
         first.start("lr0.3", 2)

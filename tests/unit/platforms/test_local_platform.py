@@ -249,6 +249,39 @@ def test_a_disk_that_is_not_mounted_is_unknown_and_not_gone(root: Path, platform
     assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
 
 
+def test_an_earlier_name_of_the_host_proves_nothing_of_its_boxes(
+    root: Path, platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sweepctl adopt --renamed-from`: the folder without its disk stays unknown, also after something was made."""
+    record = rent(platform)
+    monkeypatch.setattr("provider.platforms._local_store.host_identity", lambda: "another-name")
+    platform.answer_for(record.account)
+    os.rename(root / "boxes", root / "disk")
+    (root / "boxes").mkdir()
+    with pytest.raises(Unreachable):
+        rent(platform, tag=TAG + "2")
+    with pytest.raises(Unreachable):
+        platform.get(record.native_id, record.account)
+
+
+def test_where_the_registry_was_lost_the_mark_says_whose_boxes_these_are(
+    root: Path, platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sweepctl adopt BOX` on another machine than that of the box, or without the disk of the boxes."""
+    record = rent(platform)
+    monkeypatch.setattr("provider.platforms._local_store.host_identity", lambda: "another-name")
+    (root / "registry.json").unlink()
+    with pytest.raises(WrongAccount, match="is marked as that of the registry"):
+        platform.answer_for("far-away/zzzzzzzzzz")
+    assert not (root / "registry.json").exists()
+    (root / "volumes" / "volume-a").mkdir()
+    os.rename(root / "boxes", root / "disk")
+    (root / "boxes").mkdir()
+    platform.answer_for(record.account)
+    with pytest.raises(Unreachable, match="another folder than the one that boxes were made in"):
+        platform.get(record.native_id, record.account)
+
+
 def test_a_registry_of_before_there_was_a_mark(root: Path, platform: LocalPlatform) -> None:
     """With boxes in it, a folder is the one that boxes were made in; an empty one proves nothing of a box by its id."""
     record, other = rent(platform), rent(platform, tag=TAG + "2")
