@@ -258,12 +258,15 @@ def expiry_problem(facts: BoxFacts, approval: Approval, store: EvidenceStore | N
 
 def _begun(store: EvidenceStore, facts: BoxFacts, approval: Approval) -> bool:
     """Whether a teardown by this very approval's receipt has begun for this native id: then it may finish. Stopping
-    the runner is part of it, and the journal records that."""
+    the runner is part of it, and the journal records that. One that began after the approval had expired is another's:
+    abandonments have no receipt to tell them apart."""
     try:
         teardown = store.teardown()
     except EvidenceError:
         return False
-    return teardown is not None and teardown.receipt == approval.receipt and facts.native_id in teardown.native_ids
+    if teardown is None or teardown.begun_at > approval.expires:
+        return False
+    return teardown.receipt == approval.receipt and facts.native_id in teardown.native_ids
 
 
 def _unless_damaged(line: CellLine, problems: list[str]) -> CellLine:

@@ -309,6 +309,12 @@ def test_it_is_for_the_boxes_that_it_names(begun: Situation) -> None:
     assert not begun.ask().allowed
 
 
+def test_it_revives_no_approval_that_had_expired_before(begun: Situation) -> None:
+    """Two abandonments have no receipt: the teardown of one box must not carry an old word about another."""
+    begun.edit_approval(expires=NOW - timedelta(hours=2))
+    assert "expired" in begun.ask().reasons[0]
+
+
 def test_it_is_for_its_own_receipt(begun: Situation) -> None:
     """An old teardown does not carry a later, expired approval."""
     begun.begin_teardown("local-box-01", receipt=NOWHERE)
