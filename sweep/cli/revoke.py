@@ -34,9 +34,12 @@ def revoke(target: Target, out: Out) -> int:
     The record comes first: a teardown that is under way asks it before its next step.
     """
     records = _open(target)
-    for box in records.state.boxes:
-        take_back(box.facts(), who(), "approve --revoke")
     problem, closed = _close_records(target, records)
+    try:
+        for box in records.state.boxes:
+            take_back(box.facts(), who(), "approve --revoke")
+    except SweepstackError as error:
+        problem = "; ".join(filter(None, (problem, str(error))))
     removed = target.file.write_approval(None) if target.file.path.exists() else False
     following = [f"pulumi up --stack {target.stack}    (locks again)"]
     out.document(

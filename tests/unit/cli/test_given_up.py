@@ -10,6 +10,7 @@ import pytest
 
 from sweep.abandoning import on_record
 from sweep.decisions import decisions
+from sweep.errors import SweepstackError
 from sweep.state import BoxEntry, parse_export
 from sweep.teardown import Existence, Observation, may_end
 from tests.unit.cli.support import STACK, World
@@ -72,6 +73,26 @@ def test_it_needs_no_evidence(world: World, lost: str) -> None:
     assert ways(world) == []
     assert world.run(*GIVE_UP).code == 0
     assert ways(world) == ["abandoned"]
+
+
+def test_a_revocation_is_in_the_evidence_though_this_computer_takes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.full()
+    away = world.evidence.with_name("away")
+    world.evidence.rename(away)
+    assert world.run(*GIVE_UP).code == 0
+    away.rename(world.evidence)
+
+    def full_disk(_: object) -> None:
+        raise SweepstackError("the decision could not be recorded: no space left")
+
+    monkeypatch.setattr("sweep.abandoning.record_decision", full_disk)
+    result = world.run("approve", "--revoke")
+    assert result.code == 2
+    assert "no space left" in result.out
+    assert world.file.approval() is None
+    assert ways(world) == [None], "revoked by the evidence"
 
 
 def test_another_box_or_sweep_is_not_meant(world: World) -> None:
