@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sweep.abandoning import VERB, alone, keep
+from sweep.abandoning import VERB, alone, keep, take_back
 from sweep.cli.output import Unsure
 from sweep.cli.proposal import Plan
 from sweep.cli.target import Target
 from sweep.decisions import Decision
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, EvidenceError, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Abandonment, Approval
 from sweep.scene import Scene, Sight
@@ -32,6 +32,7 @@ def put_on_record(plan: Plan, target: Target, scene: Scene, store: EvidenceStore
         problems.append(str(error))
     sights = {sight.box.native_id: sight for sight, _ in (*plan.asked, *plan.kept)}
     asked = {sight.box.native_id for sight, _ in plan.asked}
+    verbs = {(action.native_id, action.verb) for action in plan.approval.actions}
     for entry in given_up:
         if entry.native_id not in asked:
             continue  # it was put on record when it was given
@@ -39,11 +40,30 @@ def put_on_record(plan: Plan, target: Target, scene: Scene, store: EvidenceStore
         kept = keep(store, alone(plan.approval, entry), decision)
         where += [place for place in kept.where if place not in where]
         problems += [problem for problem in kept.problems if problem not in problems]
+    for sight, _ in plan.asked:
+        if (sight.box.native_id, VERB) in verbs and all(e.native_id != sight.box.native_id for e in given_up):
+            problems += _take_back(sight, store, plan.approval.by)
     if not where:
         raise Unsure("not approved: it could be written nowhere. " + "; ".join(problems))
     if store is None and scene.evidence_problem:
         problems.append(scene.evidence_problem)
     return where, problems
+
+
+def _take_back(sight: Sight, store: EvidenceStore | None, by: str) -> list[str]:
+    """An earlier abandonment of a box that is approved now and not given up counts no more. What was in the way."""
+    native_id, problems = sight.box.native_id, []
+    try:
+        take_back(sight.box.facts(VERB), by, "it was approved later, and not given up")
+    except SweepstackError as error:
+        problems.append(str(error))
+    try:
+        known = store.clearance(native_id) if store is not None else None
+        if store is not None and known is not None and known.abandon:
+            store.write_clearance(native_id, None)
+    except EvidenceError as error:
+        problems.append(str(error))
+    return [f"that box {sight.box.name} is not given up any more: {problem}" for problem in problems]
 
 
 def _decision(entry: Abandonment, sight: Sight, approval: Approval, target: Target, scene: Scene) -> Decision:

@@ -104,6 +104,23 @@ def test_another_box_or_sweep_is_not_meant(world: World) -> None:
         assert list(on_record(replace(facts, **{name: other}))) == [], name
 
 
+@pytest.mark.parametrize("lost", [True, False], ids=["on_this_computer", "in_the_evidence"])
+def test_a_later_approval_that_does_not_give_it_up_takes_the_record_back(world: World, lost: bool) -> None:
+    """Else a destroy without an `up` would go by the abandonment, though its cells went on since."""
+    _, _, receipt = world.verified()
+    away = world.evidence.with_name("away")
+    if lost:
+        world.evidence.rename(away)
+    assert world.run(*GIVE_UP).code == 0
+    if lost:
+        away.rename(world.evidence)
+    assert ways(world) == ["abandoned"]
+    assert world.run("approve", "--receipt", receipt, "--box", "box-1").code == 0
+    assert ways(world) == ["abandoned"], "another box was approved"
+    assert world.run("approve", "--receipt", receipt, "--box", "box-0").code == 0
+    assert ways(world) == []
+
+
 def test_only_what_is_given_up_is_on_record_of_a_mixed_word(world: World) -> None:
     """The receipt's part of it waits for `pulumi up`, as ever."""
     first, second, receipt = world.verified()
