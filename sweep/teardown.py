@@ -154,7 +154,7 @@ def may_end(
     if launch is not None:
         verdict.launched = True
     elif store is not None and not verdict.reasons and seen.journal is not None and seen.journal.head == GENESIS:
-        verdict.launched = False
+        verdict.launched = None if _ran_by(latest, facts.native_id) else False
     if seen.existence is Existence.EXISTS:
         verdict.unclaimed = _unclaimed(facts, seen, latest, store)
     if seen.account_problem:
@@ -302,6 +302,12 @@ def _cell_lines(launch: Launch | None, seen: Observation, latest: Receipt | None
     return lines
 
 
+def _ran_by(receipt: Receipt | None, native_id: str) -> bool:
+    """Whether the receipt says that something ran on the box, whatever the box itself says now."""
+    ours = [box for box in receipt.boxes if box.native_id == native_id] if receipt is not None else []
+    return any(box.cells or box.journal_head != GENESIS for box in ours)
+
+
 def _latest(store: EvidenceStore) -> Receipt | None:
     try:
         digest = store.latest_receipt()
@@ -351,6 +357,7 @@ def _nothing_launched(store: EvidenceStore, facts: BoxFacts, seen: Observation, 
         verdict.reasons.append("there is no launch record, but the box has a journal: the records were tampered with")
     elif signs := signs_of_a_launch(store, facts.name, facts.generation, facts.native_id):
         verdict.reasons.append(f"there is no launch record, but {signs[0]}")
+        verdict.launched = None
     else:
         verdict.allowed, verdict.way = True, "nothing-launched"
     return verdict

@@ -322,6 +322,8 @@ def _refusal(
     if running:
         following = [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     following = first_hung(stack, [sight for sight, _ in refused]) or following
+    if all(sight.launch is None and sight.journal and v.launched is None for sight, v in refused):
+        following = []  # the records of what ran are lost, and no pull brings them back
     held = [sight.box.name for sight, verdict in refused if verdict.held_by_unclaimed]
     if not running and digest and (bad or held):
         given = [f"--box {name}" for name in words.boxes]
@@ -331,9 +333,7 @@ def _refusal(
         what = " and ".join(["what is bad may be missing"] * bool(bad) + ["the unclaimed bytes may die"] * bool(held))
         following = [f'sweepctl approve --stack {stack} --receipt {digest} {" ".join(given)} --reason "…"    ({what})']
         if bad:
-            following.append(
-                f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}    (where a copy is bad)"
-            )
+            following += [f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}    (where a copy is bad)"]
     elif held:
         given = [f"--waive-unclaimed {name}" for name in held]
         word = f'sweepctl approve --stack {stack} {" ".join(given)} --reason "…"    (the unclaimed bytes may die)'

@@ -95,6 +95,17 @@ def test_a_revocation_is_in_the_evidence_though_this_computer_takes_nothing(
     assert ways(world) == [None], "revoked by the evidence"
 
 
+def test_where_the_records_of_what_ran_are_lost_no_advice_is_refused_again(world: World) -> None:
+    """b16: neither `finish` nor an approval of the box as empty leads out, and both ended in the same refusal."""
+    first, *_ = world.verified()
+    (world.evidence / "records" / "launches" / "box-0-g1.json").unlink()
+    (first.root / "data" / "sweep" / "journal.jsonl").unlink()
+    refused = world.run("approve", "--box", "box-0", "--reason", "x")
+    assert refused.code == 1
+    (following,) = [line for line in refused.err.splitlines() if line.startswith("next")]
+    assert "--abandon box-0" in following
+
+
 def test_another_box_or_sweep_is_not_meant(world: World) -> None:
     world.full()
     shutil.rmtree(world.evidence)

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from sweep.model import Launch
+from sweep.refusal import refusal_text
 from sweep.teardown import Existence
 from tests.unit.evidence.world import IDENTITY
 from tests.unit.teardown.deviations import DEVIATIONS
@@ -190,6 +191,18 @@ def test_anything_that_speaks_of_a_launch_closes_it(situation: Situation, name: 
     verdict = situation.ask()
     assert not verdict.allowed
     assert reason in "; ".join(verdict.reasons)
+
+
+def test_what_the_latest_receipt_says_ran_is_not_to_be_approved_as_empty(situation: Situation) -> None:
+    """Launch record and journal are lost: the refusal must not name the approval that would be refused again."""
+    before = situation.launch()
+    situation.nothing_ever_ran()
+    NOT_EMPTY["receipt with its cells"][0](situation, before)
+    for approval in (None, situation.approval):
+        situation.approval = approval
+        text = refusal_text(situation.facts, situation.ask(), stack="t")
+        assert "--box" not in text
+        assert "--abandon box-0" in text
 
 
 @pytest.mark.parametrize(
