@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from provider.models import IdentityInputs, IdentityState
@@ -12,6 +13,7 @@ from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
 from provider.resources import keeping, leaving, spending
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from provider.resources.renting import never_rented
 from provider.session import Operation
 from sweep.backends import elsewhere_words, held_elsewhere, take_lease
 from sweep.errors import EvidenceError, PlatformError, StillCreating, SweepstackError, TeardownRefused
@@ -249,7 +251,7 @@ def require_nothing_bills(
         raise TeardownRefused(
             "REFUSED. The records name what this state does not:\n"
             + "\n".join(living)
-            + (f"\n{held}" if held else f"\nnext  pulumi up --stack {op.stack}    (adopts it by its tag; then finish)")
+            + (f"\n{held}" if held else f"\n{_way_out(op, births, living)}")
         )
     entries = store.ledger()[0] if damaged else []
     for name, why in damaged:
@@ -265,6 +267,17 @@ def require_nothing_bills(
                 f"pulumi destroy --stack {op.stack})"
             )
         op.warn(f"{why}; all that the ledger names of box {box} is proved gone, so the sweep ends without it")
+
+
+def _way_out(op: Operation, births: Sequence[Birth], living: Sequence[str]) -> str:
+    """What comes next where the records name what the state does not."""
+    asked = [b for b in births if b.ended_at is None and b.native_id is None and b.asked_at is not None]
+    if len(asked) < len(living):
+        return f"next  pulumi up --stack {op.stack}    (adopts it by its tag; then finish)"
+    late = max((b.shown_by for b in asked if b.shown_by is not None), default=None)
+    when = f" at {late:%H:%M:%S} UTC or later" if late is not None and datetime.now(UTC) < late else ""
+    words = " && ".join(never_rented(op.stack, b.box) for b in asked)
+    return f"next  where the console does not show it{when}: {words} && pulumi destroy --stack {op.stack}"
 
 
 def _may_bill(box: str, tag: str, adapter: str, account: str, native_id: str) -> str:
@@ -287,6 +300,10 @@ def may_still_bill(birth: Birth) -> str:
         platform = load_platform(birth.platform)
         if birth.native_id is None:
             found = platform.find_by_tag(birth.tag, birth.account)
+            if found is None and birth.asked_at is not None:  # no list proves that there is none
+                return (
+                    f"box {birth.box}: {birth.tag} was asked for on {birth.platform}, and its answer lost: it may bill"
+                )
             return f"box {birth.box}: {found.native_id} was rented and its answer lost" if found else ""
         if platform.get(birth.native_id, birth.account).phase is Phase.GONE:
             return ""

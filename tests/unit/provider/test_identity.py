@@ -155,6 +155,20 @@ def test_a_lost_answer_holds_it(sweep: Sweep) -> None:
     delete(sweep)
 
 
+def test_a_lost_answer_of_which_no_list_shows_a_box_holds_it_until_a_person_has_looked(sweep: Sweep) -> None:
+    """Lists lag: a destroy that believed one would leave what shows up later without a state, and billing."""
+    sweep.vanish(sweep.box())
+    now = datetime.now(UTC)
+    asked = {"native_id": None, "asked_at": now, "shown_by": now + timedelta(minutes=15)}
+    sweep.store.write_birth(sweep.store.births()[0].model_copy(update=asked))
+    with pytest.raises(TeardownRefused, match="was asked for on local, and its answer lost: it may bill") as refused:
+        delete(sweep)
+    assert "UTC or later: sweepctl confirm-gone --stack sweep-t box-0 --never-rented" in str(refused.value)
+    assert sweep.store.lease() is not None
+    sweep.store.write_birth(sweep.store.births()[0].model_copy(update={"ended_at": now, "ended_how": "never rented"}))
+    delete(sweep)
+
+
 def test_a_lost_answer_in_another_account_holds_it(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
