@@ -30,6 +30,7 @@ GONE_SECONDS = 300.0
 LAG_SECONDS = 30.0
 """So long may a list not know what was made a moment ago."""
 POLL_SECONDS = 5.0
+AGAIN_SECONDS = 5.0
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
@@ -45,7 +46,7 @@ class LiveRun:
         self.purse = Purse(spend)
         pace = float(os.environ.get(PACE_VARIABLE) or 1)
         self.poll, self._gone, self._lag = POLL_SECONDS * pace, GONE_SECONDS * max(pace, 0.1), LAG_SECONDS * pace
-        self._over = threading.Event()
+        self._over, self.interrupted = threading.Event(), threading.Event()
 
     def platform(self) -> Platform:
         """The adapter, unmetered."""
@@ -148,7 +149,8 @@ class LivePlugin:
             item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
     def pytest_sessionstart(self) -> None:
-        signal.signal(signal.SIGTERM, _as_interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._as_interrupt)
         self._run.watch()
 
     @pytest.hookimpl(wrapper=True)
@@ -156,9 +158,21 @@ class LivePlugin:
         try:
             return (yield)
         except KeyboardInterrupt:
+            self._run.interrupted.set()
             # A signal may arrive where the code has no line; pytest then fails while it reports the interrupt, and
             # what was rented would not be ended. A new exception, raised here, has lines.
             raise KeyboardInterrupt from None
+
+    def _as_interrupt(self, *_: object) -> None:
+        """Interrupts the run, again and again until that is noticed: an exception that is raised while Python collects
+        garbage or calls a callback is lost."""
+
+        def again() -> None:
+            if not self._run.interrupted.wait(AGAIN_SECONDS):
+                _thread.interrupt_main()
+
+        threading.Thread(target=again, name="interrupt", daemon=True).start()
+        raise KeyboardInterrupt
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self._left = self._run.close()
@@ -200,10 +214,6 @@ def begin(config: pytest.Config, platform_name: str, spend: float | None) -> Non
     os.environ[IDENTITY_VARIABLE] = identity
     run = LiveRun(platform_name, spend, f"sweepstack-{identity}-")
     config.pluginmanager.register(LivePlugin(run, config), "sweepstack-live")
-
-
-def _as_interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _busy(*_: object) -> None:

@@ -39,8 +39,10 @@ def test_cells_run_and_are_sealed(box: Box) -> None:
         assert manifest.environment["python"] == ".".join(map(str, sys.version_info[:3]))
         assert (box.sealed(cell.name) / "log.txt").read_text().startswith("hi\n[sweepstack] attempt 1: exit code 0 ")
     events = [entry["event"] for entry in box.journal().entries]
+    assert "environment" in events  # once more where site-packages was touched meanwhile
+    events = [event for event in events if event != "environment"]
     assert events[:2] == ["runner-started", "cell-started"]
-    assert sorted(events[2:]) == ["cell-sealed", "cell-sealed", "cell-started", "environment"]
+    assert sorted(events[2:]) == ["cell-sealed", "cell-sealed", "cell-started"]
 
 
 def test_relaunch_with_nothing_to_do_leaves_the_head(box: Box) -> None:

@@ -107,7 +107,7 @@ def test_over_ssh_a_box_shows_the_place_and_leaves_it_behind(tmp_path: Path, hos
     channel.write("mnt/durable/abc/cells/a/manifest.json", b"{}")
     assert (place / "sweepstack/abc/cells/a/manifest.json").read_bytes() == b"{}"
     platform.destroy(record.native_id, record.account)
-    assert os.listdir(tmp_path / "disk/sweepstack/boxes") == []
+    assert list((tmp_path / "disk/sweepstack/boxes").glob("[!.]*")) == []
     left = platform.volume_channel(native_id, onbox.DURABLE)
     assert left.read("mnt/durable/abc/cells/a/manifest.json") == b"{}", "what was sealed outlives the box"
     (place / "sweepstack/place.json").unlink()
