@@ -281,7 +281,7 @@ class Profile(Fact):
     stop_refused: str = ""
     list_lag: Seconds = None
     """The longest that a list is believed to lack what was rented: before that nothing is rented after a create whose
-    answer was lost. Null: nobody knows, which is 15 minutes."""
+    answer was lost. Null: not known, which counts as 15 minutes."""
     danger_clocks: tuple[Clock, ...] = ()
     conveniences: tuple[str, ...] = ()
     overrides: dict[str, str]
@@ -380,7 +380,7 @@ class Profile(Fact):
 
     @property
     def believed_lag(self) -> float:
-        """`list_lag` in seconds, with what is believed where nobody knows."""
+        """`list_lag` in seconds, with the default where it is not known."""
         return LIST_LAG_SECONDS if self.list_lag is None else self.list_lag
 
     def layout(self, *, volume: bool) -> Layout:

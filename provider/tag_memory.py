@@ -52,7 +52,7 @@ class _Last:
 
 
 class Memory:
-    """That of one tag, for the holder of its lock. `first`: nobody on this machine ever held the lock before. `tell`:
+    """That of one tag, for the holder of its lock. `first`: the lock was never held here before. `tell`:
     is called with True before each request that may make a box, and with False once it is proved that it made none."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Memory:
         """The box that an earlier holder has made and that a complete list lacks; None when it is proved that there is
         none. `by_number` and `by_tag` give None only for what is proved absent.
 
-        Asks nobody where no request of this tag is remembered. Blocks until `LAG_SECONDS` have passed since the request
+        Asks nothing where no request of it is remembered. Blocks until `LAG_SECONDS` have passed since the request
         where its box is known by its number and is not found. Raises Unanswered where no answer came, and no list shows
         a box: no list proves that there is none. Unreachable when it can't be said; PlatformError when the memory can't
         be read, or when the box is another's by now.

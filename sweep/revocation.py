@@ -65,7 +65,7 @@ def write_revocation(store: RecordShelf, approvals: Iterable[Approval], *, at: d
 
 
 def given_at(store: RecordShelf | None, now: datetime) -> datetime:
-    """When an approval that is given now is dated: later than what was revoked, whoever's clock is behind."""
+    """When an approval that is given now is dated: later than what was revoked, even if a clock is behind."""
     now = now.replace(microsecond=0)
     try:
         found = store.record(REVOKED, Revocation) if store is not None else None

@@ -9,7 +9,7 @@ that can be found. It may end in one of four ways, with the account that it was 
     cleared           a receipt of its sweep still holds, and every cell that ran on it is verified there
     abandoned         a person said, with a reason, that what is on it may be lost
 
-While its owner holds it, nobody else ends it, unless they say that the owner has agreed.
+While its owner holds it, no other person ends it, unless they say that the owner has agreed.
 """
 
 from __future__ import annotations

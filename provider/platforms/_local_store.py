@@ -8,7 +8,7 @@
     <root>/staging/ trash/  what is on its way in or out; whoever holds the lock may empty them
 
 `boxes` and `volumes` are made before `registry.json`. So where the registry is there, and `boxes` is readable and holds
-the registry's id, a box that is not in it does not exist; in every other case nobody knows.
+the registry's id, a box that is not in it does not exist; in every other case it is unknown.
 """
 
 from __future__ import annotations

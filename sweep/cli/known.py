@@ -75,7 +75,7 @@ class Known:
 
     def hosts(self) -> list[str]:
         """The adapters that are named with a host's address, as states, open records and stack files know them: a host
-        lists its own boxes, and nobody lists the hosts."""
+        lists its own boxes, and no list of the hosts exists."""
         boxes = {box.adapter for state in self.states.values() for box in state.boxes}
         births = {birth.platform for births in self.births.values() for birth in births if birth.ended_at is None}
         return sorted(self.named_hosts | {adapter for adapter in boxes | births if has_address(adapter)})

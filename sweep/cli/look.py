@@ -122,7 +122,7 @@ def look(sources: Sources) -> Scene:
         found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
     )
     others = Search(searched=False)
-    if target.evidence is None:  # else a person named the evidence, and nobody else is asked
+    if target.evidence is None:  # else a person named the evidence, and no other source is asked
         others = in_parallel(
             {"search": lambda: search(state, store, births, target, sources.evidence or "", asked)}, SEARCH_SECONDS + 2
         ).get("search") or Search(

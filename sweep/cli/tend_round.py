@@ -77,7 +77,7 @@ def look_at(sources: Sources, store: EvidenceStore, verified: Seals) -> tuple[Ro
 
 
 def _hold(scene: Scene) -> None:
-    """Its boxes go on counting as held by their owner. Nobody waits long for it: the next round does it again."""
+    """Its boxes go on counting as held by their owner. The wait for it is short: the next round does it again."""
 
     def renewed(box: BoxEntry) -> None:
         with contextlib.suppress(SweepstackError, OSError):

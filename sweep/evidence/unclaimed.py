@@ -89,7 +89,7 @@ def measure(
     receipt: Receipt | None,
     codes: Callable[[], Collection[str]] = tuple,
 ) -> Unclaimed:
-    """What on the tiers in `kills` (all that a box has, where that is empty) is nobody's.
+    """What on the tiers in `kills` (all that a box has, where that is empty) belongs to no sealed cell.
 
     `listing`: what was seen of the box's own tiers, None when nothing could be. `receipt`: the one whose verified
     cells say which of a sealed attempt's files were sealed; cells that it does not have answer for all that is theirs.

@@ -9,7 +9,7 @@ LITTLE_HOURS = 2.0
 
 @dataclass(frozen=True)
 class Left:
-    """`usd`: None where it is not known. `prepaid`: whether boxes end when it runs out; None where nobody says."""
+    """`usd`: None where it is not known. `prepaid`: whether boxes end when it runs out; None where it is not known."""
 
     platform: str
     usd: float | None
@@ -20,7 +20,7 @@ class Left:
         return None if self.usd is None or per_hour <= 0 else max(self.usd, 0.0) / per_hour
 
     def little(self, per_hour: float) -> bool:
-        """Whether somebody should add money now."""
+        """Whether money should be added now."""
         hours = self.hours(per_hour)
         return self.prepaid is not False and hours is not None and hours < LITTLE_HOURS
 

@@ -15,7 +15,7 @@ from tests.unit.launch.support import TRAIN, Site
 
 @pytest.fixture
 def edited(site: Site) -> Site:
-    """One cell is sealed; then somebody appends a line to the job's script on the box."""
+    """One cell is sealed; then a person appends a line to the job's script on the box."""
     site.launch("one")
     site.drained()
     with (site.root / onbox.code_dir(collect(site.job).digest) / "train.sh").open("a") as script:

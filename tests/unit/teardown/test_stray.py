@@ -78,7 +78,7 @@ def test_its_owner_s_word_counts_while_it_is_held_and_no_longer() -> None:
     assert not asked(theirs, held, agreed=ALICE).allowed, "an agreement is no abandonment"
     assert not asked(theirs, over).allowed
     assert asked(theirs, over, reason="x").way == "abandoned"
-    assert asked(BOX, held).way == "nothing-launched", "whoever has its evidence needs nobody's word"
+    assert asked(BOX, held).way == "nothing-launched", "a person who has its evidence needs no agreement"
 
 
 def test_what_the_box_did_last_holds_it() -> None:
