@@ -5,6 +5,7 @@ The commands are those of docs/teardown.md, "From each state".
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -189,8 +190,11 @@ def test_journal_replaced_by_nothing(small_finished: Stack) -> None:
 
 
 def expire(stack: Stack) -> None:
-    """Time passes: the approval is over, in the stack config and in the state."""
-    past = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Time passes: the approval is over, in the stack config and in the state. It held when the teardown began."""
+    (record,) = stack.evidence.glob("records/teardown.json")
+    over = datetime.fromisoformat(json.loads(record.read_text())["begun_at"]) + timedelta(seconds=1)
+    stack.wait_for(lambda: datetime.now(UTC) > over, "the approval to be over")
+    past = over.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     stack.edit_config(lambda sweep: sweep["approval"].update(expires=past))
 
     def edit(resources: list[dict[str, Any]]) -> None:
