@@ -6,9 +6,11 @@ approved, so it is not asked; a roster other than the receipt's is refused befor
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 from sweep.cli import approve as approving
 from sweep.cli import pull as pulling
@@ -19,7 +21,8 @@ from sweep.cli.output import NO, UNSURE, YES, No, Out
 from sweep.cli.progress import Progress
 from sweep.cli.target import Target
 from sweep.cli.words import Words
-from sweep.errors import SweepstackError
+from sweep.errors import EvidenceError, SweepstackError
+from sweep.evidence.store import EvidenceStore
 from sweep.state import find_engine
 from sweep.view import compose
 
@@ -32,8 +35,11 @@ def finish(target: Target, words: Words, out: Out) -> int:
         return finish_store(target, words, out)
     stack, steps = target.stack, Steps(target.stack, out)
     step, quiet = steps.take, steps.quiet
-    if _over(target):
-        return _last_look(target, out, steps.done)
+    with Progress("looking"):
+        sources = open_sources(target)
+        scene = look(sources)
+    if not scene.sights and scene.births:  # rented once, and nothing is left to finish
+        return _last_look(target, out, steps.done, sources.evidence)
     try:
         if not _cleared(target):
             if _approved(target):
@@ -52,7 +58,7 @@ def finish(target: Target, words: Words, out: Out) -> int:
         step(f"pulumi destroy --stack {stack} --yes", lambda: engine(target, "destroy", out))
     except Stop as stop:
         return stop.code
-    return _last_look(target, out, steps.done)
+    return _last_look(target, out, steps.done, sources.evidence)
 
 
 class Steps:
@@ -111,13 +117,6 @@ def ask_once(target: Target) -> None:
         raise No("nothing was destroyed", [f"sweepctl finish --stack {target.stack}"])
 
 
-def _over(target: Target) -> bool:
-    """Whether boxes were rented once and the state has none any more: there is nothing to finish, and that is fine."""
-    with Progress("looking"):
-        scene = look(open_sources(target))
-    return not scene.sights and bool(scene.births)
-
-
 def _cleared(target: Target) -> bool:
     """Whether every box of the state may end by what the state has."""
     with Progress("looking"):
@@ -154,10 +153,14 @@ def spelled(stack: str, words: Words) -> str:
     return f"sweepctl approve --stack {stack}" + (f" --receipt {words.receipt}" if words.receipt else "")
 
 
-def _last_look(target: Target, out: Out, done: list[dict[str, object]]) -> int:
-    """The engine's exit code is no proof: asks the records and the platforms."""
+def _last_look(target: Target, out: Out, done: list[dict[str, object]], evidence: str | None) -> int:
+    """The engine's exit code is no proof: asks the records and the platforms. `evidence`: where the records were before
+    the destroy, for a stack whose file is lost: the state names them no longer."""
     with Progress("looking"):
         sources = open_sources(target)
+        if sources.evidence is None and evidence is not None:
+            with contextlib.suppress(EvidenceError):
+                sources = replace(sources, evidence=evidence, store=EvidenceStore.open(evidence), problem="")
         view = compose(look(sources))
     words = {"nothing": "nothing bills any more", "yes": "something still bills", "unknown": "what bills is not known"}
     out.document({"stack": target.stack, "finished": view.bills == "nothing", "bills": view.bills, "steps": done})

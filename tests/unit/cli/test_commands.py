@@ -267,6 +267,20 @@ def test_finish_runs_the_loop_and_looks_again(world: World) -> None:
     ]
 
 
+def test_finish_without_the_stack_file_ends_what_was_given_up(world: World) -> None:
+    """Nothing names the evidence any more once the state is empty, and its records still say that nothing bills."""
+    box = world.add()
+    box.launch("lr0.1")
+    assert world.run("approve", "--abandon", "box-0", "--reason", "a drill", types="box-0").code == 0
+    world.file.path.unlink()
+    (world.engine / "after-destroy.json").write_text(json.dumps(world.empty()))
+    world.on("destroy", f"cp $home/after-destroy.json $home/state.json; rm -rf {box.root}")
+    result = world.run("finish")
+    assert result.code == 0, result
+    assert "nothing bills any more" in result.out
+    assert world.store.shelf.uri in result.out, "the evidence is named"
+
+
 def test_finish_stops_at_the_first_no(world: World) -> None:
     box = world.add()
     box.launch("lr0.1", "lr0.3", "lr0.9")
