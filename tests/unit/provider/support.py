@@ -351,10 +351,10 @@ def approved(box: BoxState, approval: Approval | None) -> BoxState:
     return box.model_copy(update={"approval": approval})
 
 
-def expired(approval: Approval | None) -> Approval:
-    """The same, three days later."""
+def expired(approval: Approval | None, *, at: datetime | None = None) -> Approval:
+    """The same when it is over: since a second, or since `at`."""
     assert approval is not None
-    return approval.model_copy(update={"expires": datetime.now(UTC) - timedelta(seconds=1)})
+    return approval.model_copy(update={"expires": at or datetime.now(UTC) - timedelta(seconds=1)})
 
 
 def still_creating(work: Any) -> StillCreating:

@@ -169,7 +169,7 @@ def test_a_teardown_of_two_boxes_is_closed_by_the_second(sweep: Sweep) -> None:
     assert teardown is not None
     assert teardown.native_ids == tuple(sorted([one.native_id, two.native_id]))
     assert teardown.ended == (one.native_id,)
-    two = approved(two, expired(approval))
+    two = approved(two, expired(approval, at=teardown.begun_at))
     delete(sweep, two)
     assert (sweep.listed(), sweep.store.teardown()) == ([], None)
 
@@ -204,7 +204,9 @@ def test_a_destroy_that_was_killed_half_way_may_finish(sweep: Sweep, monkeypatch
     assert sweep.listed() == [box.native_id]
     with pytest.raises(NotYetGone):
         sweep.box()
-    delete(sweep, approved(box, expired(box.approval)))
+    teardown = sweep.store.teardown()
+    assert teardown is not None
+    delete(sweep, approved(box, expired(box.approval, at=teardown.begun_at)))
     birth = sweep.store.birth("box-0", 1)
     assert birth is not None
     assert birth.ended_how == how
