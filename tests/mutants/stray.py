@@ -29,7 +29,7 @@ STRAY = (
         REAL + "test_while_its_owner_holds_it_no_abandonment_helps",
     ),
     _mutant(
-        "audit --end: an idle box of an unknown owner is nobody's",
+        "audit --end: an idle box of an unknown owner counts as no person's",
         CHECK,
         "    if not copied and not box.ours:\n",
         "    if False:\n",
