@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
+from sweep.errors import EvidenceError
 from sweep.evidence.store import EvidenceStore
+from sweep.handover import handover_of
 from sweep.model import Teardown
 from sweep.money.ledger import record_phase
 
@@ -35,3 +37,18 @@ def close_books(store: EvidenceStore, *, box: str, generation: int, native_id: s
         return None if closed else open_one.model_copy(update={"ended": done})
 
     store.update_teardown(ended)
+
+
+def close_gone(store: EvidenceStore, *, box: str, generation: int, native_id: str) -> None:
+    """The same for a box that is proved gone: it ended when its handover says so, where there is one, and else now.
+    Idempotent. Raises EvidenceError."""
+    try:
+        known = handover_of(store, native_id)
+    except EvidenceError:  # damaged: that it is gone was proved without it
+        known = None
+    how, at = "gone", datetime.now(UTC)
+    if known is not None and known.confirmed is not None:
+        how, at = f"confirmed by {known.confirmed.by}", known.confirmed.at
+    elif known is not None and known.over(native_id):
+        how, at = known.native, known.silent_at or at
+    close_books(store, box=box, generation=generation, native_id=native_id, how=how, at=at)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sweep import onbox
+from sweep.books import close_gone
 from sweep.canonical import canonical_json
 from sweep.channel.base import Channel
 from sweep.errors import EvidenceError, PlatformError, SweepstackError
@@ -27,10 +28,12 @@ from sweep.model import Birth, Launch
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Another box. `resting`: it is stopped, so that its copied journal may speak for it where it does not answer."""
+    """Another box. `resting`: it is stopped, so that its copied journal may speak for it where it does not answer.
+    `gone`: its platform proves that it is no more, as it has to for a delete; an outage proves nothing."""
 
     channel: Channel | None
     resting: bool = False
+    gone: bool = False
 
 
 Find = Callable[[Birth], Neighbour]
@@ -101,7 +104,13 @@ def _take_from(
     if birth is None:
         raise EvidenceError("it has no birth record")
     with hands_on(launch.native_id):  # before it is looked at: one that rests must not begin to run meanwhile
-        return _taken(store, launch, names, find(birth), box)
+        neighbour = find(birth)
+        if not neighbour.gone:
+            return _taken(store, launch, names, neighbour, box)
+        # Its records are closed first: from then on its launch record holds nothing back. That record stays as it is,
+        # since the delete of what is left of the box in the state names from it which cells were lost.
+        close_gone(store, box=launch.box, generation=launch.generation, native_id=launch.native_id)
+        return names
 
 
 def _taken(store: EvidenceStore, launch: Launch, names: set[str], neighbour: Neighbour, box: str) -> set[str]:
@@ -187,7 +196,9 @@ def unplaced(
             found -= theirs
             birth = births.get((launch.box, launch.generation))
             neighbour = find(birth) if birth else Neighbour(None)
-            if neighbour.channel is not None:
+            if neighbour.gone:
+                found |= theirs
+            elif neighbour.channel is not None:
                 journal = read_journal(neighbour.channel)
                 found |= {name for name in theirs if not started(journal.cells.get(name))}
     except (SweepstackError, OSError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
 from provider.session import Operation
 from sweep.abandoning import on_record
-from sweep.books import close_books
+from sweep.books import close_books, close_gone
 from sweep.cost import box_costs
 from sweep.errors import EvidenceError, PlatformError, TeardownRefused
 from sweep.evidence.store import EvidenceStore
@@ -143,12 +143,10 @@ def close(op: Operation, judgement: Judgement, adapter: str) -> None:
     known = known_handover(facts.evidence, facts.native_id)
     if known is None or known.way in ("", "abandoned"):
         record_loss(op, judgement, adapter, "its box is gone from the platform")
-    if known is not None and known.confirmed is not None:
-        record_end(op, facts, f"confirmed by {known.confirmed.by}", known.confirmed.at)
-    elif known is not None and known.over(facts.native_id):
-        record_end(op, facts, known.native, known.silent_at)
-    else:
-        record_end(op, facts, "gone")
+    with _closing(op, facts):
+        close_gone(
+            EvidenceStore.open(facts.evidence), box=facts.name, generation=facts.generation, native_id=facts.native_id
+        )
 
 
 def with_costs(facts: BoxFacts, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
@@ -209,16 +207,23 @@ def begin_teardown(judgement: Judgement) -> None:
 def record_end(op: Operation, facts: BoxFacts, how: str, at: datetime | None = None) -> None:
     """Closes the birth record, and the teardown when this was its last box. `at`: when it ended, where that is known
     to be earlier than now."""
+    with _closing(op, facts):
+        close_books(
+            EvidenceStore.open(facts.evidence),
+            box=facts.name,
+            generation=facts.generation,
+            native_id=facts.native_id,
+            how=how,
+            at=at or datetime.now(UTC),
+        )
+
+
+@contextlib.contextmanager
+def _closing(op: Operation, facts: BoxFacts) -> Iterator[None]:
+    """What can't be written of a box that has ended is said, and is no reason to fail."""
     try:
         with _records:
-            close_books(
-                EvidenceStore.open(facts.evidence),
-                box=facts.name,
-                generation=facts.generation,
-                native_id=facts.native_id,
-                how=how,
-                at=at or datetime.now(UTC),
-            )
+            yield
     except EvidenceError as error:
         op.warn(f"box {facts.name} has ended, but its record could not be closed: {error}")
 

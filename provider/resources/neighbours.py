@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 from provider.models import QueueState
+from provider.platforms._handover import settled
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
 from provider.session import Operation
@@ -14,18 +16,25 @@ from sweep.errors import PlatformError, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth
 from sweep.moving import Neighbour, settle, unplaced
+from sweep.teardown import Existence
 
 
-def find(birth: Birth) -> Neighbour:
-    """The box of a birth record, as far as it answers. Never raises for an outage."""
+def find(birth: Birth, evidence: str = "") -> Neighbour:
+    """The box of a birth record, as far as it answers. Never raises for an outage. `evidence`: where it may be on
+    record that a host was ended, of which no API can say so."""
     if birth.native_id is None:
         return Neighbour(None)
     resting = False
     try:
         platform = load_platform(birth.platform)
+        over = settled(platform, birth.native_id, birth.account, evidence)
+        if over is not None and over[0].existence is Existence.GONE:
+            return Neighbour(None, gone=True)
         phase = platform.get(birth.native_id, birth.account).phase
         resting = phase is Phase.STOPPED  # on its way there, its runner may still claim cells
-        if phase in (Phase.GONE, Phase.UNKNOWN):
+        if phase is Phase.GONE:
+            return Neighbour(None, gone=True)
+        if phase is Phase.UNKNOWN:
             return Neighbour(None)
         return Neighbour(platform.channel(birth.native_id, birth.account), resting)
     except PlatformError:
@@ -43,12 +52,12 @@ def move_in(op: Operation, state: QueueState, store: EvidenceStore, channel: Cha
         wanted,
         keep=state.dropped,
         elsewhere=state.others,
-        find=find,
+        find=partial(find, evidence=state.evidence),
     )
     if moved.left:
         op.info(f"queue of {state.box_name}: {', '.join(moved.left)} taken out")
     for box, count in _by_box(moved.taken).items():
-        op.info(f"queue of {state.box_name}: {count} cells that had not started are taken over from box {box}")
+        op.info(f"queue of {state.box_name}: {count} cells are taken over from box {box}")
     for why, count in _by_box(moved.unknown).items():
         op.warn(f"queue of {state.box_name}: {count} cells could not be taken over ({why}); `pulumi up` tries again")
 
@@ -61,7 +70,7 @@ def waiting_for(state: QueueState) -> list[str]:
         return []
     wanted = {cell.name for cell in state.cells} - set(state.dropped)
     again = {name: retry.manifest for name, retry in (state.retries or {}).items()}
-    return unplaced(store, state.box_name, state.generation, wanted, find, again)
+    return unplaced(store, state.box_name, state.generation, wanted, partial(find, evidence=state.evidence), again)
 
 
 def _by_box(moved: Mapping[str, str]) -> Counter[str]:

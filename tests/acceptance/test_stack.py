@@ -123,8 +123,7 @@ def test_a04_all_done_and_one_cell_never_ran(make_stack: Make) -> None:
     assert f"not there {missing}" in approve.text, str(approve)  # box-0's own cells are safe: it may go, knowingly
     ok(stack.sweepctl("approve", "--revoke"))
     stack.release()
-    ok(stack.up())  # closes the record of the box that is gone; the other box has room for its one cell
-    ok(stack.up())  # takes exactly that cell over, with the identical config
+    ok(stack.up())  # the other box, which has room for it, takes exactly that cell over, with the identical config
     stack.wait_done()
     stack.wait_idle()
     assert stack.started("box-0")[-1:] == [missing]

@@ -11,6 +11,7 @@ import pytest
 from provider.dispatch import diff, to_properties
 from provider.models import BoxState, QueueState
 from provider.platforms.base import Phase
+from provider.platforms.local import LocalPlatform
 from provider.resources.base import Decision, Gone
 from provider.resources.neighbours import find
 from provider.session import Severity
@@ -129,7 +130,7 @@ def test_an_update_says_what_it_took_out_and_what_waits(sweep: Sweep) -> None:
     sweep.hold("c")
     sweep.queue(two, "a", "b", "c")
     said = sweep.said.text(Severity.INFO)
-    assert "queue of box-1: 1 cells that had not started are taken over from box box-0" in said
+    assert "queue of box-1: 1 cells are taken over from box box-0" in said
     assert "queue of box-1: 1 cells stay with the box that was given them first" in said
     QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(one, "a", elsewhere=("b", "c")))
     assert "taken out" not in sweep.said.text(Severity.INFO), "what box-1 took is no news"
@@ -158,12 +159,64 @@ def test_cells_whose_new_box_is_not_rented_stay_and_are_taken_when_it_is(sweep: 
     assert "2 cells that had not started stay here until the box that is to have them takes them over" in words
     two = sweep.box("box-1")
     taken = _said(sweep, lambda: sweep.queue(two, "b", "c", elsewhere=others("a"), job={"slots": 1}))
-    assert "queue of box-1: 2 cells that had not started are taken over from box box-0" in taken
+    assert "queue of box-1: 2 cells are taken over from box box-0" in taken
     assert "stay here" not in _said(sweep, lambda: QUEUE.update(sweep.op("Queue"), "q", queue, inputs))
     sweep.release()
     sweep.drained(one)
     sweep.drained(two)
     assert sorted(sweep.started()) == ["a a", "b b", "c c"]
+
+
+def test_cells_of_a_box_that_is_gone_are_taken_over_by_the_same_up(sweep: Sweep) -> None:
+    """The delete of what is left of that box comes after this update, and still names what was lost with it."""
+    one = sweep.box()
+    sweep.hold("a", "b")
+    lost = sweep.queue(one, "a", "b", job={"slots": 1})
+    sweep.until_state(one, "running", "a")
+    two = sweep.box("box-1")
+    sweep.vanish(one)
+    state = sweep.queue(two)
+    assert "2 cells are taken over from box box-0" in sweep.said.infos
+    birth = sweep.store.birth("box-0", one.generation)
+    assert birth is not None
+    assert birth.ended_how == "gone"
+    assert not isinstance(seen := QUEUE.read(sweep.op("Queue", "box-1"), "q", state), Gone)
+    assert seen.unhealthy == ()
+    QUEUE.delete(sweep.op("Queue"), "q", lost)
+    (loss,) = sweep.store.losses()
+    assert loss.cells == ("a", "b")
+    sweep.release()
+    sweep.until_state(two, "sealed", "a", "b")
+
+
+def test_cells_that_only_a_box_that_is_gone_was_given_ask_for_an_update(sweep: Sweep) -> None:
+    one = sweep.box()
+    sweep.hold("a", "b")
+    sweep.queue(one, "a", "b", job={"slots": 1})
+    two = sweep.box("box-1")
+    idle = sweep.queue(two, "b").model_copy(update={"cells": sweep.queue_inputs(two, "a", "b").cells})
+    sweep.vanish(one)
+    assert not isinstance(seen := QUEUE.read(sweep.op("Queue", "box-1"), "q", idle), Gone)
+    assert seen.unhealthy == ("queue of box-1: 1 cells are in no queue yet; `pulumi up` brings them in",)
+
+
+def test_cells_of_a_box_that_may_still_run_are_not_taken_over(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer is not gone: the cell may train there, and would run twice."""
+    one = sweep.at_work("a", "b")
+    two = sweep.box("box-1")
+    real = LocalPlatform.get
+
+    def silent(self: LocalPlatform, native_id: str, account: str) -> Any:
+        if native_id == one.native_id:
+            raise PlatformError("no answer")
+        return real(self, native_id, account)
+
+    monkeypatch.setattr(LocalPlatform, "get", silent)
+    sweep.queue(two)
+    assert sweep.states(two) == {}
+    launch = sweep.store.launch("box-0", one.generation)
+    assert launch is not None
+    assert set(launch.cells) == {"a", "b"}
 
 
 def _said(sweep: Sweep, what: Any) -> str:
