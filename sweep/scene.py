@@ -20,6 +20,7 @@ from sweep.money.ledger import Spent
 from sweep.patrol import Patrol
 from sweep.state import BoxEntry, QueueEntry, StackState
 from sweep.teardown import Existence, Observation, Verdict
+from sweep.volumes.leftover import Leftover
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,8 @@ class Scene:
     """Whether every place where something could bill was asked and answered."""
     balances: tuple[Left, ...] = ()
     """What the accounts have left that the state's boxes are rented with."""
+    left: tuple[Leftover, ...] = ()
+    """Volumes that outlived all boxes of the sweep."""
 
     @property
     def not_rented(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from provider.resources.base import Checked, Decision, Failure, Gone, Handler, S
 from provider.session import Operation
 from sweep.errors import PlatformError, SweepstackError
 from sweep.onbox import volume_tag
+from sweep.volumes.leftover import end_command, takes_words
 
 
 class VolumeHandler(Handler[VolumeInputs, VolumeState]):
@@ -109,8 +110,13 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         if state.guarded:
             keeping.end(op, state)
             return
-        whose = "the stack that keeps it ends it" if state.kept else "It is yours to remove"
-        op.warn(f"volume {state.name} survives with all that is on it: {state.location}. {whose}")
+        if state.kept:
+            where = f"{state.location}. The stack that keeps it ends it"
+            op.warn(f"volume {state.name} survives with all that is on it: {where}")
+            return
+        cost = takes_words(state.price_per_month, state.actual_size_gb, None)
+        end = end_command(state.adapter, state.native_id)
+        op.warn(f"volume {state.name} survives with all that is on it ({cost}): {state.location}. To end it: {end}")
 
 
 def seen_of(record: VolumeRecord, inputs: VolumeInputs) -> dict[str, Any]:

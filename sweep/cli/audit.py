@@ -16,19 +16,22 @@ from provider.platforms.base import BoxRecord, Phase, Platform, VolumeRecord
 from provider.platforms.offers import Capability
 from provider.platforms.registry import adapters, has_address, load_platform
 from sweep.cli.known import Known, read_known
+from sweep.cli.leftovers import used_bytes
 from sweep.cli.output import NO, UNSURE, YES, Out, money
 from sweep.cli.progress import Progress
 from sweep.cli.stray import Assessed, assess_all, way_out
 from sweep.errors import NotAuthorized, PlatformError, SweepstackError
-from sweep.onbox import TAGS
+from sweep.onbox import TAGS, volume_of
 from sweep.parallel import in_parallel
+from sweep.volumes.leftover import end_command, takes_words
 
 ASK = "nothing to type is sure to be right: ask its owner, or who else uses this account (docs/teardown.md)"
 ASK_SECONDS = 300.0
 """All that the accounts may take, which are asked side by side: one may have to page through hundreds of boxes."""
 
-Standing = Literal["known", "recorded", "duplicate", "unknown", "vanished", "foreign"]
-"""known: in a state; recorded: in a sweep's records, in no state; duplicate: its tag is that of another box, which a
+Standing = Literal["known", "recorded", "survived", "duplicate", "unknown", "vanished", "foreign"]
+"""known: in a state; recorded: in a sweep's records, in no state; survived: a volume of a sweep whose boxes have all
+ended; duplicate: its tag is that of another box, which a
 state or a record has; unknown: no state and no record has it; vanished: in a state, and the platform proves that it is
 gone; foreign: in a state, and of an account that is not at hand."""
 
@@ -57,11 +60,19 @@ class Finding:
     holds: str = ""
     owner: str = ""
     give_up: str = ""
+    size_gb: int | None = None
+    used_bytes: int | None = None
+    used_more: bool = False
+
+    @property
+    def stray(self) -> bool:
+        """Whether no state has it."""
+        return self.standing in ("recorded", "survived", "duplicate", "unknown")
 
     @property
     def bills_unknown(self) -> bool:
         """Whether it costs something, or may, that no state knows of."""
-        return self.standing in ("recorded", "duplicate", "unknown")
+        return self.stray and not (self.kind == "volume" and self.price_per_month == 0)
 
 
 def audit(root: Path, out: Out) -> int:
@@ -125,8 +136,8 @@ def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:
         if box.adapter == adapter and box.native_id not in there
         for finding in _missing(adapter, platform, name, box.native_id, box.tag, box.account, account)
     ]
-    if Capability.VOLUMES in platform.capabilities and Capability.OFFERS in platform.capabilities:
-        found += [_volume(adapter, record, known) for record in platform.list_volumes(TAGS)]
+    if Capability.VOLUMES in platform.capabilities:
+        found += [_volume(adapter, platform, record, known) for record in platform.list_volumes(TAGS)]
     return found
 
 
@@ -159,15 +170,19 @@ def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Findi
     )
 
 
-def _volume(adapter: str, record: VolumeRecord, known: Known) -> Finding:
+def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known) -> Finding:
     whose = known.stacks_with("volume", record.native_id)
     standing: Standing = "known"
-    next_command = ""
+    following, used, more = "", None, False
     if not whose:
         whose = known.keepers_of(record)
         standing = "recorded" if whose else "unknown"
-        if whose:
-            next_command = f"pulumi up --stack {whose[0]}    (adopts it, where its stack file names it)"
+        if known.is_over((volume_of(record.tag) or ("", ""))[0]):
+            standing, following = "survived", end_command(adapter, record.native_id)
+        elif whose:
+            following = f"pulumi up --stack {whose[0]}    (adopts it, where its stack file names it)"
+        if record.size_gb is None:
+            used, more = used_bytes(platform, record.native_id)
     return Finding(
         "volume",
         adapter,
@@ -178,7 +193,11 @@ def _volume(adapter: str, record: VolumeRecord, known: Known) -> Finding:
         price_per_month=record.price_per_month,
         where=record.region or record.location,
         whose=whose,
-        next=next_command,
+        next=following,
+        account=record.account,
+        size_gb=record.size_gb,
+        used_bytes=used,
+        used_more=more,
     )
 
 
@@ -260,9 +279,16 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
                 out.line(f"         {ASK}")
             if finding.give_up:
                 out.line(f"         give up: {finding.give_up}")
+        if finding.kind == "volume" and finding.stray:
+            size = takes_words(finding.price_per_month, finding.size_gb, finding.used_bytes, more=finding.used_more)
+            over = finding.standing == "survived"
+            out.line(f"volume   {finding.native_id}: {size}{'; every box of its sweep has ended' if over else ''}")
+            if over or not finding.next:
+                out.line(f"         {f'to end it: {finding.next}' if over else ASK}")
     for problem in known.problems:
         out.line(f"problem  {problem}")
     stray = [finding for finding in findings if finding.bills_unknown]
+    free = sum(finding.stray for finding in findings) - len(stray)
     rate = sum(finding.price_per_hour or 0.0 for finding in stray)
     whole = f"{len(asked)} platform{'' if len(asked) == 1 else 's'} asked ({', '.join(asked) or 'none'})"
     stacks = f"{len(known.states)} stack{'' if len(known.states) == 1 else 's'} of this backend"
@@ -270,10 +296,16 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
         out.line(f"audit    {len(stray)} bill, or may, that no state knows of: at least ${rate:.2f}/h", style="bold")
     elif known.problems:
         out.line("audit    nothing stray was found, and a part could not be asked", style="bold")
+    elif not findings:
+        out.line("audit    nothing of ours was found", style="bold")
+    elif free:
+        out.line(f"audit    everything that bills is known to a state; {free} of no state cost nothing", style="bold")
     else:
         out.line("audit    everything that was found is known to a state", style="bold")
     out.line(f"         {whole}, {stacks}; another backend's stacks are not known here")
-    out.next([finding.next for finding in findings if finding.next])
+    out.next(
+        [finding.next for finding in findings if finding.next and (finding.kind == "box" or finding.bills_unknown)]
+    )
 
 
 def _month(price: float | None) -> str:
@@ -290,6 +322,8 @@ def _as_json(finding: Finding) -> dict[str, Any]:
         "phase": finding.phase,
         "price_per_hour": finding.price_per_hour,
         "price_per_month": finding.price_per_month,
+        "size_gb": finding.size_gb,
+        "used_bytes": finding.used_bytes,
         "where": finding.where,
         "known_to": list(finding.whose),
         "holds": finding.holds or None,

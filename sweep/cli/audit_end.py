@@ -11,30 +11,27 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
 from provider.platforms.base import Phase, Platform
-from provider.platforms.observe_volume import observe_volume
 from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.books import close_books
 from sweep.canonical import digest_of
 from sweep.cli.asking import answer
 from sweep.cli.audit import Finding, look
+from sweep.cli.end_volume import VolumeAssessed, assess_volume, refusal
 from sweep.cli.known import Known, read_known
 from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.progress import Progress
 from sweep.cli.stray import Assessed, adopts, assess, way_out
 from sweep.decisions import Decision, record_decision
 from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError
-from sweep.evidence.store import EvidenceStore
 from sweep.model import Loss
 from sweep.ownership import who
 from sweep.teardown_stray import Word
-from sweep.volumes.ending import VolumeFacts
 
 WAIT_SECONDS = 300.0
 POLL_SECONDS = 2.0
@@ -66,19 +63,21 @@ def end(
     if finding is None or finding.standing == "vanished":
         raise No(f"{adapter} lists no {native_id} with a tag of ours; nothing was ended", [AUDIT])
     _refuse_gated(finding, root, known, abandon=abandon)
-    found: Assessed | None = None
+    found: Assessed | VolumeAssessed
     if finding.kind == "box":
         found = _checked(finding, root, known, word, full=False)
     else:
-        _check_volume(finding, known, abandon=abandon)
+        found = _check_volume(finding, known, abandon=abandon)
     _confirm(finding, typed, found)
     if finding.kind == "box":  # what it holds may have changed while the id was typed
         found = _checked(finding, root, known, word, full=True)
+    else:
+        found = _check_volume(finding, known, abandon=abandon)
     places = _record(finding, found, known, word)
     account = platform.account()
     _issue(platform, finding, account)
-    problems = _close(finding, found, word)
-    way = (found.verdict.way if found is not None else None) or "abandoned"
+    problems = _close(finding, found, word) if isinstance(found, Assessed) else []
+    way = _way(found, word)
     document = {"platform": adapter, "native_id": native_id, "kind": finding.kind, "gone": True}
     out.document(document | {"way": way, "recorded": places, "problems": problems})
     out.line(f"{finding.kind} {native_id} is gone from {adapter} ({way}); what was on it is gone with it")
@@ -87,6 +86,12 @@ def end(
         out.line(f"problem  {problem}")
     out.next([AUDIT])
     return YES
+
+
+def _way(found: Assessed | VolumeAssessed, word: Word) -> str:
+    if isinstance(found, Assessed):
+        return found.verdict.way or "abandoned"
+    return "abandoned" if word.reason else "cleared"
 
 
 def _word(abandon: bool, reason: str, agreed: str) -> Word:
@@ -137,47 +142,34 @@ def _checked(finding: Finding, root: Path, known: Known, word: Word, *, full: bo
     raise No("\n".join(lines), [following] if following else [AUDIT])
 
 
-def _check_volume(finding: Finding, known: Known, *, abandon: bool) -> None:
-    """Raises No for a volume that a box mounts, or may; and without an abandonment for every other one: what sweeps
-    left on it is known to the stack that keeps it, and there is none."""
-    identity, name = onbox.volume_of(finding.tag) or ("", "")
-    facts = VolumeFacts(identity, "", name, finding.native_id, finding.account)
-    seen, _ = observe_volume(finding.platform, facts, ())
-    users = [
-        f"{birth.box} of {stack}"
-        for stack, births in known.births.items()
-        for birth in births
-        if birth.ended_at is None and finding.native_id in birth.mounts.values()
-    ]
-    mounts = [*seen.alive, *(f"the box {user} mounts it, and has not ended by its records" for user in users)]
-    if mounts:
-        raise No(f"nothing was ended: volume {finding.native_id}: {'; '.join(mounts)}", [AUDIT])
-    if abandon:
-        return
-    holds = "what is on it could not be looked at" if seen.holds is None else f"it holds {', '.join(seen.holds)}"
-    holds = "it is empty, and whose it is is not known" if seen.holds == () else holds
-    raise No(
-        f"REFUSED. Nothing was ended: volume {finding.native_id} on {finding.platform}: {holds}. Once you know whose "
-        f"it is: sweepctl audit --end {finding.platform}:{finding.native_id} --abandon "
-        '--reason "…"',
-        [AUDIT],
-    )
+def _check_volume(finding: Finding, known: Known, *, abandon: bool) -> VolumeAssessed:
+    """What is on the volume. Raises No where a box mounts it, or may; and where what is on it is not safe elsewhere,
+    unless it is given up."""
+    with Progress(f"reading {finding.native_id}"):
+        found = assess_volume(finding.platform, finding.native_id, finding.account, finding.tag, known)
+    if found.mounted:
+        raise No(f"nothing was ended: volume {finding.native_id}: {'; '.join(found.mounted)}", [AUDIT])
+    if not found.allowed and not abandon:
+        raise No(refusal(finding.platform, finding.native_id, found), [AUDIT])
+    return found
 
 
-def _confirm(finding: Finding, typed: str | None, found: Assessed | None) -> None:
+def _confirm(finding: Finding, typed: str | None, found: Assessed | VolumeAssessed) -> None:
     words = f"{finding.kind} {finding.native_id} on {finding.platform} ({finding.tag or 'no readable tag'})"
     if typed is None:
         if not sys.stdin.isatty():
             raise No(f"ending {words} can't be undone: --yes {finding.native_id} says that you mean it")
         print(f"This ends {words}, with all that is on it. It can't be undone.", file=sys.stderr)
-        if found is not None:
+        if isinstance(found, Assessed):
             print(f"  holds  {found.on_it.words}\n  owner  {found.owner_words}", file=sys.stderr)
+        else:
+            print(f"  holds  {found.words}", file=sys.stderr)
         typed = answer("Type its id to go on: ")
     if typed != finding.native_id:
         raise No(f"{typed!r} is not {finding.native_id}; nothing was ended", [AUDIT])
 
 
-def _record(finding: Finding, found: Assessed | None, known: Known, word: Word) -> list[str]:
+def _record(finding: Finding, found: Assessed | VolumeAssessed, known: Known, word: Word) -> list[str]:
     """Puts the decision on record wherever it can be written, and says where: on this computer, in the evidence, on the
     box. Raises No where it is kept neither here nor in the evidence: then nothing was ended."""
     decision = _decision(finding, found, known, word)
@@ -186,7 +178,7 @@ def _record(finding: Finding, found: Assessed | None, known: Known, word: Word) 
         places.append(str(record_decision(decision)))
     except SweepstackError as error:
         problems.append(str(error))
-    for store in found.stores if found is not None else ():
+    for store in found.stores:
         digest = digest_of(decision.model_dump(mode="json")).rpartition(":")[2][:16]
         try:
             store.write_record(f"decisions/{quote(finding.native_id, safe='')}--{digest}.json", decision)
@@ -195,7 +187,7 @@ def _record(finding: Finding, found: Assessed | None, known: Known, word: Word) 
             problems.append(str(error))
     if not places:
         raise No(f"nothing was ended: the decision could be kept nowhere: {'; '.join(problems)}", [AUDIT])
-    if found is not None:
+    if isinstance(found, Assessed):
         with contextlib.suppress(SweepstackError, OSError):
             channel = load_platform(finding.platform).channel(finding.native_id, finding.account)
             channel.append_locked(onbox.DECISIONS, decision.line(), onbox.DECISIONS + ".lock")
@@ -203,13 +195,13 @@ def _record(finding: Finding, found: Assessed | None, known: Known, word: Word) 
     return places
 
 
-def _decision(finding: Finding, found: Assessed | None, known: Known, word: Word) -> Decision:
-    owner = found.owner if found is not None else None
-    verdict = found.verdict if found is not None else None
+def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, word: Word) -> Decision:
+    owner = found.owner if isinstance(found, Assessed) else None
     agreed = f"; {word.person} says that {word.agreed} has agreed" if word.agreed else ""
     unread = f"; not every state could be read: {'; '.join(known.problems)}" if known.problems else ""
-    why = word.reason or f"the check allowed it: {verdict.way if verdict is not None else ''}"
-    box = onbox.box_of(finding.tag)
+    why = word.reason or f"the check allowed it: {_way(found, word)}"
+    box, volume = onbox.box_of(finding.tag), onbox.volume_of(finding.tag)
+    holds = f"{found.on_it.words}; owner {found.owner_words}" if isinstance(found, Assessed) else found.words
     return Decision(
         what=GIVEN_UP if word.reason else ENDED,
         by=word.person,
@@ -219,20 +211,19 @@ def _decision(finding: Finding, found: Assessed | None, known: Known, word: Word
         native_id=finding.native_id,
         account=finding.account,
         box=box[1] if box else "",
-        identity=box[0] if box else "",
+        identity=box[0] if box else volume[0] if volume else "",
         project=owner.project if owner else "",
         stack=owner.stack if owner else ", ".join(finding.whose),
-        evidence=", ".join(store.shelf.uri for store in found.stores) if found is not None else "",
-        found=(f"{found.on_it.words}; owner {found.owner_words}" if found is not None else "") + unread,
+        evidence=", ".join(store.shelf.uri for store in found.stores),
+        found=holds + unread,
     )
 
 
-def _close(finding: Finding, found: Assessed | None, word: Word) -> list[str]:
+def _close(finding: Finding, found: Assessed, word: Word) -> list[str]:
     """Books for a box that is gone: its end where a record has it, the cells that were lost. What can't be written is
     returned: the box is gone all the same."""
     problems: list[str] = []
-    for store in _stores_of(found):
-        assert found is not None
+    for store in found.stores if found.box.box else ():
         box, now = found.box, datetime.now(UTC)
         how = f"abandoned by {word.person}" if word.reason else f"ended by {word.person}"
         lost = tuple(name for name, state in found.verdict.unsafe.items() if state != "pending")
@@ -246,10 +237,6 @@ def _close(finding: Finding, found: Assessed | None, word: Word) -> list[str]:
         except SweepstackError as error:
             problems.append(f"the records in {store.shown} could not be closed: {error}")
     return problems
-
-
-def _stores_of(found: Assessed | None) -> Sequence[EvidenceStore]:
-    return found.stores if found is not None and found.box.box else ()
 
 
 def _issue(platform: Platform, finding: Finding, account: str) -> None:

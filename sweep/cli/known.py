@@ -73,6 +73,21 @@ class Known:
         stated = {n for n, state in self.states.items() if state.identity and state.identity.identity == identity}
         return tuple(sorted(stated | {n for n, store in self.stores.items() if store.marker.identity == identity}))
 
+    def is_over(self, identity: str) -> bool:
+        """Whether the sweep of this identity has ended: its records say so of every box that it ever had, and no state
+        has one. False for a stack of volumes, which has no boxes, and where the records can't be read."""
+        if any(s.identity and s.identity.identity == identity and s.boxes for s in self.states.values()):
+            return False
+        try:
+            births = [b for store in self.stores_of(identity) for b in store.births()]
+        except EvidenceError:
+            return False
+        return bool(births) and all(birth.ended_at is not None for birth in births)
+
+    def stores_of(self, identity: str) -> list[EvidenceStore]:
+        """The evidence of this identity, as far as it opens."""
+        return [store for store in self.stores.values() if store.marker.identity == identity]
+
     def hosts(self) -> list[str]:
         """The adapters that are named with a host's address, as states, open records and stack files know them: a host
         lists its own boxes, and no list of the hosts exists."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
+from sweep.cli.leftovers import leftovers
 from sweep.cli.look import LOOK_SECONDS, Sources, open_sources
 from sweep.cli.output import UNSURE, YES, Out, Unsure, money
 from sweep.cli.progress import Progress
@@ -17,6 +18,7 @@ from sweep.errors import SweepstackError
 from sweep.money.ledger import Bill, Spent, spent
 from sweep.parallel import in_parallel
 from sweep.state import BoxEntry
+from sweep.volumes.leftover import Leftover, leftover_lines
 
 
 def ledger(target: Target, out: Out) -> int:
@@ -30,8 +32,10 @@ def ledger(target: Target, out: Out) -> int:
             )
         found = spent(sources.store, datetime.now(UTC))
         gone = _gone(sources, found)
-    out.document({"stack": target.stack, **as_json(found, gone)})
-    render(found, target.stack, out, gone)
+        left = leftovers(sources.state, sources.store, sources.store.births())
+    volumes = [volume.as_json() for volume in left]
+    out.document({"stack": target.stack, **as_json(found, gone), "volumes_left": volumes})
+    render(found, target.stack, out, gone, left)
     return YES if found.complete else UNSURE
 
 
@@ -89,8 +93,8 @@ def _row(bill: Bill, now: datetime) -> dict[str, Any]:
     }
 
 
-def render(found: Spent, stack: str, out: Out, gone: Collection[str] = ()) -> None:
-    """The table for people: one line a box and rate, then the sum."""
+def render(found: Spent, stack: str, out: Out, gone: Collection[str] = (), left: Sequence[Leftover] = ()) -> None:
+    """The table for people: one line a box and rate, then the sum, and what outlived the boxes."""
     rows = [row for bill in found.bills for row in _lines(bill, found.at, bill.native_id in gone)]
     if rows:
         out.table(("BOX", "ID", "WHERE", "FROM", "TO", "PHASE", "HOURS", "$/H", "USD", "END"), rows)
@@ -101,6 +105,8 @@ def render(found: Spent, stack: str, out: Out, gone: Collection[str] = ()) -> No
     goes_on = f"; ${per_hour:.2f}/h goes on" if per_hour else ""
     if gone:
         out.line("note   a box that is gone is counted until now: `pulumi up` or `pulumi destroy` closes its bill")
+    for text in leftover_lines(left):
+        out.line(f"       {text}")
     out.line(f"total  {bound}${found.usd:.2f}, {found.hours:.2f} hours of running boxes{goes_on}", style="bold")
     out.next([f"sweepctl status --stack {stack}"])
 

@@ -21,6 +21,7 @@ from sweep import onbox
 from sweep.abandoning import on_record
 from sweep.cli.closer import closer, questions
 from sweep.cli.holding import held_by_another, lock_notes
+from sweep.cli.leftovers import leftovers
 from sweep.cli.rosters import rosters
 from sweep.cli.strangers import SEARCH_SECONDS, Search, identity_of, search
 from sweep.cli.target import Target
@@ -121,11 +122,15 @@ def look(sources: Sources) -> Scene:
     sights = tuple(
         found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
     )
-    others = Search(searched=False)
+    others, left = Search(searched=False), ()
     if target.evidence is None:  # else a person named the evidence, and no other source is asked
-        others = in_parallel(
-            {"search": lambda: search(state, store, births, target, sources.evidence or "", asked)}, SEARCH_SECONDS + 2
-        ).get("search") or Search(
+        both: dict[str, Callable[[], Any]] = {
+            "search": lambda: search(state, store, births, target, sources.evidence or "", asked),
+            "left": lambda: leftovers(state, store, births),
+        }
+        told = in_parallel(both, SEARCH_SECONDS + 2)
+        left = told.get("left", ())
+        others = told.get("search") or Search(
             searched=False, notes=("the platforms did not say in time what they run for this sweep",)
         )
     strangers = others.strangers
@@ -155,7 +160,8 @@ def look(sources: Sources) -> Scene:
         evidence_problem=sources.problem,
         known=sources.known,
         searched=others.searched and sources.store is not None and not state.problems,
-        balances=tuple(left for name in accounts if (left := found.get(name)) is not None),
+        balances=tuple(balance for name in accounts if (balance := found.get(name)) is not None),
+        left=left,
     )
 
 

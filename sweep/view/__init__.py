@@ -60,5 +60,6 @@ def compose(scene: Scene) -> SweepView:
         budget=budget,
         clocks=clocks,
         money_lines=(*money_lines(scene, costs, budget), *(f"clock  box {one.box}: {one.text()}" for one in clocks)),
+        left=scene.left,
     )
     return SweepView(**vars(view) | {"next": tuple(following(scene, view))})

@@ -12,6 +12,7 @@ from sweep.own_stop import could_not_stop
 from sweep.scene import Scene, Sight
 from sweep.units import skew_words
 from sweep.view.shapes import Bills, BoxView
+from sweep.volumes.leftover import Leftover
 
 SETUP_WORDS: Mapping[SetupState, str] = {"started": "running", "finished": "done", "failed": "failed"}
 FULL = 0.95
@@ -171,7 +172,14 @@ def bills(scene: Scene) -> Bills:
     """Whether anything bills. A volume that this stack keeps does by the month; one that it mounts is another's."""
     if any(volume.guarded and volume.price_per_month != 0 for volume in scene.state.volumes):
         return "yes"
+    if any(volume.usd_per_month for volume in scene.left):
+        return "yes"
     if any(not sight.gone for sight in scene.sights) or any(stranger.proved for stranger in scene.strangers):
         unsure = all(sight.phase == "unknown" for sight in scene.sights) and not any(s.proved for s in scene.strangers)
         return "unknown" if unsure else "yes"
-    return "nothing" if scene.searched and not scene.strangers else "unknown"
+    return "nothing" if scene.searched and not scene.strangers and not any(map(_unsure, scene.left)) else "unknown"
+
+
+def _unsure(volume: Leftover) -> bool:
+    """Whether it may bill by the month: a platform did not say whether it is there, or what it costs."""
+    return volume.usd_per_month is None and ":" not in volume.platform  # a host's own disk costs nothing of its own

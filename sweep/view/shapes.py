@@ -10,6 +10,7 @@ from sweep.cost import Meter
 from sweep.model import SETTLED
 from sweep.money.clocks import Countdown
 from sweep.scene import Stranger
+from sweep.volumes.leftover import Leftover
 
 Bills = Literal["yes", "nothing", "unknown"]
 
@@ -108,6 +109,8 @@ class SweepView:
     clocks: tuple[Countdown, ...] = ()
     money_lines: tuple[str, ...] = ()
     """What else there is to say of money, below the meter."""
+    left: tuple[Leftover, ...] = ()
+    """Volumes that outlived all boxes."""
 
     @property
     def verified(self) -> int:
@@ -150,6 +153,7 @@ class SweepView:
                 for clock in self.clocks
             ],
             "money_lines": list(self.money_lines),
+            "volumes_left": [volume.as_json() for volume in self.left],
             "unknown": [
                 {key: value for key, value in vars(stranger).items() if key not in ("since", "proved")}
                 for stranger in self.unknown

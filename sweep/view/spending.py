@@ -12,6 +12,7 @@ from sweep.money.ledger import HOUR
 from sweep.money.outlook import Forecast, forecast
 from sweep.scene import Scene
 from sweep.view.shapes import BudgetView
+from sweep.volumes.leftover import leftover_lines
 from sweep.volumes.words import cost_words
 
 
@@ -69,6 +70,7 @@ def money_lines(scene: Scene, costs: Meter, budget: BudgetView | None) -> Iterat
         if volume.kept or volume.guarded:
             monthly = cost_words(volume.price_per_month, volume.keep_until, today=scene.now.date())
             yield f"volume {volume.name}: {monthly}"
+    yield from leftover_lines(scene.left)
     if scene.spent is not None:
         yield from scene.spent.problems
     if budget is None or scene.budget is None:

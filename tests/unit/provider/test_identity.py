@@ -318,7 +318,8 @@ def test_a_volume_is_found_again_and_never_removed(sweep: Sweep) -> None:
     assert "was there already" in sweep.said.text()
     VOLUME.delete(sweep.op("Volume", "store"), sweep.volume.native_id, sweep.volume)
     assert (sweep.volume_root / "kept").read_text() == "x"
-    assert f"survives with all that is on it: {sweep.volume.location}" in sweep.said.warnings
+    assert f"survives with all that is on it (costs nothing): {sweep.volume.location}" in sweep.said.warnings
+    assert f"To end it: sweepctl audit --end local:{sweep.volume.native_id}" in sweep.said.warnings
 
 
 def test_a_volume_that_can_t_be_asked_is_not_gone(sweep: Sweep) -> None:

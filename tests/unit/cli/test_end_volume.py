@@ -1,0 +1,169 @@
+"""What outlived a sweep's boxes is listed with its cost, its size and the command that ends it, after a check."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sweep.decisions import decisions
+from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
+
+
+@pytest.fixture(autouse=True)
+def no_rental_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("RUNPOD_API_KEY", "VAST_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def end(world: World, *more: str) -> Result:
+    return world.run("audit", "--end", f"local:{world.volume}", "--yes", world.volume, *more, stack=None, fresh=False)
+
+
+ABANDON = ("--abandon", "--reason", "its disk is needed")
+
+
+def over(world: World, *boxes: Box) -> None:
+    """The sweep was destroyed: its boxes are gone, its records closed, its state empty."""
+    for box in boxes:
+        world.platform.destroy(box.native_id, box.record.account)
+        world.store.write_birth(box.birth(ended_at=datetime.now(UTC), ended_how="cleared"))
+    world.save(world.empty())
+    world.boxes.clear()
+
+
+def destroyed(world: World) -> None:
+    first, second, _ = world.verified()
+    over(world, first, second)
+
+
+def is_there(world: World) -> bool:
+    return world.platform.get_volume(world.volume) is not None
+
+
+def test_status_ledger_and_audit_list_it_with_cost_size_and_command(world: World) -> None:
+    destroyed(world)
+    (world.volume_folder / "more").write_bytes(b"x" * 2_000_000)
+    command = f"sweepctl audit --end local:{world.volume}"
+    for shown in (world.run("status", fresh=False), world.run("ledger", fresh=False)):
+        assert "volume store outlived its boxes: costs nothing, takes 2.0 MB" in shown.out, shown
+        assert f"to end it: {command}" in shown.out
+    for document in (world.run("status", "--json", fresh=False).json, world.run("ledger", "--json", fresh=False).json):
+        (left,) = document["volumes_left"]
+        assert (left["native_id"], left["name"], left["usd_per_month"]) == (world.volume, "store", 0.0)
+        assert left["used_bytes"] > 2_000_000
+        assert left["end"] == command
+    assert world.run("status", "--json", fresh=False).json["bills"] == "nothing"
+    found = world.run("audit", stack=None, fresh=False)
+    assert found.code == 0, "it costs nothing"
+    assert f"volume   {world.volume}: costs nothing, takes 2.0 MB; every box of its sweep has ended" in found.out
+    assert f"to end it: {command}" in found.out
+    assert "everything that bills is known to a state; 1 of no state cost nothing" in found.out
+    (finding,) = world.run("audit", "--json", stack=None, fresh=False).json["findings"]
+    assert (finding["standing"], finding["next"], finding["known_to"]) == ("survived", command, [STACK])
+
+
+def test_it_is_not_listed_while_the_sweep_has_boxes(world: World) -> None:
+    world.verified()
+    assert world.run("status", "--json").json["volumes_left"] == []
+    assert "outlived" not in world.run("ledger").out
+
+
+def test_it_ends_where_every_cell_is_verified_elsewhere(world: World) -> None:
+    destroyed(world)
+    assert world.run("audit", "--end", f"local:{world.volume}", stack=None, fresh=False).code == 1, (
+        "the id is asked for"
+    )
+    assert is_there(world)
+    ended = end(world)
+    assert ended.code == 0, ended
+    assert f"volume {world.volume} is gone from local (cleared)" in ended.out
+    assert not is_there(world)
+    (decision,) = [one for one in decisions() if one.native_id == world.volume]
+    assert (decision.what, decision.identity) == ("ended", IDENTITY)
+    assert world.run("status", "--json", fresh=False).json["volumes_left"] == []
+
+
+def test_a_cell_that_is_verified_nowhere_else_keeps_it(world: World) -> None:
+    first, second = world.full()
+    over(world, first, second)
+    refused = end(world)
+    assert refused.code == 1
+    assert "REFUSED. Nothing was ended: volume" in refused.err
+    assert "no receipt says that they are safe" in refused.err
+    assert "costs nothing, takes" in refused.err
+    assert "--abandon --reason" in refused.err
+    assert is_there(world)
+    assert end(world, *ABANDON).code == 0
+    assert not is_there(world)
+
+
+def test_a_copy_that_changed_keeps_it(world: World) -> None:
+    destroyed(world)
+    copy = world.evidence / "cells" / "lr0.1" / "metrics.json"
+    copy.chmod(0o644)
+    copy.write_bytes(b'{"loss": 0.26}')
+    refused = end(world)
+    assert refused.code == 1
+    assert "lr0.1" in refused.err
+    assert is_there(world)
+
+
+def test_copies_that_lie_on_the_volume_itself_prove_nothing(world: World) -> None:
+    destroyed(world)
+    moved = world.volume_folder / IDENTITY / "copies"
+    shutil.move(world.evidence, moved)
+    world.evidence.symlink_to(moved)
+    refused = end(world)
+    assert refused.code == 1
+    assert "lie on the volume itself" in refused.err
+    assert is_there(world)
+
+
+def test_what_no_sweep_that_is_known_left_there_keeps_it(world: World) -> None:
+    destroyed(world)
+    (world.volume_folder / "thesis").mkdir()
+    refused = end(world)
+    assert refused.code == 1
+    assert "thesis is on it, and no sweep that was found here left it there" in refused.err
+    assert is_there(world)
+
+
+def test_a_box_that_mounts_it_keeps_it_whatever_is_said(world: World) -> None:
+    first, second, _ = world.verified()
+    world.platform.destroy(first.native_id, first.record.account)
+    for box in (first, second):  # the record of the second is wrong
+        world.store.write_birth(box.birth(ended_at=datetime.now(UTC), ended_how="cleared"))
+    world.save(world.empty())
+    world.boxes.clear()
+    for more in ((), ABANDON):
+        refused = end(world, *more)
+        assert refused.code == 1
+        assert f"the box {second.native_id} mounts it" in refused.err
+    assert is_there(world)
+
+
+def test_a_volume_of_a_sweep_that_goes_on_is_not_ended_here(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    box.vanish()
+    world.save(world.empty())
+    found = world.run("audit", stack=None, fresh=False)
+    assert f"audit --end local:{world.volume}" not in found.out
+    refused = end(world)
+    assert refused.code == 1
+    assert "on record as rented, so it ends through its gate" in refused.err
+    assert is_there(world)
+
+
+def test_a_receipt_that_is_damaged_keeps_it(world: World) -> None:
+    destroyed(world)
+    for receipt in (world.evidence / "receipts").iterdir():
+        receipt.chmod(0o644)
+        receipt.write_bytes(b"{}")
+    refused = end(world)
+    assert refused.code == 1
+    assert is_there(world)
