@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from provider.platforms.power import judge_stop
 from sweep.cli.adrift import with_adrift
 from sweep.cli.asking import answer
-from sweep.cli.look import look, open_sources, unrented
+from sweep.cli.look import look, open_sources
 from sweep.cli.on_record import put_on_record
 from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.progress import Progress
-from sweep.cli.proposal import Plan, dying, show
+from sweep.cli.proposal import Plan, dying, show, stop_hint, what_next
 from sweep.cli.pull import usable
 from sweep.cli.rosters import file_roster
 from sweep.cli.target import Target
@@ -61,7 +61,7 @@ def approve(target: Target, words: Words, out: Out) -> int:
     free = _free(words, scene)
     words = replace(words, boxes=tuple(name for name in words.boxes if name not in free))
     if free and not (words.boxes or words.abandon):
-        following = [f"{_stop_hint(free)}, then pulumi up --stack {target.stack}"]
+        following = [f"{stop_hint(free)}, then pulumi up --stack {target.stack}"]
         out.document({"approved": [], "free": free, "file": target.file.shown, "next": following})
         out.line(f"a stop of {', '.join(free)} kills nothing that is nowhere else: it needs no approval")
         out.next(following)
@@ -76,16 +76,7 @@ def approve(target: Target, words: Words, out: Out) -> int:
     if not _given(plan, words):
         _ask(plan, words, target)
     where, problems = put_on_record(plan, target, scene, store)
-    following = [f"pulumi up --stack {target.stack}    (clears the boxes)", f"pulumi destroy --stack {target.stack}"]
-    all_of_them = len(plan.asked) + len(plan.kept) >= sum(not sight.gone for sight in scene.sights)
-    if all_of_them and plan.ends_alone:
-        following = following[1:]
-    elif all_of_them and (names := unrented(target, scene)):
-        first = ", ".join(f"boxes.{name}.want: gone" for name in names)
-        following.insert(0, f"{first} in {target.file.shown}    (else pulumi up rents {', '.join(names)})")
-    if words.verb == STOP:
-        asked = [sight.box.name for sight, _ in plan.asked]
-        following = [f"{_stop_hint(asked)}, then pulumi up --stack {target.stack}"]
+    following = what_next(plan, target, words, scene, store)
     out.document(
         {
             "stack": target.stack,
@@ -142,10 +133,6 @@ def _verdict(sight: Sight, approval: Approval | None, verb: str, risks: dict[str
     pause = judge_stop(sight.box.adapter, facts, sight.box.teardown.paths, approval, full=False)
     risks[sight.box.name] = pause.risk
     return pause.verdict
-
-
-def _stop_hint(names: Sequence[str]) -> str:
-    return ", ".join(f"boxes.{name}.want: stopped" for name in names)
 
 
 def _boxes(words: Words, scene: Scene) -> tuple[list[Sight], list[str]]:

@@ -30,6 +30,11 @@ def lock_notes(stack: str, project: str = "sweepstack") -> list[str]:
     return [f"the engine's lock is {found.found}. Next: {found.fix}"] if found.verdict == "fail" else []
 
 
+def adopt_command(stack: str) -> str:
+    """What a person types first where another backend holds the sweep, and that backend is lost."""
+    return f'sweepctl adopt --stack {stack} --reason "…"    (another backend holds it; where that is lost)'
+
+
 def held_by_another(store: EvidenceStore | None, root: Path) -> bool:
     """Whether an `up` here would be refused, as another backend holds the sweep. No where that is not known."""
     try:

@@ -20,7 +20,7 @@ from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.abandoning import on_record
 from sweep.cli.closer import closer, questions
-from sweep.cli.holding import held_by_another, lock_notes
+from sweep.cli.holding import adopt_command, held_by_another, lock_notes
 from sweep.cli.leftovers import leftovers
 from sweep.cli.rosters import rosters
 from sweep.cli.strangers import SEARCH_SECONDS, Search, identity_of, search
@@ -135,8 +135,7 @@ def look(sources: Sources) -> Scene:
         )
     strangers = others.strangers
     if strangers and held_by_another(store, target.root):
-        adopt = f'sweepctl adopt --stack {target.stack} --reason "…"    (another backend holds it; where that is lost)'
-        strangers = tuple(replace(one, next=adopt) for one in strangers)
+        strangers = tuple(replace(one, next=adopt_command(target.stack)) for one in strangers)
     return Scene(
         state=state,
         now=now,

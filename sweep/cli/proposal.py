@@ -7,8 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from sweep import onbox
 from sweep.abandoning import VERB
+from sweep.cli.holding import adopt_command, held_by_another
+from sweep.cli.look import unrented
 from sweep.cli.output import Out, count
 from sweep.cli.target import Target
+from sweep.cli.words import Words
 from sweep.cost import BoxCosts, box_costs
 from sweep.errors import EvidenceError
 from sweep.evidence import unsealed
@@ -144,3 +147,28 @@ def dying(store: EvidenceStore | None, named: Sequence[Sight], verb: str) -> dic
         if words:
             found[sight.box.name] = words
     return found
+
+
+def what_next(plan: Plan, target: Target, words: Words, scene: Scene, store: EvidenceStore | None) -> list[str]:
+    """What to type once the approval is written."""
+    stack = target.stack
+    if words.verb == STOP:
+        asked = [sight.box.name for sight, _ in plan.asked]
+        return [f"{stop_hint(asked)}, then pulumi up --stack {stack}"]
+    destroy = f"pulumi destroy --stack {stack}"
+    all_of_them = len(plan.asked) + len(plan.kept) >= sum(not sight.gone for sight in scene.sights)
+    if all_of_them and plan.ends_alone:
+        return [destroy]
+    if held_by_another(store, target.root):  # no `up` gets past that
+        init = "" if scene.known else f"pulumi stack init {stack} && "
+        return [adopt_command(stack), f"{init}pulumi up --stack {stack}    (finds the boxes by their tags)", destroy]
+    following = [f"pulumi up --stack {stack}    (clears the boxes)", destroy]
+    if all_of_them and (names := unrented(target, scene)):
+        first = ", ".join(f"boxes.{name}.want: gone" for name in names)
+        following.insert(0, f"{first} in {target.file.shown}    (else pulumi up rents {', '.join(names)})")
+    return following
+
+
+def stop_hint(names: Sequence[str]) -> str:
+    """What a person writes into the stack file so that these boxes stop."""
+    return ", ".join(f"boxes.{name}.want: stopped" for name in names)

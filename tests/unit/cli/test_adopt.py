@@ -72,6 +72,19 @@ def test_status_names_it_for_a_box_that_another_backend_holds(world: World, back
     assert f'sweepctl adopt --stack {STACK} --reason "…"' in seen.json["next"][0], seen
 
 
+def test_a_box_that_is_given_up_is_adopted_first_where_another_backend_holds_it(world: World, backend: str) -> None:
+    """l02: an `up` here would be refused, and a destroy of an empty state ends nothing."""
+    world.add("box-0").launch("lr0.3")
+    world.save(world.empty())
+    abandon = ("approve", "--abandon", "box-0", "--reason", "not worth it")
+    assert world.run(*abandon, "--json", fresh=False).json["next"][0].startswith("pulumi up")
+    held(world, "file://laptop-7/home/me/state")
+    first, up, destroy = world.run(*abandon, "--json", fresh=False).json["next"]
+    assert first.startswith(f'sweepctl adopt --stack {STACK} --reason "…"')
+    assert up.startswith(f"pulumi up --stack {STACK}")
+    assert destroy == f"pulumi destroy --stack {STACK}"
+
+
 def test_a_computer_that_was_renamed_knows_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     box = world.add("box-0")
     evidence, account = world.store.shelf.uri, box.record.account
