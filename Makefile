@@ -9,12 +9,13 @@ PYTEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST_SHARING := --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help up setup test check bench fmt
+.PHONY: help up setup test check proof bench fmt
 
 help:
 	@echo "make up       set everything up, then: pulumi up --stack $(STACK)   (STACK=... for another)"
 	@echo "make test     set everything up, then the whole test suite"
 	@echo "make check    format, lint, types, architecture"
+	@echo "make proof    hours: every state that can be generated, and the way out of each (docs/teardown.md)"
 	@echo "make bench    the figures: preview, cells, queue, verify, status, overhead, object storage, renting, hosts, split"
 	@echo "make fmt      format the code"
 	@echo "make setup    set up and stop"
@@ -40,6 +41,10 @@ check:
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_architecture.py
+
+proof:
+	@$(SETUP) --dev --torch --s3 --ssh --quiet
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist load --proof -m proof
 
 bench:
 	@$(SETUP) --dev --torch --s3 --ssh --quiet

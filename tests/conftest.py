@@ -11,7 +11,20 @@ import pytest
 
 LIVE = Path(__file__).parent / "live"
 LONGEST = (
-    *("week", "rented", "engine", "conformance", "unit/live", "chaos", "acceptance", "drill", "s3", "onbox", "fuzz"),
+    *(
+        "week",
+        "rented",
+        "engine",
+        "states",
+        "conformance",
+        "unit/live",
+        "chaos",
+        "acceptance",
+        "drill",
+        "s3",
+        "onbox",
+        "fuzz",
+    ),
     *("unit/launch/test_launch_ssh.py", "unit/platforms", "unit/provider", "unit/channel", "unit/launch"),
 )
 """Folders and files that take half a minute and more, by their beginnings. What is not named here takes seconds."""
@@ -21,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Without `--live`, `tests/live` is not there; with it, nothing else is."""
     group = parser.getgroup("sweepstack")
     group.addoption("--live", metavar="PLATFORM", help="run the conformance suite on a real account: costs money")
+    group.addoption("--proof", action="store_true", help="run what is marked `proof`, too: hours")
     group.addoption("--spend", metavar="USD", type=float, help="what a --live run may cost at most")
 
 
@@ -41,8 +55,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if inside or collection_path in LIVE.parents else True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers, the longest files first: one that begins last leaves the other cores idle for minutes."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes hours is left out, unless it is asked for. With several workers, the longest files first: one that
+    begins last leaves the other cores idle for minutes."""
+    if not config.getoption("--proof"):
+        left_out = [item for item in items if item.get_closest_marker("proof")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("proof")]
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     tests = Counter(item.path for item in items)

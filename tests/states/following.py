@@ -1,0 +1,189 @@
+"""A person who knows nothing, and types what the screen names: only the lines `next`, and `give up` where there is no
+other. What the books of the platform say decides when it is over."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.engine.commands import Result
+from tests.states.world import World
+
+AT_MOST = 3
+REASON = "a drill"
+LABELS = re.compile(r"^\W*(next|give up|let go|accept [a-z, ]+?)\s{2,}(\S.*)$")
+INLINE = re.compile(r"\b(?:Next(?:, [^:`]*)?|Update this checkout): (.+)$")
+MORE = re.compile(r"^ {7}(\S.*)$")
+"""Further lines of `next`, as `Out.next` sets them."""
+TOOLS = ("sweepctl", "pulumi", "python", "uv", "git")
+WANT = re.compile(r"((?:boxes\.[\w-]+\.want: gone(?:, )?)+) in \S+, then (.+)$")
+LOOKED = 2
+"""So many looks in a row may lead to no command."""
+LOOKS = {"status", "results", "logs", "doctor", "ledger", "audit", "curves"}
+"""Commands of `sweepctl` that change nothing: a person may look as often as he likes, and is not led anywhere by it."""
+
+
+class DeadEnd(AssertionError):
+    """A state from which the named commands do not lead out. `kind`: `more than three`, `repeats what failed`, `rents
+    for a finished sweep`, `names no way`, `loses a cell`, `looks in a circle`."""
+
+    def __init__(self, kind: str, story: list[str]) -> None:
+        super().__init__(f"{kind}\n" + "\n".join(story))
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Way:
+    """One line that names a way: the commands, and the boxes of the stack file that are to get `want: gone` first."""
+
+    label: str
+    line: str
+    commands: tuple[tuple[str, ...], ...]
+    gone: tuple[str, ...] = ()
+
+    @property
+    def looks(self) -> bool:
+        """Whether it changes nothing."""
+        return all(is_look(command) for command in self.commands)
+
+
+def ways(text: str) -> list[Way]:
+    """What the last lines of a screen that name ways say; `next` before the others. A command that runs others prints
+    theirs, too, and ends with its own. What no person could type as it stands (`mend …`) is left out."""
+    found: list[Way] = []
+    label, last = "", -2
+    for number, line in enumerate(text.splitlines()):
+        if match := LABELS.match(line.rstrip()):
+            label, words = match[1], match[2]
+        elif (match := MORE.match(line)) and last == number - 1 and match[1].split()[0] in TOOLS:
+            words = match[1]
+        elif match := INLINE.search(line):
+            label, words = "next", match[1]
+        else:
+            continue
+        if last != number - 1:
+            found = []
+        last = number
+        if (way := _way(label, words)) is not None and way not in found:
+            found.append(way)
+    return sorted(found, key=lambda way: way.label != "next")
+
+
+def _way(label: str, words: str) -> Way | None:
+    words = re.split(r"\s{4,}\(", words, maxsplit=1)[0].strip().strip("`.")
+    gone: tuple[str, ...] = ()
+    if match := WANT.match(words):
+        gone, words = tuple(re.findall(r"boxes\.([\w-]+)\.want", match[1])), match[2]
+    try:
+        commands = tuple(tuple(shlex.split(part)) for part in words.split(" && "))
+    except ValueError:
+        return None
+    if not all(command and command[0] in (*TOOLS, "make") for command in commands):
+        return None
+    return Way(label, words, commands, gone)
+
+
+def filled(command: tuple[str, ...], box: str = "box-0") -> tuple[str, ...]:
+    """With what a person would write for `…` and `BOX`, and without what is not typed here (`uv run`)."""
+    instead = {"…": REASON, "why": REASON, "what the console shows": REASON, "BOX": box}
+    words = [instead.get(word, word) for word in command]
+    return tuple(words[2:] if words[:2] == ["uv", "run"] else words)
+
+
+@dataclass
+class Walk:
+    """What one person did, and what was said; the first look included."""
+
+    world: World
+    settled: bool
+    """Every cell was verified before anything was lost: nothing is worth a box any more."""
+    update: Callable[[], None] | None = None
+    """`git pull && make setup`: what a newer version wrote can be read."""
+    passes: Callable[[], None] = lambda: None
+    """Time passes: what waits for it (`sweepctl wait`) goes on."""
+    typed: list[str] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
+    known: set[str] = field(default_factory=set)
+
+    def dead_end(self, kind: str) -> DeadEnd:
+        return DeadEnd(kind, self.story)
+
+    def to_the_end(self) -> None:
+        """Follows until nothing bills; one way in any case, since what is named then may rent. Raises DeadEnd."""
+        self.known = self.world.books()
+        failed: set[tuple[str, ...]] = set()
+        shown, looks = self.look(), 1
+        while True:
+            found = ways(shown)
+            # The first line is the way on. Another one is taken where that was tried and did not work, or only looks.
+            new = [way for way in found if filled(way.commands[0]) not in failed]
+            way = next((one for one in new if not one.looks), new[0] if new else None)
+            if way is None and found:
+                raise self.dead_end("repeats what failed")
+            if way is None or way.looks:
+                if way is not None and not self.world.books():
+                    return
+                if looks > LOOKED:
+                    raise self.dead_end("names no way" if way is None else "looks in a circle")
+                shown, looks = self.look(), looks + 1
+                continue
+            looks = 0
+            for name in way.gone:
+                self.story.append(f"  (the stack file: boxes.{name}.want: gone)")
+                self.world.edit_config(lambda sweep, name=name: sweep["boxes"][name].update(want="gone"))
+            for command in map(filled, way.commands):
+                result = self.type(command)
+                shown = result.text
+                if result.rc != 0:
+                    failed.add(command)
+                    break
+            if not self.world.books():
+                return
+
+    def type(self, command: tuple[str, ...]) -> Result:
+        """One command of three, or a look. Raises DeadEnd."""
+        if command[0] in ("git", "make"):
+            return self._updated(command)
+        if not is_look(command):
+            if len(self.typed) == AT_MOST:
+                self.story.append(f"  still to type: {shlex.join(command)}")
+                raise self.dead_end("more than three")
+            self.typed.append(shlex.join(command))
+        if command[:2] == ("sweepctl", "wait"):
+            self.passes()
+        return self._heard(self.world.types(*command))
+
+    def look(self) -> str:
+        """`sweepctl status`, as a person and as a program see it: both are told the same."""
+        shown = self._heard(self.world.types("sweepctl", "status", "--stack", self.world.name)).text
+        document = self.world.types("sweepctl", "status", "--stack", self.world.name, "--json")
+        named = json.loads(document.out).get("next", []) if document.out.strip() else []
+        for line in named:
+            if line not in shown:
+                self.story.append(f"  --json says: {line}")
+                raise self.dead_end("tells programs another way")
+        return shown
+
+    def _heard(self, result: Result) -> Result:
+        self.story.append(str(result))
+        new = self.world.books() - self.known
+        if new and self.settled:
+            raise self.dead_end("rents for a finished sweep")
+        self.known |= new
+        return result
+
+    def _updated(self, command: tuple[str, ...]) -> Result:
+        """Counts as none of the three: what follows is typed with a checkout that can read what there is."""
+        if self.update is None:
+            raise self.dead_end("names no way")
+        if command[0] == "git":
+            self.update()
+        self.story.append(f"$ {shlex.join(command)}")
+        return Result(command, 0, "", "", 0.0)
+
+
+def is_look(command: tuple[str, ...]) -> bool:
+    return command[0] == "sweepctl" and command[1] in LOOKS and "--end" not in command

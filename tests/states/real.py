@@ -1,0 +1,79 @@
+"""The same sweep on the real engine, with a person at the terminal of `sweepctl`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.engine.commands import COMMAND_SECONDS, NEVER_SHOWN, Result
+from tests.states.world import World
+
+ASKED = re.compile(r"counts(?: \((.+?)\))?: *$")
+ELSEWHERE = """
+[ -z "$STATES_HOST" ] || hostname "$STATES_HOST"
+for folder in $STATES_READ_ONLY; do mount --bind "$folder" "$folder"; mount -o remount,bind,ro "$folder"; done
+unset STATES_HOST STATES_READ_ONLY
+exec "$@"
+"""
+
+
+class Real(World):
+    """See the module. stdin is a terminal; what is said goes into pipes, so that no line is cut or redrawn."""
+
+    def run(self, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, **how: Any) -> Result:
+        env = {**self.env, **(env or {})}
+        command = argv
+        if self.host or self.read_only:
+            env |= {"STATES_HOST": self.host, "STATES_READ_ONLY": " ".join(map(str, self.read_only))}
+            command = ("unshare", "-u", "-m", "sh", "-c", ELSEWHERE, "sh", *argv)
+        begin = time.monotonic()
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            command,
+            cwd=cwd or self.project,
+            env=env,
+            stdin=theirs if argv[0] == "sweepctl" else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        said = {"out": "", "err": ""}
+
+        def listen(name: str, stream: Any) -> None:
+            while data := os.read(stream.fileno(), 65536):
+                said[name] += data.decode("utf-8", "replace")
+                if name == "err" and (asked := ASKED.search(said["err"])):
+                    time.sleep(0.3)  # what is typed before the question is thrown away
+                    os.write(ours, ((asked[1] or "yes") + "\n").encode())
+
+        streams = {"out": process.stdout, "err": process.stderr}
+        threads = [threading.Thread(target=listen, args=pair, daemon=True) for pair in streams.items()]
+        for thread in threads:
+            thread.start()
+        try:
+            process.wait(COMMAND_SECONDS)
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise AssertionError(f"$ {' '.join(argv)}\nstill running after {COMMAND_SECONDS:g} s\n{said}") from None
+            raise
+        finally:
+            for thread in threads:
+                thread.join(5)
+            os.close(ours)
+        result = Result(argv, process.returncode, said["out"], said["err"], time.monotonic() - begin)
+        for words in NEVER_SHOWN:
+            assert words not in result.text, f"{words!r} was shown\n{result}"
+        return result

@@ -1,0 +1,46 @@
+"""States on the real handlers and the real `sweepctl`, without the engine: each loss alone, and all pairs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from tests.states import losses
+from tests.states.conftest import At
+from tests.states.starts import STARTS
+from tests.states.walking import leads_out, rows
+
+SAMPLE = (
+    ("cut", "boxes: without power"),
+    ("finished", "evidence: gone"),
+    ("finished", "marker: torn"),
+    ("finished", "lease: torn"),
+    ("finished", "entries of the state: of a newer version"),
+    ("cleared", "receipt: torn"),
+    ("cleared", "pulled artifact: torn", "clearance: gone"),
+    ("cleared", "boxes: deleted by hand"),
+    ("half", "open teardown: torn"),
+)
+"""In `make test`. All others: `make proof`."""
+ALONE = [(start, name) for start in STARTS for name in losses.ALL]
+PAIRED = [f"{thing}: torn" for thing in losses.FILES] + [loss.name for loss in losses.WHOLE]
+"""One way for each thing: how it is damaged matters alone, what else is damaged matters in a pair."""
+PAIRS = [(start, *pair) for start in ("finished", "cleared") for pair in combinations(PAIRED, 2)]
+
+
+@pytest.mark.parametrize(("start", "names"), rows(*SAMPLE))
+def test_sample(start: str, names: tuple[str, ...], fast_at: At) -> None:
+    leads_out(fast_at(start), start, names)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("start", "names"), rows(*ALONE))
+def test_alone(start: str, names: tuple[str, ...], fast_at: At) -> None:
+    leads_out(fast_at(start), start, names)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("start", "names"), rows(*PAIRS))
+def test_in_pairs(start: str, names: tuple[str, ...], fast_at: At) -> None:
+    leads_out(fast_at(start), start, names)

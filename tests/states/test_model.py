@@ -1,0 +1,50 @@
+"""The list of losses is whole, and the follower reads what screens say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.states import losses
+from tests.states.conftest import At
+from tests.states.following import filled, ways
+
+
+@pytest.mark.parametrize("start", ["finished", "cleared"])
+def test_every_file_is_of_a_kind(start: str, fast_at: At) -> None:
+    """A record or file that is new in the product has to get a row."""
+    world = fast_at(start)
+    there = [
+        str(path.relative_to(world.base))
+        for folder in ("evidence", "data")
+        for path in sorted((world.base / folder).rglob("*"))
+        if path.is_file()
+    ]
+    assert [name for name in there if not losses.is_known(name)] == []
+
+
+SCREEN = """\
+error: sweep-a is not there
+next   sweepctl approve --stack t --abandon box-0 --reason "…" && pulumi destroy --stack t    (where it is lost)
+       pulumi up --stack t    (goes on)
+"""
+REFUSAL = """\
+  next           mend what is in the way, then pulumi destroy --stack t
+  give up        sweepctl approve --stack t --abandon box-0 --reason "…" && pulumi destroy --stack t
+"""
+
+
+def test_what_a_screen_names() -> None:
+    first, second = ways(SCREEN)
+    assert [filled(command) for command in first.commands] == [
+        ("sweepctl", "approve", "--stack", "t", "--abandon", "box-0", "--reason", "a drill"),
+        ("pulumi", "destroy", "--stack", "t"),
+    ]
+    assert second.commands == (("pulumi", "up", "--stack", "t"),)
+    (given_up,) = ways(REFUSAL)
+    assert (given_up.label, len(given_up.commands)) == ("give up", 2)
+    (named,) = ways('error: held elsewhere. Next, where that backend is lost: sweepctl adopt --stack t --reason "…"')
+    assert named.commands[0][:2] == ("sweepctl", "adopt")
+    (gone,) = ways("next   boxes.b.want: gone in stacks/Pulumi.t.yaml, then sweepctl finish --stack t")
+    assert (gone.gone, gone.commands[0][:2]) == (("b",), ("sweepctl", "finish"))
+    (last,) = ways("next   sweepctl verify --stack t\n$ sweepctl verify\nnext   sweepctl status --stack t\n")
+    assert last.looks

@@ -1,0 +1,80 @@
+"""Dead ends that are put into the real code on purpose: each has to be found, and called what it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.mutants.model import Patch
+from tests.states import losses
+from tests.states.fast import Fast
+from tests.states.following import DeadEnd, Walk
+from tests.states.starts import STARTS
+
+FOLLOWING = "sweep/view/following.py"
+ALLOWED = "    if all(sight.verdict.allowed for sight in scene.sights):\n"
+UP = '        return [f"pulumi up --stack {stack}"]\n'
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What is broken, and the state in which a person meets it."""
+
+    patches: tuple[Patch, ...]
+    loss: tuple[str, ...] = ()
+    start: str = "cleared"
+
+
+PLANTED = {
+    "more than three": Planted(
+        # A sweep that may end is told to go on: `up` works, changes nothing, and is named again.
+        (Patch(FOLLOWING, "if died else [end]", 'if died else [f"pulumi up --stack {stack}"]'),)
+    ),
+    "repeats what failed": Planted(
+        # Without evidence a person is sent to the destroy, which is refused, and the refusal names no other way.
+        (
+            Patch(FOLLOWING, "    if not given_up:\n        return [end]\n", "    if True:\n        return [end]\n"),
+            Patch(
+                "sweep/refusal.py",
+                "    if verdict.launched is None:\n",
+                '    if True:\n        return [("next", destroy)]\n    if verdict.launched is None:\n',
+            ),
+        ),
+        ("evidence: gone",),
+        "finished",
+    ),
+    "rents for a finished sweep": Planted(
+        # All is verified and its box is gone; the way on rents another one.
+        (
+            Patch(
+                FOLLOWING,
+                '        return [f"sweepctl results --stack {stack}"]\n',
+                UP,
+            ),
+            Patch(FOLLOWING, ALLOWED, f"    if all(sight.gone for sight in scene.sights):\n{UP}{ALLOWED}"),
+            Patch(
+                "components/sweep.py", "for box in plan.boxes if box.name in shares.cells)", "for box in plan.boxes)"
+            ),
+        ),
+        ("boxes: deleted by hand",),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_it_is_found(kind: str, new_fast: Fast) -> None:
+    planted = PLANTED[kind]
+    for patch in planted.patches:
+        path = new_fast.checkout / patch.path
+        text = path.read_text()
+        assert text.count(patch.old) == 1, f"{patch.path} holds {patch.old!r} {text.count(patch.old)} times"
+        path.write_text(text.replace(patch.old, patch.new))
+    for name in ("finished", "cleared"):
+        STARTS[name].prepare(new_fast)
+        if name == planted.start:
+            break
+    losses.bring(new_fast, *planted.loss)
+    with pytest.raises(DeadEnd) as found:
+        Walk(new_fast, STARTS[planted.start].settled).to_the_end()
+    assert found.value.kind == kind, str(found.value)

@@ -1,0 +1,34 @@
+"""One generated state: what is lost at which moment, and the walk out of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.states import known, losses, safety
+from tests.states.following import Walk
+from tests.states.starts import STARTS
+from tests.states.world import World
+
+
+def rows(*states: tuple[str, ...], engine: bool = False) -> list[object]:
+    """Parameters (start, losses): a known dead end is expected to be one still."""
+    found: list[object] = []
+    for start, *names in states:
+        why = known.why_not(start, tuple(names))
+        marks = [pytest.mark.xfail(strict=True, reason=why)] if why else []
+        found.append(pytest.param(start, tuple(names), id=f"{start}, {' and '.join(names)}", marks=marks))
+    return found
+
+
+def leads_out(world: World, start: str, names: tuple[str, ...]) -> Walk:
+    """Loses `names` at this moment and follows what is named. Raises DeadEnd, or AssertionError for an unsafe end."""
+    there = bool(world.books())
+    update = losses.bring(world, *names)
+    if update is None:
+        pytest.skip("nothing of that is there to lose")
+    walk = Walk(world, STARTS[start].settled, update, passes=world.release)
+    stays = there and not world.books()  # it was deleted with the loss: nothing was ended here
+    walk.to_the_end()
+    if not stays:
+        assert safety.unsafe(world, start, walk.typed) == [], "\n".join(walk.story)
+    return walk
