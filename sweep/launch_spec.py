@@ -83,5 +83,9 @@ class FirstCellFailed(SweepstackError):
     """No cell came to work: the settings are wrong, or nobody can tell yet. The box and its queue are there."""
 
 
+class WaitEnded(FirstCellFailed):
+    """A person ended the wait (Ctrl-C). Nothing is known to be wrong, and what the box was given goes on."""
+
+
 class SetupFailed(FirstCellFailed):
     """`job.setup`, or the smoke run on the box, failed: no cell of that version was started."""

@@ -9,7 +9,7 @@ from typing import Any
 from sweep import onbox
 from sweep.channel.base import Channel
 from sweep.journal import Entry, Journal, parse_journal, whole_lines
-from sweep.launch_spec import FirstCellFailed, LaunchSpec, SetupFailed
+from sweep.launch_spec import FirstCellFailed, LaunchSpec, SetupFailed, WaitEnded
 
 FIRST_STEP_SECONDS = 60.0
 SETUP_SECONDS = 3600.0
@@ -76,7 +76,7 @@ def await_first_step(
     while True:
         now = time.monotonic()
         if cancelled():
-            raise FirstCellFailed("the wait was cut short; the box goes on with what it was given")
+            raise WaitEnded("the wait for the first step was ended; the box bills, and goes on with its cells")
         alive = channel.lock_held(onbox.RUNNER_LOCK)  # asked first: what a runner that has ended wrote is all there
         journal = growing.look()
         entries = journal.entries[len(before.entries) :]

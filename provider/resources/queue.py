@@ -28,6 +28,7 @@ from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal, parse_journal, started
 from sweep.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweep.launch_queue import finished
+from sweep.launch_spec import WaitEnded
 from sweep.own_stop import could_not_stop
 from sweep.teardown import Existence, Observation, may_end
 from sweep.workdir import NO_CODE, located
@@ -173,6 +174,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         except FirstCellFailed as error:
             outputs = state.model_dump(mode="json")
             next_command = f"Next: mend it, then pulumi up --stack {op.stack}"
+            if isinstance(error, WaitEnded):  # nothing is wrong
+                next_command = f"Next: sweepctl wait --stack {op.stack} --for done"
             raise StillCreating(f"{state.box}/queue", outputs, [f"{error}\n{next_command}"]) from error
         for note in done.notes:
             op.warn(f"queue of {state.box_name}: {note}")

@@ -23,7 +23,7 @@ def launcher_text(places: Places, engine: str, *, offline: bool) -> str:
         ('"@ENGINE@"', repr(engine)),
         ("@OFFLINE@", "yes" if offline else "no"),
     ):
-        text = text.replace(mark, value, 1)
+        text = text.replace(mark, value)
     return text
 
 

@@ -89,6 +89,7 @@ class Setup:
             engine_version=self.engine.version,
             engine_source=self.engine.source,
             offline=self.offline,
+            root=str(self.places.root),
         ).write(self.places.record)
         self._notes()
         longest = sorted(self.console.took, key=lambda item: -item[1])[:4]

@@ -29,6 +29,8 @@ class Stamp:
     engine_source: str
     offline: bool
     schema: int = SCHEMA
+    root: str = ""
+    """Where the checkout lay; "" in a stamp of an older version."""
 
     def write(self, path: Path) -> None:
         write_command(path, json.dumps(asdict(self), indent=2) + "\n")
@@ -68,6 +70,8 @@ def why_stale(stamp: Stamp | None, places: Places, groups: Iterable[str]) -> str
     """Why set-up has to run, for people; None when all that the stamp promises is really there."""
     if stamp is None:
         return "first run"
+    if stamp.root and stamp.root != str(places.root):
+        return f"the checkout was moved here from {stamp.root}, and .venv holds paths of it"
     if stamp.key != key_of(places.root):
         return "the lock, the engine's pins or set-up itself changed"
     if missing := sorted(set(groups) - set(stamp.groups)):

@@ -42,7 +42,7 @@ class Read:
 
 
 def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: Out) -> int:
-    """`wanted`: names or patterns (`lr0.1-*`); none: what runs, else all. Exit 1: a named cell has no curve yet."""
+    """`wanted`: names or patterns (`lr0.1-*`); none: what runs, without what hangs, else all. Exit 1: one has none."""
     with Progress("reading"):
         sources = open_sources(target)
         scene = look(sources)
@@ -100,7 +100,8 @@ def _metrics(target: Target, scene: Scene) -> MetricsEntry:
 def _names(target: Target, scene: Scene, wanted: Sequence[str]) -> list[str]:
     known = [cell.name for cell in scene.roster] + list(scene.dropped)
     if not wanted:
-        running = {name for sight in scene.sights if sight.seen.runner_alive for name in sight.running}
+        hung = {name for sight in scene.sights for name in sight.hung}
+        running = {name for sight in scene.sights if sight.seen.runner_alive for name in sight.running} - hung
         return [name for name in known if name in running] or known
     found: dict[str, None] = {}
     for word in wanted:

@@ -41,6 +41,13 @@ def test_points_of_what_runs(world: World, box: Box) -> None:
     json.loads(result.out, parse_constant=lambda name: pytest.fail(name))
 
 
+def test_a_cell_that_hangs_alone_does_not_hide_the_others(world: World, box: Box) -> None:
+    """newcomer D: while one hung cell ran, `curves` showed only that one."""
+    box.seal("lr0.1")
+    box.beat(running=[{"cell": "lr0.3", "attempt": 1, "verdict": "hung", "why": "no CPU"}])
+    assert {curve["cell"] for curve in world.run("curves", "--json").json["curves"]} == {"lr0.1", "lr0.3"}
+
+
 def test_a_table_where_there_is_no_terminal(world: World, box: Box) -> None:
     out = world.run("curves").out
     assert "⢕" not in out

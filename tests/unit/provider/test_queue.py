@@ -121,6 +121,21 @@ def test_settings_that_fail_at_once_keep_the_queue_in_the_state(sweep: Sweep, mo
     assert sweep.states(box) == {"a": "sealed", "b": "sealed"}
 
 
+def test_a_wait_that_a_person_ends_names_no_mistake(sweep: Sweep) -> None:
+    """newcomer C13: Ctrl-C in `up`. Nothing is wrong; what bills, and how to wait again."""
+    box = sweep.box()
+    sweep.cancelled.set()
+    error = still_creating(lambda: sweep.queue(box))
+    assert "the wait for the first step was ended; the box bills, and goes on with its cells" in str(error)
+    assert "Next: sweepctl wait --stack sweep-t --for done" in str(error)
+    assert "mend" not in str(error)
+    sweep.cancelled.clear()
+    old = QueueState.model_validate(error.outputs)
+    QUEUE.update(sweep.op("Queue"), error.identifier, old, sweep.queue_inputs(box))  # a second runner comes in vain
+    sweep.drained(box)
+    assert sweep.states(box) == {"a": "sealed", "b": "sealed"}
+
+
 def test_an_update_says_what_it_took_out_and_what_waits(sweep: Sweep) -> None:
     one = sweep.at_work("a")
     sweep.roster = ("a", "b", "c")

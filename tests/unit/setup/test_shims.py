@@ -38,6 +38,21 @@ def test_shim_runs_the_command_of_the_checkout_around(checkout: Checkout) -> Non
     assert '"argv": ["up"]' in shim(checkout, "pulumi", deep).stdout
 
 
+def test_in_a_checkout_that_was_moved_each_command_says_so_and_names_the_way_out(checkout: Checkout) -> None:
+    """newcomer C14: "cannot execute: required file not found"."""
+    install_shims(checkout.places, env_with(checkout))
+    checkout.places.record.write_text("{}")
+    checkout.install()
+    write_command(checkout.places.bin / "sweepctl", f"#!{checkout.places.python}\nprint('ours')\n")
+    moved = checkout.places.root.rename(checkout.places.root.with_name("moved"))
+    for name in ("pulumi", "sweepctl"):
+        done = shim(checkout, name, moved)
+        assert done.returncode == 126
+        assert done.stderr.startswith("error: this checkout was moved")
+        assert "setup" in done.stderr
+        assert "not found" not in done.stderr
+
+
 def test_shim_outside_a_checkout_runs_the_next_command_on_path(checkout: Checkout, tmp_path: Path) -> None:
     install_shims(checkout.places, env_with(checkout))
     write_command(tmp_path / "opt" / "pulumi", '#!/bin/sh\necho theirs "$@"\n')

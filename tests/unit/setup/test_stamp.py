@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,17 @@ def test_every_input_counts(ready: Checkout, name: str) -> None:
 def test_moved_checkout_is_stale(ready: Checkout) -> None:
     elsewhere = ready.places.root.rename(ready.places.root.with_name("moved"))
     assert key_of(elsewhere) != record_key(elsewhere)
+
+
+def test_a_checkout_that_was_moved_is_called_so(ready: Checkout) -> None:
+    """newcomer C14: "the lock, the engine's pins or set-up itself changed", and nothing of them had."""
+    stamp = Stamp.read(ready.places.record)
+    assert stamp is not None
+    moved = replace(stamp, root="/old/place")
+    assert why_stale(moved, ready.places, ("examples",)) == (
+        "the checkout was moved here from /old/place, and .venv holds paths of it"
+    )
+    assert why_stale(replace(stamp, root=str(ready.places.root)), ready.places, ("examples",)) is None
 
 
 def record_key(root: Path) -> str:
