@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from sweep.decisions import Decision, decisions, record_decision
+from sweep.decisions import ABANDONED, TAKEN_BACK, Decision, decisions, record_decision
 from sweep.errors import EvidenceError, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Abandonment, Action, Approval
 from sweep.teardown import BoxFacts
 
-ABANDONED, TAKEN_BACK = "abandoned", "taken back"
 VERB = "destroy"
 
 
@@ -45,7 +44,8 @@ def alone(approval: Approval, entry: Abandonment) -> Approval:
 def keep(store: EvidenceStore | None, word: Approval, decision: Decision) -> Kept:
     """Puts the abandonment of one box (`alone`) on record wherever something can be written. Raises nothing.
 
-    `decision`: the same for this computer's record, which counts only where the evidence takes nothing.
+    `decision`: the same for this computer's record, which counts only where the evidence takes nothing, or where its
+    list of what was revoked can't be read.
     """
     kept = Kept()
     if store is not None:
@@ -54,7 +54,7 @@ def keep(store: EvidenceStore | None, word: Approval, decision: Decision) -> Kep
             kept.where.append(f"the evidence ({store.shown})")
         except EvidenceError as error:
             kept.problems.append(str(error))
-    expires = None if kept.where else word.expires
+    expires = None if kept.where and not decision.unread else word.expires
     try:
         path = record_decision(decision.model_copy(update={"what": ABANDONED, "expires": expires}))
         kept.where.append(f"this computer ({path})")
@@ -83,9 +83,30 @@ def take_back(facts: BoxFacts, by: str, reason: str) -> None:
     """What this computer has on record for the box counts no more. Idempotent. Raises SweepstackError."""
     standing = _standing(facts)
     if standing is not None:
-        now = datetime.now(UTC)
+        now = datetime.now(UTC).replace(microsecond=0)
         changes = {"what": TAKEN_BACK, "by": by, "at": now, "reason": reason, "expires": None, "found": ""}
         record_decision(standing.model_copy(update=changes))
+
+
+def revoke_here(facts: BoxFacts, *, platform: str, stack: str, by: str, at: datetime) -> None:
+    """Records on this computer, too, that every approval for the box counts no more which was given at `at` or before:
+    the state may still hold an abandonment when the evidence can't be asked. Raises SweepstackError."""
+    record_decision(
+        Decision(
+            what=TAKEN_BACK,
+            by=by,
+            at=at.replace(microsecond=0),
+            reason="approve --revoke",
+            platform=platform,
+            native_id=facts.native_id,
+            verb=VERB,
+            box=facts.name,
+            account=facts.account,
+            stack=stack,
+            identity=facts.identity,
+            evidence=facts.evidence,
+        )
+    )
 
 
 def _on_this_computer(facts: BoxFacts) -> Approval | None:
@@ -100,7 +121,7 @@ def _on_this_computer(facts: BoxFacts) -> Approval | None:
 
 
 def _standing(facts: BoxFacts) -> Decision | None:
-    """The last that was decided of this very box, where that counts: only where the evidence took nothing."""
+    """The last that was decided of this very box, where that counts (`keep`)."""
     try:
         found = [known for known in decisions(facts.native_id) if known.what in (ABANDONED, TAKEN_BACK)]
     except SweepstackError:

@@ -1,8 +1,9 @@
 """What people decided about boxes, kept on this computer: one file for all projects, backends and evidence.
 
 It is where an abandonment is put on record when there is no evidence, or none that can be written. It is for the person
-who asks later who ended what, and why. It proves nothing. One kind of line may be asked for by a check: that of a box
-that was given up where the evidence took nothing (`expires`; `sweep.abandoning`, docs/adr/015).
+who asks later who ended what, and why. It proves nothing. Two kinds of lines may be asked for by a check: that of a box
+that was given up where the evidence took nothing (`expires`; `sweep.abandoning`, docs/adr/015), and that of an approval
+that was taken back.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from sweep.canonical import canonical_json, fsync_directory
 from sweep.errors import SweepstackError
 from sweep.model import Record
 
+ABANDONED, TAKEN_BACK = "abandoned", "taken back"
+
 
 class Decision(Record):
     """One decision of a person about one box or volume. `what`: `abandoned` or another word for what was decided.
 
     "" stands for what is not known. `found`: what was known to be on it, for people. Keys of a newer version pass.
     `expires`: until when a delete may go by this line, where there is no other record of it; None: never.
+    `unread`: the evidence's list of what was revoked could not be read when it was given.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True, populate_by_name=True)
@@ -44,6 +48,7 @@ class Decision(Record):
     evidence: str = ""
     found: str = ""
     expires: AwareDatetime | None = None
+    unread: bool = False
 
     def line(self) -> bytes:
         """It as one line of JSON, with its newline."""

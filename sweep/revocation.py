@@ -6,13 +6,14 @@ counts, and not the place that an approval was found in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from pydantic import AwareDatetime
 
 from sweep.canonical import digest_of
-from sweep.errors import EvidenceDamaged, EvidenceError
+from sweep.decisions import ABANDONED, TAKEN_BACK, Decision, decisions
+from sweep.errors import EvidenceDamaged, EvidenceError, SweepstackError
 from sweep.evidence.records import RecordShelf
 from sweep.model import Approval, Digest, Record
 
@@ -42,7 +43,48 @@ def revocation_problem(store: RecordShelf, approval: Approval) -> str:
         return f"whether the approval was revoked is not known: {error}"
     if found is None or (approval.at > found.at and approval_digest(approval) not in found.approvals):
         return ""
+    return _revoked(found)
+
+
+def abandonment_problem(store: RecordShelf | None, approval: Approval, native_id: str, identity: str) -> str:
+    """The same where the approval gives this one box up, which needs no evidence.
+
+    Without evidence this computer's record says what was revoked. Where there is evidence, and its list can't be read,
+    only an abandonment counts that was given on this computer since then: it is younger than whatever the list says.
+    """
+    problem = ""
+    if store is not None:
+        problem = revocation_problem(store, approval)
+        if not problem or readable(store):
+            return problem
+    here = [known for known in _here(native_id) if known.identity == identity]
+    revoked = next((one for one in here if one.what == TAKEN_BACK and one.at >= approval.at), None)
+    if revoked is not None:
+        return _revoked(revoked)
+    if any(one.what == ABANDONED and one.unread and one.at == approval.at for one in here):
+        return ""
+    return problem
+
+
+def readable(store: RecordShelf) -> bool:
+    """Whether the evidence can say what was revoked."""
+    try:
+        store.record(REVOKED, Revocation)
+    except EvidenceError:
+        return False
+    return True
+
+
+def _revoked(found: Revocation | Decision) -> str:
     return f"the approval was revoked at {found.at:%Y-%m-%d %H:%M} UTC by {found.by}"
+
+
+def _here(native_id: str) -> list[Decision]:
+    """What this computer has on record of the box; nothing where that can't be read."""
+    try:
+        return decisions(native_id)
+    except SweepstackError:
+        return []
 
 
 def write_revocation(store: RecordShelf, approvals: Iterable[Approval], *, at: datetime, by: str) -> None:
@@ -64,11 +106,13 @@ def write_revocation(store: RecordShelf, approvals: Iterable[Approval], *, at: d
         store.write_record(REVOKED, later(None))
 
 
-def given_at(store: RecordShelf | None, now: datetime) -> datetime:
-    """When an approval that is given now is dated: later than what was revoked, even if a clock is behind."""
-    now = now.replace(microsecond=0)
+def given_at(store: RecordShelf | None, now: datetime, native_ids: Collection[str] = ()) -> datetime:
+    """When an approval that is given now is dated: later than what was revoked, even if a clock is behind.
+    `native_ids`: the boxes that it is for."""
+    before = [one.at for native_id in native_ids for one in _here(native_id) if one.what == TAKEN_BACK]
     try:
         found = store.record(REVOKED, Revocation) if store is not None else None
+        before += [found.at] if found is not None else []
     except EvidenceError:
-        return now
-    return now if found is None else max(now, found.at + timedelta(seconds=1))
+        pass
+    return max([now.replace(microsecond=0), *(at + timedelta(seconds=1) for at in before)])

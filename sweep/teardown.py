@@ -25,7 +25,7 @@ from sweep.evidence.store import EvidenceStore
 from sweep.evidence.unclaimed import Unclaimed
 from sweep.launched import signs_of_a_launch, unnamed_cells
 from sweep.model import GENESIS, SETTLED, Approval, Launch, Receipt
-from sweep.revocation import revocation_problem
+from sweep.revocation import abandonment_problem, revocation_problem
 
 if TYPE_CHECKING:
     from sweep.cost import BoxCosts
@@ -137,11 +137,18 @@ class Verdict:
 
 
 def may_end(
-    facts: BoxFacts, approval: Approval | None, seen: Observation, *, now: datetime | None = None, full: bool
+    facts: BoxFacts,
+    approval: Approval | None,
+    seen: Observation,
+    *,
+    now: datetime | None = None,
+    full: bool,
+    given_now: bool = False,
 ) -> Verdict:
     """Decides whether `facts.verb` may be issued for the box, and why not.
 
     `full` re-hashes every file of the receipt (used when clearing and deleting); otherwise size and mtime are compared.
+    `given_now`: a person gives the approval just now, so that an abandonment in it can't have been revoked.
     Never raises for damaged or absent evidence: that is a reason to refuse. Reads files; costs no money.
     """
     now = now or datetime.now(UTC)
@@ -172,12 +179,16 @@ def may_end(
     if problems:
         verdict.reasons[:0] = problems
         return verdict
+    given_up = any((a.box, a.native_id, a.verb) == (facts.name, facts.native_id, facts.verb) for a in approval.abandon)
+    if given_up:
+        revoked = "" if given_now else abandonment_problem(store, approval, facts.native_id, facts.identity)
+    else:
+        revoked = revocation_problem(store, approval) if store else ""
     expiry = expiry_problem(facts, approval, store, now)
-    revoked = revocation_problem(store, approval) if store else ""  # without evidence it can't be on record
     if expiry or revoked:
         verdict.reasons.insert(0, expiry or revoked)
         return verdict
-    if any((a.box, a.native_id, a.verb) == (facts.name, facts.native_id, facts.verb) for a in approval.abandon):
+    if given_up:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
     if store is None or verdict.reasons:

@@ -102,7 +102,7 @@ def prepare(target: Target, words: Words, scene: Scene, store: EvidenceStore | N
         return None
     _known_cells(target, words, scene)
     digest, receipt = _receipt(target, words, scene, store, named)
-    now = given_at(store, datetime.now(UTC))
+    now = given_at(store, datetime.now(UTC), [sight.box.native_id for sight in named])
     approval = build(words, receipt=digest, sights=named, waive=words.waive, expires=now + words.expires, now=now)
     risks: dict[str, AtRisk] = {}
     asked = [(sight, _verdict(sight, approval, words.verb, risks)) for sight in named]
@@ -129,7 +129,7 @@ def _verdict(sight: Sight, approval: Approval | None, verb: str, risks: dict[str
     """What the verb's own check says of the box by this approval."""
     facts = sight.box.facts(verb)
     if verb != STOP:
-        return may_end(facts, approval, sight.seen, full=False)
+        return may_end(facts, approval, sight.seen, full=False, given_now=True)
     pause = judge_stop(sight.box.adapter, facts, sight.box.teardown.paths, approval, full=False)
     risks[sight.box.name] = pause.risk
     return pause.verdict

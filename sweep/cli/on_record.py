@@ -10,6 +10,7 @@ from sweep.decisions import Decision
 from sweep.errors import ConfigError, EvidenceError, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Abandonment, Approval
+from sweep.revocation import readable
 from sweep.scene import Scene, Sight
 
 
@@ -36,7 +37,7 @@ def put_on_record(plan: Plan, target: Target, scene: Scene, store: EvidenceStore
     for entry in given_up:
         if entry.native_id not in asked:
             continue  # it was put on record when it was given
-        decision = _decision(entry, sights[entry.native_id], plan.approval, target, scene)
+        decision = _decision(entry, sights[entry.native_id], plan.approval, target, scene, store)
         kept = keep(store, alone(plan.approval, entry), decision)
         where += [place for place in kept.where if place not in where]
         problems += [problem for problem in kept.problems if problem not in problems]
@@ -66,7 +67,9 @@ def _take_back(sight: Sight, store: EvidenceStore | None, by: str) -> list[str]:
     return [f"that box {sight.box.name} is not given up any more: {problem}" for problem in problems]
 
 
-def _decision(entry: Abandonment, sight: Sight, approval: Approval, target: Target, scene: Scene) -> Decision:
+def _decision(
+    entry: Abandonment, sight: Sight, approval: Approval, target: Target, scene: Scene, store: EvidenceStore | None
+) -> Decision:
     """The line for this computer's record."""
     open_cells = sight.verdict.unsettled
     identity = scene.state.identity
@@ -85,4 +88,5 @@ def _decision(entry: Abandonment, sight: Sight, approval: Approval, target: Targ
         identity=sight.box.identity,
         evidence=sight.box.evidence,
         found=f"{len(open_cells)} cells without a verified copy" if sight.verdict.launched is not None else "",
+        unread=store is not None and not readable(store),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sweep.abandoning import take_back
+from sweep.abandoning import revoke_here
 from sweep.cli.look import open_sources
 from sweep.cli.output import UNSURE, YES, Out
 from sweep.cli.target import Target
@@ -34,12 +34,14 @@ def revoke(target: Target, out: Out) -> int:
     The record comes first: a teardown that is under way asks it before its next step.
     """
     records = _open(target)
-    problem, closed = _close_records(target, records)
+    now = datetime.now(UTC)
+    problem, closed = _close_records(target, records, now)
     try:
         for box in records.state.boxes:
-            take_back(box.facts(), who(), "approve --revoke")
+            revoke_here(box.facts(), platform=box.adapter, stack=target.stack, by=who(), at=now)
+        here = bool(records.state.boxes)
     except SweepstackError as error:
-        problem = "; ".join(filter(None, (problem, str(error))))
+        here, problem = False, "; ".join(filter(None, (problem, str(error))))
     removed = target.file.write_approval(None) if target.file.path.exists() else False
     following = [f"pulumi up --stack {target.stack}    (locks again)"]
     out.document(
@@ -60,7 +62,10 @@ def revoke(target: Target, out: Out) -> int:
         out.line("the open teardown is closed: the sweep may go on")
     if problem:
         out.line(f"UNKNOWN the revocation could not be recorded: {problem}", style="yellow")
-        out.line("        `pulumi destroy` goes by the approval in the engine's state until `pulumi up` takes it out")
+        where = "on another computer " if here else ""
+        out.line(
+            f"        {where}`pulumi destroy` goes by the approval in the engine's state until `pulumi up` takes it out"
+        )
     out.next(following)
     return UNSURE if problem else YES
 
@@ -79,13 +84,13 @@ def _open(target: Target) -> _Records:
         return _Records(None, state, f"{problem}; {error}")
 
 
-def _close_records(target: Target, records: _Records) -> tuple[str, bool]:
+def _close_records(target: Target, records: _Records, now: datetime) -> tuple[str, bool]:
     """Records the revocation; forgets clearances and the open teardown. Only ever locks more."""
     store = records.store
     if store is None:
         return records.problem or "the evidence is not known", False
     try:
-        write_revocation(store, _known(target, records.state), at=datetime.now(UTC), by=who())
+        write_revocation(store, _known(target, records.state), at=now, by=who())
         was_open = store.teardown() is not None
         store.write_teardown(None)
         for birth in store.readable("births", Birth)[0]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from dataclasses import replace
 
 import pytest
@@ -73,6 +74,56 @@ def test_it_needs_no_evidence(world: World, lost: str) -> None:
     assert ways(world) == []
     assert world.run(*GIVE_UP).code == 0
     assert ways(world) == ["abandoned"]
+
+
+def state_s_way(world: World) -> str | None:
+    """How a delete may go by the approval that the last `pulumi up` left in the state."""
+    box = entry(world)
+    return may_end(box.facts(), box.word()[0], Observation(Existence.EXISTS), full=True).way
+
+
+def test_what_was_revoked_stays_so_where_the_evidence_is_lost_later(world: World) -> None:
+    world.full()
+    assert world.run(*GIVE_UP).code == 0
+    world.up()
+    assert world.run("approve", "--revoke").code == 0
+    assert state_s_way(world) is None
+    shutil.rmtree(world.evidence)
+    assert state_s_way(world) is None, "the state still holds the abandonment, and it was revoked on this computer"
+    assert world.run(*GIVE_UP).code == 0, "in the same second, too"
+    assert ways(world) == ["abandoned"]
+
+
+def lose_the_list(world: World, *, writable: bool) -> None:
+    """The list of what was revoked is damaged; and the disk may take nothing any more."""
+    records = world.evidence / "records"
+    (records / "revoked.json").write_bytes(b"{")
+    if not writable:
+        shutil.rmtree(records / "clearances", ignore_errors=True)
+        (records / "clearances").write_text("no folder")
+
+
+@pytest.mark.parametrize("writable", [True, False], ids=["writable", "read_only"])
+def test_only_an_abandonment_given_since_counts_where_what_was_revoked_is_not_known(
+    world: World, writable: bool
+) -> None:
+    """docs/adr/015: approve --abandon and destroy lead out, and what was given before may have been revoked."""
+    world.add("box-0").launch("lr0.3")
+    assert world.run(*GIVE_UP).code == 0
+    world.up()
+    lose_the_list(world, writable=writable)
+    assert state_s_way(world) is None
+    assert set(ways(world)) <= {None}
+    receipt = world.run("approve", "--receipt", "sha256:" + "0" * 64)
+    assert receipt.code == 1
+    time.sleep(1.1)  # approvals are dated by the second
+    result = world.run(*GIVE_UP, "--json")
+    assert result.code == 0, result
+    assert result.json["next"] == [DESTROY]
+    assert "abandoned" in ways(world)
+    assert world.run("status", "--json").json["gates"][0]["way"] == "abandoned", "what a delete will say"
+    world.run("approve", "--revoke")
+    assert set(ways(world)) <= {None}
 
 
 def test_a_revocation_is_in_the_evidence_though_this_computer_takes_nothing(
