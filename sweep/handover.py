@@ -1,17 +1,21 @@
 """Where a box's end, or its stop, is finished by somebody else: by the host itself, or by a person at a console.
 
-One record for each native id in the evidence (`records/handovers/`): what we did, what the host took, since when nobody
-answers there, and a person's word. None of it counts for a host that answers: that is asked anew at every look.
+One record for each native id, in the evidence (`records/handovers/`) or, where that takes nothing, on this computer:
+what we did, what the host took, since when nobody answers there, and a person's word. None of it counts for a host that
+answers: that is asked anew at every look.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, ValidationError
 
-from sweep.errors import EvidenceError
+from sweep.cache import data_folder
+from sweep.canonical import write_json_atomically
+from sweep.errors import EvidenceError, EvidenceMissing
 from sweep.model import Record
 
 if TYPE_CHECKING:
@@ -72,30 +76,84 @@ class Handover(Record):
         return f"{here}; it bills on until a person does this ({self.native}): {self.manual or 'end it'}"
 
 
-def handover_of(store: EvidenceStore, native_id: str) -> Handover | None:
-    """The record of this native id; None where there is none. Raises EvidenceError."""
-    return store.record(_name(native_id), Handover)
-
-
-def known_handover(evidence: str, native_id: str) -> Handover | None:
-    """The same by the evidence's place; None also where it can't be read: then nothing is over."""
+def opened(evidence: str) -> EvidenceStore | None:
+    """The evidence at this place; None where it can't be used."""
     from sweep.evidence.store import EvidenceStore
 
     try:
-        return handover_of(EvidenceStore.open(evidence), native_id)
+        return EvidenceStore.open(evidence)
     except EvidenceError:
         return None
 
 
-def keep_handover(store: EvidenceStore, known: Handover) -> Handover:
-    """Writes the record, over whatever stood there for this id. Raises EvidenceError."""
-    store.update_record(_name(known.native_id), Handover, lambda _before: known)
+def handover_of(store: EvidenceStore | None, native_id: str) -> Handover | None:
+    """The record of this native id: this computer's, where the evidence took nothing, else the evidence's. None where
+    there is none. Raises EvidenceError."""
+    here = kept_here(native_id)
+    if here is not None or store is None:
+        return here
+    return store.record(_name(native_id), Handover)
+
+
+def begun_before(store: EvidenceStore | None, native_id: str, way: str) -> Handover | None:
+    """The same for an end that is allowed by `way`: what was given up by name needs no record that reads. Raises
+    EvidenceError for any other."""
+    try:
+        return handover_of(store, native_id)
+    except EvidenceError:
+        if way != "abandoned":
+            raise
+        return None
+
+
+def known_handover(evidence: str, native_id: str) -> Handover | None:
+    """The same by the evidence's place; None also where it can't be read: then nothing is over."""
+    try:
+        return handover_of(opened(evidence), native_id)
+    except EvidenceError:
+        return None
+
+
+def keep_handover(store: EvidenceStore | None, known: Handover) -> Handover:
+    """Writes the record, over whatever stood there for this id. Raises EvidenceError.
+
+    A box that was given up by name ends without evidence, too: its record is kept on this computer where the evidence
+    takes nothing (`kept_here`; docs/adr/015)."""
+    try:
+        if store is None:
+            raise EvidenceMissing("the evidence can't be used")
+        store.update_record(_name(known.native_id), Handover, lambda _before: known)
+    except EvidenceError as error:
+        if known.way != "abandoned":
+            raise
+        path = _file(known.native_id)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json_atomically(path, known.model_dump(mode="json"))
+        except OSError as full:
+            raise EvidenceMissing(f"{error}; and {path} could not be written: {full.strerror}") from error
+        return known
+    _file(known.native_id).unlink(missing_ok=True)
     return known
 
 
-def forget_handover(store: EvidenceStore, native_id: str) -> None:
+def forget_handover(store: EvidenceStore | None, native_id: str) -> None:
     """Nothing of it holds any more: the box runs. Idempotent. Raises EvidenceError."""
-    store.update_record(_name(native_id), Handover, lambda _before: None)
+    _file(native_id).unlink(missing_ok=True)
+    if store is not None:
+        store.update_record(_name(native_id), Handover, lambda _before: None)
+
+
+def kept_here(native_id: str) -> Handover | None:
+    """The record on this computer, where the evidence took nothing; None where there is none that reads."""
+    try:
+        return Handover.model_validate_json(_file(native_id).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _file(native_id: str) -> Path:
+    return data_folder() / "handovers" / f"{quote(native_id, safe='')}.json"
 
 
 def _name(native_id: str) -> str:

@@ -14,7 +14,7 @@ from provider.platforms.base import BoxRecord, Phase, Platform, Wait
 from provider.platforms.registry import has_address
 from sweep.errors import EvidenceError, JournalDamaged, OutcomeUnknown, PlatformError, Unreachable, Unsupported
 from sweep.evidence.store import EvidenceStore
-from sweep.handover import Handover, forget_handover, handover_of, keep_handover, known_handover
+from sweep.handover import Handover, begun_before, forget_handover, handover_of, keep_handover, known_handover, opened
 from sweep.teardown import BoxFacts, Existence, Observation
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def settled(
         return None
     answered = answers(platform, known)
     if answered and known.confirmed is None:  # it was started again: its silence then proves nothing of the next one
-        with contextlib.suppress(EvidenceError):
-            forget_handover(EvidenceStore.open(evidence), native_id)
+        with contextlib.suppress(EvidenceError, OSError):
+            forget_handover(opened(evidence), native_id)
     if answered is not False:
         return None
     if known.verb == "destroy":
@@ -110,7 +110,13 @@ class Command:
 
 
 def issue(
-    store: EvidenceStore, platform: Platform, facts: BoxFacts, asked: Command, *, wait: Wait, say: Callable[[str], None]
+    store: EvidenceStore | None,
+    platform: Platform,
+    facts: BoxFacts,
+    asked: Command,
+    *,
+    wait: Wait,
+    say: Callable[[str], None],
 ) -> Handover:
     """Issues a verb over SSH, and waits for the proof: the host took the command, and nobody answers there any more.
 
@@ -149,7 +155,9 @@ def issue(
             raise OutcomeUnknown(f"{asked.native} ({asked.command}) is not proved: {problem}")
 
 
-def finish(store: EvidenceStore, platform: Platform, native_id: str, *, wait: Wait, say: Callable[[str], None]) -> None:
+def finish(
+    store: EvidenceStore | None, platform: Platform, native_id: str, *, wait: Wait, say: Callable[[str], None]
+) -> None:
     """Goes on where a command was cut off that waited for the proof: what the host took is on record, and nobody
     answers there. Issues nothing. Returns when there is nothing to wait for (any more): the record says how it is."""
     known = handover_of(store, native_id)
@@ -166,9 +174,9 @@ def finish(store: EvidenceStore, platform: Platform, native_id: str, *, wait: Wa
             return
 
 
-def _begun(store: EvidenceStore, facts: BoxFacts, asked: Command) -> Handover:
+def _begun(store: EvidenceStore | None, facts: BoxFacts, asked: Command) -> Handover:
     """The record of this verb: a new one, unless the same command was taken there and nobody has answered since."""
-    before = handover_of(store, facts.native_id)
+    before = begun_before(store, facts.native_id, asked.way)
     known = Handover(
         box=facts.name,
         native_id=facts.native_id,

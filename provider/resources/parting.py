@@ -15,7 +15,7 @@ from provider.resources import ending
 from provider.session import Operation
 from sweep.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.handover import Handover, handover_of, keep_handover, known_handover
+from sweep.handover import Handover, begun_before, keep_handover, kept_here, known_handover, opened
 from sweep.money.clocks import dated
 from sweep.refusal import waiting_cost
 from sweep.teardown import BoxFacts, Existence
@@ -51,10 +51,12 @@ def hand_over(op: Operation, state: BoxState, judgement: ending.Judgement, how: 
     """What follows an allowed check. Returns only when the end of the bill is proved; else raises NotYetGone, with the
     person's step, what waiting for it costs, and the next command."""
     facts, way = judgement.facts, judgement.verdict.way or ""
+    store: EvidenceStore | None = None
     try:
         store = EvidenceStore.open(state.evidence)
     except EvidenceError as error:
-        raise SweepstackError(f"box {state.name} is not ended: its records can't be written ({error})") from error
+        if way != "abandoned":  # it was given up by name, so it ends without
+            raise SweepstackError(f"box {state.name} is not ended: its records can't be written ({error})") from error
     if how.by == "ssh":
         _by_command(op, state, store, facts, way, how)
         return
@@ -68,10 +70,14 @@ def hand_over(op: Operation, state: BoxState, judgement: ending.Judgement, how: 
         manual=how.manual or "",
         begun_at=datetime.now(UTC),
     )
-    before = handover_of(store, state.native_id)
+    before = begun_before(store, state.native_id, way)
     if before is not None and before.verb == "destroy":  # a word that was given stays, whatever is tried again
         known = known.model_copy(update={"begun_at": before.begun_at, "confirmed": before.confirmed})
     keep_handover(store, known)
+    if kept_here(state.native_id) is not None:
+        op.warn(
+            f"box {state.name}: the evidence takes nothing, so that its end began is on record on this computer alone"
+        )
     problem = _empty_host(op, state)
     if not problem:
         known = keep_handover(store, known.model_copy(update={"ended_at": datetime.now(UTC)}))
@@ -104,7 +110,7 @@ def _empty_host(op: Operation, state: BoxState) -> str:
 
 
 def _by_command(
-    op: Operation, state: BoxState, store: EvidenceStore, facts: BoxFacts, way: str, how: IssueFacts
+    op: Operation, state: BoxState, store: EvidenceStore | None, facts: BoxFacts, way: str, how: IssueFacts
 ) -> None:
     """A verb that the host issues itself, and that keeps what is on it."""
     wait = Wait(op.seconds(GONE_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
@@ -132,9 +138,7 @@ def finish_silence(op: Operation, state: BoxState) -> None:
     if known is None or known.by != "ssh" or known.accepted_at is None or known.silent_at is not None:
         return
     wait = Wait(op.seconds(GONE_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
-    finish(
-        EvidenceStore.open(state.evidence), load_platform(state.adapter), state.native_id, wait=wait, say=op.progress
-    )
+    finish(opened(state.evidence), load_platform(state.adapter), state.native_id, wait=wait, say=op.progress)
 
 
 def runs_again(op: Operation, state: BoxState) -> None:

@@ -6,12 +6,14 @@ that fails: here, and again at every later look.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provider.platforms._handover import on_host, told
 from provider.platforms.registry import has_address, load_platform
+from sweep.abandoning import on_record
 from sweep.books import close_books
 from sweep.cli.look import Sources, open_sources
 from sweep.cli.output import YES, No, Out, Unsure
@@ -19,7 +21,7 @@ from sweep.cli.target import Target
 from sweep.cli.words import who
 from sweep.errors import ConfigError, EvidenceError, SweepstackError, Unreachable
 from sweep.evidence.store import EvidenceStore
-from sweep.handover import Confirmation, Handover, handover_of, keep_handover
+from sweep.handover import Confirmation, Handover, handover_of, keep_handover, kept_here
 from sweep.model import Approval
 from sweep.state import BoxEntry
 from sweep.suggest import did_you_mean
@@ -54,9 +56,7 @@ def confirm_gone(target: Target, word: Word, out: Out) -> int:
             "and not taken",
             [f"pulumi destroy --stack {target.stack}"],
         )
-    if sources.store is None:
-        raise Unsure(f"the word can't be kept: {sources.problem}", status)
-    known = _begun(target, sources.store, box, now)
+    known = _begun(target, sources, box, now)
     tried, keys = _connect(target, box, word, known)
     confirmed = Confirmation(
         box=box.name,
@@ -71,14 +71,18 @@ def confirm_gone(target: Target, word: Word, out: Out) -> int:
     try:
         known = keep_handover(sources.store, known.model_copy(update={"confirmed": confirmed}))
     except EvidenceError as error:
-        raise Unsure(f"the word can't be kept: {error}", status) from error
+        raise Unsure(
+            f"the word can't be kept: {'; '.join(filter(None, (sources.problem, str(error))))}", status
+        ) from error
     following = [f"pulumi destroy --stack {target.stack}    (closes its books, where nobody answers there still)"]
-    if sources.state.box(box.name) is None:  # no delete of it will ever come
+    if sources.store is not None and sources.state.box(box.name) is None:  # no delete of it will ever come
         how = f"confirmed by {confirmed.by}"
         close_books(sources.store, box=box.name, generation=box.generation, native_id=box.native_id, how=how, at=at)
         following = status
     out.document({"stack": target.stack, "confirmed": confirmed.model_dump(mode="json"), "next": following})
     out.line(f"box {box.name} ({box.native_id}): {told(known)}; a connect says: {tried}")
+    if kept_here(box.native_id) is not None:
+        out.line("on record on this computer alone: the evidence takes nothing. Destroy from here")
     out.next(following)
     return YES
 
@@ -116,12 +120,15 @@ def _box(sources: Sources, name: str) -> BoxEntry:
     )
 
 
-def _begun(target: Target, store: EvidenceStore, box: BoxEntry, now: datetime) -> Handover:
+def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Handover:
     """The end that was allowed and begun for this very id. Raises No where nobody began one."""
+    store = sources.store
     try:
         known = handover_of(store, box.native_id)
     except EvidenceError as error:
-        raise Unsure(f"the records can't be read: {error}", [f"sweepctl status --stack {target.stack}"]) from error
+        if _allowed(target, store, box) != "abandoned":
+            raise Unsure(f"the records can't be read: {error}", [f"sweepctl status --stack {target.stack}"]) from error
+        known = None
     if known is not None and known.native_id == box.native_id and known.verb == "destroy":
         return known
     way = _allowed(target, store, box)
@@ -129,7 +136,7 @@ def _begun(target: Target, store: EvidenceStore, box: BoxEntry, now: datetime) -
         give_up = f'sweepctl approve --stack {target.stack} --abandon {box.name} --reason "…"'
         raise No(
             f"nobody has begun to end box {box.name} ({box.native_id}): a word about its bill would leave its cells "
-            "unchecked. Nothing was written",
+            f"unchecked. Nothing was written{f' ({sources.problem})' if store is None else ''}",
             [
                 f"sweepctl finish --stack {target.stack}    (where it answers)",
                 f"{give_up}    (where it is gone for good: then this command again)",
@@ -148,14 +155,11 @@ def _begun(target: Target, store: EvidenceStore, box: BoxEntry, now: datetime) -
     )
 
 
-def _allowed(target: Target, store: EvidenceStore, box: BoxEntry) -> str | None:
+def _allowed(target: Target, store: EvidenceStore | None, box: BoxEntry) -> str | None:
     """How a person's word for this box lets it end although it can't be asked; None where no word does."""
-    words: list[Approval | None] = [box.word()[0]]
-    try:
-        words.append(store.clearance(box.native_id))
+    words: list[Approval | None] = [box.word()[0], *on_record(box.facts(), store)]
+    with suppress(ConfigError):
         words.append(target.file.approval() if target.file.path.exists() else None)
-    except (EvidenceError, ConfigError):
-        pass
     silent = Observation(Existence.UNKNOWN, note="it does not answer")
     for word in words:
         verdict = may_end(box.facts(), word, silent, full=True)

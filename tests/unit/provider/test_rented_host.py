@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,10 +23,11 @@ from sweep.cli.output import YES, No, Out
 from sweep.cli.strangers import Search, search
 from sweep.errors import NotYetGone, TeardownRefused
 from sweep.evidence.store import EvidenceStore
-from sweep.handover import Handover, handover_of, keep_handover
+from sweep.handover import Handover, handover_of, keep_handover, opened
 from sweep.money.ledger import spent
 from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host
 from tests.unit.provider.support import BOX, abandonment, approval_for, approved
+from tests.unit.provider.test_given_up import gone, in_zeros, read_only, recorded, unreachable
 
 SAW = "listed as terminated"
 
@@ -35,6 +36,12 @@ SAW = "listed as terminated"
 def rented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSweep]:
     with rented_host(tmp_path, monkeypatch, BY_PERSON) as sweep:
         yield sweep
+
+
+def no_writes(sweep: HostSweep) -> str:
+    """The disk is read-only or full: each folder of records that is written is a file for a write."""
+    (sweep.store.root / "records" / "handovers").write_text("no folder")
+    return read_only(sweep)
 
 
 def delete(sweep: HostSweep, box: BoxState) -> None:
@@ -59,7 +66,7 @@ def say(sweep: HostSweep, monkeypatch: pytest.MonkeyPatch, box: BoxState, word: 
     state = sweep.stack_state(box)
     file = SimpleNamespace(path=sweep.folder / "no-stack-file", shown="stacks/Pulumi.sweep-t.yaml")
     target: Any = SimpleNamespace(stack="sweep-t", file=file)
-    sources = Sources(target, state, True, box.evidence, EvidenceStore.open(box.evidence), "")
+    sources = Sources(target, state, True, box.evidence, opened(box.evidence), "")
     monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
     return confirm_gone(target, word or Word(box.name, SAW, by="ada"), Out(as_json=True))
 
@@ -196,6 +203,53 @@ def test_a_machine_that_died_is_given_up_confirmed_and_closed(
     delete(rented, box)
     assert [loss.cells for loss in rented.store.losses()] == [("a", "b")]
     assert rented.store.teardown() is None
+
+
+@pytest.mark.parametrize("lost", [unreachable, in_zeros, gone, no_writes], ids=lambda lost: lost.__name__)
+def test_a_host_that_is_given_up_ends_without_its_evidence(
+    rented: HostSweep, monkeypatch: pytest.MonkeyPatch, lost: Callable[[HostSweep], str]
+) -> None:
+    """Its end, and the word that its bill is over, are on record on this computer alone. Each way in is tried."""
+    box = rented.trained()
+    box = box.model_copy(update={"evidence": lost(rented)})
+    with pytest.raises(TeardownRefused):
+        delete(rented, box)
+    recorded(rented, box)
+    with pytest.raises(NotYetGone, match="nothing of the box is left on the host"):
+        delete(rented, box)
+    assert "on record on this computer alone" in rented.said.warnings
+    assert rented.listed() == []
+    rented.host.stop()
+    with pytest.raises(NotYetGone):
+        delete(rented, box)  # a host that does not answer proves nothing
+    assert say(rented, monkeypatch, box) == YES
+    rented.host.start()
+    with pytest.raises(NotYetGone, match="still answers"):
+        delete(rented, box)
+    rented.host.stop()
+    delete(rented, box)
+
+
+@pytest.mark.parametrize("lost", [gone, no_writes], ids=lambda lost: lost.__name__)
+def test_a_machine_that_died_is_confirmed_by_the_record_on_this_computer(
+    rented: HostSweep, monkeypatch: pytest.MonkeyPatch, lost: Callable[[HostSweep], str]
+) -> None:
+    """approve --abandon, confirm-gone, destroy; no `up` brings the abandonment into the state."""
+    box = rented.trained()
+    rented.host.stop()
+    box = box.model_copy(update={"evidence": lost(rented)})
+    with pytest.raises(No, match=r"nobody has begun|the records can't be read"):
+        say(rented, monkeypatch, box)
+    recorded(rented, box)
+    assert say(rented, monkeypatch, box) == YES
+    delete(rented, box)
+
+
+def test_a_host_that_is_not_given_up_is_not_handed_over_without_its_evidence(rented: HostSweep) -> None:
+    box = let_go(rented.box()).model_copy(update={"evidence": gone(rented)})
+    with pytest.raises(TeardownRefused):
+        delete(rented, box)
+    assert rented.listed() == [box.native_id]
 
 
 def test_a_host_that_does_not_answer_is_handed_over_all_the_same(
