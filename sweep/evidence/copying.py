@@ -83,6 +83,11 @@ class BoxFiles:
     copied_files: int = 0
     notes: list[str] = field(default_factory=list)
     seen_folders: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
+    total: int = field(init=False)
+    """Bytes of all files."""
+
+    def __post_init__(self) -> None:
+        self.total = sum(file.size for file in self.manifest.files)
 
     @property
     def partial(self) -> Path:
@@ -173,7 +178,7 @@ class BoxFiles:
 
     def _say(self, done: int) -> None:
         if self.progress:
-            self.progress(self.manifest.cell, done, sum(file.size for file in self.manifest.files))
+            self.progress(self.manifest.cell, done, self.total)
 
 
 class CellCopy(BoxFiles):
@@ -195,12 +200,12 @@ class CellCopy(BoxFiles):
     def _repair(self, final: Path) -> None:
         """The folder is of this seal: files that are missing or wrong are copied anew, one by one."""
         if self.settled.holds(self.manifest.cell, manifest_digest(self.data)):
-            self._say(sum(file.size for file in self.manifest.files))
+            self._say(self.total)
             return
         self._tidy_partial()
         wrong = [file for file in self.manifest.files if not is_right(final, file)]
         self._check_space(wrong)
-        done = sum(file.size for file in self.manifest.files) - sum(file.size for file in wrong)
+        done = self.total - sum(file.size for file in wrong)
         for file in wrong:
             self._fetch(file, done)
             done += file.size
@@ -222,7 +227,7 @@ class CellCopy(BoxFiles):
         missing = [file for file in self.manifest.files if not is_right(self.partial, file)]
         missing = [file for file in missing if not self._take_from(final, file)]
         self._check_space(missing)
-        done = sum(file.size for file in self.manifest.files) - sum(file.size for file in missing)
+        done = self.total - sum(file.size for file in missing)
         done = self._fetch_small(missing, done)
         for file in missing:
             if file.size > SMALL_BYTES:

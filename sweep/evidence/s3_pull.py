@@ -23,10 +23,10 @@ class ObjectCopy(BoxFiles):
 
     def run(self) -> PullResult:
         """Stores what is not there and right. Raises ManifestRefused, Unreachable, EvidenceError, OSError."""
-        copies, total = self.store.copies, sum(file.size for file in self.manifest.files)
+        copies = self.store.copies
         assert isinstance(copies, S3Copies)
         if self.settled.holds(self.manifest.cell, manifest_digest(self.data)):
-            self._say(total)
+            self._say(self.total)
             return PullResult(self.manifest.cell, "current")
         self._tidy_partial()
         done = 0

@@ -1,8 +1,9 @@
 """Worker processes that read files: as many as there are cores, one file each at a time, each file with a deadline.
 
-A worker that overstays, or dies, is killed with all that it started, and replaced; of what it was reading nothing is
-known. Workers get no credentials: their environment is made here, not inherited. One that ran a user's command serves
-no other file.
+Small files are asked for many at once, since asking takes longer than reading them; where a worker comes to no end with
+them, each is asked for alone. A worker that overstays, or dies, is killed with all that it started, and replaced; of
+what it was reading nothing is known. Workers get no credentials: their environment is made here, not inherited. One
+that ran a user's command serves no other file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -30,6 +31,11 @@ from sweep.signals import signal_name
 BYTES_PER_SECOND = 20e6
 """A reader that is slower than this, over the whole of a file, is taken for hung."""
 LEAST_SECONDS = 60.0
+SMALL_BYTES = 256 << 10
+TOGETHER = 64
+"""Small files that one worker is asked for at once, at most."""
+REQUEST_BYTES = 32 << 10
+"""Of one request for many: a pipe takes it whole, so that neither side waits for the other to read."""
 _ROOT = Path(__file__).resolve().parents[2]
 _WORKER = """
 import sys
@@ -86,25 +92,48 @@ def read_all(
     WorkersBroken when they can't run here.
     """
     ordered = sorted(jobs, key=lambda job: job.size or 0, reverse=True)
-    waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
-    for job in ordered:
-        waiting.put(job)
-    done: queue.SimpleQueue[tuple[Job, LoadResult] | BaseException] = queue.SimpleQueue()
-    slots = [_Slot(reader, seconds, progress) for _ in range(min(workers or cores(), len(ordered)))]
+    count = min(workers or cores(), len(ordered))
+    waiting: queue.SimpleQueue[list[Job]] = queue.SimpleQueue()
+    for batch in _batches(ordered, count):
+        waiting.put(batch)
+    done: queue.SimpleQueue[list[tuple[Job, LoadResult]] | BaseException] = queue.SimpleQueue()
+    slots = [_Slot(reader, seconds, progress) for _ in range(count)]
     threads = [threading.Thread(target=slot.serve, args=(waiting, done), daemon=True) for slot in slots]
     for thread in threads:
         thread.start()
     try:
-        for _ in ordered:
+        left = len(ordered)
+        while left:
             item = done.get()
             if isinstance(item, BaseException):
                 raise item
-            yield item
+            left -= len(item)
+            yield from item
     finally:
         for slot in slots:
             slot.stop()
         for thread in threads:
             thread.join()
+
+
+def _batches(ordered: Sequence[Job], workers: int) -> Iterator[list[Job]]:
+    """The jobs in this order, each alone but for small ones, of which a worker gets several."""
+    most = min(TOGETHER, len(ordered) // (4 * max(workers, 1)))
+    batch: list[Job] = []
+    for job in ordered:
+        if not _is_small(job):
+            yield [job]
+            continue
+        if batch and len(batch) >= most:
+            yield batch
+            batch = []
+        batch.append(job)
+    if batch:
+        yield batch
+
+
+def _is_small(job: Job) -> bool:
+    return job.size is not None and job.size <= SMALL_BYTES and (job.spec is None or job.spec.load != "command")
 
 
 class WorkersBroken(SweepstackError):
@@ -131,15 +160,22 @@ class _Slot:
         self.lock = threading.Lock()
 
     def serve(
-        self, waiting: queue.SimpleQueue[Job], done: queue.SimpleQueue[tuple[Job, LoadResult] | BaseException]
+        self,
+        waiting: queue.SimpleQueue[list[Job]],
+        done: queue.SimpleQueue[list[tuple[Job, LoadResult]] | BaseException],
     ) -> None:
         try:
             while not self.stopped:
                 try:
-                    job = waiting.get_nowait()
+                    batch = waiting.get_nowait()
                 except queue.Empty:
                     return
-                done.put((job, self._read(job)))
+                found = self._read_many(batch) if len(batch) > 1 else None
+                if found is not None:
+                    done.put(found)
+                    continue
+                for job in batch:
+                    done.put([(job, self._read(job))])
         except BaseException as error:
             done.put(error)
         finally:
@@ -150,6 +186,35 @@ class _Slot:
             self.stopped = True
             if self.process is not None:
                 _kill_group(self.process)
+
+    def _read_many(self, batch: list[Job]) -> list[tuple[Job, LoadResult]] | None:
+        """All of them by one request; None where the worker came to no end with it, so that each is read alone."""
+        seconds = self.seconds(sum(job.size or 0 for job in batch))
+        request = json.dumps([self._request(job, seconds) for job in batch]).encode()
+        if len(request) >= REQUEST_BYTES:
+            return None if len(batch) == 2 else self._halves(batch)
+        try:
+            process = self._worker()
+            self._send(process, request)
+            assert process.stdout is not None
+            answers = json.loads(self._line(process, process.stdout, monotonic() + seconds))["results"]
+        except (TimeoutError, _Died):
+            self._end()
+            return None
+        found = [(job, _result(answer)) for job, answer in zip(batch, answers, strict=True)]
+        if self.progress:
+            for job, result in found:
+                self.progress(job, result.bytes)
+        return found
+
+    def _halves(self, batch: list[Job]) -> list[tuple[Job, LoadResult]]:
+        """The same for names so long that they don't fit into one request."""
+        middle = len(batch) // 2
+        found: list[tuple[Job, LoadResult]] = []
+        for half in (batch[:middle], batch[middle:]):
+            together = self._read_many(half) if len(half) > 1 else None
+            found += [(job, self._read(job)) for job in half] if together is None else together
+        return found
 
     def _read(self, job: Job) -> LoadResult:
         seconds = self.seconds(job.size or 0)
@@ -173,9 +238,17 @@ class _Slot:
     def _ask(self, job: Job, seconds: float) -> LoadResult:
         deadline = monotonic() + seconds
         process = self._worker()
-        assert process.stdin is not None
         assert process.stdout is not None
-        request = {
+        self._send(process, json.dumps(self._request(job, seconds)).encode())
+        while True:
+            answer = json.loads(self._line(process, process.stdout, deadline))
+            if "result" in answer:
+                return _result(answer["result"])
+            if self.progress:
+                self.progress(job, answer["progress"])
+
+    def _request(self, job: Job, seconds: float) -> dict[str, Any]:
+        return {
             "path": job.path,
             "spec": _plain(job.spec),
             "sha256": job.sha256,
@@ -184,17 +257,15 @@ class _Slot:
             "seconds": seconds,
             "check": job.check,
         }
+
+    @staticmethod
+    def _send(process: subprocess.Popen[bytes], request: bytes) -> None:
+        assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.write(request + b"\n")
             process.stdin.flush()
         except OSError:
             raise _Died(_ended(process)) from None
-        while True:
-            answer = json.loads(self._line(process, process.stdout, deadline))
-            if "result" in answer:
-                return _result(answer["result"])
-            if self.progress:
-                self.progress(job, answer["progress"])
 
     def _line(self, process: subprocess.Popen[bytes], stdout: IO[bytes], deadline: float) -> bytes:
         with selectors.DefaultSelector() as selector:

@@ -12,11 +12,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from sweep.loaders.base import OpenFile, Progress, Unreadable
-from sweep.loaders.finite import Constancy, FiniteCheck
+
+if TYPE_CHECKING:  # numpy takes longer to import than a thousand small files to read: regions with numbers need it
+    from sweep.loaders.finite import FiniteCheck
 
 BLOCK = 1 << 19
 """Bytes. A multiple of every number's size; fits the second-level cache together with the scratch memory."""
@@ -86,6 +87,10 @@ class _Pass:
             start += len(self._block(start, end))
 
     def _region(self, region: Region) -> None:
+        import numpy as np
+
+        from sweep.loaders.finite import Constancy
+
         check = self._check(region)
         stages = self.result.stages
         same = Constancy(check.format.itemsize) if check is not None else None
@@ -132,6 +137,8 @@ class _Pass:
         return block
 
     def _check(self, region: Region) -> FiniteCheck | None:
+        from sweep.loaders.finite import FiniteCheck
+
         if region.format is None:
             return None
         key = (region.format, region.big_endian)

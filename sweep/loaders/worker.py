@@ -1,9 +1,10 @@
 """A process that reads files one after the other: `python -m sweep.loaders.worker`, driven by `sweep.loaders.pool`.
 
-One JSON object per line. In: `{"path", "spec": {…} | null, "sha256", "size", "reader", "seconds", "check"}`. Out, any
-number of `{"progress": bytes}`, then `{"result": {…}}`. Ends when its input does. It leaves the network where it can,
-and limits itself before each file: address space by the file's size, processor time, no core dumps, no large writes.
-Whatever a file provokes is an answer; an exit is a worker that can't work at all.
+One JSON document per line. In: `{"path", "spec": {…} | null, "sha256", "size", "reader", "seconds", "check"}`. Out, any
+number of `{"progress": bytes}`, then `{"result": {…}}`. For small files, in: a list of them; out: `{"results": […]}`,
+in their order. Ends when its input does. It leaves the network where it can, and limits itself before each file, or
+list: address space by the file's size, processor time, no core dumps, no large writes. Whatever a file provokes is an
+answer; an exit is a worker that can't work at all.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import os
 import resource
 import sys
-from dataclasses import asdict, replace
+from collections.abc import Iterator
 from typing import Any
 
 from sweep.loaders import command, confine
@@ -26,6 +27,8 @@ LARGEST_WRITE = 1 << 20
 """Readers write nothing; importing torch probes for a temporary folder."""
 TIMES = {"restricted": 2, "torch": 4}
 """How often the file's size may be mapped or copied."""
+NUMBERS = frozenset({"torch", "safetensors", "npz", "npy", "parquet"})
+"""Loaders that need numpy. It takes longer to import than a thousand small files to read."""
 
 
 def main() -> None:
@@ -42,17 +45,32 @@ def main() -> None:
         out.write(json.dumps(message) + "\n")
         out.flush()
 
+    def told(result: LoadResult) -> dict[str, Any]:
+        return {**vars(result), "network": network}
+
     for line in sys.stdin:
-        job = json.loads(line)
-        reader: Reader = job["reader"]
-        if reader == "torch" and job["spec"] and job["spec"]["load"] == "torch":
-            importlib.import_module("torch")  # before the limits: it maps gigabytes of libraries
-        _limit(reader, job["size"], job["seconds"])
-        result = _answer(job, reader, lambda count: say({"progress": count}))
-        say({"result": asdict(replace(result, network=network))})
+        asked = json.loads(line)
+        jobs: list[dict[str, Any]] = asked if isinstance(asked, list) else [asked]
+        for name in {name for job in jobs for name in _libraries(job)}:
+            importlib.import_module(name)  # before the limits: torch maps gigabytes of libraries
+        first = jobs[0]
+        _limit(first["reader"], max(job["size"] or 0 for job in jobs), first["seconds"])
+        if asked is first:
+            say({"result": told(_answer(first, first["reader"], lambda count: say({"progress": count})))})
+        else:
+            say({"results": [told(_answer(job, job["reader"], None)) for job in jobs]})
 
 
-def _answer(job: dict[str, Any], reader: Reader, progress: Progress) -> LoadResult:
+def _libraries(job: dict[str, Any]) -> Iterator[str]:
+    """What reading this file imports that takes much room."""
+    load = job["spec"]["load"] if job["spec"] else None
+    if load in NUMBERS:
+        yield "numpy"
+    if load == "torch" and job["reader"] == "torch":
+        yield "torch"
+
+
+def _answer(job: dict[str, Any], reader: Reader, progress: Progress | None) -> LoadResult:
     spec = _spec(job["spec"])
     check = command.Check(job["check"], job["seconds"]) if job["check"] else None
     try:

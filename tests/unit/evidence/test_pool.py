@@ -153,6 +153,49 @@ def test_processor_time_is_bounded(tmp_path: Path) -> None:
     assert found["good.pt"].ok
 
 
+def test_small_files_are_asked_for_together_and_alone_where_one_takes_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    real = pool._Slot._send
+
+    def send(process: Any, request: bytes) -> None:
+        sent.append(len(request))
+        real(process, request)
+
+    monkeypatch.setattr(pool._Slot, "_send", staticmethod(send))
+    jobs = []
+    for number in range(400):
+        path = tmp_path / f"{number}.json"
+        path.write_text("{" if number == 7 else f'{{"loss": {number}}}')
+        jobs.append(Job(str(path), PlainSpec("json", ("loss",)), None, path.stat().st_size))
+    found = {Path(job.path).stem: result for job, result in read_all(jobs, workers=2)}
+    assert [name for name, result in found.items() if not result.ok] == ["7"]
+    assert len(found) == 400
+    assert len(sent) <= 16
+    assert max(sent) < pool.REQUEST_BYTES
+
+    slow = tmp_path / "slow.pt"
+    deep = b"\x80\x02})" + b"q\x00h\x00\x86" * 60 + b"Ns."
+    save({"w": tensor(np.ones(3, np.float32))}, slow, pickle_bytes=deep)
+    jobs.insert(3, Job(str(slow), TORCH, None, slow.stat().st_size))
+    found = {Path(job.path).stem: result for job, result in read_all(jobs[:40], workers=1, seconds=lambda size: 1.0)}
+    assert len(found) == 40
+    assert sorted(name for name, result in found.items() if not result.ok) == ["7", "slow"]
+    assert found["slow"].reasons == ("could not be read within 1 s",)
+
+
+def test_names_too_long_for_one_request_are_asked_for_in_parts(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*["d" * 200] * 15)
+    folder.mkdir(parents=True)
+    jobs = []
+    for number in range(100):
+        (folder / f"{number}.json").write_text("{}")
+        jobs.append(Job(str(folder / f"{number}.json"), PlainSpec("json"), None, 2))
+    found = list(read_all(jobs, workers=1))
+    assert len({job.path for job, result in found if result.ok}) == 100
+
+
 def test_a_files_end_moving_away_under_the_reader_is_survived(tmp_path: Path) -> None:
     job = checkpoint(tmp_path / "a.pt")
     os.truncate(job.path, 100)
