@@ -197,6 +197,33 @@ def pull_rows(found: dict[str, Any]) -> Iterator[Row]:
         )
 
 
+def typed_rows(found: dict[str, Any]) -> Iterator[Row]:
+    took = found["seconds"]
+    yield Row(
+        f"sweepctl pull and verify of {found['files']:,} small files over sshd, n={found['rounds']}",
+        seconds(took["ours"]),
+        seconds(found["max_seconds"]["ours"]),
+        f"rsync -a + sha256sum -c {seconds(took['rsync'])}; sweepctl status {seconds(took['status'])}",
+        f"{found['ratio']:.2f}×",
+        f"≤ {found['limit']:g}×",
+        found["ratio"] <= found["limit"],
+    )
+
+
+def pulled_rows(found: dict[str, Any]) -> Iterator[Row]:
+    what = f"sweepctl verify of {found['cells']:,} pulled cells, {found['files']:,} files, n={found['rounds']}"
+    for name, key, ratio in (("wall clock", "seconds", "ratio"), ("processor time", "cpu_seconds", "cpu_ratio")):
+        yield Row(
+            f"{what}, {name}",
+            seconds(found[key]["verify"]),
+            seconds(found[f"max_{key}"]["verify"]),
+            f"hashlib.file_digest, {found['workers']} processes {seconds(found[key]['hashlib'])}",
+            f"{found[ratio]:.2f}×",
+            f"≤ {found['limit']:g}×",
+            found[ratio] <= found["limit"],
+        )
+
+
 def hosts_rows(found: dict[str, Any]) -> Iterator[Row]:
     took = found["seconds"]
     yield Row(
@@ -246,6 +273,7 @@ def split_rows(found: dict[str, Any]) -> Iterator[Row]:
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "queue": {"cells": 1000, "rounds": 5},
     "verify": {"total_bytes": 4_000_000_000, "rounds": 5},
+    "pulled": {"rounds": 3},
 }
 """So that all figures together take half an hour; `python -m bench.queue_bench 2000 20` measures longer."""
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
@@ -259,6 +287,8 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "s3": s3_rows,
     "renting": renting_rows,
     "pull": pull_rows,
+    "typed": typed_rows,
+    "pulled": pulled_rows,
     "hosts": hosts_rows,
     "start": start_rows,
     "split": split_rows,

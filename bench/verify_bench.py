@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -30,7 +31,7 @@ _PLAIN = """
 import hashlib, sys
 for line in sys.stdin:
     with open(line.rstrip("\\n"), "rb") as handle:
-        print(hashlib.file_digest(handle, "sha256").hexdigest(), flush=True)
+        print(hashlib.file_digest(handle, "sha256").hexdigest())
 """
 
 
@@ -52,26 +53,19 @@ def make(folder: Path, total_bytes: int, files: int) -> list[Path]:
 def hash_plainly(paths: list[Path], workers: int) -> dict[str, str]:
     """The baseline: each worker hashes its share with `hashlib.file_digest`."""
     shares = [paths[index::workers] for index in range(workers)]
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-I", "-c", _PLAIN],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=worker_environment(),
+
+    def hashed(share: list[Path]) -> list[str]:
+        given = "".join(f"{path}\n" for path in share)
+        command = [sys.executable, "-I", "-c", _PLAIN]
+        done = subprocess.run(
+            command, input=given, stdout=subprocess.PIPE, text=True, env=worker_environment(), check=True
         )
-        for _ in shares
-    ]
-    for process, share in zip(running, shares, strict=True):
-        assert process.stdin is not None
-        process.stdin.write("".join(f"{path}\n" for path in share).encode())
-        process.stdin.close()
+        return done.stdout.split()
+
     found: dict[str, str] = {}
-    for process, share in zip(running, shares, strict=True):
-        assert process.stdout is not None
-        found |= dict(zip(map(str, share), process.stdout.read().decode().split(), strict=True))
-        process.stdout.close()
-        if process.wait():
-            raise RuntimeError("the baseline failed")
+    with ThreadPoolExecutor(workers) as pool:
+        for share, digests in zip(shares, pool.map(hashed, shares), strict=True):
+            found |= dict(zip(map(str, share), digests, strict=True))
     return found
 
 

@@ -114,6 +114,8 @@ class FolderCopies:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._manifests: dict[str, Known] = {}
+        """Of those that were read: size and time from before that, and the digest of what was read."""
 
     def folder(self, cell: str) -> Path:
         """Where the copy of a cell lies. `cell` must be a plain cell name."""
@@ -139,17 +141,20 @@ class FolderCopies:
         return {cell: self.look(cell) for cell in cells}
 
     def manifest(self, cell: str) -> bytes | None:
-        return read_manifest_bytes(self.folder(cell))
+        folder = self.folder(cell)
+        self._manifests.pop(cell, None)
+        try:
+            before = os.lstat(f"{folder}/{MANIFEST}")  # a change after this shows in its time, or in the digest
+        except FileNotFoundError:
+            return None
+        data = read_manifest_bytes(folder)
+        if data is not None:
+            digest = manifest_digest(data).removeprefix(DIGEST_PREFIX)
+            self._manifests[cell] = before.st_size, before.st_mtime_ns, digest
+        return data
 
     def manifest_known(self, cell: str) -> Known | None:
-        try:
-            before = os.lstat(self.folder(cell) / MANIFEST)  # a change after this shows in its time, or in the digest
-            data = self.manifest(cell)
-        except OSError:
-            return None
-        if data is None:
-            return None
-        return before.st_size, before.st_mtime_ns, manifest_digest(data).removeprefix(DIGEST_PREFIX)
+        return self._manifests.get(cell)
 
     def manifest_is(self, cell: str, digest: str | None, facts: Facts, known: Known | None, *, full: bool) -> bool:
         if not full and digest is not None and known == (*facts, digest.removeprefix(DIGEST_PREFIX)):
@@ -178,7 +183,8 @@ class FolderCopies:
         return True
 
     def here(self, cell: str, files: Sequence[FileEntry], fetching: Fetching | None = None) -> dict[str, Path]:
-        return {file.path: self.folder(cell) / file.path for file in files}
+        folder = self.folder(cell)
+        return {file.path: folder / file.path for file in files}
 
     def stamp(self, cell: str, path: str, mtime_ns: int) -> Stamp:
         return mtime_ns
