@@ -154,8 +154,8 @@ class Job(Shape):
     so long is shown as hung"""
     on_hang: Literal["tell", "retry", "drop"] = "tell"
     """what becomes of a hung cell: [timeouts](#timeouts). `tell` (default): every screen says so, and it keeps its slot
-    until a person acts. `retry`: it is ended, which counts as a failed try. `drop`: it is ended and given up, until
-    `sweepctl retry` or `sweepctl drop`"""
+    until a person acts; where other cells wait for it, for three times `stall`. `retry`: it is ended, which counts as a
+    failed try. `drop`: it is ended and given up, until `sweepctl retry` or `sweepctl drop`"""
     timeout: DurationText | None = None
     """how long one try of a cell may take, such as `12h`; then it is ended, which counts as a failed try. None by
     default: [timeouts](#timeouts)"""

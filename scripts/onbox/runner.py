@@ -185,7 +185,9 @@ class Runner:
                 say(f"{name}: {attempt.watch.found}; it is ended")
                 self._ask_to_end(attempt)
             elif attempt.kill_at is None:
-                ended = limit(attempt, self.spec(), self.patrol.hung(attempt), name in self.schedule.again)
+                hung, still = self.patrol.hung(attempt)
+                waits = bool(self.schedule.ready) and self.gate.blocked is None  # else a free slot helps no other
+                ended = limit(attempt, self.spec(), hung, name in self.schedule.again, still, waits)
                 if ended is not None:
                     told(attempt, ended)
                     self._ask_to_end(attempt)

@@ -8,13 +8,20 @@ from __future__ import annotations
 from typing import Any, Mapping  # noqa: UP035
 
 from runner_attempt import Attempt, Ended
+from runner_patrol import STALL_SECONDS
 from runner_records import say
 
+STALLS = 3
+"""A hung cell that other cells wait for has so many stall intervals, where `on_hang` says nothing else."""
 
-def limit(attempt: Attempt, spec: Mapping[str, Any], hung: str, again: bool) -> Ended | None:
+
+def limit(
+    attempt: Attempt, spec: Mapping[str, Any], hung: str, again: bool, still: float = 0.0, waits: bool = False
+) -> Ended | None:
     """Why a try at work is to be ended now: `timeout_seconds` is over; or the patrol calls it hung (`hung`: its words,
-    "" while it does not), and `on_hang` is `retry` or `drop`, or a person asked for it `again`. None: it goes on. The
-    spec of now counts, not that of its start.
+    "" while it does not), and `on_hang` is `retry` or `drop`, or a person asked for it `again`, or nothing of it has
+    moved for `STALLS` intervals (`still`: seconds) while another cell `waits` for its slot. None: it goes on. The spec
+    of now counts, not that of its start.
     """
     most = float(spec.get("timeout_seconds") or 0)
     if most and attempt.seconds() > most:
@@ -25,6 +32,8 @@ def limit(attempt: Attempt, spec: Mapping[str, Any], hung: str, again: bool) -> 
     if hung and policy in ("retry", "drop"):
         given_up = "; given up (job.on_hang: drop)" if policy == "drop" else ""
         return Ended("hung", f"hung, and was ended: {hung}{given_up}", policy == "drop")
+    if hung and waits and still >= STALLS * float(spec.get("stall_seconds", STALL_SECONDS)):
+        return Ended("hung", f"hung, and was ended as other cells wait for its slot: {hung}", False)
     return None
 
 

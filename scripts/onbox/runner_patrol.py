@@ -68,11 +68,12 @@ class Patrol:
         self._growth: dict[tuple[str, int], Growth] = {}
         self._kills: int | None = None
         self._gpus = 0
-        self._hung: dict[tuple[str, int], str] = {}
+        self._hung: dict[tuple[str, int], tuple[str, float]] = {}
 
-    def hung(self, attempt: Attempt) -> str:
-        """Why the last line calls an attempt hung; "" where it does not."""
-        return self._hung.get((attempt.entry.cell, attempt.number), "")
+    def hung(self, attempt: Attempt) -> tuple[str, float]:
+        """Why the last line calls an attempt hung, and for how many seconds nothing of it had moved; "" where it does
+        not."""
+        return self._hung.get((attempt.entry.cell, attempt.number), ("", 0.0))
 
     def beat(
         self,
@@ -122,7 +123,7 @@ class Patrol:
             lines.append(line)
             if line["verdict"] == "hung":
                 alarms.append(f"{name} hung: {line['why']}")
-                hung[name, attempt.number] = str(line["why"])
+                hung[name, attempt.number] = str(line["why"]), at - max(growth.wrote_at, growth.busy_at)
         self._hung = hung
         alarms += self._alarms(room, memory_now, found)
         others = holders([attempt.process.pid for attempt in running.values()], running) if found else []

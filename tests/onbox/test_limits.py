@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.onbox.harness import QUICK, Box, alive, wait_for
+from tests.onbox.harness import ONBOX, QUICK, Box, alive, wait_for
+
+sys.path.insert(0, str(ONBOX))
+
+from runner_limits import limit
 
 FAST = {"patrol_seconds": 0.2, "grace_seconds": 0.5}
 HANGS = 'echo begun; test "$SWEEPSTACK_ATTEMPT" -gt 1 || sleep 600; '
@@ -65,6 +71,29 @@ def test_without_the_keys_a_hung_cell_is_told_and_touched_by_nothing(box: Box) -
     assert box.state("a") == "running"
     runner.process.terminate()
     runner.ended()
+
+
+def test_a_hung_cell_that_others_wait_for_gives_its_slot_up(box: Box) -> None:
+    """Without the keys, too: after three stall intervals it is tried again, behind those that wait."""
+    box.set(stall_seconds=1, **FAST)
+    hangs(box)
+    box.add("b")
+    runner = box.start()
+    wait_for(lambda: bool(box.events("cell-failed", "a")), box.log)
+    assert runner.ended() == 0
+    (failed,) = box.events("cell-failed", "a")
+    assert (failed["class"], failed["final"]) == ("hung", False)
+    assert "other cells wait for its slot: no output, no CPU, no GPU for " in failed["reason"]
+    assert (box.state("a"), box.journal().cells["a"].attempts, box.state("b")) == ("sealed", 2, "sealed")
+    started = [(event["cell"], event["attempt"]) for event in box.events("cell-started")]
+    assert started == [("a", 1), ("b", 1), ("a", 2)]
+
+
+def test_a_hung_cell_that_others_wait_for_has_three_stall_intervals() -> None:
+    attempt: Any = SimpleNamespace(seconds=lambda: 100.0)
+    for still, waits, ended in ((29.9, True, False), (30.0, True, True), (900.0, False, False)):
+        found = limit(attempt, {"stall_seconds": 10}, "no output", False, still, waits)
+        assert (found is not None) is ended, still
 
 
 def test_a_person_can_have_a_hung_cell_run_again(box: Box) -> None:
