@@ -7,7 +7,7 @@ import os
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import AwareDatetime, Field
 
@@ -60,6 +60,19 @@ def folder_here(backend: str) -> Path | None:
     """The folder of a local backend that is on this computer, under any of its names; None for any other."""
     host, _, path = backend.removeprefix("file://").partition("/")
     return Path("/" + path) if is_local(backend) and host in this_host.names() else None
+
+
+def file_folder(url: str) -> Path | None:
+    """The folder of a file backend, by the URL that the engine knows it by; None for any other."""
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        return None
+    return Path(os.path.expanduser(unquote(parts.netloc + parts.path)))
+
+
+def engine_locks(folder: Path, stack: str, project: str) -> list[Path]:
+    """The engine's lock files on a stack of the file backend in `folder`, sorted; empty while it is free."""
+    return sorted((folder / ".pulumi" / "locks" / "organization" / project / stack).glob("*.json"))
 
 
 def same(one: str, other: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import sys
 from collections.abc import Callable
@@ -48,6 +47,8 @@ ErrorsAsJson = Annotated[bool, typer.Option("--json", help="Errors as one JSON d
 
 def _version(asked: bool) -> None:
     if asked:
+        import importlib.metadata
+
         print(f"sweepctl {importlib.metadata.version('sweepstack')}")
         raise typer.Exit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sweep.backends import named, same
+from sweep.backends import engine_locks, file_folder, named, same
 from sweep.cache import data_folder
 from sweep.errors import SweepstackError
 from sweep.evidence.store import EvidenceStore
@@ -20,13 +20,14 @@ def backend_of(root: Path) -> str:
 def lock_notes(stack: str, project: str = "sweepstack") -> list[str]:
     """That a command which is dead still locks the state on this computer, and what takes the lock away. Nothing
     is asked for it: a backend that only `pulumi login` or Pulumi.yaml names is left to `sweepctl doctor`."""
-    from sweep.cli.doctor.engine import folder_of, lock
-
     url = os.environ.get("PULUMI_BACKEND_URL", "")
-    folder = folder_of(url) if url else data_folder() / "state"
-    if folder is None:
+    folder = file_folder(url) if url else data_folder() / "state"
+    name = stack.rsplit("/", 1)[-1]
+    if folder is None or not engine_locks(folder, name, project):
         return []
-    found = lock(folder, stack.rsplit("/", 1)[-1], project)
+    from sweep.cli.doctor.engine import lock  # the doctor imports much, and hardly ever is there a lock
+
+    found = lock(folder, name, project)
     return [f"the engine's lock is {found.found}. Next: {found.fix}"] if found.verdict == "fail" else []
 
 

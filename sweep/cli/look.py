@@ -102,8 +102,12 @@ def _forgotten(target: Target) -> tuple[str | None, str]:
     return (evidence, "") if marker is not None and marker.stack == target.stack else (None, "")
 
 
-def look(sources: Sources) -> Scene:
-    """Everything for one picture. Blocks for `LOOK_SECONDS` at most for the boxes; reads only; costs nothing."""
+def look(sources: Sources, *, files: bool = True) -> Scene:
+    """Everything for one picture. Blocks for `LOOK_SECONDS` at most for the boxes; reads only; costs nothing.
+
+    Not `files`: the files on a box are listed only where something approves its end. Without an approval it is locked
+    whatever lies on it, and to list the folders of ten thousand cells takes longer than all the rest.
+    """
     state, store, target = sources.state, sources.store, sources.target
     now = datetime.now(UTC)
     notes: list[str] = []
@@ -115,7 +119,7 @@ def look(sources: Sources) -> Scene:
     digest, receipt, broken = _receipt(store, notes)  # before the boxes, which all ask for it
     asked: dict[str, Platform] = {}  # each with what it lists for the sweep, which is asked for together with the box
     tasks: dict[Any, Callable[[], Any]] = {
-        index: _looker(box, sources, births, proposed, now, asked) for index, box in enumerate(state.boxes)
+        index: _looker(box, sources, births, proposed, now, asked, files) for index, box in enumerate(state.boxes)
     }
     accounts = sorted({box.adapter for box in state.boxes}) if target.evidence is None else []
     found = in_parallel(tasks | {name: partial(left_at, name) for name in accounts}, LOOK_SECONDS)
@@ -171,6 +175,7 @@ def _looker(
     proposed: Approval | None,
     now: datetime,
     asked: dict[str, Platform],
+    files: bool,
 ) -> Callable[[], Sight]:
     first = next(other for other in sources.state.boxes if other.adapter == box.adapter) is box
     queue, identity = sources.state.queue_of(box.native_id), identity_of(sources.state, sources.store)
@@ -181,7 +186,10 @@ def _looker(
             platform = load_platform(box.adapter)
             tagged = onbox.tag_prefix(identity) if first and identity else ""
             also = Ahead(platform, questions(queue.metrics if queue else None), tagged)
-            observation, record = observe(box.adapter, box.native_id, box.account, evidence=box.evidence, also=also)
+            listed = files or _approved(box, sources.store, proposed)
+            observation, record = observe(
+                box.adapter, box.native_id, box.account, files=listed, evidence=box.evidence, also=also
+            )
         except SweepstackError as error:
             observation, record = Observation(Existence.UNKNOWN, note=str(error)), None
         if first and platform is not None:
@@ -190,6 +198,11 @@ def _looker(
         return closer(sight, platform) if sight.reachable and platform is not None else sight
 
     return seen
+
+
+def _approved(box: BoxEntry, store: EvidenceStore | None, proposed: Approval | None) -> bool:
+    """Whether there is any approval that `may_end` may be asked with for this box, good or not."""
+    return bool(proposed or box.word()[0]) or next(iter(on_record(box.facts(), store)), None) is not None
 
 
 def _unanswered(

@@ -24,7 +24,7 @@ def status(target: Target, out: Out) -> int:
     if not out.as_json:
         warm()
     with Progress("looking"):
-        scene = look(sources)
+        scene = look(sources, files=out.as_json)  # of the files, only the document says something
         view = compose(scene)
     teller = Teller()
     teller.look(sources, scene, view)

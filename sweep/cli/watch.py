@@ -47,7 +47,7 @@ class Picture:
 def watch(target: Target, interval: timedelta, timeout: timedelta, out: Out) -> int:
     """Looks every `interval` until Ctrl-C, which is no error: the exit code is that of the last picture, as `status`
     gives it; 1 when `timeout` is up. An outage on the way is said and waited out; at the beginning it is an error."""
-    pictures = Pictures(target, interval.total_seconds(), timeout.total_seconds())
+    pictures = Pictures(target, interval.total_seconds(), timeout.total_seconds(), files=out.as_json)
     live = sys.stdout.isatty() and not out.as_json
     try:
         if live:
@@ -70,10 +70,10 @@ def watch(target: Target, interval: timedelta, timeout: timedelta, out: Out) -> 
 class Pictures:
     """A picture now, and one each `interval` seconds, until the time is up. `last` is the one given last."""
 
-    def __init__(self, target: Target, interval: float, seconds: float) -> None:
+    def __init__(self, target: Target, interval: float, seconds: float, *, files: bool = True) -> None:
         self.last: Picture | None = None
         self.interval = max(interval, LEAST_SECONDS)
-        self._target = target
+        self._target, self._files = target, files
         self._deadline = time.monotonic() + seconds
         self._sources: Sources | None = None
         self._opened = 0.0
@@ -100,7 +100,7 @@ class Pictures:
         """`again`: the state is asked for anew, whatever its age."""
         if self._sources is None or again or time.monotonic() - self._opened > STATE_SECONDS:
             self._sources, self._opened = open_sources(self._target), time.monotonic()
-        scene = look(self._sources)
+        scene = look(self._sources, files=self._files)
         view = compose(scene)
         self._teller.look(self._sources, scene, view)
         return Picture(view, exit_code(self._sources, scene, view), scene.now.astimezone())

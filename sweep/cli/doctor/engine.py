@@ -15,8 +15,9 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from sweep.backends import engine_locks, file_folder
 from sweep.cli.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
 from sweep.errors import SweepstackError
 from sweep.state import find_engine
@@ -120,7 +121,7 @@ def backend(root: Path | None) -> list[Finding]:
         url = str(json.loads(said.out)["url"])
     except (ValueError, KeyError, TypeError):
         return [fail("backend", said.first or "no answer", "set PULUMI_BACKEND_URL, or pulumi login")]
-    folder = folder_of(url)
+    folder = file_folder(url)
     if folder is None:
         return [ok("backend", _without_user(url))]
     where = f"{url} (this machine's disk)"
@@ -130,14 +131,6 @@ def backend(root: Path | None) -> list[Finding]:
     if os.environ.get("CI"):
         kept = warn("backend", where, "a CI machine forgets it: set PULUMI_BACKEND_URL to a place that stays")
     return [kept, clock(folder)]
-
-
-def folder_of(url: str) -> Path | None:
-    """The folder of a file backend."""
-    parts = urlsplit(url)
-    if parts.scheme != "file":
-        return None
-    return Path(os.path.expanduser(unquote(parts.netloc + parts.path)))
 
 
 def _without_user(url: str) -> str:
@@ -167,8 +160,7 @@ def clock(folder: Path) -> Finding:
 
 def lock(folder: Path, stack: str, project: str) -> Finding:
     """The engine's lock on a stack, and whether whoever took it is still there."""
-    here = folder / ".pulumi" / "locks" / "organization" / project / stack
-    found = sorted(here.glob("*.json")) if here.is_dir() else []
+    found = engine_locks(folder, stack, project)
     if not found:
         return ok("engine's lock", "free")
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from components.config import PROJECT, StackConfig
 from profiles.load import load_profiles
 from profiles.resolve import resolve
+from sweep.backends import file_folder
 from sweep.cli.doctor import engine, platforms
 from sweep.cli.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
 from sweep.cli.doctor.machine import room
@@ -235,7 +236,7 @@ def state(patient: Patient) -> list[Finding]:
         )
     except (SweepstackError, ValueError, KeyError, TypeError):
         return findings
-    folder = engine.folder_of(url)
+    folder = file_folder(url)
     if folder is not None:
         findings.append(engine.lock(folder, target.stack.rsplit("/", 1)[-1], "sweepstack"))
     return findings
