@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,12 +18,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweep import schema
+from sweep.engine_call import EngineCall
 from sweep.errors import SweepstackError
 from sweep.model import Approval, ArtifactSpec, Cell, CellText
 from sweep.money.clocks import ClockFact
 from sweep.teardown import BoxFacts
 
-EXPORT_SECONDS = 120.0
 STOP = "stop"
 _TOKEN = "sweepstack:index:"
 _NO_STACK = ("no stack named", "no stacks found")
@@ -340,7 +339,8 @@ def find_engine() -> str:
 def list_stacks(project_root: Path, *, every_project: bool = False) -> list[str]:
     """The names of this project's stacks in the backend, sorted; with `every_project` those of all, the others' with
     their project (`organization/project/stack`). Blocks like `read_state`. Raises SweepstackError."""
-    said = _ask(["stack", "ls", *(["--all"] if every_project else []), "--json"], project_root)
+    words = ["stack", "ls", *(["--all"] if every_project else []), "--json"]
+    said = _said(EngineCall([find_engine(), *words], project_root))
     try:
         return sorted(str(stack["name"]) for stack in json.loads(said))
     except (ValueError, TypeError, KeyError) as error:
@@ -349,7 +349,7 @@ def list_stacks(project_root: Path, *, every_project: bool = False) -> list[str]
 
 def backend_url(project_root: Path) -> str:
     """The URL of the backend that the engine works with there. Blocks like `read_state`. Raises SweepstackError."""
-    said = _ask(["whoami", "--verbose", "--json"], project_root)
+    said = _said(EngineCall([find_engine(), "whoami", "--verbose", "--json"], project_root))
     try:
         return str(json.loads(said)["url"])
     except (ValueError, TypeError, KeyError) as error:
@@ -357,38 +357,39 @@ def backend_url(project_root: Path) -> str:
 
 
 def read_state(stack: str, project_root: Path, *, backend: str = "") -> StackState:
-    """Asks the engine for the stack's state. Blocks for a fraction of a second, `EXPORT_SECONDS` at most. `backend`:
-    the URL of another one than that which is used here.
+    """Asks the engine for the stack's state. Blocks for a fraction of a second, `engine_call.SECONDS` at most.
+    `backend`: the URL of another one than that which is used here.
 
     Raises StackMissing when the backend has no such stack, SweepstackError with the engine's own words otherwise.
     """
-    said = _ask(["stack", "export", "--stack", stack], project_root, stack, backend)
-    try:
-        export = json.loads(said)
-    except ValueError as error:
-        raise SweepstackError(f"`pulumi stack export` printed something that is not JSON: {error}") from error
-    return parse_export(stack, export)
+    return Export(stack, project_root, backend=backend).state()
 
 
-def _ask(words: list[str], project_root: Path, stack: str = "", backend: str = "") -> bytes:
+class Export:
+    """The same in two steps: the engine begins to answer at once, and `state` waits for it. Raises as `read_state`."""
+
+    def __init__(self, stack: str, project_root: Path, *, backend: str = "") -> None:
+        self._stack = stack
+        self._call = EngineCall([find_engine(), "stack", "export", "--stack", stack], project_root, backend)
+
+    def state(self) -> StackState:
+        said = _said(self._call, self._stack)
+        try:
+            export = json.loads(said)
+        except ValueError as error:
+            raise SweepstackError(f"`pulumi stack export` printed something that is not JSON: {error}") from error
+        return parse_export(self._stack, export)
+
+
+def _said(call: EngineCall, stack: str = "") -> bytes:
     """What the engine prints. Raises StackMissing, SweepstackError with the engine's own words."""
-    command, shown = [find_engine(), *words, "--non-interactive"], f"pulumi {' '.join(words[:2])}"
-    env = {**os.environ, "PULUMI_BACKEND_URL": backend} if backend else None
-    try:
-        done = subprocess.run(
-            command, cwd=project_root, stdin=subprocess.DEVNULL, capture_output=True, timeout=EXPORT_SECONDS, env=env
-        )
-    except subprocess.TimeoutExpired as error:
-        raise SweepstackError(f"`{shown}` did not answer within {EXPORT_SECONDS:.0f} s") from error
-    except OSError as error:
-        raise SweepstackError(f"{command[0]} could not be run: {error}. Next: make up") from error
-    if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().removeprefix("error: ")
-        if any(words in said for words in _NO_STACK):
+    code, out, complaint = call.answer()
+    if code != 0:
+        if any(words in complaint for words in _NO_STACK):
             raise StackMissing(f"there is no stack {stack} in this backend. Next: pulumi up --stack {stack}")
         what = f"the state of {stack}" if stack else "what stacks there are"
-        raise SweepstackError(f"{what} could not be read; pulumi said: {said or 'nothing'}")
-    return done.stdout
+        raise SweepstackError(f"{what} could not be read; pulumi said: {complaint or 'nothing'}")
+    return out
 
 
 def _first(error: ValidationError) -> str:

@@ -35,7 +35,7 @@ from sweep.money.budget import Budget
 from sweep.money.ledger import spent
 from sweep.parallel import in_parallel
 from sweep.scene import Scene, Sight
-from sweep.state import BoxEntry, StackMissing, StackState, read_state
+from sweep.state import BoxEntry, Export, StackMissing, StackState
 from sweep.teardown import Existence, Observation, may_end
 
 LOOK_SECONDS = 20.0
@@ -57,8 +57,10 @@ class Sources:
     problem: str
 
 
-def open_sources(target: Target) -> Sources:
+def open_sources(target: Target, export: Export | None = None) -> Sources:
     """The state and the evidence of a stack. Raises Unsure when neither has ever heard of it.
+
+    `export`: the engine was asked for this stack's state before, and answers while other things are done.
 
     A stack that the backend forgot is looked for in the evidence folder that its stack file names. Where a person named
     the evidence, it is all that is read.
@@ -67,7 +69,7 @@ def open_sources(target: Target) -> Sources:
         alone = StackState(stack=target.stack)
         return Sources(target, alone, False, target.evidence, EvidenceStore.open(target.evidence), "")
     try:
-        state, known = read_state(target.stack, target.root), True
+        state, known = (export or Export(target.stack, target.root)).state(), True
     except StackMissing:
         state, known = StackState(stack=target.stack), False
     evidence = state.identity.evidence if state.identity else next((box.evidence for box in state.boxes), None)

@@ -9,20 +9,21 @@ from sweep.cli.screen import render
 from sweep.cli.target import Target
 from sweep.cli.telling import Teller
 from sweep.scene import Scene
+from sweep.state import Export
 from sweep.view import SweepView, compose
 
 
-def status(target: Target, out: Out) -> int:
+def status(target: Target, out: Out, export: Export) -> int:
     """Exit code: 1 when something runs that the state does not know, 2 when that could not be told, else 0."""
+    if not out.as_json:
+        warm()
     with Progress("looking"):
-        sources = open_sources(target)
+        sources = open_sources(target, export)
         kept = target.is_store or any(volume.guarded for volume in sources.state.volumes)
     if kept:
         from sweep.cli.status_store import status_store
 
         return status_store(sources, out)
-    if not out.as_json:
-        warm()
     with Progress("looking"):
         scene = look(sources, files=out.as_json)  # of the files, only the document says something
         view = compose(scene)

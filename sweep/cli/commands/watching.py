@@ -47,9 +47,12 @@ def status(
             from sweep.cli.watch import watch as follow
 
             return follow(target, parse_duration(interval), parse_duration(timeout), out)
+        from sweep.state import Export
+
+        export = Export(target.stack, target.root)  # the engine begins, while the rest is imported
         from sweep.cli.status import status as run
 
-        return run(target, out)
+        return run(target, out, export)
 
     answer(ask)
 

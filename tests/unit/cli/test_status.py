@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from provider.platforms import observe
 from sweep.cli.screen import headline
 from tests.unit.cli.support import STACK, World, by_name
 
@@ -414,3 +417,60 @@ def test_evidence_that_was_moved_away_leads_on(world: World) -> None:
     assert leads.startswith(
         f'sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason "…" && pulumi d'
     )
+
+
+def test_a_box_s_files_are_listed_only_where_an_end_is_approved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is shown of them before that. What is approved is judged by them, and the document always has them."""
+    listed: list[int] = []
+    listing = observe._listing
+    monkeypatch.setattr(observe, "_listing", lambda channel: listed.append(1) or listing(channel))
+    first, _, receipt = world.verified()
+    note = first.root / "data/notes.bin"
+    note.write_text("lr 0.3 was best")
+    listed.clear()
+    assert "LOCKED" in world.run("status").out
+    assert not listed
+    assert status(world, 0)["gates"][0]["unclaimed"]["files"] == 1
+    assert world.run("approve", "--receipt", receipt).code == 0
+    world.up()
+    os.truncate(note, 200_000_000)
+    listed.clear()
+    shown = world.run("status").out
+    assert "LOCKED" in shown
+    assert "belong to no sealed cell" in shown
+    assert len(listed) == 2
+
+
+LOOKS = """
+import sys
+import sweep.state
+engine = sys.argv.pop(1)
+sweep.state.find_engine = lambda: engine
+from sweep.cli.app import app
+import sweep.cli.main
+try:
+    app()
+finally:
+    print("sweep.cli.doctor.engine" in sys.modules, file=sys.stderr)
+"""
+
+
+def test_the_doctor_is_imported_only_for_a_lock(world: World) -> None:
+    """It imports more than all of a look."""
+    world.verified()
+    command = [sys.executable, "-c", LOOKS, str(world.engine / "pulumi"), "status", "--stack", STACK]
+    env = {**os.environ, "PULUMI_BACKEND_URL": f"file://{world.folder}/backend"}
+
+    def asked() -> tuple[bool, str]:
+        done = subprocess.run(command, cwd=world.root, env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done
+        return "pulumi cancel" in done.stdout, done.stderr.splitlines()[-1]
+
+    assert asked() == (False, "False")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    locks = world.folder / "backend/.pulumi/locks/organization/sweepstack" / STACK
+    locks.mkdir(parents=True)
+    facts = {"pid": ended.pid, "hostname": socket.gethostname(), "timestamp": "2026-11-21T09:00:00Z"}
+    (locks / "1.json").write_text(json.dumps(facts))
+    assert asked() == (True, "True")
