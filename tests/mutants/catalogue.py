@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.gate import GATE
 from tests.mutants.model import Mutant, Patch
 from tests.mutants.rented import MORE
 from tests.mutants.stray import STRAY
@@ -9,6 +10,7 @@ from tests.mutants.stray import STRAY
 WRONG_READ = "tests/conformance/test_faults.py::test_a_read_that_goes_wrong_never_says_gone_of_what_bills"
 
 MUTANTS = (
+    *GATE,
     *MORE,
     *STRAY,
     Mutant(

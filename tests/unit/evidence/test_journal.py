@@ -76,6 +76,12 @@ def test_a_cell_started_again_is_not_sealed_any_more() -> None:
     assert (cell.state, cell.manifest, cell.final) == ("running", None, False)
 
 
+def test_a_cell_that_failed_has_no_manifest_whatever_stood_before() -> None:
+    """The runner writes a start between them. A journal that lacks it must not let a failed cell look sealed."""
+    cell = parse_journal(journal(started(), sealed(), FAILED)).cells["a"]
+    assert (cell.state, cell.manifest) == ("failed", None)
+
+
 def test_found_sealed_dropped_and_refused() -> None:
     found = parse_journal(
         journal(

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from sweep.canonical import canonical_json, digest_of
+from sweep.canonical import canonical_json, digest_of, file_sha256
 from sweep.errors import EvidenceDamaged, EvidenceElsewhere, EvidenceError, EvidenceMissing
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Lease, Loss, Receipt, Teardown
-from tests.unit.evidence.world import BEGIN, IDENTITY, World
+from tests.unit.evidence.world import BEGIN, IDENTITY, World, outputs
 
 HERE = socket.gethostname()
 
@@ -233,6 +233,29 @@ def test_without_a_usable_index_files_are_hashed(world: World, index: bytes | No
     name = world.cells[0].name
     assert world.store.check_files(receipt, [name], full=False) == []
     flip(world.copy(name) / "best.pt", keep_mtime=True)
+    assert world.store.check_files(receipt, [name], full=False) == [f"{name}: best.pt changed after the receipt"]
+
+
+@pytest.mark.parametrize("what", ["sha256", "receipt"])
+def test_an_index_that_is_not_of_this_receipt_lets_nothing_pass(world: World, what: str) -> None:
+    """It has the damaged file's size and time, so that it alone speaks for the file. Of a copy without folders: there
+    one look at sizes and times may settle all of its files."""
+    first, *others = world.cells
+    world.run(*others)
+    world.box.seal(first, {path: data for path, data in outputs(world.folder, 0).items() if "/" not in path})
+    world.pull()
+    receipt, name = world.verify().receipt, first.name
+    copy = world.copy(name) / "best.pt"
+    flip(copy, keep_mtime=False)
+    path = next((world.store.root / "records").glob("files-*.json"))
+    index = json.loads(path.read_bytes())
+    key, now = f"{name}/best.pt", copy.stat()
+    index["files"][key][:2] = [now.st_size, now.st_mtime_ns]
+    if what == "sha256":
+        index["files"][key][2] = file_sha256(copy)
+    else:
+        index["receipt"] = "sha256:" + "7" * 64
+    path.write_bytes(canonical_json(index) + b"\n")
     assert world.store.check_files(receipt, [name], full=False) == [f"{name}: best.pt changed after the receipt"]
 
 

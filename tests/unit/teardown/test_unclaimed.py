@@ -233,6 +233,23 @@ def test_what_cannot_be_counted_locks_the_box_until_a_word_covers_it(
     assert situation.ask().way == "cleared"
 
 
+@pytest.mark.parametrize(
+    "files",
+    [(BIG, ("data/more", 0, 0.0)), ((BIG[0], BIG[1] + 1, 0.0),), ((BIG[0], BIG[1] - 1, 0.0), ("data/more", 9, 0.0))],
+    ids=["one-more-file", "more-bytes", "more-of-both"],
+)
+def test_more_than_was_let_go_locks_also_where_not_all_could_be_counted(
+    situation: Situation, files: tuple[tuple[str, int, float], ...]
+) -> None:
+    situation.approval = approval(_digest(situation), unclaimed=(word(uncounted=True),))
+    situation.listing = Listing((("data/notes/another.bin", BIG[1], 1.0),), "too slow")
+    assert situation.ask().way == "cleared", "no two lists are the same there: the counts hold"
+    situation.listing = Listing(files, "too slow")
+    verdict = situation.ask()
+    assert not verdict.allowed
+    assert verdict.reasons[0].startswith("more unclaimed than was let go: ")
+
+
 def test_the_approved_receipt_counts_and_not_a_later_one(situation: Situation) -> None:
     """The later one has no word on the cell, so that all that is the cell's would be spoken for."""
     (cell,) = [cell for cell in situation.receipt.cells if cell.name == FIRST]

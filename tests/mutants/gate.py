@@ -1,0 +1,86 @@
+"""Mutants that survived a look at the gate from outside, and the tests that were written against them."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant, Patch
+
+STORE = "tests/unit/evidence/test_store.py::"
+UNCLAIMED = "tests/unit/teardown/test_unclaimed.py::"
+
+
+def _mutant(name: str, path: str, old: str, new: str, *caught_by: str) -> Mutant:
+    return Mutant(name, (Patch(path, old, new),), caught_by)
+
+
+GATE = (
+    _mutant(
+        "gate: more unclaimed files than were let go are none",
+        "sweep/evidence/unclaimed.py",
+        "more = found.bytes > waiver.bytes or found.files > waiver.files",
+        "more = found.bytes > waiver.bytes",
+        UNCLAIMED + "test_more_than_was_let_go_locks_also_where_not_all_could_be_counted[one-more-file]",
+    ),
+    _mutant(
+        "gate: another list of unclaimed files is the one that was let go",
+        "sweep/evidence/unclaimed.py",
+        "    if waiver.listed != found.listed:\n",
+        "    if False:\n",
+        UNCLAIMED + "test_a_word_lets_go_what_there_was_and_nothing_else",
+    ),
+    _mutant(
+        "gate: a stop wipes the scratch of a failed cell",
+        "sweep/stopping.py",
+        'progress.state in ("sealed", "dropped"))\n    return frozenset',
+        'progress.state in ("sealed", "dropped", "failed"))\n    return frozenset',
+        "tests/unit/teardown/test_stopping.py::test_scratch_of_sealed_cells_is_dispensable_and_nothing_else_is",
+    ),
+    _mutant(
+        "gate: a box that left the program ends after a look at sizes and times",
+        "provider/resources/ending.py",
+        "by_records(judge(state, state.approval, full=True), full=True)",
+        "by_records(judge(state, state.approval, full=True), full=False)",
+        "tests/unit/provider/test_box_end.py::test_a_clearance_on_record_serves_a_state_that_lost_its_approval",
+    ),
+    _mutant(
+        "gate: a box ends after a look at sizes and times",
+        "provider/resources/ending.py",
+        "by_records(judge(state, state.approval, full=True), full=True)",
+        "by_records(judge(state, state.approval, full=False), full=True)",
+        "tests/unit/provider/test_box_end.py::test_what_is_hurt_after_the_clearance_is_refused",
+    ),
+    _mutant(
+        "gate: the first of two boxes with one tag is adopted",
+        "provider/platforms/local.py",
+        "        if len(found) > 1:\n",
+        "        if False:\n",
+        "tests/unit/platforms/test_local_platform.py::test_two_boxes_with_one_tag_are_never_taken_for_one",
+    ),
+    _mutant(
+        "gate: a stop does not look again at what its cells left",
+        "provider/platforms/power.py",
+        '        if pause.verdict.way == "nothing-at-risk":\n',
+        "        if False:\n",
+        "tests/unit/provider/test_clocks.py::test_what_cells_leave_on_their_way_out_keeps_the_box_from_its_stop",
+    ),
+    _mutant(
+        "gate: the index says another digest than the receipt and is believed",
+        "sweep/evidence/files.py",
+        "if known is None or known[2] != sha256 or len(sha256) != 64 or",
+        "if known is None or len(sha256) != 64 or",
+        STORE + "test_an_index_that_is_not_of_this_receipt_lets_nothing_pass[sha256]",
+    ),
+    _mutant(
+        "gate: the index of another receipt is believed",
+        "sweep/evidence/files.py",
+        'if found is None or found["receipt"] != digest:',
+        "if found is None:",
+        STORE + "test_an_index_that_is_not_of_this_receipt_lets_nothing_pass[receipt]",
+    ),
+    _mutant(
+        "gate: a cell that failed keeps the manifest of an earlier seal",
+        "sweep/journal.py",
+        '        failure_class=_text(entry, "class") if "class" in entry else None,\n        manifest=None,\n',
+        '        failure_class=_text(entry, "class") if "class" in entry else None,\n',
+        "tests/unit/evidence/test_journal.py::test_a_cell_that_failed_has_no_manifest_whatever_stood_before",
+    ),
+)
