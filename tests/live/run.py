@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import os
 import secrets
 import signal
@@ -110,7 +109,7 @@ class LiveRun:
         def look() -> None:
             while not self._over.wait(min(1.0, self.poll)):
                 if self.purse.must_stop():
-                    _thread.interrupt_main()
+                    _interrupt()
                     return
 
         threading.Thread(target=look, name="purse", daemon=True).start()
@@ -125,6 +124,11 @@ class LiveRun:
             time.sleep(self._lag)
             left = self.end_all()
         return left
+
+
+def _interrupt() -> None:
+    """A real signal: `_thread.interrupt_main` lets the main thread sleep on, or wait for an answer, to the end."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 class LivePlugin:
@@ -169,7 +173,7 @@ class LivePlugin:
 
         def again() -> None:
             if not self._run.interrupted.wait(AGAIN_SECONDS):
-                _thread.interrupt_main()
+                _interrupt()
 
         threading.Thread(target=again, name="interrupt", daemon=True).start()
         raise KeyboardInterrupt

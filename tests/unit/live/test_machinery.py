@@ -147,6 +147,16 @@ def test_ctrl_c_ends_what_runs(world: Account, word: signal.Signals) -> None:
     assert (world.creates(), world.billing()) == (1, set())
 
 
+@pytest.mark.parametrize("world", ["vastai"], indirect=True)
+def test_a_signal_whose_interrupt_is_lost_ends_what_sleeps(world: Account, tmp_path: Path) -> None:
+    running = world.begin("--live", world.platform, "--spend", "1", "-k", ONE, plugins=("api_only", "deaf"))
+    until((tmp_path / "asleep").exists, "it did not begin to sleep")
+    running.send_signal(signal.SIGTERM)
+    said = running.communicate(timeout=SECONDS)[0]
+    assert running.returncode == pytest.ExitCode.INTERRUPTED, said
+    assert (world.creates(), world.billing()) == (1, set())
+
+
 def test_what_still_bills_is_said_loudly(world: Account) -> None:
     world.sim.faults.add("error_before", DELETES[world.platform], times=None, status=503)
     world.env["SWEEPSTACK_API_TIMEOUT"] = "2"
