@@ -171,8 +171,7 @@ class StackFile:
             after = self._edited(before, approval)
             if after == before:
                 return False
-            mode = stat.S_IMODE(self.path.stat().st_mode)
-            write_atomically(self.path.resolve(), after.encode("utf-8"), mode=mode)
+            self._replace(after)
             return True
 
     def write_want(self, box: str, want: str) -> bool:
@@ -223,9 +222,16 @@ class StackFile:
                 problem = str(error)
             if problem:
                 raise ConfigError(f"{self.shown} was left as it is: {problem}. Write it by hand: {instead}")
-            mode = stat.S_IMODE(self.path.stat().st_mode)
-            write_atomically(self.path.resolve(), after.replace("\n", newline).encode("utf-8"), mode=mode)
+            self._replace(after.replace("\n", newline))
             return True
+
+    def _replace(self, text: str) -> None:
+        try:
+            mode = stat.S_IMODE(self.path.stat().st_mode)
+            write_atomically(self.path.resolve(), text.encode("utf-8"), mode=mode)
+        except OSError as error:  # a full disk, or one that may only be read
+            words = f"{self.shown} can't be written: {error.strerror}. It was left as it is. Make room, or make it"
+            raise ConfigError(f"{words} writable, and run the command again") from error
 
     def write_pull_to(self, place: str) -> bool:
         """Sets `pull_to`. False when it stood there already. See `edit`."""

@@ -80,9 +80,10 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         evidence = evidence_of(op, inputs.pull_to)
         marker = EvidenceStore.read_marker(evidence)
         if marker and (marker.project, marker.stack) != (inputs.project, inputs.stack):
-            raise SweepstackError(
-                f"{evidence} holds the evidence of {marker.project}/{marker.stack}; give {inputs.stack} its own pull_to"
-            )
+            words = f"{evidence} holds the evidence of {marker.project}/{marker.stack}"
+            if marker.stack == inputs.stack:
+                words += f". If its project was renamed: name: {marker.project} again in Pulumi.yaml. If it is another"
+            raise SweepstackError(f"{words}; give {inputs.stack} its own pull_to")
         identity = marker.identity if marker else "".join(secrets.choice(ALPHABET) for _ in range(10))
         try:
             store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)

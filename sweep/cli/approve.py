@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from provider.platforms.power import judge_stop
 from sweep.cli.adrift import with_adrift
 from sweep.cli.asking import answer
+from sweep.cli.holding import of_another_account
 from sweep.cli.look import look, open_sources
 from sweep.cli.on_record import put_on_record
 from sweep.cli.output import YES, No, Out, Unsure
@@ -303,6 +304,8 @@ def _refusal(
     lines = ["not approved; nothing was written"]
     for sight, verdict in refused:
         lines.append(f"  box {sight.box.name} ({sight.box.native_id}): {'; '.join(verdict.reasons)}")
+    if elsewhere := [sight.seen.account_problem for sight, _ in refused if sight.seen.account_problem]:
+        return No("\n".join(lines), of_another_account(stack, elsewhere))
     bad = [*_bad_cells(receipt, refused), *_unnamed((sight for sight, _ in refused), receipt)]
     running = any(line.state in ("running", "pending") for _, verdict in refused for line in verdict.unsettled)
     following = [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]

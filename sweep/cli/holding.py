@@ -1,14 +1,17 @@
-"""Which backend the engine works with here, and whether another one holds the sweep."""
+"""Which backend the engine works with here; and whether another backend, project or account has the sweep."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from sweep.backends import engine_locks, file_folder, named, same
 from sweep.cache import data_folder
 from sweep.errors import SweepstackError
 from sweep.evidence.store import EvidenceStore
+from sweep.stackfile import find_project_name
 from sweep.state import backend_url
 
 
@@ -34,6 +37,20 @@ def lock_notes(stack: str, project: str = "sweepstack") -> list[str]:
 def adopt_command(stack: str) -> str:
     """What a person types first where another backend holds the sweep, and that backend is lost."""
     return f'sweepctl adopt --stack {stack} --reason "…"    (another backend holds it; where that is lost)'
+
+
+def renamed_from(store: EvidenceStore | None, root: Path) -> str:
+    """The project that the evidence is of, where the project file here has another name; else ""."""
+    try:
+        return store.marker.project if store is not None and store.marker.project != find_project_name(root) else ""
+    except SweepstackError:
+        return ""
+
+
+def of_another_account(stack: str, problems: Iterable[str]) -> list[str]:
+    """What to type where boxes are another account's: neither a pull nor an abandonment helps with the one at hand."""
+    named = dict.fromkeys(command for problem in problems for command in re.findall(r"`([^`]+)`", problem))
+    return [*named, f"sweepctl status --stack {stack}    (with the account that the box was rented with)"]
 
 
 def held_by_another(store: EvidenceStore | None, root: Path) -> bool:

@@ -20,7 +20,7 @@ from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.abandoning import on_record
 from sweep.cli.closer import closer, questions
-from sweep.cli.holding import adopt_command, held_by_another, lock_notes
+from sweep.cli.holding import adopt_command, held_by_another, lock_notes, renamed_from
 from sweep.cli.leftovers import leftovers
 from sweep.cli.rosters import rosters
 from sweep.cli.strangers import SEARCH_SECONDS, Search, identity_of, search
@@ -140,7 +140,10 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
             searched=False, notes=("the platforms did not say in time what they run for this sweep",)
         )
     strangers = others.strangers
-    if strangers and held_by_another(store, target.root):
+    if strangers and (project := renamed_from(store, target.root)):
+        again = f"name: {project} again in Pulumi.yaml, then pulumi up --stack {target.stack}    (adopts it)"
+        strangers = tuple(replace(one, next=again) for one in strangers)
+    elif strangers and held_by_another(store, target.root):
         strangers = tuple(replace(one, next=adopt_command(target.stack)) for one in strangers)
     return Scene(
         state=state,

@@ -159,10 +159,10 @@ def way_out(found: Assessed, root: Path, known: Known, *, recorded: str, doubled
 def adopts(stack: str, root: Path, known: Known, store: EvidenceStore | None) -> str:
     """The commands that take a box of this stack back into a state. `store`: its evidence, where it opens here."""
     file, up = StackFile.locate(root, stack), f"pulumi up --stack {stack}"
+    if held_by_another(store, root):  # also where a stack of this name is here: its `up` would be refused
+        return f'sweepctl adopt --stack {stack} --reason "…"    (where that backend is lost; else go on there)'
     if stack in known.states:
         return f"{up}    (adopts it{'' if file.path.exists() else f', once {file.shown} is back'})"
-    if held_by_another(store, root):
-        return f'sweepctl adopt --stack {stack} --reason "…"    (where that backend is lost; else go on there)'
     words, copy = "adopts it", ""
     if not file.path.exists():
         kept = _kept(store)

@@ -53,6 +53,18 @@ def test_a_lost_backend_s_sweep_is_taken_over(world: World, backend: str, lost: 
     assert world.run(*ADOPT).code == 0, "nothing is left to take over"
 
 
+def test_a_project_that_was_renamed_gets_its_name_back(world: World, backend: str) -> None:
+    """Under the new name the engine has no such stack, and the evidence is another project's."""
+    world.add("box-0").launch("lr0.3")
+    held(world, backend)
+    world.boxes.clear()  # the state of a stack of that name holds no box
+    file = world.root / "Pulumi.yaml"
+    file.write_text(file.read_text().replace("name: sweepstack", "name: mine"))
+    found = world.run("status")
+    assert "on record as rented, and not in the state" in found.out
+    assert f"next   name: sweepstack again in Pulumi.yaml, then pulumi up --stack {STACK}    (adopts it)" in found.out
+
+
 def test_a_backend_that_answers_and_holds_the_stack_keeps_it(world: World, backend: str, tmp_path: Path) -> None:
     world.add("box-0").launch("lr0.3")
     (tmp_path / "old").mkdir()

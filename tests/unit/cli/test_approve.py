@@ -315,6 +315,10 @@ def test_a_box_of_another_account_is_not_approved(world: World) -> None:
     world.platform.account()  # another registry: another account
     said = untouched(world, "--receipt", receipt)
     assert "account" in said
+    said = untouched(world, "--abandon", "box-0", "--reason", "lost")
+    next_ = said[said.index("next") :]
+    assert "python -m provider.platforms.local --also " in next_, "what helps with an account"
+    assert "--abandon" not in next_, "that has just failed"
 
 
 def test_a_cell_that_only_the_box_knows_is_named_and_locks(world: World) -> None:

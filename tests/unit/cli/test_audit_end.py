@@ -12,10 +12,13 @@ import pytest
 
 from provider.platforms.base import Phase
 from sweep import onbox
+from sweep.cli.known import Known
+from sweep.cli.stray import adopts
 from sweep.decisions import Decision, decisions
 from sweep.evidence.stack_copy import keep_stack_file
 from sweep.model import Lease
 from sweep.ownership import HELD, Owner, sign, who
+from sweep.state import StackState
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
 
 ALICE = "alice@laptop"
@@ -95,6 +98,8 @@ def test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate(world: Wo
     assert finding["owner"] == "not known; its records are held by the state in s3://states"
     lost = f'sweepctl adopt --stack {STACK} --reason "…"    (where that backend is lost; else go on there)'
     assert finding["next"] == lost, "an up would be refused"
+    empty = Known(states={STACK: StackState(stack=STACK)})
+    assert adopts(STACK, world.root, empty, world.store) == lost, "a stack of this name was made here since"
     assert finding["holds"] == "2 cells: 1 sealed, 1 stopped in the middle; no copy is proved here"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import stat
 import threading
 from datetime import UTC, datetime, timedelta
@@ -212,6 +213,21 @@ def test_a_file_that_is_no_stack_file(tmp_path: Path, text: str | bytes, said: s
     with pytest.raises(ConfigError, match=said):
         file.write_approval(word())
     assert file.path.read_bytes() == before
+
+
+def test_a_disk_that_takes_nothing_leaves_the_file_and_says_which(tmp_path: Path) -> None:
+    file = stack_file(tmp_path, PLAIN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(ConfigError, match=r"stacks/Pulumi\.s\.yaml can't be written: .*It was left as it is"):
+            file.write_approval(word())
+        with pytest.raises(ConfigError, match=r"stacks/Pulumi\.s\.yaml can't be written: .*It was left as it is"):
+            file.write_pull_to("s3://bucket/elsewhere")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert file.path.read_text() == PLAIN
+    assert sorted(path.name for path in file.path.parent.iterdir()) == [file.path.name]
 
 
 def test_no_file(tmp_path: Path) -> None:

@@ -45,9 +45,14 @@ def test_a_sweep_comes_back_to_its_own_name(sweep: Sweep) -> None:
 
 
 def test_another_sweep_does_not_take_it_over(sweep: Sweep) -> None:
+    said = []
     for other in ({"stack": "sweep-u"}, {"project": "elsewhere"}):
-        with pytest.raises(SweepstackError, match="holds the evidence of project/sweep-t"):
+        with pytest.raises(SweepstackError, match="holds the evidence of project/sweep-t") as refused:
             sweep.found(**other)
+        said.append(str(refused.value))
+    assert ["name: project again in Pulumi.yaml" in words for words in said] == [False, True], (
+        "that project was renamed"
+    )
 
 
 def test_two_ups_that_name_a_sweep_at_once_get_one_name(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
