@@ -45,6 +45,9 @@ class Session:
     emit: Emit
     cancelled: threading.Event = field(default_factory=threading.Event)
     began: float = field(default_factory=time.time)
+    said: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Rows of refusals, label and text → the box that they were said of first. Held by `saying`."""
+    saying: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True)

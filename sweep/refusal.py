@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from datetime import UTC, datetime
 
 from sweep.evidence.unclaimed import lock_reason
@@ -13,11 +13,18 @@ SHOWN = 12
 
 
 def refusal_text(
-    facts: BoxFacts, verdict: Verdict, *, stack: str, now: datetime | None = None, others: Sequence[str] = ()
+    facts: BoxFacts,
+    verdict: Verdict,
+    *,
+    stack: str,
+    now: datetime | None = None,
+    others: Sequence[str] = (),
+    said: MutableMapping[tuple[str, str], str] | None = None,
 ) -> str:
     """The refusal for one box, as lines of text. First line: nothing was deleted, and how far the box is.
 
-    `others`: boxes of the sweep that are locked, too: one line then gives all of them up.
+    `others`: boxes of the sweep that are locked, too: one line then gives all of them up. `said`: what this command has
+    said of other boxes; what would be the same here is named and not repeated. It takes in what is said now.
     """
     settled = len(verdict.cells) - len(verdict.unsettled)
     far = "its cells are not known" if verdict.launched is None else f"{settled} of {len(verdict.cells)} cells verified"
@@ -41,9 +48,27 @@ def refusal_text(
         rows.append(("not there", f"the evidence at {facts.evidence}: put it back, or give the box up"))
     rows.append(("waiting costs", waiting_cost(facts, now=now)))
     rows += next_commands(facts, verdict, stack=stack, others=others)
+    rows = _unsaid(rows, facts.name, said if said is not None else {})
     width = max(len(label) for label, _ in rows)
     body = [f"{label:<{width}}  {text}" for label, text in rows]
     return "\n".join([head, "", *body])
+
+
+def _unsaid(
+    rows: Sequence[tuple[str, str]], box: str, said: MutableMapping[tuple[str, str], str]
+) -> list[tuple[str, str]]:
+    """The rows without those that were said of another box, word for word, and a last one that names both."""
+    kept, same = [], {}
+    for row in rows:
+        label, _ = row
+        before = said.setdefault(row, box) if label not in ("", "locked because", "not safe yet") else box
+        if before == box:
+            kept.append(row)
+        else:
+            same[label] = before
+    if same:
+        kept.append(("as for", f"box {next(iter(same.values()))}: {', '.join(same)}"))
+    return kept
 
 
 def next_commands(
@@ -81,21 +106,24 @@ def next_commands(
     return [*rows, *let_go, ("give up", abandon)]
 
 
-def waiting_cost(facts: BoxFacts, *, now: datetime | None = None) -> str:
-    """Price per hour and day, and what was spent so far; says so where the price is unknown.
+def waiting_cost(facts: BoxFacts, *, now: datetime | None = None, short: bool = False) -> str:
+    """Price per hour and day, and what was spent so far; says so where the price is unknown. `short`: for a table,
+    without what is the whole sweep's.
 
     By the ledger, where `facts.costs` has it: it knows of stops and of changed prices, and of the sweep's budget.
     """
     costs = facts.costs
     price = facts.price_per_hour if costs is None or costs.per_hour is None else costs.per_hour
     if price is None:
-        return "unknown: the box has no price on record"
-    text = f"${price:.2f}/h, ${price * 24:.2f}/day"
+        return "unknown" if short else "unknown: the box has no price on record"
+    text = f"${price:.2f}/h" if short else f"${price:.2f}/h, ${price * 24:.2f}/day"
     so_far = costs.so_far if costs is not None else None
     if so_far is None and facts.created_at is not None:
         so_far = max(((now or datetime.now(UTC)) - facts.created_at).total_seconds() / 3600, 0) * price
     if so_far is not None:
         text += f"; ${so_far:.2f} so far"
+    if short:
+        return text
     if costs is not None and costs.sweep_per_hour > price:
         text += f"; the sweep ${costs.sweep_per_hour:.2f}/h"
     return text + (f"; budget {costs.budget}" if costs is not None and costs.budget else "")

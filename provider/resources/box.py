@@ -109,7 +109,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         judgement = ending.judge(rented, new.approval, full=False, new=new)
         checked = new.model_copy(update={"clearance": ending.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:
-            op.info(f"{old.name}: {old.clearance} → {checked.clearance}")
+            op.info(f"{old.name}: {telling.became(old.clearance, checked.clearance)}")
         failures = [*self._over_price(new), *pausing.check(op, rented, old, new)]
         replacing = [name for name, decision in self.changes(old, checked).items() if decision is Decision.REPLACE]
         leaving = judgement.verdict.allowed and judgement.verdict.way != "gone"

@@ -111,7 +111,10 @@ def require_allowed(op: Operation, state: BoxState | QueueState | GateState) -> 
     judgement = by_records(judge(state, state.approval, full=True), full=True)
     if not judgement.verdict.allowed:
         facts = with_costs(judgement.facts, state, judgement.seen)
-        raise TeardownRefused(refusal_text(facts, judgement.verdict, stack=op.stack, others=_locked_beside(facts)))
+        others = _locked_beside(facts)
+        with op.session.saying:  # boxes are refused side by side
+            words = refusal_text(facts, judgement.verdict, stack=op.stack, others=others, said=op.session.said)
+        raise TeardownRefused(words)
     if judgement.verdict.way == "gone":
         close(op, judgement, state.adapter)
     return judgement

@@ -14,6 +14,7 @@ from provider.platforms.offers import Capability
 from provider.platforms.registry import load_platform
 from provider.resources.base import Failure
 from provider.resources.leaving import for_this_change
+from provider.resources.telling import became
 from provider.session import Operation
 from sweep.errors import (
     EvidenceError,
@@ -206,7 +207,7 @@ def clearance_of(op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> 
     known = VolumeState(**new.model_dump(), native_id=ours[0].native_id, location="")
     verdict = _judge(known, approval, _recorded(known), full=False)
     if verdict.headline != old.clearance:
-        op.info(f"volume {new.name}: {old.clearance or 'locked'} → {verdict.headline}")
+        op.info(f"volume {new.name}: {became(old.clearance or 'locked', verdict.headline)}")
     return verdict.headline
 
 

@@ -28,6 +28,11 @@ _UNSURE = (Unreachable, OutcomeUnknown, NotAuthorized, WrongAccount)
 """After these nobody knows what an earlier try has left; after any other the platform has answered."""
 
 
+def became(before: str, now: str) -> str:
+    """`locked → cleared by receipt …`; of what stays locked only why, now."""
+    return now if before.startswith("locked") and now.startswith("locked") else f"{before} → {now}"
+
+
 @contextmanager
 def naming(op: Operation, evidence: str, box: str) -> Iterator[None]:
     """Errors of a platform leave with the box's name, what of it may bill, and the next command. Their type stays."""

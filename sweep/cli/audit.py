@@ -136,9 +136,33 @@ def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:
         if box.adapter == adapter and box.native_id not in there
         for finding in _missing(adapter, platform, name, box.native_id, box.tag, box.account, account)
     ]
+    known.problems += _not_found(adapter, platform, known, there, account)
     if Capability.VOLUMES in platform.capabilities:
         found += [_volume(adapter, platform, record, known) for record in platform.list_volumes(TAGS)]
     return found
+
+
+def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str], at_hand: str) -> Iterable[str]:
+    """A line for each box on record that no state and no list of the account has, and that is not proved gone."""
+    stated = {box.native_id for state in known.states.values() for box in state.boxes}
+    for stack, births in known.births.items():
+        for birth in births:
+            if birth.platform != adapter or birth.ended_at is not None or birth.native_id is None:
+                continue
+            if birth.native_id in listed | stated:
+                continue
+            price = "" if birth.price_per_hour is None else f", ${birth.price_per_hour:.2f}/h"
+            what = f"box {birth.box} of {stack} ({birth.native_id} on {adapter}{price}) is on record as rented"
+            if birth.account != at_hand:
+                yield f"{what}, with the account {birth.account}; the one at hand is {at_hand}: it may bill"
+                continue
+            try:
+                gone = platform.get(birth.native_id, birth.account).phase is Phase.GONE
+            except SweepstackError as error:
+                yield f"{what}, and is not known: {error}"
+                continue
+            if not gone:
+                yield f"{what}, is not in the account's list, and is not proved gone: it may bill"
 
 
 def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Finding:

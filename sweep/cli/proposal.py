@@ -9,7 +9,8 @@ from sweep import onbox
 from sweep.abandoning import VERB
 from sweep.cli.holding import adopt_command, held_by_another
 from sweep.cli.look import unrented
-from sweep.cli.output import Out, count
+from sweep.cli.output import Out, console, count
+from sweep.cli.screen import WIDE
 from sweep.cli.target import Target
 from sweep.cli.words import Words
 from sweep.cost import BoxCosts, box_costs
@@ -57,9 +58,10 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
     """What would be approved: receipt, boxes, verbs, what dies, what survives, what it costs."""
     approval = plan.approval
     receipt = scene.receipt if approval.receipt == scene.receipt_digest else None
-    figures = f", {receipt.verified} of {receipt.total} verified" if receipt else ""
-    out.line(f"receipt   {approval.receipt or 'none: none is needed'}{figures}", style="bold")
-    rows = []
+    out.line(f"receipt  {approval.receipt or 'none: none is needed'}", style="bold")  # with a digest 80 columns
+    if receipt is not None:
+        out.line(f"          {receipt.verified} of {receipt.total} verified", style="bold")
+    rows: list[tuple[str, ...]] = []
     verbs = {action.native_id: action.verb for action in approval.actions}
     for sight, verdict in (*plan.asked, *plan.kept):
         facts = sight.box.facts(verbs[sight.box.native_id])
@@ -71,10 +73,16 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
                 str(verdict.way),
                 ", ".join(facts.kills),
                 ", ".join(facts.keeps),
-                waiting_cost(replace(facts, costs=_costs(scene, sight))),
+                waiting_cost(replace(facts, costs=_costs(scene, sight)), short=True),
             )
         )
-    out.table(("BOX", "ID", "VERB", "WAY", "DIES", "SURVIVES", "COST"), rows)
+    headers = ["BOX", "ID", "VERB", "WAY", "DIES", "SURVIVES", "COST"]
+    if console().width < WIDE:  # the approval in the stack file has the ids
+        rows, headers = [(row[0], *row[2:]) for row in rows], [headers[0], *headers[2:]]
+    out.table(headers, rows)
+    if scene.spent is not None and len(rows) > 1:
+        per_hour, so_far = scene.spent.per_hour, scene.spent.usd
+        out.line(f"cost      the sweep ${per_hour:.2f}/h, ${per_hour * 24:.2f}/day; ${so_far:.2f} so far")
     for sight, _ in plan.asked:
         clocks = starting(sight.box.teardown.clocks, scene.now)
         if clocks and verbs[sight.box.native_id] == STOP:

@@ -67,6 +67,9 @@ def headline(view: SweepView) -> str:
         parts.append(f"ETA {span(view.eta_seconds)}")
     if view.gates:
         parts.append("CLEARED" if all(gate.state == "cleared" for gate in view.gates) else "LOCKED")
+    elif any(stranger.kind == "box" for stranger in view.unknown):
+        there = sum(stranger.kind == "box" for stranger in view.unknown)
+        parts.append(f"{count(there, 'box')} not in this state, and may bill")
     else:
         parts.append("nothing is up")
     return "   ".join(parts)

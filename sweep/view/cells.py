@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -78,6 +79,7 @@ def _measured(cell: Cell, state: str, attempts: int, note: str, timing: Timing, 
         "note": "; ".join(text for text in notes if text),
         "x": x,
         "total": total,
+        "y": point.y if point and point.y is not None and math.isfinite(point.y) else None,
         "elapsed_seconds": timing.elapsed(holder, name) if running else holder.times.took.get(name),
         "eta_seconds": timing.left(holder, name) if running and holder.seen.runner_alive else None,
         "verdict": doing.verdict if doing else "",

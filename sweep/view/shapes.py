@@ -35,6 +35,14 @@ class CellView:
     suspect: bool = False
     """Sealed too fast to be believed."""
     resumed_from: int | None = None
+    y: float | None = None
+    """The loss as a number; None where there is none, and where it is not finite."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs: `step` and `loss` are numbers, and beside them the texts of the screen."""
+        step = None if self.x is None else {"done": self.x, "total": self.total}
+        numbers = {"step": step, "step_text": self.step, "loss": self.y, "loss_text": self.loss}
+        return {name: value for name, value in (vars(self) | numbers).items() if name != "y"}
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,7 @@ class SweepView:
         """The documented shape of `sweepctl status --json`, and more fields."""
         return {
             "stack": self.stack,
-            "cells": [vars(cell) for cell in self.cells],
+            "cells": [cell.as_json() for cell in self.cells],
             "boxes": [vars(box) for box in self.boxes],
             "gates": [vars(gate) | {"reasons": list(gate.reasons)} for gate in self.gates],
             "meter": vars(self.meter),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from rich.console import Console
 
 from sweep.cli.output import Unsure
 from sweep.cli.words import Reasons, pair_reasons
@@ -511,3 +513,17 @@ def test_it_says_what_dies_that_is_in_no_copy(world: World, monkeypatch: pytest.
     waived = world.run("approve", "--receipt", receipt, "--waive", "lr0.3", "--reason", "x")
     assert waived.code == 0, waived
     assert "in no copy box-0: 1 file, 5.0 kB, too large to copy: lr0.3 out/model.bin 5.0 kB" in waived.out
+
+
+def test_it_fits_into_80_columns_and_breaks_no_digest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """newcomer D: COST took six lines a box, the sweep's sum stood at each, the digest was broken."""
+    _, _, digest = world.verified()
+    for module in ("sweep.cli.output", "sweep.cli.proposal"):
+        monkeypatch.setattr(f"{module}.console", lambda: Console(file=sys.stdout, width=80, highlight=False))
+    lines = world.run("approve", "--receipt", digest).out.splitlines()
+    assert lines[0] == f"receipt  {digest}"
+    assert len(lines[0]) == 80
+    end = next(index for index, line in enumerate(lines) if line.startswith("survives"))
+    assert max(map(len, lines[:end])) <= 80, lines
+    assert sum("$" in line for line in lines[:end]) == 3, "a line a box, one for the sweep"
+    assert sum("the sweep" in line for line in lines) == 1

@@ -167,3 +167,21 @@ def test_a_receipt_that_is_damaged_keeps_it(world: World) -> None:
     refused = end(world)
     assert refused.code == 1
     assert is_there(world)
+
+
+def test_a_box_on_record_of_another_home_is_named_and_not_called_known(world: World) -> None:
+    """newcomer C3: the evidence was copied to another computer, where nothing of the sweep is."""
+    box = world.add(price=1.5)
+    world.save(world.empty())
+    world.move_registry()
+    found = world.run("audit", stack=None, fresh=False)
+    assert found.code == 2, found
+    assert (
+        f"box box-0 of {STACK} ({box.native_id} on local, $1.50/h) is on record as rented, with the account"
+        in found.out
+    )
+    assert "everything that was found is known to a state" not in found.out
+    seen = world.run("status", fresh=False)
+    first = seen.out.splitlines()[0]
+    assert "1 box not in this state, and may bill" in first
+    assert "nothing is up" not in first

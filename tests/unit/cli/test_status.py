@@ -60,7 +60,8 @@ def test_what_runs_shows_step_loss_heartbeat_and_eta(world: World) -> None:
     box.alive()
     seen = status(world, 0)
     cell = by_name(seen["cells"])["lr0.3"]
-    assert (cell["state"], cell["step"], cell["loss"]) == ("running", "8200", "0.3971")
+    assert (cell["state"], cell["step_text"], cell["loss_text"]) == ("running", "8200", "0.3971")
+    assert (cell["step"], cell["loss"]) == ({"done": 8200, "total": None}, pytest.approx(0.3971, abs=1e-4))
     assert "heartbeat 3 s ago" in cell["note"] or "heartbeat 4 s ago" in cell["note"]
     assert by_name(seen["cells"])["lr0.9"]["state"] == "pending"
     # Sealing took 20 s; one cell is about 1 s in, one has not started.
@@ -81,7 +82,7 @@ def test_a_half_written_metrics_line_is_not_read(world: World) -> None:
     with (box.root / "data/sweep/cells/lr0.1/1/out/metrics.jsonl").open("a") as handle:
         handle.write('{"step": 2, "loss"')
     box.alive()
-    assert by_name(status(world, 0)["cells"])["lr0.1"]["step"] == "1"
+    assert by_name(status(world, 0)["cells"])["lr0.1"]["step_text"] == "1"
 
 
 def test_a_cell_whose_runner_died_is_failed_and_up_resumes_it(world: World) -> None:

@@ -76,7 +76,7 @@ def status(world: World, code: int = YES) -> dict[str, Any]:
 def test_a_look_costs_one_round_trip_a_box(world: World, trips: Counter[str]) -> None:
     seen = status(world)
     running = [cell for cell in seen["cells"] if cell["state"] == "running"]
-    assert [cell["step"] for cell in running] == ["1"] * HOSTS, "curves are among what was read"
+    assert [cell["step_text"] for cell in running] == ["1"] * HOSTS, "curves are among what was read"
     assert all(box["heartbeat_seconds"] is not None for box in seen["boxes"]), "and so are heartbeats"
     assert trips.total() <= MOST_TRIPS * HOSTS, trips
 
@@ -115,7 +115,7 @@ def test_a_cell_that_runs_and_has_no_curve_yet_costs_no_more(world: World, trips
     for curve in Path(world.platform_root).rglob("metrics.jsonl"):
         curve.unlink()
     seen = status(world)
-    assert {cell["step"] for cell in seen["cells"]} == {""}
+    assert {cell["step_text"] for cell in seen["cells"]} == {""}
     assert trips.total() <= MOST_TRIPS * HOSTS, trips
 
 

@@ -68,7 +68,7 @@ def test_a_running_cell_is_timed_by_its_own_steps(world: World, box: Box) -> Non
     box.seal("lr0.3")  # 20 s, to step 200
     curve(box, "lr0.3", {"step": 200, "loss": 0.1})
     found = cell(world, "lr0.1")
-    assert (found["step"], found["total"]) == ("40/200", 200)
+    assert (found["step_text"], found["step"]) == ("40/200", {"done": 40, "total": 200})
     # 40 steps took 100 s; 160 are left.
     assert found["eta_seconds"] == pytest.approx(400, rel=0.1)
     assert found["elapsed_seconds"] == pytest.approx(100, abs=10)
@@ -87,7 +87,7 @@ def test_pace_counts_from_the_checkpoint(world: World) -> None:
     found = cell(world, "lr0.1")
     assert found["resumed_from"] == 100
     assert "resumed from step 100" in found["note"]
-    assert (found["step"], found["eta_seconds"]) == ("150", None)  # how far it goes is not known
+    assert (found["step_text"], found["eta_seconds"]) == ("150", None)  # how far it goes is not known
 
 
 def test_no_measure_no_eta(world: World, box: Box) -> None:
@@ -102,7 +102,7 @@ def test_sealed_cells_that_disagree_give_no_total(world: World, box: Box) -> Non
     for name, end in (("lr0.3", 10), ("lr0.9", 20)):
         box.seal(name)
         curve(box, name, {"step": end, "loss": 0.5})
-    assert cell(world, "lr0.1")["step"] == "4"
+    assert cell(world, "lr0.1")["step_text"] == "4"
 
 
 def test_a_cell_that_ended_too_fast_does_not_say_how_far_the_others_go(world: World) -> None:
@@ -116,8 +116,8 @@ def test_a_cell_that_ended_too_fast_does_not_say_how_far_the_others_go(world: Wo
     box.launch("lr1.5")
     box.start("lr1.5", metrics=[{"step": 1, "loss": 1.0}])
     box.log("cell-sealed", after=2, cell="lr1.5", attempt=1, config_digest=digest, manifest=digest, bytes=1)
-    assert cell(world, "lr0.1")["step"] == "60/60"
-    assert cell(world, "lr1.5")["step"] == "1/60"
+    assert cell(world, "lr0.1")["step_text"] == "60/60"
+    assert cell(world, "lr1.5")["step_text"] == "1/60"
 
 
 def test_nan_is_dated(world: World, box: Box) -> None:
@@ -125,7 +125,7 @@ def test_nan_is_dated(world: World, box: Box) -> None:
     curve(box, "lr0.1", *rows)
     found = cell(world, "lr0.1")
     assert "NaN since step 6310" in found["note"]
-    assert found["loss"] == "nan"
+    assert (found["loss"], found["loss_text"]) == (None, "nan")
 
 
 def test_hung_and_slow_are_not_the_same(world: World, box: Box) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from provider.platforms.local import LocalPlatform
-from provider.resources.telling import naming
+from provider.resources.telling import became, naming
 from sweep.errors import InsufficientFunds, PlatformError, RateLimited, StillCreating, Unreachable
 from tests.unit.provider.support import BOX, Sweep, still_creating
 
@@ -71,3 +71,10 @@ def test_a_box_that_stays_unready_is_named_with_the_next_command(sweep: Sweep, m
     again = still_creating(lambda: BOX.update(sweep.op(timeout=0.2), late.identifier, state, box))
     assert late.identifier in again.reasons[0]
     assert "Next: pulumi up --stack sweep-t" in again.reasons[0]
+
+
+def test_what_stays_locked_is_no_change() -> None:
+    """newcomer C6: "a: locked → locked (…)"."""
+    assert became("locked", "locked (the receipt is old)") == "locked (the receipt is old)"
+    assert became("locked", "cleared by receipt x") == "locked → cleared by receipt x"
+    assert became("cleared by receipt x", "locked") == "cleared by receipt x → locked"

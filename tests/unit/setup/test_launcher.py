@@ -149,3 +149,10 @@ def test_stack_rm_is_told_to_delete_the_stack_file(checkout: Checkout, argv: tup
     result = checkout.start(*argv)
     assert ("--preserve-config keeps it" in result.stderr) == said
     assert checkout.seen(*argv)["argv"] == list(argv), "the command itself is the person's"
+
+
+def test_a_destroy_prints_no_outputs_after_a_refusal(checkout: Checkout) -> None:
+    assert checkout.seen("destroy", "--stack", "s")["env"]["PULUMI_OPTION_SUPPRESS_OUTPUTS"] == "true"
+    assert "PULUMI_OPTION_SUPPRESS_OUTPUTS" not in checkout.seen("up")["env"]
+    given = checkout.seen("destroy", PULUMI_OPTION_SUPPRESS_OUTPUTS="false")["env"]
+    assert given["PULUMI_OPTION_SUPPRESS_OUTPUTS"] == "false"

@@ -61,6 +61,45 @@ def test_beyond_the_limit_the_rest_is_counted(beyond: int) -> None:
     assert f"{SHOWN + beyond} cells without a verified copy" in said
 
 
+def test_a_second_box_does_not_repeat_what_was_said_of_the_first() -> None:
+    said: dict[tuple[str, str], str] = {}
+    first, second = (
+        refusal_text(
+            replace(FACTS, name=name, native_id=f"id-{name}"),
+            verdict("running"),
+            stack="sweep-t",
+            now=NOW,
+            others=["a", "b"],
+            said=said,
+        )
+        for name in ("a", "b")
+    )
+    assert "next  " in first
+    assert first.endswith(
+        'sweepctl approve --stack sweep-t --abandon a --abandon b --reason "…" && pulumi destroy --stack sweep-t'
+    )
+    for row in ("locked because", "not safe yet", "would die"):
+        assert row in first
+        assert row in second
+    assert "sweepctl" not in second
+    assert second.splitlines()[-1] == "as for          box a: would survive, waiting costs, next, give up"
+    again = refusal_text(
+        replace(FACTS, name="a", native_id="id-a"),
+        verdict("running"),
+        stack="sweep-t",
+        now=NOW,
+        others=["a", "b"],
+        said=said,
+    )
+    assert again == first, "of one box all is said each time"
+
+
+def test_cells_of_different_length_are_aligned() -> None:
+    cells = [CellLine("lr0.03-seed0", "sealed", "why"), CellLine("lr0.1-seed0", "running", "why")]
+    said = text(Verdict(reasons=["x"], cells=cells, launched=True)).splitlines()
+    assert len({line.index("why") for line in said if line.endswith("why")}) == 1
+
+
 def test_what_would_die_and_what_would_not() -> None:
     said = text(verdict("sealed"))
     assert "box box-0 (local-box-01), its scratch, data: 1 cell without a verified copy" in said
