@@ -15,7 +15,7 @@ help:
 	@echo "make up       set everything up, then: pulumi up --stack $(STACK)   (STACK=... for another)"
 	@echo "make test     set everything up, then the whole test suite"
 	@echo "make check    format, lint, types, architecture"
-	@echo "make proof    hours: every state that can be generated, and the way out of each (docs/teardown.md)"
+	@echo "make proof    hours: every mutant; every state that can be generated, and its way out (docs/teardown.md)"
 	@echo "make bench    the figures: preview, cells, queue, verify, status, overhead, object storage, renting, hosts, split"
 	@echo "make fmt      format the code"
 	@echo "make setup    set up and stop"
@@ -44,6 +44,7 @@ check:
 
 proof:
 	@$(SETUP) --dev --torch --s3 --ssh --quiet
+	$(BIN)/python -m tests.mutants
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist load --proof -m proof
 
 bench:

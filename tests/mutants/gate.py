@@ -83,4 +83,26 @@ GATE = (
         '        failure_class=_text(entry, "class") if "class" in entry else None,\n',
         "tests/unit/evidence/test_journal.py::test_a_cell_that_failed_has_no_manifest_whatever_stood_before",
     ),
+    # Tests that passed whatever happened: each fails now on what it is there for.
+    _mutant(
+        "passing tests: a locked box says no reason",
+        "provider/resources/ending.py",
+        '"because": verdict.way or "; ".join(verdict.reasons),',
+        '"because": verdict.way or "",',
+        "tests/unit/provider/test_box_end.py::test_read_works_without_evidence",
+    ),
+    _mutant(
+        "passing tests: a number is the time of an approval",
+        "sweep/moments.py",
+        "    if isinstance(value, int | float):\n",
+        "    if False:\n",
+        "tests/fuzz/test_stack_config.py::test_any_approval_in_the_file",
+    ),
+    _mutant(
+        "passing tests: a receipt that is nonsense lets a box go",
+        "sweep/clearing.py",
+        "        return [str(error)]\n    if receipt.identity",
+        "        return []\n    if receipt.identity",
+        "tests/unit/teardown/test_cleared.py::test_it_never_raises_for_what_it_finds_on_disk",
+    ),
 )
