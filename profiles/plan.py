@@ -74,7 +74,8 @@ class Ending:
 
     `pausing` is None where boxes can't be stopped by us. `issue` (None: the adapter does it over an API): what a delete
     issues there. That may be a verb that keeps more than `kills` says: `kills` is what dies once the platform has
-    taken the box away, by that verb or by a clock that it starts.
+    taken the box away, by that verb or by a clock that it starts. `release`: where it keeps more, the person's step
+    that ends what is still billed then.
     """
 
     verb: str
@@ -88,6 +89,7 @@ class Ending:
     clocks: tuple[ClockFact, ...] = ()
     keeps_per_gb_month: Mapping[str, float] = field(default_factory=dict)
     issue: Issue | None = None
+    release: str = ""
 
     def as_inputs(self) -> dict[str, Any]:
         """As the `teardown` input: all that a stop or a delete needs, so that neither opens a profile."""
@@ -103,6 +105,8 @@ class Ending:
             inputs["keeps_per_gb_month"] = dict(self.keeps_per_gb_month)
         if self.issue is not None:
             inputs["issue"] = self.issue.as_inputs()
+        if self.release:
+            inputs["release"] = self.release
         if self.pausing is not None:
             inputs["stop"] = {
                 "kills": list(self.pausing.kills),

@@ -175,8 +175,7 @@ def _pausing(config: StackConfig, profile: Profile) -> Pausing | None:
         return None
     verb, override = layout.verbs["stop"], config.overrides.get(profile.platform)
     own = override.stopped_price_per_hour if override is not None else None
-    price = verb.price_per_hour if own is None else own
-    return Pausing(verb.kills, verb.keeps, verb.bills_after, price, _issue(verb))
+    return Pausing(verb.kills, verb.keeps, verb.bills_after, verb.price_per_hour if own is None else own, _issue(verb))
 
 
 def _issue(verb: VerbFacts) -> Issue | None:
@@ -258,6 +257,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
             clocks=_clocks(config, profile),
             keeps_per_gb_month=_kept_prices(layout, verb.keeps),
             issue=None if _own_host(config, profile) else _issue(issued),
+            release=f"({verb.native}) {verb.manual}" if verb is not issued and verb.manual else "",
         ),
         durable=durable,
         price_per_hour=_price(config, profile),

@@ -122,7 +122,7 @@ class TeardownFacts(Record):
 
     `paths`: tier → where it lies on the box. `stop` is None where the platform can't pause a box. `clocks`: what the
     platform does to a stopped one; `keeps_per_gb_month`: USD, of the tiers that survive and cost something. `issue`:
-    what a delete issues where no API does it.
+    what a delete issues where no API does it; `release`: the person's step that ends what it leaves billing.
     """
 
     verb: Literal["destroy"]
@@ -133,6 +133,7 @@ class TeardownFacts(Record):
     clocks: tuple[ClockFact, ...] = ()
     keeps_per_gb_month: dict[str, float] = Field(default_factory=dict)
     issue: IssueFacts | None = None
+    release: str = ""
 
 
 class PlaceFacts(Record):

@@ -27,7 +27,7 @@ from sweep.model import Birth
 from sweep.parallel import in_parallel
 from sweep.retries import on_record
 from sweep.shares import FUNCTION, Asked, BoxSeen, Known, Shares, by_names_alone, shares
-from sweep.teardown import Existence, Observation
+from sweep.teardown import Observation
 
 LOOK_SECONDS = 20.0
 """How long all boxes together may take to answer; one that does not keeps what it was given."""
@@ -73,7 +73,7 @@ def _known(store: EvidenceStore, evidence: str, asked: Asked, now: datetime) -> 
         if living.get(birth.box) is birth:
             boxes[birth.box] = BoxSeen(
                 machine=birth.native_id or "",
-                there=seen is None or seen.existence is not Existence.GONE,
+                there=seen is None or not seen.lost,
                 given=given.get((birth.box, birth.generation), frozenset()),
                 journal=journal,
                 reachable=seen is not None and (seen.journal is not None or seen.stopped),

@@ -43,7 +43,8 @@ class Handover(Record):
     allowed; `manual`: the person's step.
 
     `ended_at`: when the host proved that nothing of the box is left, or runs; `accepted_at`: when it took the command;
-    `silent_at`: since when nobody answered there, once that had lasted.
+    `silent_at`: since when nobody answered there, once that had lasted. `bills_after`: USD per hour that it costs while
+    it stands still after that, None where that is not known; `release`: the person's step that ends that, too.
     """
 
     box: str
@@ -58,6 +59,8 @@ class Handover(Record):
     accepted_at: AwareDatetime | None = None
     silent_at: AwareDatetime | None = None
     confirmed: Confirmation | None = None
+    bills_after: float | None = 0.0
+    release: str = ""
 
     def over(self, native_id: str) -> bool:
         """Whether it is over for this very id, provided that nobody answers at its address now."""

@@ -63,3 +63,13 @@ def _manifest(store: EvidenceStore, cell: str) -> bytes:
         return store.copies.manifest(cell) or b""
     except (EvidenceError, OSError):  # a copy that can't be read names no box
         return b""
+
+
+def copied_journal(store: EvidenceStore | None, box: str, generation: int) -> Journal | None:
+    """The last pulled copy of a box's journal; None where there is none that reads."""
+    if store is None:
+        return None
+    try:
+        return store.journal(box, generation)
+    except (EvidenceError, JournalDamaged):
+        return None

@@ -238,8 +238,7 @@ class Approval(Record):
 class ReceiptFile(Record):
     """A file as verifying found it. `verdict`: ok, or the reason in a few words.
 
-    `loader`: as the config has it; for a command followed by the digest of the code that it ran (`command sha256:…`).
-    """
+    `loader`: as the config has it; for a command followed by the digest of the code it ran (`command sha256:…`)."""
 
     path: str
     size: int
@@ -296,7 +295,7 @@ class Receipt(Record):
 
 class Birth(Record):
     """Written before a box is rented (without `native_id`), and again when its id is known. `asked_at`: when a request
-    went out whose answer did not come; `shown_by`: from when on a list shows what it made, if it made something."""
+    went out whose answer did not come; `shown_by`: from when on a list shows what it made. `rests`: it bills on."""
 
     box: str
     generation: int
@@ -312,6 +311,7 @@ class Birth(Record):
     ended_how: str | None = None
     asked_at: Moment | None = None
     shown_by: Moment | None = None
+    rests: bool = False
 
 
 LedgerPhase = Literal["running", "stopped", "ended"]

@@ -29,11 +29,13 @@ from sweep.model import Birth, Launch
 @dataclass(frozen=True)
 class Neighbour:
     """Another box. `resting`: it is stopped, so that its copied journal may speak for it where it does not answer.
-    `gone`: its platform proves that it is no more, as it has to for a delete; an outage proves nothing."""
+    `gone`: its platform proves that it is no more, as it has to for a delete; an outage proves nothing. `emptied`: its
+    rented host proves that nothing of it is left, and bills on: its records stay open."""
 
     channel: Channel | None
     resting: bool = False
     gone: bool = False
+    emptied: bool = False
 
 
 Find = Callable[[Birth], Neighbour]
@@ -114,6 +116,8 @@ def _take_from(
 
 
 def _taken(store: EvidenceStore, launch: Launch, names: set[str], neighbour: Neighbour, box: str) -> set[str]:
+    if neighbour.emptied:
+        return _forget(store, launch, names)
     if neighbour.channel is not None:
         try:
             return release(store, launch, neighbour.channel, names, f"moved to box {box}")
@@ -196,7 +200,7 @@ def unplaced(
             found -= theirs
             birth = births.get((launch.box, launch.generation))
             neighbour = find(birth) if birth else Neighbour(None)
-            if neighbour.gone:
+            if neighbour.gone or neighbour.emptied:
                 found |= theirs
             elif neighbour.channel is not None:
                 journal = read_journal(neighbour.channel)

@@ -93,6 +93,15 @@ def next_commands(
             ("give up", abandon),
         ]
     rows = []
+    if verdict.silent:
+        return [
+            (
+                "next",
+                f"sweepctl finish --stack {stack}    (once it answers; `sweepctl status` says why it does not)",
+            ),
+            *let_go,
+            ("give up", abandon),
+        ]
     if any(cell.state in ("running", "pending") for cell in verdict.unsettled):
         rows.append(("next", f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"))
     else:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal
 
+from sweep.books import StillBilled
 from sweep.cell_times import CellTimes, cell_times
 from sweep.handover import Handover
 from sweep.journal import CellProgress, Journal, SetupProgress, started
@@ -56,8 +57,19 @@ class Sight:
         return self.seen.existence is Existence.GONE
 
     @property
+    def lost(self) -> bool:
+        """Whether nothing of it is left to read, by proof; a rented host that bills on may be there still."""
+        return self.seen.lost
+
+    @property
     def reachable(self) -> bool:
         return self.seen.existence is Existence.EXISTS and self.seen.journal is not None
+
+    @property
+    def silent(self) -> bool:
+        """Whether what is on it can't be read just now, although it is to run. Not where its end was begun."""
+        unread = self.seen.journal is None and not self.seen.stopped and not self.lost
+        return unread and not self.verdict.allowed and self.handed is None
 
     def there(self, now: datetime) -> datetime:
         """What the box's clock shows at `now`: with that its times are compared, and nothing else."""
@@ -196,6 +208,10 @@ class Scene:
     """Whether the backend has the stack at all."""
     searched: bool = True
     """Whether every place where something could bill was asked and answered."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Cells that a living box has which the state does not know: name → box."""
+    still_billed: tuple[StillBilled, ...] = ()
+    """Boxes that ended by the records, stand still, and bill until they are released."""
     balances: tuple[Left, ...] = ()
     """What the accounts have left that the state's boxes are rented with."""
     left: tuple[Leftover, ...] = ()

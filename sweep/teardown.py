@@ -2,10 +2,11 @@
 
 Every path that ends a box, or wipes a tier of it, asks `may_end`: the provider's deletes, the provider's previews,
 `sweepctl status` and `sweepctl approve`. It reads the evidence and what the platform said; it trusts no flag in the
-engine's state. A box may end in one of five ways, and all need the right account:
+engine's state. A box may end in one of six ways, and all need the right account:
 
     cleared           an approval names this verb and native id, its receipt still holds, every cell is settled
     gone              the platform proves that the native id no longer exists
+    emptied           its host proves that nothing of it is left there: only the host's bill has to end
     nothing-launched  the birth record is there and no launch record: an approval without a receipt suffices
     abandoned         a person said, by name and with a reason, that what is on it may be lost
 """
@@ -23,7 +24,7 @@ from sweep.errors import EvidenceElsewhere, EvidenceError
 from sweep.evidence import unclaimed
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.unclaimed import Unclaimed
-from sweep.launched import signs_of_a_launch, unnamed_cells
+from sweep.launched import copied_journal, signs_of_a_launch, unnamed_cells
 from sweep.model import GENESIS, SETTLED, Approval, Launch, Receipt
 from sweep.revocation import abandonment_problem, revocation_problem
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from sweep.cost import BoxCosts
     from sweep.journal import Journal
 
-Way = Literal["cleared", "gone", "nothing-launched", "abandoned", "nothing-at-risk"]
+Way = Literal["cleared", "gone", "emptied", "nothing-launched", "abandoned", "nothing-at-risk"]
 
 
 class Existence(StrEnum):
@@ -71,6 +72,7 @@ class Observation:
     that no runner can be alive. `listing`: the files on its own tiers, None when nobody could look. `skew`: seconds
     that the box's clock is ahead of ours. `stopped_per_hour`: USD that it costs while it rests, by the platform.
     `evidence_on`: the part of the box that the evidence itself lies on, and which folder of it; None where it is not.
+    `emptied`: its rented host answers, bills, and proves that nothing of the box is left there.
     """
 
     existence: Existence
@@ -83,6 +85,12 @@ class Observation:
     skew: float = 0.0
     stopped_per_hour: float | None = None
     evidence_on: tuple[str, str] | None = None
+    emptied: bool = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing of the box is left to read, by proof."""
+        return self.emptied or self.existence is Existence.GONE
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,8 @@ class Verdict:
     receipt: str | None = None
     unclaimed: Unclaimed = field(default_factory=Unclaimed)
     held_by_unclaimed: bool = False
+    silent: str = ""
+    """Why what is on it could not be read just now; "" where it could, or where nothing of it is left."""
     evidence: bool = True
     """Whether the evidence could be opened, and is this sweep's."""
 
@@ -131,6 +141,8 @@ class Verdict:
             return "cleared: nothing was ever launched on it"
         if self.allowed and self.way == "nothing-at-risk":
             return "cleared: it kills nothing that is nowhere else"
+        if self.allowed and self.way == "emptied":
+            return "cleared: nothing of it is left on its host, which bills on"
         if self.allowed:
             return "cleared: gone from the platform"
         return f"locked ({self.reasons[0]})" if self.reasons else "locked"
@@ -157,7 +169,10 @@ def may_end(
     verdict.evidence = store is not None
     launch = _launch(store, facts, verdict) if store else None
     latest = _latest(store) if store else None
-    verdict.cells = _cell_lines(launch, seen, latest)
+    copy = copied_journal(store, facts.name, facts.generation) if seen.journal is None else None
+    verdict.cells = _cell_lines(launch, seen, latest, copy)
+    if seen.existence is Existence.UNKNOWN or (seen.journal is None and not seen.lost):
+        verdict.silent = seen.account_problem or seen.note or "it does not answer"
     if launch is not None:
         verdict.launched = True
     elif store is not None and not verdict.reasons and seen.journal is not None and seen.journal.head == GENESIS:
@@ -169,6 +184,9 @@ def may_end(
         return verdict
     if seen.existence is Existence.GONE:
         verdict.allowed, verdict.way = True, "gone"
+        return verdict
+    if seen.emptied:
+        verdict.allowed, verdict.way = True, "emptied"
         return verdict
     if approval is None:
         verdict.reasons.insert(0, "not approved")
@@ -286,22 +304,27 @@ def _unless_damaged(line: CellLine, problems: list[str]) -> CellLine:
     return CellLine(line.name, "damaged", "; ".join(named)) if named and line.state == "verified" else line
 
 
-def _cell_lines(launch: Launch | None, seen: Observation, latest: Receipt | None) -> list[CellLine]:
-    """This box's cells by the latest receipt where it still fits the journal, else by the journal alone."""
+def _cell_lines(
+    launch: Launch | None, seen: Observation, latest: Receipt | None, copy: Journal | None
+) -> list[CellLine]:
+    """This box's cells by the latest receipt where it still fits the journal, else by the journal alone; by the last
+    `copy` of it where the box can't be read now."""
+    journal = seen.journal if seen.journal is not None or seen.lost else copy
+    stale = "as of the last copy of the journal" if seen.journal is None else ""
     verified = {cell.name: cell for cell in latest.cells} if latest else {}
     lines = []
-    for name in sorted({*(launch.cells if launch else ()), *unnamed_cells(seen.journal, launch)}):
-        progress = seen.journal.cells.get(name) if seen.journal else None
+    for name in sorted({*(launch.cells if launch else ()), *unnamed_cells(journal, launch)}):
+        progress = journal.cells.get(name) if journal else None
         cell = verified.get(name)
         same = cell is not None and (progress is None or progress.manifest == cell.manifest)
         if cell is not None and same and cell.state in ("verified", "damaged", "unexpected"):
             lines.append(CellLine(name, cell.state, "; ".join(cell.reasons)))
         elif progress is None:
-            unreadable = "" if seen.journal else "the journal could not be read"
-            lines.append(CellLine(name, "lost" if seen.existence is Existence.GONE else "pending", unreadable))
+            unreadable = stale if journal else "the journal could not be read"
+            lines.append(CellLine(name, "lost" if seen.lost else "pending", unreadable))
         elif progress.state == "sealed":
-            gone = seen.existence is Existence.GONE
-            lines.append(CellLine(name, "sealed", "" if gone else "not verified yet"))
+            gone = seen.lost
+            lines.append(CellLine(name, "sealed", "" if gone else stale or "not verified yet"))
         elif progress.state == "dropped":
             lines.append(CellLine(name, "waived", f"dropped: {progress.reason}"))
         elif progress.state == "running" and seen.stopped:
@@ -309,7 +332,7 @@ def _cell_lines(launch: Launch | None, seen: Observation, latest: Receipt | None
         elif progress.state == "running" and seen.runner_alive is False:
             lines.append(CellLine(name, "failed", "its runner is not alive; `pulumi up` resumes it"))
         else:
-            lines.append(CellLine(name, progress.state, progress.reason or ""))
+            lines.append(CellLine(name, progress.state, progress.reason or stale))
     return lines
 
 

@@ -101,12 +101,15 @@ def _journal(evidence: str, known: Handover) -> Journal | None:
 
 @dataclass(frozen=True)
 class Command:
-    """A verb that is issued on the host itself: its name there, and what is typed."""
+    """A verb that is issued on the host itself: its name there, and what is typed. `bills_after`, `release`: see
+    `Handover`."""
 
     verb: Literal["stop", "destroy"]
     native: str
     command: str
     way: str
+    bills_after: float | None = 0.0
+    release: str = ""
 
 
 def issue(
@@ -185,6 +188,8 @@ def _begun(store: EvidenceStore | None, facts: BoxFacts, asked: Command) -> Hand
         native=asked.native,
         way=asked.way,
         begun_at=datetime.now(UTC),
+        bills_after=asked.bills_after,
+        release=asked.release,
     )
     if before is not None and before.by == "ssh" and before.native == asked.native:
         kept = {name: getattr(before, name) for name in ("ended_at", "accepted_at", "silent_at", "begun_at")}

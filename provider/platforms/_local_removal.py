@@ -18,8 +18,8 @@ BUCKET = "fuse.rclone"
 """As what the runner mounts a bucket."""
 UNMOUNT_SECONDS = 30.0
 WORDS = "ended"
-"""Below the platform's root: a word for each box that ended on a machine which is rented on."""
-RENTED_ON = "nothing of it is left on this machine, which is rented on until it is ended where it was rented"
+"""Below the platform's root: a word for each box that was made on a machine which is rented: it bills on without it."""
+RENTED_ON = "nothing of it is left on its host, which bills on until it is ended where it was rented"
 
 
 def mark_ending(box: Path, *, facts: str, ending: str) -> None:
@@ -40,14 +40,15 @@ def mark_ending(box: Path, *, facts: str, ending: str) -> None:
         box.unlink()
 
 
-def leave_word(ending: Path, root: Path) -> None:
-    """Before a box disappears from a rented machine: that it was there, whose bill goes on. Raises OSError."""
+def leave_word(facts_file: Path, root: Path) -> None:
+    """Keeps that a box is, or was, on a rented machine: whatever becomes of its folder, the bill goes on. Does nothing
+    for a machine that is not rented. Raises OSError."""
     try:
-        facts = read_facts(ending)
+        facts = read_facts(facts_file)
     except (FileNotFoundError, ValueError):
         return  # nobody can say any more that it was rented here; who asks for its end knows
     if facts.get("rented") is True:
-        write_json_atomically(root / WORDS / f"{ending.parent.name}.json", facts)
+        write_json_atomically(root / WORDS / f"{facts_file.parent.name}.json", facts)
 
 
 def word_of(native_id: str, root: Path) -> dict[str, Any] | None:

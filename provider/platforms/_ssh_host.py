@@ -97,7 +97,7 @@ class Host(Agent):
         """Ends what runs of the box, and lets `command` run a moment after this was answered.
 
         Refuses while another box of this host is at work: the command would end its cells, too."""
-        self.platform.where(native_id, account)
+        self.platform.get(native_id, account)  # raises for another account; its folder may be gone, and the host bills
         others = [
             record.native_id
             for record in self.platform.list_tagged("")

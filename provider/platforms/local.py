@@ -125,6 +125,9 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
                 record = self._build(request, account, boot_seconds, shown or {})
             else:
                 self._must_fit(record, request, shown)
+            if request.rented:
+                with answering(self._store.root):
+                    removal.leave_word(self._box(record.native_id) / _FACTS, self._store.root)
         wait.progress(f"{request.name}: {'made' if made else 'adopted'} {record.native_id} at {record.location}")
         if made and drill == "lose-answer":
             raise OutcomeUnknown(f"drill: the answer to the request for {request.tag} was lost")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from provider.platforms import base
 from provider.platforms._handover import settled
+from provider.platforms._local_removal import RENTED_ON
 from provider.platforms.base import BoxRecord, Phase, Platform
 from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
@@ -33,14 +34,22 @@ class Ahead:
 
 
 def observe(
-    adapter: str, native_id: str, account: str, *, files: bool = True, evidence: str = "", also: Ahead | None = None
+    adapter: str,
+    native_id: str,
+    account: str,
+    *,
+    files: bool = True,
+    evidence: str = "",
+    also: Ahead | None = None,
+    rented: bool = False,
 ) -> tuple[Observation, BoxRecord | None]:
     """Asks the platform for the box, then the box for its journal. The record is None unless the box exists.
 
     `files`: whether the box's files are listed, too, which takes longer. Only for what never asks whether it may end:
     a box whose files were not seen is locked. `evidence`: where it is on record that the box was stopped, or ended, by
     somebody else than an API; without it a host that does not answer is unknown. `also`: for a look that goes on to
-    ask more, and decides nothing.
+    ask more, and decides nothing. `rented`: no API ends its bill, so a host that answers bills, whatever became of the
+    box's folder there.
     """
     try:
         platform = also.platform if also else load_platform(adapter)
@@ -54,6 +63,8 @@ def observe(
         return Observation(Existence.UNKNOWN, account_problem=str(error)), None
     except PlatformError as error:
         return Observation(Existence.UNKNOWN, note=str(error)), None
+    if record.phase is Phase.GONE and rented and has_address(adapter):  # made by a version that left no word there
+        record = replace(record, phase=Phase.ENDING, note=RENTED_ON)
     if record.phase is Phase.GONE:
         return Observation(Existence.GONE), None
     if record.phase is Phase.UNKNOWN:
@@ -62,6 +73,8 @@ def observe(
         known = known_handover(evidence, native_id)
         if known is not None:
             return Observation(Existence.EXISTS, note=known.rented_on, runner_alive=False), record
+    if record.phase is Phase.ENDING and record.note == RENTED_ON:
+        return Observation(Existence.EXISTS, note=RENTED_ON, runner_alive=False, emptied=True), record
     stopped = record.phase.at_rest
     rests_at = record.stopped_per_hour if record.phase is Phase.STOPPED else None
     try:

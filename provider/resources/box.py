@@ -39,6 +39,7 @@ from sweep.teardown import Existence
 
 GONE_SECONDS = 300.0
 POLL_SECONDS = 0.2
+LOSSES = {"abandoned": "abandoned by a person", "emptied": "its folder is gone from its host"}
 
 
 class BoxHandler(Handler[BoxInputs, BoxState]):
@@ -228,12 +229,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             if judgement.seen.note:  # nothing of it is left that could say so again
                 ending.close(op, judgement, state.adapter)
             return Gone()
-        billed = ending.with_costs(judgement.facts, state, judgement.seen)
-        line = ending.lock_line(replace(judgement, facts=billed))
-        if judgement.seen.note:
-            op.warn(line)
+        line = ending.lock_line(replace(judgement, facts=ending.with_costs(judgement.facts, state, judgement.seen)))
+        if (record := judgement.record) is None or record.phase is Phase.UNKNOWN:
+            record = None  # what is in the way is said once, below
         else:  # locked is what a box normally is
-            op.of_stack(line)
+            (op.warn if judgement.seen.note else op.of_stack)(line)
         spending.warn_of_clocks(op, state, answers=judgement.seen.existence is Existence.EXISTS)
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields))
@@ -245,16 +245,14 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if Capability.OFFERS in load_platform(state.adapter).capabilities:
             # The price is the offer's and no input of anybody's: as one, each preview would show a change.
             inputs = inputs.model_copy(update={"price_per_hour": None})
-        if judgement.record is None or judgement.record.phase is Phase.UNKNOWN:
+        if record is None:
             problem = judgement.seen.account_problem or judgement.seen.note
-            cost = waiting_cost(judgement.facts)
-            return Seen(
-                inputs, state, (f"box {state.name} ({state.native_id}): UNKNOWN, {problem}; it may bill {cost}",)
-            )
-        if state.phase == "stopped" and judgement.record.phase is Phase.RUNNING and has_address(state.adapter):
+            words = f"UNKNOWN, {problem}; it may bill {waiting_cost(judgement.facts)}"
+            return Seen(inputs, state, (f"box {state.name} ({state.native_id}): {words}",))
+        if state.phase == "stopped" and record.phase is Phase.RUNNING and has_address(state.adapter):
             parting.runs_again(op, state)
-        now = state.model_copy(update={"phase": judgement.record.phase.value, **seen_of(judgement.record)})
-        problem = pausing.deviation(state, judgement.record, judgement.seen)
+        now = state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
+        problem = pausing.deviation(state, record, judgement.seen)
         return Seen(inputs, now, (problem,) if problem else ())
 
     def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:
@@ -339,8 +337,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if way == "gone":
             return
         ending.begin_teardown(judgement)
-        if way == "abandoned":
-            ending.record_loss(op, judgement, state.adapter, "abandoned by a person")
+        if why := LOSSES.get(way or ""):
+            ending.record_loss(op, judgement, state.adapter, why)
         if state.teardown.issue is not None:
             parting.hand_over(op, state, judgement, state.teardown.issue)
             return

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from provider.limiter import paced
 from provider.models import BoxState, QueueState
 from provider.platforms._handover import settled
+from provider.platforms._local_removal import RENTED_ON
 from provider.platforms.base import PROGRESS_SECONDS, BoxRecord, Phase, Platform, Wait
 from provider.platforms.offers import Capability
 from provider.platforms.power import start_box
-from provider.platforms.registry import load_platform
+from provider.platforms.registry import has_address, load_platform
 from provider.resources import admitting, ending
 from provider.session import Operation
 from sweep.errors import PlatformError, StillCreating, SweepstackError, Unreachable
@@ -98,6 +99,12 @@ class _Looking:
                 raise
             self.problem = f"; nobody tells of it now: {error}"
             return self.seen
+        rented = has_address(self.state.adapter) and self.state.teardown.issue is not None
+        if record.note == RENTED_ON or (record.phase is Phase.GONE and rented):
+            raise SweepstackError(
+                f"box {facts.name} ({facts.native_id}): {RENTED_ON}. Next: write boxes.{facts.name}.want: gone, then "
+                f"pulumi up --stack {self.op.stack}, which says what ends the bill"
+            )
         if record.phase in (Phase.GONE, Phase.ENDING):
             how = "is gone, and nothing of it bills" if record.phase is Phase.GONE else "is being destroyed"
             raise SweepstackError(

@@ -93,7 +93,9 @@ def judge(
             kills=new.teardown.kills,
             keeps=new.teardown.keeps,
         )
-    seen, record = observe(state.adapter, facts.native_id, facts.account, evidence=facts.evidence)
+    seen, record = observe(
+        state.adapter, facts.native_id, facts.account, evidence=facts.evidence, rented=state.teardown.issue is not None
+    )
     if facts.price_per_hour is None and record is not None:  # the evidence can't be read, and the platform knows
         facts = replace(facts, price_per_hour=record.price_per_hour)
     return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
@@ -207,9 +209,11 @@ def begin_teardown(judgement: Judgement) -> None:
         EvidenceStore.open(facts.evidence).update_teardown(begun)
 
 
-def record_end(op: Operation, facts: BoxFacts, how: str, at: datetime | None = None) -> None:
+def record_end(
+    op: Operation, facts: BoxFacts, how: str, at: datetime | None = None, bills_after: float | None = 0.0
+) -> None:
     """Closes the birth record, and the teardown when this was its last box. `at`: when it ended, where that is known
-    to be earlier than now."""
+    to be earlier than now. `bills_after`: see `close_books`."""
     with _closing(op, facts):
         close_books(
             EvidenceStore.open(facts.evidence),
@@ -218,6 +222,7 @@ def record_end(op: Operation, facts: BoxFacts, how: str, at: datetime | None = N
             native_id=facts.native_id,
             how=how,
             at=at or datetime.now(UTC),
+            bills_after=bills_after,
         )
 
 

@@ -13,6 +13,7 @@ from provider.platforms.power import write_phase
 from provider.platforms.registry import has_address, load_platform
 from provider.resources import ending
 from provider.session import Operation
+from sweep.books import StillBilled
 from sweep.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import Handover, begun_before, keep_handover, kept_here, known_handover, opened
@@ -114,7 +115,7 @@ def _by_command(
 ) -> None:
     """A verb that the host issues itself, and that keeps what is on it."""
     wait = Wait(op.seconds(GONE_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
-    asked = Command("destroy", how.native, how.command or "", way)
+    asked = Command("destroy", how.native, how.command or "", way, _bills_after(state), state.teardown.release)
     try:
         known = issue(store, load_platform(state.adapter), facts, asked, wait=wait, say=op.progress)
     except PlatformError as error:
@@ -124,12 +125,23 @@ def _by_command(
             f"  next            pulumi destroy --stack {op.stack}    (asks it again, where it answers)\n"
             f"  at the console  see that it is off, then {confirm_command(op.stack, state.name)}"
         ) from error
-    ending.record_end(op, facts, how.native, known.silent_at)
+    ending.record_end(op, facts, how.native, known.silent_at, known.bills_after)
     clocks = dated(state.teardown.clocks, known.silent_at or datetime.now(UTC))
     survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
     op.info(f"box {state.name}: {how.native} is proved ({way}); outlives its release: {survives}")
     if clocks:
         op.warn(f"box {state.name} stands still, and nobody here watches it any more: {clocks}")
+    if known.bills_after != 0:
+        whose = (state.name, state.native_id, state.adapter, state.generation)
+        op.warn(StillBilled(*whose, how.native, known.bills_after, known.release).text(op.stack))
+
+
+def _bills_after(state: BoxState) -> float | None:
+    """USD per hour of a box whose end only makes it stand still; None where that is not known."""
+    stop = state.teardown.stop
+    if stop is None or (stop.price_per_hour is None and not stop.bills_after):
+        return 0.0
+    return stop.price_per_hour
 
 
 def finish_silence(op: Operation, state: BoxState) -> None:

@@ -21,8 +21,6 @@ MOST_LINKS = 8
 MOST_IDLE = 3
 IDLE_SECONDS = 60.0
 """One that nobody used for longer is not asked any more: the box may have given it up."""
-ADVICE_SECONDS = 60.0
-"""For so long it is not tried again why nothing comes: a command that asks on would wait for that each time."""
 SKEW_SECONDS = 5.0
 PAUSES = (0.5, 2.0)
 """Between tries to connect, where an sshd turns callers away for the moment."""
@@ -61,8 +59,6 @@ class Links:
         self._lock = threading.Lock()
         self._room = threading.BoundedSemaphore(MOST_LINKS)
         self._owner = os.getpid()
-        self._advising = threading.Lock()
-        self._advised: tuple[float, str] | None = None
         self.python = ""
         """The interpreter of the box, once it was reached."""
         self.skew = 0.0
@@ -78,14 +74,7 @@ class Links:
         try:
             return self._ask(do, again, about)
         except Silence as error:
-            raise Unreachable(f"{error}{self._advice()}") from error
-
-    def _advice(self) -> str:
-        with self._advising:
-            if self._advised is None or time.monotonic() - self._advised[0] > ADVICE_SECONDS:
-                advice = ssh_mtu.advice(self.way)
-                self._advised = time.monotonic(), advice
-            return self._advised[1]
+            raise Unreachable(f"{error}{ssh_mtu.advice(self.way)}") from error
 
     def _ask(self, do: Callable[[Link], T], again: bool, about: Mapping[str, Any] | None) -> T:
         with self._room:

@@ -13,7 +13,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
+import threading
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,13 +29,45 @@ CONNECT_SECONDS = 5.0
 SMALL_SECONDS, LARGE_SECONDS = 20.0, 10.0
 
 
+AGAIN_SECONDS = 60.0
+"""For so long it is not tried again at one address: a command that asks on would wait for that each time."""
+
+
+@dataclass
+class _Tried:
+    """What was found at one address, and when. `lock`: who asks at once waits for the one answer."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    at: float = -AGAIN_SECONDS
+    found: str = ""
+
+
+_TRIED: dict[tuple[str, int], _Tried] = {}
+
+
 def advice(way: Way) -> str:
     """To be added to the words about a box from which nothing came: what to do where a connection of small packets gets
     through now, and one as usual does not. Empty otherwise, and for ways through other hosts.
 
-    Never raises; blocks for up to half a minute. Pins nothing, and lets nobody in who does not show the pinned key."""
+    Never raises; blocks for up to half a minute, once a minute for each address. Pins nothing, and lets nobody in who
+    does not show the pinned key."""
     if way.via is not None or way.proxy:
         return ""
+    tried = _TRIED.setdefault((way.endpoint.host, way.endpoint.port), _Tried())
+    with tried.lock:
+        if time.monotonic() - tried.at >= AGAIN_SECONDS:
+            tried.found = _tried(way)
+            tried.at = time.monotonic()
+        return tried.found
+
+
+def known(host: str, port: int) -> str:
+    """What `advice` found at this address in the last minute; "" where it has not tried, or is still trying."""
+    tried = _TRIED.get((host, port))
+    return tried.found if tried is not None and time.monotonic() - tried.at < AGAIN_SECONDS else ""
+
+
+def _tried(way: Way) -> str:
     words = [sys.executable, "-I", "-S", str(Path(__file__)), way.endpoint.host, str(way.endpoint.port)]
     small = replace(way, proxy=shlex.join(words).replace("%", "%%"))
     if not _gets_through(small, SMALL_SECONDS, "-o", "ProxyUseFdpass=yes") or _gets_through(way, LARGE_SECONDS):

@@ -6,15 +6,17 @@ is, and the platform that it is there: enough for the check that every end goes 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from provider.platforms.observe import observe
 from sweep.errors import EvidenceError, SweepstackError
 from sweep.evidence.store import EvidenceStore
+from sweep.launch_queue import living
 from sweep.model import Birth
 from sweep.roster import Roster
 from sweep.scene import Scene, Sight, Stranger
-from sweep.state import BoxEntry, TeardownEntry
+from sweep.state import BoxEntry, StackState, TeardownEntry
 from sweep.teardown import may_end
 
 _ALL = TeardownEntry(verb="destroy", kills=("everything on it",), keeps=())
@@ -90,3 +92,17 @@ def _sight(scene: Scene, store: EvidenceStore, stranger: Stranger, birth: Birth)
         since=stranger.since,
         journal=seen.journal,
     )
+
+
+def cells_adrift(state: StackState, store: EvidenceStore | None, strangers: Iterable[Stranger]) -> dict[str, str]:
+    """Cells that a box has which the state does not know: name → box. Only where there is such a box."""
+    names = {stranger.box for stranger in strangers if stranger.kind == "box"}
+    if store is None or not names:
+        return {}
+    known = {box.native_id for box in state.boxes}
+    return {
+        cell: launch.box
+        for launch in living(store)
+        if launch.box in names and launch.native_id not in known
+        for cell in launch.cells
+    }

@@ -82,7 +82,7 @@ def audit(root: Path, out: Out) -> int:
         known = read_known(root)
     with Progress("asking every account"):
         asked, findings = ask([*adapters(), *known.hosts()], known)
-    findings = described(once(findings), root, known)
+    findings = described(once(findings), root, known) + resting(known)
     stray = [finding for finding in findings if finding.bills_unknown]
     code = NO if stray else UNSURE if known.problems else YES
     out.document(
@@ -95,6 +95,18 @@ def audit(root: Path, out: Out) -> int:
     )
     render(findings, asked, known, out)
     return code
+
+
+def resting(known: Known) -> list[Finding]:
+    """The boxes whose end only made them stand still: they bill until they are released, and no state has them."""
+    return [
+        Finding(
+            *("box", rest.platform, rest.native_id, "", "recorded", "stopped", rest.price_per_hour),
+            whose=(stack,),
+            next=f"{rest.confirm(stack)}    (once it is released)",
+        )
+        for stack, rest in known.still_billed
+    ]
 
 
 def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Finding]]:
@@ -290,7 +302,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
                 finding.phase,
                 money(finding.price_per_hour) if finding.kind == "box" else _month(finding.price_per_month),
                 ", ".join(finding.whose) or "-",
-                finding.tag or "(no readable tag)",
+                finding.tag or ("-" if finding.phase == "stopped" else "(no readable tag)"),
             )
             for finding in findings
         ]
@@ -309,6 +321,8 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
             out.line(f"volume   {finding.native_id}: {size}{'; every box of its sweep has ended' if over else ''}")
             if over or not finding.next:
                 out.line(f"         {f'to end it: {finding.next}' if over else ASK}")
+    for stack, rest in known.still_billed:
+        out.line(f"note     {rest.text(stack)}")
     for problem in known.problems:
         out.line(f"problem  {problem}")
     stray = [finding for finding in findings if finding.bills_unknown]

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.channel.base import Channel
-from sweep.cli.look import Sources, copied_journal
+from sweep.cli.look import Sources
 from sweep.cli.output import No, Unsure
 from sweep.errors import EvidenceError, SweepstackError
 from sweep.evidence.unsealed import of_cell
 from sweep.evidence.unsealed import read as read_unsealed
+from sweep.launched import copied_journal
 from sweep.model import Manifest
 from sweep.scene import Scene, Sight
 

@@ -14,7 +14,7 @@ from typing import Any
 from provider.platforms._handover import on_host, told
 from provider.platforms.registry import has_address, load_platform
 from sweep.abandoning import on_record
-from sweep.books import close_books
+from sweep.books import StillBilled, close_books, release_books, still_billed
 from sweep.cli.look import Sources, open_sources
 from sweep.cli.output import YES, No, Out, Unsure
 from sweep.cli.target import Target
@@ -23,6 +23,7 @@ from sweep.errors import ConfigError, EvidenceError, SweepstackError, Unreachabl
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import Confirmation, Handover, handover_of, keep_handover, kept_here
 from sweep.model import Approval
+from sweep.money.ledger import spent
 from sweep.state import BoxEntry
 from sweep.suggest import did_you_mean
 from sweep.teardown import Existence, Observation, may_end
@@ -49,14 +50,18 @@ def confirm_gone(target: Target, word: Word, out: Out) -> int:
         raise Unsure('--saw is empty: write what the console shows, such as --saw "listed as terminated"')
     at = _moment(word.at, now)
     sources = open_sources(target)
-    box = _box(sources, word.box)
+    rest = _resting(sources, word.box, now)
+    box = _box(sources, word.box) if rest is None else rest[1]
     if not has_address(box.adapter):
         raise No(
             f"box {box.name} is on {box.adapter}, whose API proves by itself that a box is gone: a word is not needed, "
             "and not taken",
             [f"pulumi destroy --stack {target.stack}"],
         )
-    known = _begun(target, sources, box, now)
+    if rest is not None and sources.store is not None:
+        known = _stood_still(sources.store, rest[0], now)
+    else:
+        known = _begun(target, sources, box, now)
     tried, keys = _connect(target, box, word, known)
     confirmed = Confirmation(
         box=box.name,
@@ -75,7 +80,10 @@ def confirm_gone(target: Target, word: Word, out: Out) -> int:
             f"the word can't be kept: {'; '.join(filter(None, (sources.problem, str(error))))}", status
         ) from error
     following = [f"pulumi destroy --stack {target.stack}    (closes its books, where nobody answers there still)"]
-    if sources.store is not None and sources.state.box(box.name) is None:  # no delete of it will ever come
+    if rest is not None and sources.store is not None:
+        release_books(sources.store, rest[0], how=f"{rest[0].how}, released: {confirmed.by}", at=at)
+        following = status
+    elif sources.store is not None and sources.state.box(box.name) is None:  # no delete of it will ever come
         how = f"confirmed by {confirmed.by}"
         close_books(sources.store, box=box.name, generation=box.generation, native_id=box.native_id, how=how, at=at)
         following = status
@@ -117,6 +125,31 @@ def _box(sources: Sources, name: str) -> BoxEntry:
         f"there is no box {name} in the state or on record (there: {', '.join(known) or 'none'})"
         f"{did_you_mean(name, known)}",
         [f"sweepctl status --stack {sources.target.stack}"],
+    )
+
+
+def _resting(sources: Sources, name: str, now: datetime) -> tuple[StillBilled, BoxEntry] | None:
+    """A box that ended by the records, stands still and bills: what is on record of it. None where there is none."""
+    store = sources.store
+    if store is None or sources.state.box(name) is not None:
+        return None
+    births = store.births()
+    for rest in still_billed(store, spent(store, now, births)):
+        if rest.box == name:
+            from sweep.cli.adrift import entry_of
+
+            birth = next(birth for birth in births if birth.native_id == rest.native_id)
+            return rest, entry_of(store, birth, sources.evidence or "")
+    return None
+
+
+def _stood_still(store: EvidenceStore, rest: StillBilled, now: datetime) -> Handover:
+    """The record of its end; where that was forgotten (its host answered in between), as much of it as is known."""
+    known = handover_of(store, rest.native_id)
+    if known is not None:
+        return known.model_copy(update={"manual": rest.step or known.manual})
+    return Handover(
+        box=rest.box, native_id=rest.native_id, verb="destroy", by="ssh", native=rest.how, way="", begun_at=now
     )
 
 

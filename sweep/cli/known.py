@@ -6,14 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from provider.platforms.base import BoxRecord, VolumeRecord
 from provider.platforms.registry import has_address, spelled
+from sweep.books import StillBilled, still_billed
 from sweep.errors import ConfigError, EvidenceError, EvidenceMissing, SweepstackError
 from sweep.evidence.s3_address import evidence_uri
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth
+from sweep.money.ledger import spent
 from sweep.onbox import volume_of
 from sweep.stackfile import StackFile
 from sweep.state import StackMissing, StackState, list_stacks, read_state
@@ -27,7 +30,8 @@ class Known:
     """What the states of this backend, of every project, and the stack files of this checkout say.
 
     `stores`: stack → its evidence, as far as it opens; `births`: what is on record there. `named_hosts`: hosts of the
-    stack files, as adapters. `problems`: what could not be read.
+    stack files, as adapters. `problems`: what could not be read. `still_billed`: stack and box, where its end only made
+    it stand still.
     """
 
     states: dict[str, StackState] = field(default_factory=dict)
@@ -35,6 +39,7 @@ class Known:
     problems: list[str] = field(default_factory=list)
     stores: dict[str, EvidenceStore] = field(default_factory=dict)
     named_hosts: set[str] = field(default_factory=set)
+    still_billed: list[tuple[str, StillBilled]] = field(default_factory=list)
 
     def stacks_with(self, kind: str, native_id: str) -> tuple[str, ...]:
         """The stacks whose state has this box or volume."""
@@ -190,7 +195,11 @@ def _hosts(file: StackFile) -> Iterable[str]:
 def _read_evidence(known: Known, name: str, evidence: str) -> None:
     try:
         store = EvidenceStore.open(evidence)
-        known.births.setdefault(name, []).extend(store.births())
+        births = store.births()
+        known.births.setdefault(name, []).extend(births)
+        if any(birth.rests for birth in births):
+            rests = still_billed(store, spent(store, datetime.now(UTC), births))
+            known.still_billed += [(store.marker.stack, rest) for rest in rests]
         known.stores[name if name not in known.stores else evidence] = store
     except SweepstackError as error:
         known.problems.append(f"the records of {name} are not known: {error}")

@@ -9,6 +9,7 @@ from typing import Any
 
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
+from sweep.books import StillBilled, still_billed
 from sweep.cli.leftovers import leftovers
 from sweep.cli.look import LOOK_SECONDS, Sources, open_sources
 from sweep.cli.output import UNSURE, YES, Out, Unsure, money
@@ -31,11 +32,12 @@ def ledger(target: Target, out: Out) -> int:
                 [f"sweepctl status --stack {target.stack}"],
             )
         found = spent(sources.store, datetime.now(UTC))
+        rests = still_billed(sources.store, found)
         gone = _gone(sources, found)
         left = leftovers(sources.state, sources.store, sources.store.births())
     volumes = [volume.as_json() for volume in left]
     out.document({"stack": target.stack, **as_json(found, gone), "volumes_left": volumes})
-    render(found, target.stack, out, gone, left)
+    render(found, target.stack, out, gone, left, rests)
     return YES if found.complete else UNSURE
 
 
@@ -93,13 +95,22 @@ def _row(bill: Bill, now: datetime) -> dict[str, Any]:
     }
 
 
-def render(found: Spent, stack: str, out: Out, gone: Collection[str] = (), left: Sequence[Leftover] = ()) -> None:
+def render(
+    found: Spent,
+    stack: str,
+    out: Out,
+    gone: Collection[str] = (),
+    left: Sequence[Leftover] = (),
+    rests: Sequence[StillBilled] = (),
+) -> None:
     """The table for people: one line a box and rate, then the sum, and what outlived the boxes."""
     rows = [row for bill in found.bills for row in _lines(bill, found.at, bill.native_id in gone)]
     if rows:
         out.table(("BOX", "ID", "WHERE", "FROM", "TO", "PHASE", "HOURS", "$/H", "USD", "END"), rows)
     for problem in found.problems:
         out.line(f"note   {problem}")
+    for rest in rests:
+        out.line(f"note   {rest.text(stack)}")
     bound = "" if found.complete else "at least "
     per_hour = sum(bill.per_hour or 0.0 for bill in found.bills if bill.native_id not in gone)
     goes_on = f"; ${per_hour:.2f}/h goes on" if per_hour else ""

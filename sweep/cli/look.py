@@ -19,17 +19,20 @@ from provider.platforms.observe import Ahead, observe
 from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.abandoning import on_record
+from sweep.books import still_billed
+from sweep.channel import ssh_mtu
+from sweep.cli.adrift import cells_adrift
 from sweep.cli.closer import closer, questions
 from sweep.cli.holding import adopt_command, held_by_another, lock_notes, renamed_from
 from sweep.cli.leftovers import leftovers
 from sweep.cli.rosters import rosters
 from sweep.cli.strangers import SEARCH_SECONDS, Search, identity_of, search
 from sweep.cli.target import Target
-from sweep.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackError
+from sweep.errors import ConfigError, EvidenceError, SweepstackError
 from sweep.evidence.manifest import manifest_digest
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import known_handover
-from sweep.journal import Journal
+from sweep.launched import copied_journal
 from sweep.model import Approval, Birth, Receipt
 from sweep.money.budget import Budget
 from sweep.money.ledger import spent
@@ -40,6 +43,7 @@ from sweep.teardown import Existence, Observation, may_end
 
 LOOK_SECONDS = 20.0
 """How long one box may take to answer all questions."""
+LATE = f"it did not answer within {LOOK_SECONDS:.0f} s"
 
 ValueT = TypeVar("ValueT")
 
@@ -139,6 +143,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         others = told.get("search") or Search(
             searched=False, notes=("the platforms did not say in time what they run for this sweep",)
         )
+    sights = tuple(_remedied(sight) for sight in sights)
     strangers = others.strangers
     if strangers and (project := renamed_from(store, target.root)):
         again = f"name: {project} again in Pulumi.yaml, then pulumi up --stack {target.stack}    (adopts it)"
@@ -159,7 +164,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         receipt=receipt,
         receipt_digest=digest,
         broken=broken,
-        saved=frozenset(name for sight in sights if sight.gone for name in _saved(sight, store)),
+        saved=frozenset(name for sight in sights if sight.lost for name in _saved(sight, store)),
         waived=_waived(digest, [proposed, *(box.word()[0] for box in state.boxes)]),
         strangers=strangers,
         asked=() if target.is_store else target.file.running_boxes(),
@@ -170,6 +175,8 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         searched=others.searched and sources.store is not None and not state.problems,
         balances=tuple(balance for name in accounts if (balance := found.get(name)) is not None),
         left=left,
+        elsewhere=_safely(lambda: cells_adrift(state, store, strangers), {}, notes),
+        still_billed=tuple(_safely(lambda: still_billed(store, costs) if store and costs else [], [], notes)),
     )
 
 
@@ -192,8 +199,9 @@ def _looker(
             tagged = onbox.tag_prefix(identity) if first and identity else ""
             also = Ahead(platform, questions(queue.metrics if queue else None), tagged)
             listed = files or _approved(box, sources.store, proposed)
+            rented = box.teardown.issue is not None
             observation, record = observe(
-                box.adapter, box.native_id, box.account, files=listed, evidence=box.evidence, also=also
+                box.adapter, box.native_id, box.account, files=listed, evidence=box.evidence, also=also, rented=rented
             )
         except SweepstackError as error:
             observation, record = Observation(Existence.UNKNOWN, note=str(error)), None
@@ -213,8 +221,20 @@ def _approved(box: BoxEntry, store: EvidenceStore | None, proposed: Approval | N
 def _unanswered(
     box: BoxEntry, sources: Sources, births: tuple[Birth, ...], proposed: Approval | None, now: datetime
 ) -> Sight:
-    silent = Observation(Existence.UNKNOWN, note=f"it did not answer within {LOOK_SECONDS:.0f} s")
+    silent = Observation(Existence.UNKNOWN, note=LATE)
     return _sight(box, sources, births, proposed, now, silent, None)
+
+
+def _remedied(sight: Sight) -> Sight:
+    """The same, with what was found meanwhile of why nothing came in time from its host, where that is known."""
+    if sight.seen.note != LATE or not has_address(sight.box.adapter):
+        return sight
+    try:
+        endpoint = getattr(load_platform(sight.box.adapter), "endpoint", None)
+    except SweepstackError:
+        return sight
+    more = ssh_mtu.known(endpoint.host, endpoint.port) if endpoint is not None else ""
+    return replace(sight, seen=replace(sight.seen, note=f"{LATE}{more}")) if more else sight
 
 
 def _sight(
@@ -282,16 +302,6 @@ def unrented(target: Target, scene: Scene) -> tuple[str, ...]:
 
 def _gone(scene: Scene) -> set[str]:
     return {sight.box.native_id for sight in scene.sights if sight.gone}
-
-
-def copied_journal(store: EvidenceStore | None, box: str, generation: int) -> Journal | None:
-    """The last pulled copy of a box's journal; None where there is none that reads."""
-    if store is None:
-        return None
-    try:
-        return store.journal(box, generation)
-    except (EvidenceError, JournalDamaged):
-        return None
 
 
 def _saved(sight: Sight, store: EvidenceStore | None) -> Iterator[str]:

@@ -10,6 +10,8 @@ from sweep.view import BoxView, CellView, GateView, SweepView
 
 WIDE = 100
 """Columns of a terminal on which all columns of the boxes' table have room."""
+LONG = 40
+"""Characters of a note from which on it is shown once."""
 SHORT = 0.8
 """The used part of a box's inodes from which on they are shown."""
 SHOWN = 60
@@ -46,10 +48,15 @@ def trouble(view: SweepView) -> list[tuple[str, str | None]]:
             lines.append((f"setup  box {box.name}: running; sweepctl logs --setup {box.name} -f", "cyan"))
         if box.note:
             lines.append((f"note   box {box.name}: {box.note}", None))
+    told = {box.note: box.name for box in view.boxes if len(box.note) >= LONG}
     for gate in view.gates:
-        if gate.state == "locked" and gate.reasons != ("not approved",):
-            lines.append((f"locked {gate.box}: {'; '.join(gate.reasons)}", "yellow"))
-    lines += [(f"note   {note}", None) for note in view.notes]
+        reasons = [reason for reason in gate.reasons if not any(note in reason for note in told)]
+        if gate.state == "locked" and reasons not in ([], ["not approved"]):
+            lines.append((f"locked {gate.box}: {'; '.join(reasons)}", "yellow"))
+    for note in view.notes:
+        for text, name in told.items():
+            note = note.replace(text, f"as box {name} above")
+        lines.append((f"note   {note}", None))
     for stranger in view.unknown:
         name = " ".join(part for part in (stranger.box, stranger.native_id) if part)
         price = "" if stranger.price_per_hour is None else f", ${stranger.price_per_hour:.2f}/h"

@@ -206,7 +206,8 @@ def _at_birth(birth: Birth, native_id: str) -> LedgerEntry:
 
 def _bill(entries: Sequence[LedgerEntry], birth: Birth | None, problem: str) -> Bill:
     """`entries`: of one native id, by time, at least one."""
-    ends_by_birth = birth.ended_at if birth is not None else None
+    # One whose end made it stand still bills until it is released (`sweep.books`).
+    ends_by_birth = ended_at = birth.ended_at if birth is not None and not birth.rests else None
     spans: list[Span] = []
     for entry, after in zip(entries, [*entries[1:], None], strict=True):
         if entry.phase == "ended":
@@ -217,7 +218,7 @@ def _bill(entries: Sequence[LedgerEntry], birth: Birth | None, problem: str) -> 
             spans[-1] = replace(last, end=end)
         else:
             spans.append(Span(entry.phase, entry.price_per_hour, entry.at, end))
-    ended_at, how = ends_by_birth, (birth.ended_how or "" if birth is not None else "")
+    how = birth.ended_how or "" if birth is not None else ""
     if entries[-1].phase == "ended":
         over = list(takewhile(lambda entry: entry.phase == "ended", reversed(entries)))[-1]
         ended_at, how = over.at, over.how or how

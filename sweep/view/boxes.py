@@ -132,6 +132,10 @@ def things(scene: Scene) -> list[Running]:
             continue
         stranger = strange.pop(birth.native_id, None)
         bill = scene.spent.of(birth.native_id) if scene.spent else None
+        if stranger is None and birth.rests and bill is not None and bill.open is not None:
+            price, begin = bill.open.price_per_hour, bill.open.begin
+            things.append(Running(price_per_hour=price, since=begin, known=bill.usd(scene.now)))
+            continue
         over = birth.ended_at if stranger is None else None  # what the records call ended and is there, bills
         things.append(
             Running(
@@ -174,10 +178,13 @@ def bills(scene: Scene) -> Bills:
         return "yes"
     if any(volume.usd_per_month for volume in scene.left):
         return "yes"
+    if any(one.price_per_hour is not None for one in scene.still_billed):
+        return "yes"
     if any(not sight.gone for sight in scene.sights) or any(stranger.proved for stranger in scene.strangers):
         unsure = all(sight.phase == "unknown" for sight in scene.sights) and not any(s.proved for s in scene.strangers)
         return "unknown" if unsure else "yes"
-    return "nothing" if scene.searched and not scene.strangers and not any(map(_unsure, scene.left)) else "unknown"
+    open_ends = (*scene.strangers, *scene.still_billed, *filter(_unsure, scene.left))
+    return "nothing" if scene.searched and not open_ends else "unknown"
 
 
 def _unsure(volume: Leftover) -> bool:

@@ -39,7 +39,7 @@ def dropped_view(scene: Scene, name: str, reason: str) -> CellView:
     attempts = progress.attempts if progress else 0
     digest = progress.config_digest if progress else None
     box = holder.box.name if holder else None
-    if progress is not None and progress.state == "running" and holder is not None and not holder.gone:
+    if progress is not None and progress.state == "running" and holder is not None and not holder.lost:
         return CellView(name, "running", attempts, box, digest, note=f"dropped, not stopped yet: {reason}")
     return CellView(name, "waived", attempts, box, digest, note=f"dropped: {reason}")
 
@@ -47,7 +47,7 @@ def dropped_view(scene: Scene, name: str, reason: str) -> CellView:
 def _holder(scene: Scene, name: str) -> Sight | None:
     """The box that has the cell most surely."""
     found, best = None, 0
-    for sight in scene.sights:
+    for sight in sorted(scene.sights, key=lambda sight: sight.lost):  # of two, the one that is there
         if (surely := sight.holds(name)) > best:
             found, best = sight, surely
     return found
@@ -100,11 +100,16 @@ def _state(
             return "waived", "; ".join((scene.waived[cell.name], verdict.state, *verdict.reasons))
         if verdict.state in ("verified", "damaged", "unexpected"):
             return verdict.state, "; ".join(verdict.reasons)
+    if holder is None and cell.name in scene.elsewhere:
+        return (
+            "pending",
+            f"box {scene.elsewhere[cell.name]} has it, and is not in the state: how far it is, is not known",
+        )
     if holder is None:
         return _without_box(cell, verdict)
     stale = "as of the last copy of the journal" if holder.copied else ""
     if progress is None or progress.state == "pending":
-        if holder.gone and holder.launch and cell.name in holder.launch.cells:
+        if holder.lost and holder.launch and cell.name in holder.launch.cells:
             return "lost", "its box is gone; `pulumi up` runs it again"
         if holder.journal is None and holder.launch is not None:
             return "pending", "whether it started is not known: the journal can't be read"
@@ -115,14 +120,14 @@ def _state(
     if progress.state == "sealed":
         if verdict is not None and verdict.manifest == progress.manifest and verdict.state == "missing":
             return "missing", "; ".join(verdict.reasons)
-        if holder.gone and cell.name not in scene.saved:
+        if holder.lost and cell.name not in scene.saved:
             return "lost", "sealed on its box, which is gone, and never pulled; `pulumi up` runs it again"
         return "sealed", "not verified yet"
     if progress.state == "dropped":
         return "waived", f"dropped: {progress.reason or ''}".rstrip(": ")
     if progress.state == "failed":
         return "failed", (progress.reason or "") + ("" if progress.final else "; it will be tried again")
-    if holder.gone:
+    if holder.lost:
         return "lost", "its box is gone; `pulumi up` runs it again"
     if holder.seen.stopped:
         return "pending", f"started, and waits with box {holder.box.name}, which is stopped"

@@ -35,11 +35,18 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     if any(volume.guarded for volume in scene.state.volumes):
         return [f"sweepctl approve --stack {stack}    (what is on its volumes, and the word that may end them)"]
     if not scene.sights and view.settled:
-        return [f"sweepctl results --stack {stack}"]
+        released = [f"{one.confirm(stack)}    (once it is released)" for one in scene.still_billed]
+        return [*released, f"sweepctl results --stack {stack}"]
     if not scene.sights:
         init = "" if scene.known else f"pulumi stack init {stack} && "
         again = "    (begins anew; what is verified is not trained again)" if scene.births else ""
         return [f"{init}pulumi up --stack {stack}{again}"]
+    emptied = [sight.box.name for sight in scene.sights if sight.seen.emptied]
+    if emptied and len(emptied) < len(scene.sights):
+        wants = ", ".join(f"boxes.{name}.want" for name in emptied)
+        return [f"pulumi up --stack {stack}    (after {wants} is set to gone: it says what ends the bill)"]
+    if emptied:
+        return [f"pulumi destroy --stack {stack}    (says what ends the bill of {', '.join(emptied)})"]
     died = sum(cell.state == "lost" for cell in view.cells)
     if all(sight.verdict.allowed for sight in scene.sights):
         again = f"pulumi up --stack {stack}    (runs again what was lost: {died})"
@@ -50,6 +57,8 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     locked = [sight for sight in scene.sights if not sight.verdict.allowed]
     if all(sight.proposed is not None and sight.proposed.allowed for sight in locked):
         return [f"pulumi up --stack {stack}    (clears what the stack file approves)"]
+    if silent := next((sight for sight in scene.sights if sight.silent), None):
+        return _out_of_silence(stack, silent)
     states = set(view.counts())
     for box in view.boxes:
         if box.setup in ("failed", "cut off"):
@@ -113,6 +122,15 @@ def _without_evidence(scene: Scene) -> list[str]:
     if not given_up:
         return [end]
     return [f'sweepctl approve --stack {stack} {given_up} --reason "…" && {end}    (where it will not come back)']
+
+
+def _out_of_silence(stack: str, sight: Sight) -> list[str]:
+    """The ways out for a box that can't be read: what makes it answer, and what ends it where it never will."""
+    name, end = sight.box.name, f"pulumi destroy --stack {stack}"
+    known = f"sweepctl trust-host --stack {stack} {name}    (after its host key was compared)"
+    back = f"sweepctl finish --stack {stack}    (once box {name} answers)"
+    abandon = f'sweepctl approve --stack {stack} --abandon {name} --reason "…" && {end}    (where it never will)'
+    return [known if "sweepctl trust-host" in sight.seen.note else back, abandon]
 
 
 def _silent(sight: Sight) -> bool:

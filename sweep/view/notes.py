@@ -41,6 +41,7 @@ def notes_of(scene: Scene) -> list[str]:
             notes.append(f"box {sight.box.name} ({sight.box.native_id}) was replaced and still bills")
         if sight.copied:
             notes.append(f"box {sight.box.name} can't be reached: its cells are as of the last copy of its journal")
+    notes += [one.text(scene.state.stack) for one in scene.still_billed]
     if scene.sights:
         notes += [
             f"box {name} is in the stack file and not rented: "

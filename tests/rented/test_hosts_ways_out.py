@@ -117,10 +117,18 @@ def test_the_laptop_is_closed_and_the_box_ends_its_own_bill(rent: Callable[..., 
     assert unknown["bills"] == "unknown", unknown["bills"]
     host.start()  # a person, in the console
     yes = [("Only yes counts", "yes\n")]
-    ok(stack.terminal("sweepctl", "finish", "--stack", stack.name, answers=yes))
+    ended = stack.terminal("sweepctl", "finish", "--stack", stack.name, answers=yes)
+    assert ended.rc == 1, "关机 leaves the disk billing, and 释放 is a person's"
+    assert "bills $0.01/h until it is released: (释放)" in " ".join(ended.text.split()), str(ended)
     assert record.read_text() == "shutdown \n" * 2
     assert not host.answers
+    assert ok(stack.sweepctl("status", "--json")).json()["bills"] == "yes"
+    audit = stack.run("sweepctl", "audit")
+    assert audit.rc == 1, str(audit)
+    assert "confirm-gone --stack t box-0" in audit.text, str(audit)
+    ok(stack.sweepctl("confirm-gone", "box-0", "--saw", "已释放"))
     assert ok(stack.sweepctl("status", "--json")).json()["bills"] == "nothing"
+    ok(stack.run("sweepctl", "audit"))
     assert len(list(tier.glob("sweepstack/*/cells/*/manifest.json"))) == len(stack.cells), "关机 keeps the tier"
 
 

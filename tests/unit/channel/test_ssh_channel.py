@@ -16,6 +16,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,28 @@ def test_silence_is_unreachable_after_its_deadline(
     monkeypatch.undo()
     gateway.silence(False)
     assert channel.read("data/file") == b"x"
+
+
+def test_why_nothing_comes_is_tried_once_a_minute_for_an_address(
+    channel: SshChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks: also at first contact, where no connections were made yet."""
+    tried: list[bool] = []
+    monkeypatch.setattr(ssh_mtu, "_TRIED", {})
+    monkeypatch.setattr(ssh_mtu, "_gets_through", lambda way, *_: tried.append(bool(way.proxy)) or bool(way.proxy))
+    way = channel._links.way
+    host, port = way.endpoint.host, way.endpoint.port
+    assert ssh_mtu.known(host, port) == ""
+    first = ssh_mtu.advice(way)
+    assert "sudo ip link set dev NAME mtu 1280" in first
+    assert ssh_mtu.advice(replace(way)) == first == ssh_mtu.known(host, port)
+    assert tried == [True, False], "small packets, then large ones, once"
+    assert ssh_mtu.advice(replace(way, endpoint=replace(way.endpoint, port=port + 1))) != ""
+    assert len(tried) == 4
+    monkeypatch.setattr(ssh_mtu, "AGAIN_SECONDS", 0.0)
+    ssh_mtu.advice(way)
+    assert len(tried) == 6
+    assert ssh_mtu.known(host, port) == ""
 
 
 def test_what_is_spawned_survives_the_connection(channel: SshChannel, gateway: Gateway, ssh_world: SshWorld) -> None:

@@ -175,3 +175,24 @@ def test_a_remembered_interpreter_that_is_gone_is_looked_for(world: World, shim:
     calls = len(shim.read_text().splitlines())
     anew(world)
     assert len(shim.read_text().splitlines()) == calls >= 2, "and the right one is remembered"
+
+
+def test_another_host_key_is_told_once_with_the_way_out(world: World, hosts: list[Host]) -> None:
+    """hosts S12: the text of the key stood there four times, `next` was to wait, and no cell was as it had been."""
+    anew(world)
+    box = world.boxes[0]
+    world.store.write_journal(box.name, box.generation, (box.root / "data/sweep/journal.jsonl").read_bytes())
+    hosts[0].new_key()
+    with _SHARING:
+        _SHARED.clear()
+    said = world.run("status", fresh=False)
+    assert said.code == UNSURE
+    text = " ".join(said.out.split())
+    assert text.count("the host key of") == 1, said.out
+    assert "wait --stack" not in text
+    assert f"sweepctl trust-host --stack sweep-t {box.name}" in text
+    assert f"approve --stack sweep-t --abandon {box.name}" in text
+    refused = " ".join(
+        line for line in (str(gate) for gate in world.run("status", "--json", fresh=False).json["gates"])
+    )
+    assert "the host key of" in refused, "documents have the whole text"

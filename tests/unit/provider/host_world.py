@@ -32,6 +32,7 @@ BY_COMMAND = {
     "keeps": ("durable",),
     "paths": {"scratch": "scratch", "data": "data", "durable": "mnt/durable"},
     "issue": {"by": "ssh", "native": "power-off", "command": "shutdown"},
+    "release": "(release) in its console",
     "stop": {
         "kills": (),
         "keeps": ("scratch", "data", "durable"),

@@ -49,7 +49,7 @@ def test_a_rented_host_is_emptied_and_bills_on(hosts: HostSweep, monkeypatch: py
     made = platform.create(request, wait=Wait(60))
     monkeypatch.setattr(audit_end, "read_known", lambda _: Known())
     (hosts.project / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
-    with pytest.raises(No, match="is not proved: nothing of it is left on this machine, which is rented on"):
+    with pytest.raises(No, match="is not proved: nothing of it is left on its host, which bills on"):
         audit_end.end(
             hosts.project,
             f"{adapter}:{made.native_id}",

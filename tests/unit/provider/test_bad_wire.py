@@ -17,7 +17,7 @@ from provider.command.dialing import Dialer, Ended
 from provider.models import BoxState
 from provider.platforms.observe import observe
 from provider.platforms.registry import load_platform
-from sweep.channel import ssh_config, ssh_link, ssh_links, ssh_mtu, ssh_options
+from sweep.channel import ssh_config, ssh_link, ssh_mtu, ssh_options
 from sweep.errors import SweepstackError, Unreachable
 from sweep.teardown import Existence
 from tests.simulators import machines, wire
@@ -107,7 +107,7 @@ def impatience() -> Iterator[None]:
         patch.setattr(ssh_options, "ALIVE_SECONDS", 1)
         patch.setattr(ssh_options, "CONNECT_SECONDS", 2)
         patch.setattr(ssh_link, "SILENT_SECONDS", 1)
-        patch.setattr(ssh_links, "ADVICE_SECONDS", -1)
+        patch.setattr(ssh_mtu, "AGAIN_SECONDS", -1)
         patch.setattr(ssh_mtu, "LARGE_SECONDS", 2)
         yield
 
@@ -202,6 +202,7 @@ def test_a_new_host_behind_such_a_way_is_told_apart_from_one_that_is_down(far: F
     far.wire.heal()
     assert [again(far.box).native_id] == far.boxes_on("box-0")
     way = load_platform(far.adapter("box-0")).way  # type: ignore[attr-defined]
+    ssh_mtu._TRIED.clear()
     assert ssh_mtu.advice(way) == "", "the outage is over"
 
 

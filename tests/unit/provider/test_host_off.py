@@ -8,16 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from provider.models import BoxState
 from provider.resources.base import Gone, Seen
 from provider.session import Severity
+from sweep.books import still_billed
+from sweep.cli import confirm
+from sweep.cli.audit import resting
+from sweep.cli.known import Known
+from sweep.cli.look import Sources
+from sweep.cli.output import YES, No, Out
 from sweep.errors import NotYetGone, SweepstackError, TeardownRefused
+from sweep.evidence.store import EvidenceStore
 from sweep.handover import forget_handover, handover_of, keep_handover
 from sweep.model import Approval, Birth, UnclaimedWaiver
 from sweep.money.ledger import Bill, spent
+from sweep.scene import Scene
+from sweep.view import compose
 from tests.unit.provider.host_world import BY_COMMAND, HostSweep, rented_host
 from tests.unit.provider.support import BOX, QUEUE, abandonment, action, approval_for, approved
 from tests.unit.provider.test_box_end import edited
@@ -116,9 +127,47 @@ def test_a_delete_powers_it_off_and_keeps_what_is_there(parked: HostSweep) -> No
     assert parked.listed() == [box.native_id], "power-off keeps every disk; a release is nobody's here"
     assert (parked.root(box) / "data").is_dir()
     bill = bill_of(parked, box)
-    assert (bill.ended_how, bill.per_hour) == ("power-off", 0.0)
+    assert (bill.ended_how, bill.per_hour) == ("power-off", 0.01), "the disk bills until it is released"
     assert parked.store.teardown() is None
     assert "nobody here watches it any more: released at 20" in parked.said.warnings
+    assert "bills $0.01/h until it is released: (release) in its console; then sweepctl confirm-gone" in (
+        parked.said.warnings
+    )
+
+
+def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
+    parked: HostSweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """hosts S11: after the destroy nothing is in the state, and the data disk bills."""
+    box = stop(parked, parked.trained())  # the same phase and price before the end as after it
+    known = EvidenceStore.open(box.evidence)
+    given_up = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    delete(parked, given_up)
+    (rest,) = still_billed(known, spent(known, datetime.now(UTC)))
+    assert (rest.box, rest.price_per_hour, rest.how) == ("box-0", 0.01, "power-off")
+
+    said = Known(births={"sweep-t": known.births()}, still_billed=[("sweep-t", rest)])
+    (finding,) = resting(said)
+    assert (finding.bills_unknown, finding.price_per_hour) == (True, 0.01)
+    assert "confirm-gone --stack sweep-t box-0" in finding.next
+    state, births, costs = parked.stack_state(), tuple(known.births()), spent(known, datetime.now(UTC))
+    scene = Scene(state, costs.at, (), {}, births=births, spent=costs, still_billed=(rest,))
+    view = compose(scene)
+    assert (view.bills, view.meter.per_hour) == ("yes", 0.01)
+    assert any("bills $0.01/h until it is released: (release) in its console" in note for note in view.notes)
+
+    file = SimpleNamespace(path=parked.folder / "none", shown="x")
+    target: Any = SimpleNamespace(stack="sweep-t", file=file)
+    sources = Sources(target, state, True, box.evidence, known, "")
+    monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
+    parked.host.start()
+    with pytest.raises(No, match=r"still answers.* in its console"):
+        confirm.confirm_gone(target, confirm.Word("box-0", "released"), Out(as_json=True))
+    parked.host.stop()
+    assert confirm.confirm_gone(target, confirm.Word("box-0", "released", by="ada"), Out(as_json=True)) == YES
+    bill = bill_of(parked, box)
+    assert (bill.per_hour, bill.ended_how) == (0.0, "power-off, released: ada")
+    assert still_billed(known, spent(known, datetime.now(UTC))) == []
 
 
 def test_a_state_that_was_edited_powers_nothing_off(parked: HostSweep) -> None:
@@ -144,7 +193,7 @@ def test_a_box_that_is_off_already_ends_without_another_command(parked: HostSwee
     word = word.model_copy(update={"waivers_digest": Approval.digest_waivers((), (), (rest,))})
     delete(parked, approved(box, word))
     assert calls(parked) == ["shutdown "]
-    assert bill_of(parked, box).ended_how == "power-off"
+    assert (bill_of(parked, box).ended_how, bill_of(parked, box).per_hour) == ("power-off", 0.01)
 
 
 def test_evidence_that_lies_on_a_host_which_is_this_machine(parked: HostSweep) -> None:

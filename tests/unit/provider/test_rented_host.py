@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,7 +22,7 @@ from sweep.cli.confirm import Word, confirm_gone
 from sweep.cli.look import Sources
 from sweep.cli.output import YES, No, Out
 from sweep.cli.strangers import Search, search
-from sweep.errors import NotYetGone, TeardownRefused
+from sweep.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import Handover, handover_of, keep_handover, opened
 from sweep.money.ledger import spent
@@ -331,3 +332,34 @@ def test_a_repeated_delete_keeps_the_word(rented: HostSweep, monkeypatch: pytest
     assert isinstance(known, Handover)
     assert known.confirmed is not None
     assert known.ended_at is not None
+
+
+@pytest.mark.parametrize("word", ["as it is made now", "made by an older version"])
+def test_a_folder_that_was_removed_by_hand_ends_no_bill(
+    rented: HostSweep, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    """hosts S2: the host answers, so it bills. Its cells are lost; its end needs the person's step, and no approval."""
+    box = rented.trained()
+    shutil.rmtree(rented.root(box))
+    if word != "as it is made now":
+        shutil.rmtree(rented.platform_root / "ended")
+    seen = BOX.read(rented.op(), box.native_id, box)
+    assert isinstance(seen, Seen)
+    assert "nothing of it is left on its host, which bills on" in seen.unhealthy[0]
+    with pytest.raises(SweepstackError, match=r"bills on .*want: gone, then pulumi up"):
+        BOX.update(rented.op(), box.native_id, box, rented.box_inputs())
+    assert open_bill(rented, box) == 0.5
+    with pytest.raises(NotYetGone) as error:
+        delete(rented, box)
+    for part in (MANUAL, "$0.50/h", "sweepctl confirm-gone --stack sweep-t box-0 --saw"):
+        assert part in str(error.value)
+    assert open_bill(rented, box) == 0.5
+    assert [loss.cells for loss in rented.store.losses()] == [("a", "b")]
+    with pytest.raises(No, match="still answers"):
+        say(rented, monkeypatch, box)
+    rented.host.stop()
+    assert say(rented, monkeypatch, box) == YES
+    delete(rented, box)
+    bill = spent(rented.store, datetime.now(UTC)).of(box.native_id)
+    assert bill is not None
+    assert bill.ended_how == "confirmed by ada"
