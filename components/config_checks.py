@@ -50,7 +50,7 @@ def _platforms(values: dict[str, Any], platforms: Collection[str]) -> Found:
         seen.add(name)
     placed = _mapping(values.get("placement")).get("platform")
     if isinstance(placed, str) and placed not in names:
-        fix = "is not one of candidates; sweepctl place chooses anew, sweepctl place --clear takes the block out"
+        fix = "is not one of candidates; sweepctl place chooses again, sweepctl place --clear takes the block out"
         yield ("placement", "platform"), fix, placed
     for index, name in enumerate(_mapping(values.get("overrides"))):
         if name not in platforms:

@@ -76,7 +76,7 @@ def region_notes(config: StackConfig, profile: Profile, layout: Layout) -> list[
         return []
     return [
         f"{profile.platform}: its {found[0]} tier belongs to one region: a cell that moves to a host of another region "
-        "begins anew there. Each box looks at which one it sees when it is made"
+        "starts again there. Each box looks at which one it sees when it is made"
     ]
 
 

@@ -156,7 +156,7 @@ def read(
     try:
         state = _state(handler, inputs, outputs)
     except ValidationError as error:
-        # Not raised where an `up` can mend it: a refresh comes before every command.
+        # Not raised where an `up` can fix it: a refresh comes before every command.
         return inputs, outputs, (_unreadable(op, handler, outputs, error),)
     seen: Seen[Any, Any] | Gone = handler.read(op, identifier, state)
     if isinstance(seen, Gone):
@@ -231,7 +231,7 @@ def _unreadable(op: Operation, handler: Handler[Any, Any], outputs: Mapping[str,
         )
     return (
         f"{_what(op, handler)} in the engine's state is damaged: {schema.first(error)}. Next: "
-        f"pulumi up --stack {op.stack}    (writes it anew)"
+        f"pulumi up --stack {op.stack}    (writes it again)"
     )
 
 

@@ -163,7 +163,7 @@ def _refuse_failed_setup(entries: Sequence[Entry], channel: Channel) -> None:
     if stage not in _MEND:  # the probe before the first cell, or the secrets: no log of theirs
         raise SetupFailed(f"nothing was started with this code: {reason}")
     tail = _tail(channel, onbox.setup_log(str(failed["setup"])))
-    mend = f"No cell of this version was started. Mend {_MEND[stage]}"
+    mend = f"No cell of this version was started. Fix {_MEND[stage]}"
     raise SetupFailed("\n".join(part for part in (f"setup failed: {reason}", tail, mend) if part))
 
 

@@ -85,7 +85,7 @@ def next_commands(
         if verdict.held_by_unclaimed:
             return [("next", f"{command} && sweepctl finish --stack {stack}"), ("give up", abandon)]
     if verdict.launched is None:
-        return [("next", f"mend what is in the way, then pulumi destroy --stack {stack}"), ("give up", abandon)]
+        return [("next", f"fix what is in the way, then pulumi destroy --stack {stack}"), ("give up", abandon)]
     if not verdict.launched:
         return [
             ("next", f"sweepctl approve --stack {stack} --box {facts.name} && pulumi up --stack {stack} && {destroy}"),

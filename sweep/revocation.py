@@ -38,7 +38,7 @@ def revocation_problem(store: RecordShelf, approval: Approval) -> str:
     try:
         found = store.record(REVOKED, Revocation)
     except EvidenceDamaged as error:
-        return f"whether the approval was revoked is not known: {error}; `sweepctl approve --revoke` writes it anew"
+        return f"whether the approval was revoked is not known: {error}; `sweepctl approve --revoke` writes it again"
     except EvidenceError as error:
         return f"whether the approval was revoked is not known: {error}"
     if found is None or (approval.at > found.at and approval_digest(approval) not in found.approvals):

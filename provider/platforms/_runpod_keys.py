@@ -129,7 +129,7 @@ def _key_in_file() -> str:
         found = _sdk("cli.groups.config.functions").get_credentials("default")
     except OSError as error:
         raise NotAuthorized(
-            f"RunPod's key file {KEY_FILE} can't be read ({error.strerror}): mend it, or `export {KEY_VARIABLE}=…`"
+            f"RunPod's key file {KEY_FILE} can't be read ({error.strerror}): fix it, or `export {KEY_VARIABLE}=…`"
         ) from None
     key = found.get("api_key") if isinstance(found, dict) else None
     return key.strip() if isinstance(key, str) else ""

@@ -39,7 +39,7 @@ def claim(root: Path, name: str, places: Mapping[str, Mapping[str, Any]]) -> dic
             found = [
                 f"{place} is another file system here ({shown[tier][1]}) than the one that this box's sealed cells and "
                 f"checkpoints lie on ({expected}): it belongs to one region. Next: a host of that region under "
-                f"boxes.{name}.host; or give the box another name, and its cells begin anew"
+                f"boxes.{name}.host; or give the box another name, and its cells start again"
             ]
         problems += found
     if problems:

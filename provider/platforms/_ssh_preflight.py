@@ -85,7 +85,7 @@ def _system() -> Iterator[str]:
     if not Path("/proc/self/environ").exists():
         yield "it has no /proc, by which a box's processes are found: Linux is what it has to run"
     if shutil.which("sh") is None:
-        yield f"it has no sh on its PATH ({os.environ.get('PATH', '')}), which runs the job: mend PATH of its sshd"
+        yield f"it has no sh on its PATH ({os.environ.get('PATH', '')}), which runs the job: fix PATH of its sshd"
 
 
 def _room(root: Path, asked: Constraints) -> Iterator[str]:

@@ -173,7 +173,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             done = launch(self._spec(op, state), channel, store, progress=op.progress, cancelled=cancelled)
         except FirstCellFailed as error:
             outputs = state.model_dump(mode="json")
-            next_command = f"Next: mend it, then pulumi up --stack {op.stack}"
+            next_command = f"Next: fix it, then pulumi up --stack {op.stack}"
             if isinstance(error, WaitEnded):  # nothing is wrong
                 next_command = f"Next: sweepctl wait --stack {op.stack} --for done"
             raise StillCreating(f"{state.box}/queue", outputs, [f"{error}\n{next_command}"]) from error

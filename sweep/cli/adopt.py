@@ -102,7 +102,7 @@ def adopt(target: Target, reason: str, out: Out) -> int:
             [f'sweepctl adopt --stack {target.stack} --reason "{reason}"    (at a terminal)'],
         )
     prompt = (
-        f"two states of one sweep rent twice. Is the other one lost? Only the stack's name counts ({target.stack}): "
+        f"two states of one sweep rent twice. Is the other one lost? Type the stack's name to go on ({target.stack}): "
     )
     if answer(prompt) != target.stack:
         raise No("not taken over; nothing was written", [f"sweepctl status --stack {target.stack}"])

@@ -16,6 +16,7 @@ app = typer.Typer(
     name="sweepctl",
     cls=Commands,
     help="Runs beside `pulumi`: where a sweep is, what it left behind, and a person's approval before a box is ended.",
+    epilog="What words such as sealed, receipt or gate mean: docs/glossary.md",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     rich_markup_mode=None,

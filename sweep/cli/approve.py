@@ -361,18 +361,18 @@ def _ask(plan: Plan, words: Words, target: Target) -> None:
     if not sys.stdin.isatty():
         raise No("there is no terminal to ask at: " + _instead(plan), [_command(plan, target)])
     what = "stopped" if words.verb == STOP else "destroyed"
-    expected, prompt = "yes", f"let {', '.join(names)} be {what}? Only yes counts: "
+    expected, prompt = "yes", f"let {', '.join(names)} be {what}? Type yes to go on: "
     if plan.abandoned:
         expected = plan.abandoned[0].box.name
-        prompt = f"what is on it may be lost for good. Go on? Only the box's name counts ({expected}): "
+        prompt = f"what is on it may be lost for good. Go on? Type the box's name to go on ({expected}): "
     if answer(prompt).lower() != expected:
         raise No("not approved; nothing was written", [f"sweepctl approve --stack {target.stack}"])
 
 
 def _instead(plan: Plan) -> str:
     if plan.approval.receipt is not None:
-        return "name the receipt's whole digest, that is a person's word"
-    return "name each box with a reason, that is a person's word"
+        return "name the receipt's whole digest: that is your approval"
+    return "name each box with a reason: that is your approval"
 
 
 def _command(plan: Plan, target: Target) -> str:

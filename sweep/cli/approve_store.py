@@ -194,13 +194,13 @@ def _ask(asked: Sequence[Asked], digest: str | None, words: Words, target: Targe
         command += "".join(f" --box {name}" for name in names if name not in given_up)
         command += "".join(f' --abandon {name} --reason "{words.abandon[name]}"' for name in given_up)
         raise No(
-            "there is no terminal to ask at: name the whole digest of what was shown, that is a person's word",
+            "there is no terminal to ask at: name the whole digest of what was shown: that is your approval",
             [command],
         )
     expected = given_up[0] if given_up else "yes"
-    counts = f"the volume's name counts ({expected})" if given_up else "yes counts"
+    counts = f"the volume's name to go on ({expected})" if given_up else "yes to go on"
     prompt = (
-        f"let {', '.join(names)} be deleted with all that is on {'it' if len(names) == 1 else 'them'}? Only {counts}: "
+        f"let {', '.join(names)} be deleted with all that is on {'it' if len(names) == 1 else 'them'}? Type {counts}: "
     )
     if answer(prompt).lower() != expected:
         raise No("not approved; nothing was written", [f"sweepctl approve --stack {target.stack}"])

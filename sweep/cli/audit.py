@@ -282,7 +282,7 @@ def _missing(
         return
     record = platform.get(native_id, account)
     if record.phase is Phase.GONE:
-        again = f"pulumi up --stack {stack}    (rents anew), or pulumi destroy"
+        again = f"pulumi up --stack {stack}    (rents it again), or pulumi destroy"
         yield Finding("box", adapter, native_id, tag, "vanished", "gone", whose=(stack,), next=again)
     else:
         yield Finding(

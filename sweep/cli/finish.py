@@ -113,7 +113,7 @@ def ask_once(target: Target) -> None:
     """For what was approved before: asks at a terminal; elsewhere that approval is the word."""
     if not sys.stdin.isatty():
         return
-    if answer(f"everything is approved. Destroy {target.stack} now? Only yes counts: ").lower() != "yes":
+    if answer(f"everything is approved. Destroy {target.stack} now? Type yes to go on: ").lower() != "yes":
         raise No("nothing was destroyed", [f"sweepctl finish --stack {target.stack}"])
 
 

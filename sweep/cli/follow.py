@@ -187,7 +187,7 @@ class Follow:
             read = lambda offset, limit: self.channel.read(path, offset=offset, limit=limit)  # noqa: E731
             self.offset = start_of(read, size, self._tail if first else None)
         if size < self.offset:
-            self.say("the log is shorter than it was: it was truncated, or began anew. From its start:")
+            self.say("the log is shorter than it was: it was truncated, or began again. From its start:")
             self.offset = 0
         self._print(path)
 

@@ -354,7 +354,7 @@ def _budget(state: StackState, notes: list[str]) -> Budget | None:
     try:
         return None if raw is None else Budget.model_validate(raw)
     except ValidationError:
-        notes.append(f"the budget in the state can't be read; pulumi up --stack {state.stack} writes it anew")
+        notes.append(f"the budget in the state can't be read; pulumi up --stack {state.stack} writes it again")
         return None
 
 

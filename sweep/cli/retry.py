@@ -192,10 +192,10 @@ def _give_word(target: Target, superseded: Sequence[Asked], choice: Choice) -> N
             return
         spelled = "--all" if choice.all else "--failed" if choice.failed else " ".join(choice.cells)
         raise No(
-            f"{what}. There is no terminal to ask at: a reason is a person's word",
+            f"{what}. There is no terminal to ask at: a reason stands for your yes",
             [f'sweepctl retry --stack {target.stack} {spelled} --reason "…"'],
         )
-    if answer(f"{what}. Run them again? Only yes counts: ").lower() != "yes":
+    if answer(f"{what}. Run them again? Type yes to go on: ").lower() != "yes":
         raise No("nothing was written", [f"sweepctl status --stack {target.stack}"])
 
 

@@ -33,7 +33,7 @@ def smoke(target: Target, out: Out, *, force: bool) -> int:
         try:
             outcome = ensure(spec, target.root, progress=progress.say, force=force)
         except SmokeFailed as error:
-            raise No(str(error), [f"mend it, then sweepctl smoke --stack {target.stack}"]) from error
+            raise No(str(error), [f"fix it, then sweepctl smoke --stack {target.stack}"]) from error
     passed = outcome.passed
     out.document(
         {

@@ -85,7 +85,7 @@ def next_of(sources: Sources, held: Holding) -> list[str]:
     if not held.volumes:
         return [f"{'' if sources.known else f'pulumi stack init {stack} && '}pulumi up --stack {stack}"]
     if any(one.state == "gone" for one in held.volumes):
-        return [f"pulumi up --stack {stack}    (makes what is gone anew; or want: gone in the stack file)"]
+        return [f"pulumi up --stack {stack}    (makes what is gone again; or want: gone in the stack file)"]
     late = [one.facts.name for one in held.volumes if overdue(one.facts.keep_until, date.today())]
     ends = f"sweepctl finish --stack {stack}    (approve, up, destroy: when nobody needs them any more)"
     if late or all(one.state == "cleared" for one in held.volumes):

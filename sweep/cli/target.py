@@ -151,7 +151,7 @@ def parse_expires(text: str) -> timedelta:
     lasts = parse_duration(text)
     if lasts > LONGEST:
         raise Unsure(
-            f'--expires "{text}" is too long: an approval holds for {LONGEST.days}d at most, and is soon given anew'
+            f'--expires "{text}" is too long: an approval holds for {LONGEST.days}d at most, and is soon given again'
         )
     return lasts
 

@@ -127,7 +127,7 @@ def _replace(sources: Sources, keeper: Keeper, round_: Round) -> None:
     leaving = [box.name for box in sources.state.boxes if _want(wanted, box.name) == "gone"]
     if leaving:  # an approval may be there, and then `up` would end them: that is a person's to run
         round_.problems.append(
-            f"{target.file.shown} takes {', '.join(leaving)} out, so nothing is rented anew: run pulumi up yourself"
+            f"{target.file.shown} takes {', '.join(leaving)} out, so nothing is rented again: run pulumi up yourself"
         )
         return
     names = [
@@ -144,7 +144,7 @@ def _replace(sources: Sources, keeper: Keeper, round_: Round) -> None:
         there = {box.name for box in open_sources(target).state.boxes}
         round_.replaced += [name for name in names if name in there]
     else:
-        round_.problems.append(f"`pulumi up` ended with {code}: {', '.join(names)} not rented anew")
+        round_.problems.append(f"`pulumi up` ended with {code}: {', '.join(names)} not rented again")
 
 
 def _engine(keeper: Keeper, target: Target, words: Sequence[str]) -> int:
@@ -202,7 +202,7 @@ def tell(round_: Round, number: int, out: Out, again: str) -> None:
     parts += [f"stopped {name}: {why}" for name, why in round_.stopped.items()]
     parts += [f"box {name} is kept: {why}" for name, why in round_.kept.items()]
     parts += [f"box {name} takes over {count(cells, 'cell')}" for name, cells in round_.moved.items()]
-    parts += [f"rented anew: {name}" for name in round_.replaced]
+    parts += [f"rented again: {name}" for name in round_.replaced]
     parts += [f"box {name} is gone" for name in round_.gone if name not in round_.replaced]
     parts += [*round_.problems, *(f"UNKNOWN {why}" for why in round_.unknown)]
     text = "; ".join(" ".join(part.split()) for part in parts)

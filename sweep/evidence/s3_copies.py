@@ -195,7 +195,7 @@ class S3Copies:
                 continue
             if key in there:
                 self.shelf.remove(key)
-                notes.append(f"{file.path} there was not what the box sealed: put there anew")
+                notes.append(f"{file.path} there was not what the box sealed: put there again")
             upload(self.shelf, key, bring(file), file.sha256, say)
             files, sent = files + 1, sent + file.size
         held = self.shelf.read(_pointer(cell))

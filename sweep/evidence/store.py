@@ -262,7 +262,7 @@ class EvidenceStore(RecordShelf):
             return None
         digest = data.decode("ascii", "replace").strip()
         if not _DIGEST.fullmatch(digest):
-            raise EvidenceDamaged(f"{self.shelf.shown(_LATEST)} is damaged; `sweepctl verify` writes it anew")
+            raise EvidenceDamaged(f"{self.shelf.shown(_LATEST)} is damaged; `sweepctl verify` writes it again")
         return digest
 
     def receipts_naming(self, native_id: str) -> list[str]:
@@ -306,7 +306,7 @@ class EvidenceStore(RecordShelf):
             if before is not None and not journal.continues(before):
                 raise EvidenceDamaged(
                     f"the journal of {box} (generation {generation}) does not continue the copy pulled before, "
-                    f"{self.shelf.shown(key)}: it was cut or written anew, and the copy is kept"
+                    f"{self.shelf.shown(key)}: it was cut or written again, and the copy is kept"
                 )
             if before is not None and before.head == journal.head:
                 break

@@ -141,7 +141,7 @@ def gather(store: EvidenceStore, boxes: Sequence[BoxView]) -> Testimony:
         if journal is None:
             continue
         if copied is not None and not journal.continues(copied):
-            found.broken[box] = ("it does not continue the copy pulled before: cut, or written anew", cells)
+            found.broken[box] = ("it does not continue the copy pulled before: cut, or written again", cells)
             continue
         alive, gone = (view.runner_alive, view.gone) if view else (None, False)
         found.witnesses.append(Witness(box, generation, journal, view is not None, alive, gone))

@@ -21,7 +21,7 @@ if told.get("proxy_always"):
     script = "{ %s\n} >&2 || exit\nexec env -0" % told["proxy_on"]
     done = subprocess.run(["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=30)
     if done.returncode:
-        sys.exit("the proxy's line failed with %d. Mend it, or overrides: network: {proxy: false}" % done.returncode)
+        sys.exit("the proxy's line failed with %d. Fix it, or overrides: network: {proxy: false}" % done.returncode)
     found = dict(one.decode("utf-8", "replace").partition("=")[::2] for one in done.stdout.split(b"\0") if one)
     on = {name: found[name] for name in ("http_proxy", "https_proxy") if found.get(name)}
     proxy = "on" if on else "its line sets none"

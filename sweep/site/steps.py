@@ -84,7 +84,7 @@ step() {{
     stop "its set-up stopped at $1 (exit code $said)"
     return 1
 }}
-stop() {{ echo "this host is not set up: $1. Mend it there; then: pulumi up" >&2; }}
+stop() {{ echo "this host is not set up: $1. Fix it there; then: pulumi up" >&2; }}
 mkdir -p "${root_name}" || {{ stop "${root_name} can't be made"; exit 1; }}
 (: >>"${root_name}/setup.lock") || {{ stop "${root_name}/setup.lock can't be written"; exit 1; }}
 exec 9>>"${root_name}/setup.lock"

@@ -39,7 +39,7 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
         return [*released, f"sweepctl results --stack {stack}"]
     if not scene.sights:
         init = "" if scene.known else f"pulumi stack init {stack} && "
-        again = "    (begins anew; what is verified is not trained again)" if scene.births else ""
+        again = "    (starts again; what is verified is not trained again)" if scene.births else ""
         return [f"{init}pulumi up --stack {stack}{again}"]
     emptied = [sight.box.name for sight in scene.sights if sight.seen.emptied]
     if emptied and len(emptied) < len(scene.sights):

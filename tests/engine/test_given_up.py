@@ -91,7 +91,7 @@ def test_after_the_backend_was_lost(small_finished: Stack, monkeypatch: pytest.M
         assert "Traceback" not in refused.text, str(refused)
     assert f"{native_id} on local still exists" in stack.destroy().text
     assert adopt in stack.sweepctl("status").text
-    answers = [("Only the stack's name counts", f"{stack.name}\r")]
+    answers = [("Type the stack's name to go on", f"{stack.name}\r")]
     ok(stack.terminal("sweepctl", "adopt", "--stack", stack.name, "--reason", "a drill", answers=answers))
     ok(stack.up())
     assert (stack.native_ids(), len(stack.births())) == ([native_id], 1)

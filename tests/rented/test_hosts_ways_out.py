@@ -116,7 +116,7 @@ def test_the_laptop_is_closed_and_the_box_ends_its_own_bill(rent: Callable[..., 
     assert [box["phase"] for box in unknown["boxes"]] == ["unknown"], "silence was taken for an end"
     assert unknown["bills"] == "unknown", unknown["bills"]
     host.start()  # a person, in the console
-    yes = [("Only yes counts", "yes\n")]
+    yes = [("Type yes to go on", "yes\n")]
     ended = stack.terminal("sweepctl", "finish", "--stack", stack.name, answers=yes)
     assert ended.rc == 1, "关机 leaves the disk billing, and 释放 is a person's"
     assert "bills $0.01/h until it is released: (释放)" in " ".join(ended.text.split()), str(ended)
@@ -147,7 +147,7 @@ def test_a_person_ends_it_and_the_word_is_kept(rent: Callable[..., HostStack]) -
     ok(stack.up())
     stack.wait_done()
     stack.wait_idle()
-    yes = [("Only yes counts", "yes\n")]
+    yes = [("Type yes to go on", "yes\n")]
     ended = stack.terminal("sweepctl", "finish", "--stack", stack.name, answers=yes)
     assert ended.rc != 0, str(ended)
     assert "turn the machine off, destroy it" in ended.text, str(ended)

@@ -97,7 +97,7 @@ def refused(result: Result, *words: str) -> None:
 
 def finished(lab: Lab, stack: str) -> None:
     """`sweepctl finish`, typed on a terminal and answered."""
-    yes = [("Only yes counts", "yes\n")]
+    yes = [("Type yes to go on", "yes\n")]
     ok(lab.world.stack.terminal("sweepctl", "finish", "--stack", stack, answers=yes, timeout=400))
 
 

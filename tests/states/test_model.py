@@ -28,7 +28,7 @@ next   sweepctl approve --stack t --abandon box-0 --reason "…" && pulumi destr
        pulumi up --stack t    (goes on)
 """
 REFUSAL = """\
-  next           mend what is in the way, then pulumi destroy --stack t
+  next           fix what is in the way, then pulumi destroy --stack t
   give up        sweepctl approve --stack t --abandon box-0 --reason "…" && pulumi destroy --stack t
 """
 

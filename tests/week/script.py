@@ -116,7 +116,7 @@ def thursday(play: Play, stack: Stack) -> None:
     play.edit(stack.checkout / "examples" / "digits" / "train.py", replacing("NOISE = 0.1\n", "NOISE = 0.05\n"))
     play.edit(stack.config_file, replacing("add: [", "add: [{lr: 0.05, seed: 0}, "))
     play.type(f"pulumi preview --stack {NAME}", rc=1, expect=["sweepctl retry"])
-    play.type(f"sweepctl retry --all --stack {NAME}", told=True, answers=[("counts:", "yes\r")])
+    play.type(f"sweepctl retry --all --stack {NAME}", told=True, answers=[("to go on:", "yes\r")])
     play.type(f"pulumi up --stack {NAME}", told=True)
     play.type(f"sweepctl wait --stack {NAME} --for done")
 
@@ -128,7 +128,7 @@ def friday(play: Play, stack: Stack) -> None:
     play.type(f"sweepctl pull --stack {NAME}")
     play.type(f"sweepctl verify --stack {NAME}", told=True)
     play.type(f"sweepctl results --stack {NAME}", expect=["±"])
-    play.type(f"sweepctl finish --stack {NAME}", answers=[("counts:", "yes\r")], expect=["nothing bills"])
+    play.type(f"sweepctl finish --stack {NAME}", answers=[("to go on:", "yes\r")], expect=["nothing bills"])
     play.type(f"sweepctl ledger --stack {NAME}", expect=["box-0", "box-1"])
 
 
@@ -151,5 +151,5 @@ def a_month_later(play: Play, stack: Stack) -> None:
     play.type(f"sweepctl wait --stack {NAME} --for done")
     started = {cell for box in stack.boxes for cell in stack.started(box)}
     assert started == {"lr0.1-seed4", "lr0.03-seed4"}, started
-    play.type(f"sweepctl finish --stack {NAME}", told=True, answers=[("counts:", "yes\r")], expect=["nothing bills"])
+    play.type(f"sweepctl finish --stack {NAME}", told=True, answers=[("to go on:", "yes\r")], expect=["nothing bills"])
     play.type(f"sweepctl results --stack {NAME} --markdown", expect=["test_accuracy", "| 5 |"])

@@ -49,7 +49,7 @@ def tutorial(make_stack: Callable[..., Stack]) -> Play:
         """Then one command does the rest and prints each step: it copies every sealed cell here, loads every file,
         shows what would die and what survives, and asks you once."""
     )
-    play.type(f"sweepctl finish --stack {NAME}", answers=[("counts:", "yes\r")], expect=["nothing bills"])
+    play.type(f"sweepctl finish --stack {NAME}", answers=[("to go on:", "yes\r")], expect=["nothing bills"])
     play.type(f"sweepctl status --stack {NAME}", expect=["nothing bills"])
     play.say(
         """Your results are in `~/sweeps/first/cells/`, each with its manifest; what was verified is in the receipt.

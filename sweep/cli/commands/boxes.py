@@ -58,7 +58,7 @@ def trust_host(
     stack: Stack = None,
     json: AsJson = False,
 ) -> None:
-    """Compare the SSH host key of a box with the pinned one, and pin another on your word."""
+    """Compare the SSH host key of a box with the pinned one, and pin another, if you agree."""
 
     def ask() -> int:
         from sweep.cli.output import Out
@@ -112,7 +112,7 @@ def tend(
     interval: Annotated[str, typer.Option(metavar="60s", help="From the beginning of one round to the next.")] = "60s",
     once: Annotated[bool, typer.Option("--once", help="One round: for cron and CI.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Let `pulumi up` rent boxes anew that are proved gone. Costs money.")
+        bool, typer.Option("--replace", help="Let `pulumi up` rent again the boxes that are proved gone. Costs money.")
     ] = False,
     timeout: Annotated[str, typer.Option(metavar="72h", help="When to end.")] = "72h",
     stack: Stack = None,

@@ -15,7 +15,7 @@ def retry(
     failed: Annotated[bool, typer.Option("--failed", help="All that failed for good, or left no good copy.")] = False,
     all_: Annotated[bool, typer.Option("--all", help="All that ran.")] = False,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Why; kept on record. Without a terminal it is a person's word.")
+        str, typer.Option(metavar="TEXT", help="Why; kept on record. Without a terminal it stands for your yes.")
     ] = "",
     stack: Stack = None,
     json: AsJson = False,

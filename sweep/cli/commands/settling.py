@@ -11,7 +11,7 @@ from sweep.cli import completing
 from sweep.cli.app import AsJson, Evidence, Stack, answer, app
 
 Receipt = Annotated[
-    str | None, typer.Option(metavar="sha256:…", help="The receipt's whole digest: naming it is a person's word.")
+    str | None, typer.Option(metavar="sha256:…", help="The receipt's whole digest: naming it is your approval.")
 ]
 Expires = Annotated[str, typer.Option(metavar="72h", help="How long the approval holds, 30d at most.")]
 

@@ -1,4 +1,4 @@
-"""`sweepctl doctor`: what this machine and this stack need, each with what was found and how to mend it.
+"""`sweepctl doctor`: what this machine and this stack need, each with what was found and how to fix it.
 
 Reads and asks. It writes one empty file into the backend's folder, to read its clock, and takes it away again.
 """
@@ -59,7 +59,7 @@ def doctor(stack: str | None, out: Out) -> int:
 def _following(target: Target | None, in_project: bool, counts: Counter[str]) -> list[str]:
     if counts["fail"]:
         again = f"sweepctl doctor{f' --stack {target.stack}' if target else ''}"
-        return [f"mend what fails, then {again}"]
+        return [f"fix what fails, then {again}"]
     if target is not None:
         return [f"pulumi preview --stack {target.stack}"]
     return ["sweepctl doctor --stack NAME    (looks at a sweep, too)" if in_project else "cd into a sweepstack project"]

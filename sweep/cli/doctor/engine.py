@@ -47,7 +47,7 @@ def engine() -> list[Finding]:
     said = ask([found, "version"])
     if said.code != 0:
         return [
-            fail("engine", f"{found} does not run: {said.first}", "make up    (scripts/setup --force builds it anew)")
+            fail("engine", f"{found} does not run: {said.first}", "make up    (scripts/setup --force builds it again)")
         ]
     wanted = _wanted()
     version = said.first

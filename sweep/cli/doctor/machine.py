@@ -57,7 +57,7 @@ def git() -> list[Finding]:
         return [fail("git", "not found", "install git: the git-tracked files of a work dir are what ships")]
     said = ask([found, "--version"])
     if said.code != 0:
-        return [fail("git", said.first, "mend git: the git-tracked files of a work dir are what ships")]
+        return [fail("git", said.first, "fix git: the git-tracked files of a work dir are what ships")]
     return [ok("git", said.first.removeprefix("git version "))]
 
 

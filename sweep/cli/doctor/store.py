@@ -58,7 +58,7 @@ def stack_file(patient: Patient) -> list[Finding]:
         plan = keep(config, load_profile(config.platform))
     except ConfigError as error:
         reasons = "; ".join(error.problems) or first_line(str(error))
-        return [fail("stack file", f"{config.platform} can't keep them: {reasons}", f"mend it in {config.file}")]
+        return [fail("stack file", f"{config.platform} can't keep them: {reasons}", f"fix it in {config.file}")]
     leaving = f", {len(plan.gone)} to go" if plan.gone else ""
     return [ok("stack file", f"{config.file}: {count(len(plan.volumes), 'volume')} on {plan.platform}{leaving}")]
 
@@ -81,7 +81,7 @@ def _each(held: Holding, stack: str) -> Iterator[Finding]:
         cost = cost_words(one.facts.price_per_month, one.facts.keep_until)
         found = f"{one.facts.name}: {cost}, in {one.facts.where}; used by {', '.join(one.users) or 'no sweep so far'}"
         if one.state == "gone":
-            fix = f"pulumi up --stack {stack} makes it anew, empty; or want: gone in the stack file"
+            fix = f"pulumi up --stack {stack} makes it again, empty; or want: gone in the stack file"
             yield fail("volumes", f"{one.facts.name} ({one.facts.native_id}) is gone with all that was on it", fix)
         elif overdue(one.facts.keep_until, date.today()):
             yield warn("volumes", found, f"a later keep_until, or sweepctl finish --stack {stack}")

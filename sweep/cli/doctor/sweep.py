@@ -77,7 +77,7 @@ def stack_file(patient: Patient) -> list[Finding]:
         plan = resolve(config, load_profiles(config.candidates))
     except ConfigError as error:
         reasons = "; ".join(error.problems) or first_line(str(error))
-        return [fail("stack file", f"no candidate fits: {reasons}", f"mend it in {config.file}")]
+        return [fail("stack file", f"no candidate fits: {reasons}", f"fix it in {config.file}")]
     if too_long := _too_long(config):
         return [too_long]
     cells = len(config.roster.cells)
@@ -88,8 +88,8 @@ def stack_file(patient: Patient) -> list[Finding]:
 def mistakes(found: list[str], target: Target) -> Finding:
     """A stack file that does not hold: its first mistake, and below the table the rest. No stack is needed for that."""
     if len(found) == 1:
-        return fail("stack file", found[0], f"mend it in {target.file.shown}")
-    fix = "\n  ".join([f"mend it in {target.file.shown}; the others:", *found[1:]])
+        return fail("stack file", found[0], f"fix it in {target.file.shown}")
+    fix = "\n  ".join([f"fix it in {target.file.shown}; the others:", *found[1:]])
     return fail("stack file", f"{found[0]} (and {len(found) - 1} more)", fix)
 
 
@@ -108,7 +108,7 @@ def job(patient: Patient) -> list[Finding]:
     """What ships, and whether the job's script and its imports are there."""
     config, target = patient.config, patient.target
     if config is None:
-        return [unknown("job", "the stack file is not valid", "mend it first")]
+        return [unknown("job", "the stack file is not valid", "fix it first")]
     try:
         workdir = located(target.root, config.job.workdir)
         shipment = collect(workdir, config.job.include)
@@ -155,7 +155,7 @@ def secrets(patient: Patient) -> list[Finding]:
     """Whether what the stack file names is set in this shell. Values are not looked at."""
     config = patient.config
     if config is None:
-        return [unknown("secrets", "the stack file is not valid", "mend it first")]
+        return [unknown("secrets", "the stack file is not valid", "fix it first")]
     names = list(getattr(config.job, "secrets", ()))
     missing = [name for name in names if not os.environ.get(name)]
     findings = []

@@ -1,4 +1,4 @@
-"""`sweepctl doctor`: what it finds wrong on a machine and a sweep, and that it says how to mend it."""
+"""`sweepctl doctor`: what it finds wrong on a machine and a sweep, and that it says how to fix it."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def test_every_mistake_of_the_stack_file_is_listed_without_a_stack(healthy: Worl
     assert "unknown key" in found.fix
     assert len(found.fix.splitlines()) == 3
     said = healthy.run("doctor").out
-    assert "fail   stack file: mend it in" in said
-    assert "unknown job: mend it first" in said
+    assert "fail   stack file: fix it in" in said
+    assert "unknown job: fix it first" in said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is that of Linux")
@@ -90,7 +90,7 @@ def test_yaml_that_is_none_is_told_with_file_and_line(healthy: World) -> None:
     found = by_name(healthy)["stack file"]
     assert found.verdict == "fail"
     assert f"{healthy.file.shown}, line 3: not valid YAML" in found.found
-    assert found.fix == f"mend it in {healthy.file.shown}"
+    assert found.fix == f"fix it in {healthy.file.shown}"
 
 
 def test_no_secret_of_the_stack_file_is_printed(healthy: World) -> None:

@@ -38,7 +38,7 @@ def test_it_fails_with_the_end_of_its_log(project: World) -> None:
     assert result.code == 1
     assert "the smoke run failed: exit code 1" in result.err
     assert "| 0.1" in result.err
-    assert "next   mend it, then sweepctl smoke --stack sweep-t" in result.err
+    assert "next   fix it, then sweepctl smoke --stack sweep-t" in result.err
 
 
 def test_one_on_the_boxes_is_not_run_here(project: World) -> None:

@@ -151,7 +151,7 @@ def test_status_tells_of_what_is_gone_what_is_lost_and_what_nobody_knows(keep: K
     gone = keep.run("status")
     assert gone.code == 0, gone
     assert "0 volumes" in gone.out
-    assert "makes what is gone anew" in gone.out
+    assert "makes what is gone again" in gone.out
     keep.world.move_registry()
     unknown = keep.run("status")
     assert unknown.code == 2, unknown

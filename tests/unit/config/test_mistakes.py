@@ -149,7 +149,7 @@ ONE = [
     (
         "    metrics:",
         "    placement: {platform: vastai, at: 2026-11-21T12:00:00Z}\n    metrics:",
-        'line 14 placement.platform: "vastai" is not one of candidates; sweepctl place chooses anew',
+        'line 14 placement.platform: "vastai" is not one of candidates; sweepctl place chooses again',
     ),
     ("    metrics:", "    placement: {platform: local}\n    metrics:", "line 14 placement.at is missing"),
     ("run: python", "setup: 3\n      run: python", "line 5 job.setup: 3 expected text"),

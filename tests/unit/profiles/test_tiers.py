@@ -89,7 +89,7 @@ def test_several_boxes_hear_of_the_region(tmp_path: Path) -> None:
     write(tmp_path, two)
     found = resolve(StackConfig.load(tmp_path, "x"), {"autodl": there("autodl")})
     (note,) = [note for note in found.notes if "region" in note]
-    assert "a cell that moves to a host of another region begins anew there" in note
+    assert "a cell that moves to a host of another region starts again there" in note
 
 
 def test_places_are_for_hosts(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_settings_that_fail_at_once_keep_the_queue_in_the_state(sweep: Sweep, mo
     old = QueueState.model_validate(error.outputs)
     assert "failed at once" in str(error)
     assert "No such file" in str(error)
-    assert "Next: mend it, then pulumi up --stack sweep-t" in str(error)
+    assert "Next: fix it, then pulumi up --stack sweep-t" in str(error)
     sweep.drained(box)
     new = QUEUE.update(sweep.op("Queue"), error.identifier, old, sweep.queue_inputs(box))
     assert new.launched_at == old.launched_at

@@ -52,7 +52,7 @@ def test_the_first_failure_ends_it_and_is_the_last_line(tmp_path: Path) -> None:
     steps = [Step("bad", "echo why >&2; exit 7", "text", "trying"), Step("next", "touch ran", None, "")]
     done = run(script(steps, box="b", root=str(tmp_path / "root")), tmp_path)
     assert done.returncode == 1
-    last = "this host is not set up: its set-up stopped at bad (exit code 7). Mend it there; then: pulumi up"
+    last = "this host is not set up: its set-up stopped at bad (exit code 7). Fix it there; then: pulumi up"
     assert done.stderr.splitlines() == ["bad: trying", "why", last]
     assert not (tmp_path / "ran").exists()
 
@@ -62,11 +62,11 @@ def test_a_host_that_can_t_keep_the_lock_says_so(tmp_path: Path) -> None:
     (tmp_path / "root" / "setup.lock").mkdir(parents=True)
     done = run(script([step], box="b", root=str(tmp_path / "root")), tmp_path)
     assert done.returncode == 1
-    assert "root/setup.lock can't be written. Mend it there" in done.stderr
+    assert "root/setup.lock can't be written. Fix it there" in done.stderr
     (tmp_path / "file").touch()
     done = run(script([step], box="b", root=str(tmp_path / "file" / "root")), tmp_path)
     assert done.returncode == 1
-    assert "file/root can't be made. Mend it there" in done.stderr
+    assert "file/root can't be made. Fix it there" in done.stderr
     assert not (tmp_path / "ran").exists()
 
 
