@@ -18,11 +18,11 @@ from provider.resources import versions
 from provider.session import Session
 from sweep.cell_times import cell_times
 from sweep.durations import Took
-from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweep.errors import SweepstackError
 from sweep.evidence.s3_address import evidence_uri
 from sweep.evidence.store import EvidenceStore
-from sweep.journal import Journal
 from sweep.launch_queue import verified_cells
+from sweep.launched import copied_journal
 from sweep.model import Birth
 from sweep.parallel import in_parallel
 from sweep.retries import on_record
@@ -66,7 +66,11 @@ def _known(store: EvidenceStore, evidence: str, asked: Asked, now: datetime) -> 
     boxes, took = {}, []
     for birth in births:
         seen = found.get(birth.box) if living.get(birth.box) is birth else None
-        journal = seen.journal if seen is not None and seen.journal is not None else _copied(store, birth)
+        journal = (
+            seen.journal
+            if seen is not None and seen.journal is not None
+            else copied_journal(store, birth.box, birth.generation)
+        )
         if journal is not None:
             times = cell_times(journal).took
             took += [Took(name, birth.native_id or "", seconds) for name, seconds in times.items()]
@@ -102,10 +106,3 @@ def _asking(evidence: str, birth: Birth) -> Callable[[], Observation]:
         return seen
 
     return ask
-
-
-def _copied(store: EvidenceStore, birth: Birth) -> Journal | None:
-    try:
-        return store.journal(birth.box, birth.generation)
-    except (EvidenceError, JournalDamaged):
-        return None

@@ -48,21 +48,14 @@ def _signs(store: EvidenceStore, box: str, generation: int, native_id: str) -> I
                 yield f"the receipt {digest} says that cells ran on {native_id}"
                 break
         pulled = store.copies.cells()
-        for name, data in zip(pulled, each(store.copies, lambda name: _manifest(store, name), pulled), strict=True):
-            if native_id.encode() in data:
+        for name, data in zip(pulled, each(store.copies, store.copies.manifest, pulled), strict=True):
+            if native_id.encode() in (data or b""):
                 yield f"the pulled copy of {name} was sealed on {native_id}"
                 break
     except JournalDamaged as error:
         yield f"the evidence holds a copy of its journal that can't be read ({error})"
     except (EvidenceError, OSError) as error:
         yield f"the evidence can't all be read: {error}"
-
-
-def _manifest(store: EvidenceStore, cell: str) -> bytes:
-    try:
-        return store.copies.manifest(cell) or b""
-    except (EvidenceError, OSError):  # a copy that can't be read names no box
-        return b""
 
 
 def copied_journal(store: EvidenceStore | None, box: str, generation: int) -> Journal | None:

@@ -14,6 +14,7 @@ from provider.session import Operation
 from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
+from sweep.launched import copied_journal
 from sweep.model import Birth
 from sweep.money.budget import BUDGET, Budget, renting_refused, use_of
 from sweep.money.clocks import last_seen, running
@@ -146,7 +147,7 @@ def _journals(store: EvidenceStore, births: Iterable[Birth]) -> list[Journal]:
     live = in_parallel(asked, LOOK_SECONDS)
     found = []
     for birth in births:
-        journal = live.get(birth.native_id) or _copied(store, birth)
+        journal = live.get(birth.native_id) or copied_journal(store, birth.box, birth.generation)
         if journal is not None:
             found.append(journal)
     return found
@@ -160,10 +161,3 @@ def _asker(birth: Birth) -> Callable[[], Journal | None]:
             return None
 
     return ask
-
-
-def _copied(store: EvidenceStore, birth: Birth) -> Journal | None:
-    try:
-        return store.journal(birth.box, birth.generation)
-    except (EvidenceError, JournalDamaged):
-        return None

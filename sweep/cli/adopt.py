@@ -124,15 +124,17 @@ def ask_backend(held: str, target: Target) -> str:
     folder = folder_here(held)
     if is_local(held) and folder is None:
         return "is on another computer: it can't be asked from here"
+    bare = "no state is there now; where its disk is not mounted, that is not known: mount it first"
     if folder is not None and not folder.is_dir():
-        return "is not there any more"
+        return bare
+    empty = folder is not None and not any(folder.iterdir())  # as a mount point is
     if "://" not in held:
         return "can't be asked"
     url = f"file://{folder}" if folder is not None else held
     try:
         state = read_state(target.stack, target.root, backend=url)
     except StackMissing:
-        return "answers, and has no such stack"
+        return bare if empty else "answers, and has no such stack"
     except SweepstackError as error:
         return f"does not answer as a backend: {error}"
     if state.empty:

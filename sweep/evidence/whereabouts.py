@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from sweep.channel.base import Channel
-from sweep.errors import EvidenceError, PlatformError
+from sweep.errors import EvidenceError
 from sweep.evidence import place
 from sweep.evidence.shelf import FolderShelf
 
@@ -15,7 +15,8 @@ def evidence_on(channel: Channel, uri: str, tiers: tuple[str, ...]) -> tuple[str
     """The part of the box that the evidence at `uri`, or one of its folders, lies in, links resolved; and which folder
     that is, for people. None where it lies elsewhere, or on another machine.
 
-    `tiers`: the box's own. Asks the box, where it is not on this machine for sure, only if the paths agree.
+    `tiers`: the box's own. Asks the box, where it is not on this machine for sure, only if the paths agree. Raises
+    PlatformError, OSError where its answer is not known: then it may lie there.
     """
     try:
         shelf = place.resolve(uri)
@@ -37,7 +38,7 @@ def _folders(root: str) -> Iterator[str]:
     try:
         with os.scandir(root) as entries:
             yield from sorted(entry.path for entry in entries if entry.is_dir())
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return
 
 
@@ -50,8 +51,9 @@ def _below(path: str, roots: Mapping[str, str]) -> str:
 
 
 def _same(channel: Channel, path: str, folder: str) -> bool:
-    """Whether the box has the same names there: one on another machine may have a path that looks alike."""
+    """Whether the box has the same names there: one on another machine may have a path that looks alike. Raises
+    PlatformError, OSError where that can't be seen."""
     try:
         return {entry.name for entry in channel.listdir(path)} == set(os.listdir(folder))
-    except (PlatformError, OSError):
+    except (FileNotFoundError, NotADirectoryError):
         return False

@@ -11,9 +11,12 @@ import pytest
 
 from sweep import this_host
 from sweep.backends import TAKEOVERS, Takeovers, held_elsewhere, named
+from sweep.cli.adopt import ask_backend
+from sweep.cli.target import Target
 from sweep.errors import EvidenceElsewhere
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Lease
+from sweep.state import StackMissing
 from tests.unit.cli.support import STACK, World
 
 ADOPT = ("adopt", "--reason", "the old laptop died")
@@ -74,6 +77,23 @@ def test_a_backend_that_answers_and_holds_the_stack_keeps_it(world: World, backe
     assert "answers and still holds" in result.err
     assert f"PULUMI_BACKEND_URL=file://{tmp_path}/old sweepctl status --stack {STACK}" in result.err
     assert held_elsewhere(world.store) is not None
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["no_folder", "mount_point"])
+def test_a_backend_on_a_disk_that_is_not_mounted_is_not_called_empty(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: bool
+) -> None:
+    def no_stack(*_: object, **__: object) -> None:
+        raise StackMissing("no stack named 'sweep-t' found")
+
+    monkeypatch.setattr("sweep.cli.adopt.read_state", no_stack)
+    folder = tmp_path / "old"
+    if there:
+        folder.mkdir()
+    target, held_by = Target.find(STACK, start=world.root), f"file://{socket.gethostname()}{folder}"
+    assert "where its disk is not mounted, that is not known: mount it first" in ask_backend(held_by, target)
+    (folder / ".pulumi").mkdir(parents=True)
+    assert ask_backend(held_by, target) == "answers, and has no such stack"
 
 
 def test_status_names_it_for_a_box_that_another_backend_holds(world: World, backend: str) -> None:
