@@ -30,7 +30,9 @@ def leftovers(state: StackState, store: EvidenceStore | None, births: Iterable[B
     """
     if store is None or state.boxes:
         return ()
-    known = {volume.native_id for volume in state.volumes}
+    known, births = {volume.native_id for volume in state.volumes}, list(births)
+    # A box that has not ended by its records has it still, though the state was lost.
+    known |= {native_id for birth in births if birth.ended_at is None for native_id in birth.mounts.values()}
     mounted = {(birth.platform, native_id) for birth in births for native_id in birth.mounts.values()}
     left = sorted(one for one in mounted if one[1] not in known and not one[1].startswith(PLACE))
     identity = store.marker.identity

@@ -72,6 +72,18 @@ def test_it_is_not_listed_while_the_sweep_has_boxes(world: World) -> None:
     assert "outlived" not in world.run("ledger").out
 
 
+def test_it_is_not_listed_while_a_box_that_only_the_records_know_may_mount_it(world: World) -> None:
+    """The state was lost with its backend: the boxes bill on, and hold their volume."""
+    first, second, _ = world.verified()
+    world.save(world.empty())
+    assert world.run("status", "--json", fresh=False).json["volumes_left"] == []
+    assert "outlived" not in world.run("status", fresh=False).out
+    world.store.write_birth(first.birth(ended_at=datetime.now(UTC), ended_how="cleared"))
+    assert world.run("status", "--json", fresh=False).json["volumes_left"] == [], "the second one may mount it"
+    over(world, first, second)
+    assert len(world.run("status", "--json", fresh=False).json["volumes_left"]) == 1
+
+
 def test_it_ends_where_every_cell_is_verified_elsewhere(world: World) -> None:
     destroyed(world)
     assert world.run("audit", "--end", f"local:{world.volume}", stack=None, fresh=False).code == 1, (
