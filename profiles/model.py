@@ -193,6 +193,7 @@ class Clock(Fact):
 
     `starts` it: a stop of the box, arrears of the account, or the box's own start. `in_a_row`: whether a start in
     between takes a clock of stopped boxes back; where it doesn't, or nobody knows, it counts from the first stop.
+    `cuts`: whether it ends what runs; else it is about the bill alone.
     """
 
     what: str
@@ -201,6 +202,13 @@ class Clock(Fact):
     with_volume: tuple[str, ...] | None = None
     starts: Literal["stop", "arrears", "start"] = "stop"
     in_a_row: StrictBool | None = True
+    cuts: StrictBool = True
+
+    @property
+    def words(self) -> str:
+        """What it does to a box that runs, in one line."""
+        after = f" after {self.after:g} d" if self.after is not None else ""
+        return f"{self.what}{after}{'; a cell that runs then is cut off' if self.cuts else ''}"
 
 
 class Meter(Fact):

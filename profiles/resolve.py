@@ -376,10 +376,7 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
     ending = layout.verbs[profile.meter_stop_verb]
     if ending.issued_by == "person" and not _own_host(config, profile):
         notes.append(f"{profile.platform}: only a person can end a box there ({ending.native}): {ending.manual}")
-    for clock in profile.danger_clocks:
-        if clock.starts == "start":
-            after = f" after {clock.after:g} d" if clock.after is not None else ""
-            notes.append(f"{profile.platform}: {clock.what}{after}; a cell that runs then is cut off")
+    notes += [f"{profile.platform}: {clock.words}" for clock in profile.danger_clocks if clock.starts == "start"]
     if config.job.image and not profile.uses_image:
         notes.append(f"{profile.platform} uses no container image: job.image ({config.job.image}) has no effect there")
     resources = config.job.resources

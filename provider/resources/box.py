@@ -249,8 +249,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             problem = judgement.seen.account_problem or judgement.seen.note
             words = f"UNKNOWN, {problem}; it may bill {waiting_cost(judgement.facts)}"
             return Seen(inputs, state, (f"box {state.name} ({state.native_id}): {words}",))
-        if state.phase == "stopped" and record.phase is Phase.RUNNING and has_address(state.adapter):
-            parting.runs_again(op, state)
+        parting.follow_phase(op, state, record)
         now = state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
         problem = pausing.deviation(state, record, judgement.seen)
         return Seen(inputs, now, (problem,) if problem else ())

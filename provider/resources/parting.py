@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from provider.models import BoxState, IssueFacts
 from provider.platforms._handover import Command, finish, issue
-from provider.platforms.base import Phase, Wait
+from provider.platforms.base import BoxRecord, Phase, Wait
 from provider.platforms.power import write_phase
 from provider.platforms.registry import has_address, load_platform
 from provider.resources import ending
@@ -18,6 +18,7 @@ from sweep.errors import EvidenceError, NotYetGone, PlatformError, SweepstackErr
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import Handover, begun_before, keep_handover, kept_here, known_handover, opened
 from sweep.money.clocks import dated
+from sweep.money.ledger import spent
 from sweep.refusal import waiting_cost
 from sweep.teardown import BoxFacts, Existence
 
@@ -153,14 +154,23 @@ def finish_silence(op: Operation, state: BoxState) -> None:
     finish(opened(state.evidence), load_platform(state.adapter), state.native_id, wait=wait, say=op.progress)
 
 
-def runs_again(op: Operation, state: BoxState) -> None:
-    """Into the ledger: a host that was off answers again, which nobody but a person has brought about."""
-    op.warn(f"box {state.name} runs again, and bills ${state.price_per_hour or 0.0:.2f}/h: its clock is taken back")
+def follow_phase(op: Operation, state: BoxState, record: BoxRecord) -> None:
+    """Into the ledger: a stop, or a start, that was made elsewhere (a console, the platform, the box itself)."""
+    again = state.phase == "stopped" and record.phase is Phase.RUNNING and has_address(state.adapter)
+    if again:
+        op.warn(f"box {state.name} runs again, and bills ${state.price_per_hour or 0.0:.2f}/h: its clock is taken back")
     try:
         store = EvidenceStore.open(state.evidence)
+        bill = spent(store, datetime.now(UTC)).of(state.native_id)
     except EvidenceError:
         return
-    write_phase(store, state.adapter, ending.facts_of(state), "running", state.price_per_hour)
+    written = bill.open.phase if bill is not None and bill.open is not None else None
+    if again or (record.phase is Phase.RUNNING and written == "stopped"):
+        write_phase(store, state.adapter, ending.facts_of(state), "running", state.price_per_hour)
+    elif record.phase is Phase.STOPPED and written == "running":
+        stop = state.teardown.stop
+        price = record.stopped_per_hour if record.stopped_per_hour is not None or stop is None else stop.price_per_hour
+        write_phase(store, state.adapter, ending.facts_of(state), "stopped", price)
 
 
 def _why(state: BoxState, known: Handover) -> str:

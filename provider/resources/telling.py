@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from provider.session import Operation
 from sweep.errors import (
@@ -21,7 +22,7 @@ from sweep.errors import (
     WrongAccount,
 )
 from sweep.evidence.store import EvidenceStore
-from sweep.model import Birth
+from sweep.money.ledger import spent
 
 _NEXT = re.compile(r"\bnext\b:?\s+\S", re.IGNORECASE)
 _UNSURE = (Unreachable, OutcomeUnknown, NotAuthorized, WrongAccount)
@@ -68,18 +69,22 @@ def _names(words: str, box: str) -> bool:
 def _may_bill(evidence: str, box: str, error: PlatformError) -> str:
     """A sentence about what the records know of this box; nothing where the error itself says that nothing was made."""
     try:
-        births = [birth for birth in EvidenceStore.open(evidence).births() if birth.box == box]
+        store = EvidenceStore.open(evidence)
+        births = [birth for birth in store.births() if birth.box == box]
     except EvidenceError:
         return ""
     last = max(births, key=lambda birth: birth.generation, default=None)
     if last is None or last.ended_at is not None:
         return ""
     if last.native_id is not None:
-        return f"{last.native_id} on {last.platform} may bill{_price(last)}."
+        bill = spent(store, datetime.now(UTC), births).of(last.native_id)  # it knows of stops and of changed prices
+        price = bill.per_hour if bill is not None and bill.open is not None else last.price_per_hour
+        return f"{last.native_id} on {last.platform} may bill{_price(price)}."
     if isinstance(error, _UNSURE) and last.tag not in str(error):
-        return f"What an earlier try may have rented carries the tag {last.tag} and would bill{_price(last)}."
+        would = f"would bill{_price(last.price_per_hour)}"
+        return f"What an earlier try may have rented carries the tag {last.tag} and {would}."
     return ""
 
 
-def _price(birth: Birth) -> str:
-    return "" if birth.price_per_hour is None else f" ${birth.price_per_hour:.2f}/h"
+def _price(per_hour: float | None) -> str:
+    return "" if per_hour is None else f" ${per_hour:.2f}/h"

@@ -152,7 +152,9 @@ def test_autodl_parks_and_a_person_releases(tmp_path: Path) -> None:
     release = there("autodl").verbs["destroy"]
     assert (release.native, release.irreversible, release.issued_by) == ("释放", True, "person")
     assert "/root/autodl-fs stays" in release.manual
-    assert "释放" not in str(ending.as_inputs())  # what goes into the state knows no way to release
+    inputs = ending.as_inputs()
+    assert inputs.pop("release") == f"(释放) {release.manual}", "words for a person"
+    assert "释放" not in str(inputs)  # what goes into the state knows no way to release
     assert ending.as_inputs()["stop"]["issue"] == {"by": "ssh", "native": "关机", "command": "shutdown"}
     assert ending.pausing is not None
     assert ending.pausing.bills_after == ("the data disk, at a small rate, until the instance is released",)

@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from provider.platforms.base import Wait
+from provider.resources.telling import naming
+from sweep.errors import Unreachable
 from sweep.money.ledger import Bill, spent
 from tests.unit.provider.support import BOX, FACTS, Sweep, still_creating
 
@@ -93,4 +96,25 @@ def test_a_new_price_survives_a_stop_and_a_start(sweep: Sweep, by_queue: bool) -
         ("running", 0.5),
         ("running", 0.75),
         ("running", 0.75),
+    ]
+
+
+def test_a_stop_and_a_start_from_outside_are_written_down(sweep: Sweep) -> None:
+    """rented D7: somebody stops it in the console, and the ledger counted on at the running price."""
+    box = sweep.box(teardown=STOPPABLE)
+    sweep.platform.stop(box.native_id, box.account)
+    BOX.read(sweep.op(), box.native_id, box)
+    (bill,) = bills(sweep)
+    assert bill.open is not None
+    assert (bill.open.phase, bill.per_hour) == ("stopped", 0.01)
+    with pytest.raises(Unreachable, match=r"may bill \$0.01/h"), naming(sweep.op(), box.evidence, "box-0"):
+        raise Unreachable("no answer")
+    sweep.platform.start(box.native_id, box.account, wait=Wait(30))
+    BOX.read(sweep.op(), box.native_id, box)
+    BOX.read(sweep.op(), box.native_id, box)
+    (bill,) = bills(sweep)
+    assert [(span.phase, span.price_per_hour) for span in bill.spans] == [
+        ("running", 0.5),
+        ("stopped", 0.01),
+        ("running", 0.5),
     ]
