@@ -21,6 +21,7 @@ from sweep.evidence.pull import BoxPull, BoxSource, PullResult, pull_all
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.unsealed import UNSEALED, Unsealed
 from sweep.journal import CellProgress
+from sweep.loaders.base import printable
 from sweep.ownership import renew
 from sweep.state import BoxEntry
 
@@ -281,7 +282,7 @@ def _unsealed(haul: Haul, evidence: str) -> Iterator[str]:
     yield f"kept of attempts without a seal: {count(files, 'file')}, {copied}: {named}{more}; in {evidence}/{UNSEALED}"
     left = [(file.size, one.cell, file) for _, one in haul.unsealed for file in one.left]
     for amount, cell, file in sorted(left, key=lambda entry: -entry[0])[:5]:
-        yield f"left on the box: {cell} {file.path} {size(amount)}: {file.why}"
+        yield f"left on the box: {cell} {printable(file.path)} {size(amount)}: {file.why}"
     rest = len(left[5:]) + sum(one.more for _, one in haul.unsealed)
     if rest:
         yield f"left on the box: {count(rest, 'file')} more: sweepctl pull --json"

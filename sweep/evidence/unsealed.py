@@ -8,6 +8,7 @@ attempts were copied is on record by box (`records/unsealed/`); the check that e
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +19,7 @@ from pydantic import Field
 from sweep import onbox
 from sweep.errors import EvidenceError
 from sweep.journal import Journal
+from sweep.loaders.base import printable
 from sweep.model import CellName, Record
 from sweep.units import spell_bytes
 
@@ -29,6 +31,7 @@ UNSEALED = "unsealed"
 LOG = "log.txt"
 NAMED = 20
 """Files of one attempt that were left on the box and are named, the largest first; the rest is counted."""
+_MARK = "%_"
 _PLAIN = " !#$&'()+,;=@[]{}~^`"
 """Characters that stay as they are in the name of a copy; others are written as %XX."""
 
@@ -147,12 +150,15 @@ def dying(store: EvidenceStore, box: str, generation: int, journal: Journal | No
         names = list(dict.fromkeys(cell for cell, _ in lacking))
         more = f" and {len(names) - NAMED} more" if names[NAMED:] else ""
         words.append(f"all that {', '.join(names[:NAMED])}{more} left without a seal, logs too")
-    left = [(file.size, f"{one.cell} {file.path} {spell_bytes(file.size)}") for one in known for file in one.left]
+    left = [
+        (file.size, f"{one.cell} {printable(file.path)} {spell_bytes(file.size)}") for one in known for file in one.left
+    ]
     count = len(left) + sum(one.more for one in known)
     if count:
         total = spell_bytes(sum(size for size, _ in left) + sum(one.more_bytes for one in known))
         largest = ", ".join(text for _, text in sorted(left, reverse=True)[:3])
-        words.append(f"{count} file{'' if count == 1 else 's'}, {total}, too large to copy: {largest}")
+        files = f"{count} file{'' if count == 1 else 's'}, {total}"
+        words.append(f"{files}, too large, too many, or not readable: {largest}")
     return "; ".join(words)
 
 
@@ -178,6 +184,18 @@ def read(store: EvidenceStore, found: Found, path: str) -> bytes | None:
         return None
     held = store.shelf.read(key_of(found.box, found.generation, found.attempt.cell, found.attempt.attempt, path))
     return None if held is None else held.data
+
+
+def recorded(path: str) -> str:
+    """A path of the box as records have it. A part that is no UTF-8, or begins as these do, is `%_` and its bytes, the
+    odd ones as %XX: `unquote_to_bytes(part[2:])` gives it back."""
+    return "/".join(
+        _MARK + quote(os.fsencode(part), safe=_PLAIN) if _is_marked(part) else part for part in path.split("/")
+    )
+
+
+def _is_marked(part: str) -> bool:
+    return part.startswith(_MARK) or any("\ud800" <= char <= "\udfff" for char in part)
 
 
 def name_of(part: str) -> str:

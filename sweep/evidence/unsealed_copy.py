@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from sweep.evidence.unsealed import (
     name_of,
     of_box,
     record_of,
+    recorded,
 )
 from sweep.journal import Journal
 
@@ -137,17 +137,18 @@ class _Work:
         left: list[LeftFile] = []
         kept: list[KeptFile] = []
         for path, size in sorted(files, key=lambda file: (file[0] != LOG, file[1], file[0])):
+            told = recorded(path)
             if path == LOG:
                 most = max(min(LOG_BYTES, room), LOG_END_BYTES)
                 kept += self._log(cell, attempt, size, most, left)
                 room -= min(size, most)
-            elif not _fits_a_name(path):
-                left.append(LeftFile(path=_shown(path), size=size, why="its name is too long for a copy, or no text"))
+            elif not _fits_a_name(told):
+                left.append(LeftFile(path=told[:_LONGEST_NAME], size=size, why="its name is too long for a copy"))
             elif len(wanted) + 1 >= MOST_FILES:
-                left.append(LeftFile(path=path, size=size, why=f"{MOST_FILES} files of an attempt are copied"))
+                left.append(LeftFile(path=told, size=size, why=f"{MOST_FILES} files of an attempt are copied"))
             elif size > room:
                 why = f"{MOST_BYTES >> 20} MiB of a cell are copied from a box"
-                left.append(LeftFile(path=path, size=size, why=why))
+                left.append(LeftFile(path=told, size=size, why=why))
             else:
                 wanted.append((path, size))
                 room -= size
@@ -203,9 +204,9 @@ class _Work:
                 except Unreachable:
                     raise
                 except (PlatformError, OSError) as error:
-                    left.append(LeftFile(path=path, size=size, why=_why(error)))
+                    left.append(LeftFile(path=recorded(path), size=size, why=_why(error)))
                     continue
-            yield self._keep(cell, attempt, path, data, 0)
+            yield self._keep(cell, attempt, recorded(path), data, 0)
 
     def _keep(self, cell: str, attempt: int, path: str, data: bytes, start: int) -> KeptFile:
         self._store.shelf.write(key_of(self._box, self._generation, cell, attempt, path), data)
@@ -240,12 +241,5 @@ def _why(error: Exception) -> str:
     return f"it can't be read on the box: {words}"[:200]
 
 
-def _shown(path: str) -> str:
-    return path.encode("utf-8", "backslashreplace").decode("utf-8")[:_LONGEST_NAME]
-
-
 def _fits_a_name(path: str) -> bool:
-    try:
-        return all(len(os.fsencode(name_of(part))) <= _LONGEST_NAME - 16 for part in path.split("/"))
-    except UnicodeError:
-        return False
+    return all(len(name_of(part)) <= _LONGEST_NAME - 16 for part in path.split("/"))

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import unquote_to_bytes
 
 import pytest
 
@@ -14,6 +15,7 @@ from sweep import onbox
 from sweep.channel.local import LocalChannel
 from sweep.errors import Unreachable
 from sweep.evidence import unsealed, unsealed_copy
+from sweep.evidence.store import EvidenceStore
 from sweep.evidence.unsealed import Unsealed, UnsealedOfBox, of_box, of_cell
 from sweep.model import Cell
 from tests.unit.evidence.world import Box, World
@@ -199,3 +201,31 @@ def test_a_record_reads_as_it_was_written(world: World) -> None:
     path = world.store.root / "records/unsealed/box-0-g1.json"
     assert json.loads(path.read_bytes())["schema"] == 1
     assert UnsealedOfBox.model_validate_json(path.read_bytes()) == of_box(world.store, "box-0", 1)
+
+
+ODD = (b"a\tb", b"a\nb", b"a\\b", b"a\377", b"%_a%FF", b"a%FF", b"%0A", b"a%0Ab", b"x\033[2J", b"deep\n/\377/file")
+"""File names that Linux allows, and plain ones that look like the escaped form of another."""
+
+
+def test_every_name_that_linux_allows_is_copied_under_a_name_of_its_own(world: World) -> None:
+    """A name that was no UTF-8 was left on the box, as "too large to copy"."""
+    keep_odd_names(world)
+
+
+def keep_odd_names(world: World) -> None:
+    """Copies them, and reads each back by the name on record. Also asked of a bucket (tests/s3)."""
+    box, (cell, *_) = world.box, world.cells
+    attempt(box, cell, 1, {"log.txt": b"said\n", **{f"out/{os.fsdecode(name)}": name for name in ODD}})
+    fail(box, cell, 1)
+    (pulled,) = world.pull()
+    (kept,) = pulled.unsealed
+    assert kept.left == ()
+    assert {file.path for file in kept.files} > {"log.txt", "out/a%FF", "out/%_a%FF", "out/%_%25_a%25FF", "out/a\nb"}
+    shutil.rmtree(box.root)
+    (found,) = of_cell(EvidenceStore.open(world.uri), cell.name)
+    data = {file.path: unsealed.read(world.store, found, file.path) for file in found.attempt.files}
+    assert sorted(value for value in data.values() if value) == sorted([b"said\n", *ODD])
+    for path, value in data.items():
+        last = path.rpartition("/")[2]
+        whole = (value or b"").rpartition(b"/")[2]
+        assert path == "log.txt" or whole == (unquote_to_bytes(last[2:]) if last.startswith("%_") else last.encode())
