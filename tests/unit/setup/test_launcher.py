@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 import stat
 from pathlib import Path
 
@@ -156,3 +159,28 @@ def test_a_destroy_prints_no_outputs_after_a_refusal(checkout: Checkout) -> None
     assert "PULUMI_OPTION_SUPPRESS_OUTPUTS" not in checkout.seen("up")["env"]
     given = checkout.seen("destroy", PULUMI_OPTION_SUPPRESS_OUTPUTS="false")["env"]
     assert given["PULUMI_OPTION_SUPPRESS_OUTPUTS"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("host", "pid", "stays"),
+    [
+        ("here", 2**22 + 1, False),  # no kernel gives a pid that large
+        ("here", os.getpid(), True),
+        ("there", 2**22 + 1, True),
+        ("here", "x", True),
+        ("here", 0, True),
+    ],
+    ids=["ended", "runs", "other_host", "no_number", "zero"],
+)
+def test_a_lock_of_a_process_that_has_ended_here_is_taken_away(
+    checkout: Checkout, tmp_path: Path, host: str, pid: int | str, stays: bool
+) -> None:
+    """newcomer B8: `pulumi destroy | head -3` ends the engine before it can give its lock back."""
+    lock = tmp_path / "my state" / ".pulumi" / "locks" / "organization" / "sweepstack" / "sweep-a" / "x.json"
+    lock.parent.mkdir(parents=True)
+    lock.write_text(json.dumps({"pid": pid, "hostname": socket.gethostname() if host == "here" else "another-host"}))
+    done = checkout.start("up", PULUMI_BACKEND_URL=f"file://{tmp_path}/my%20state")
+    assert done.returncode == 0, done.stderr
+    assert lock.exists() is stays
+    assert (done.stderr == "") is stays, done.stderr
+    assert stays or f"process {pid}, which has ended, locked the state: took away {lock}" in done.stderr
