@@ -10,9 +10,11 @@ import importlib
 import json
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +24,8 @@ from rich.table import Table
 from bench.clone import ROOT
 
 RESULTS = ROOT / ".cache" / "bench.json"
+MARKDOWN = ROOT / ".cache" / "bench.md"
+HEADINGS = ("figure", "median", "max", "baseline", "ratio", "limit", "")
 
 
 @dataclass(frozen=True)
@@ -271,11 +275,15 @@ def split_rows(found: dict[str, Any]) -> Iterator[Row]:
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
+    "preview": {"n": 10, "ups": 3},
     "queue": {"cells": 1000, "rounds": 5},
     "verify": {"total_bytes": 4_000_000_000, "rounds": 5},
     "pulled": {"rounds": 3},
 }
 """So that all figures together take half an hour; `python -m bench.queue_bench 2000 20` measures longer."""
+SECONDS = 300.0
+"""How long one of them may take. What takes longer has no figure, and the others are still measured."""
+LONGER = {"renting": 600.0}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
     "cells": cells_rows,
@@ -297,12 +305,37 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
 
 def table(rows: list[Row]) -> Table:
     made = Table(title="sweepstack, measured on this machine", title_justify="left")
-    for heading in ("figure", "median", "max", "baseline", "ratio", "limit", ""):
+    for heading in HEADINGS:
         made.add_column(heading, justify="right" if heading in ("median", "max", "ratio") else "left")
     for row in rows:
         verdict = "" if row.ok is None else "[green]holds[/]" if row.ok else "[red]MISSED[/]"
         made.add_row(row.figure, row.median, row.maximum, row.baseline, row.ratio, row.limit, verdict)
     return made
+
+
+def markdown(rows: list[Row]) -> str:
+    """The same table for docs/performance.md."""
+    lines = [HEADINGS, ("---",) * len(HEADINGS)]
+    for row in rows:
+        verdict = "" if row.ok is None else "holds" if row.ok else "**missed**"
+        lines.append((row.figure.strip(), row.median, row.maximum, row.baseline, row.ratio, row.limit, verdict))
+    return "".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in line)} |\n" for line in lines)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raises TimeoutError in what is inside when it takes longer: it cleans up as after any error."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"not done within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def main() -> int:
@@ -320,7 +353,10 @@ def main() -> int:
         console.print(f"{name}: measuring …")
         results["load_before_" + name] = os.getloadavg()[0]
         try:
-            results[name] = importlib.import_module(f"bench.{name}_bench").measure(**ARGUMENTS.get(name, {}))
+            began = time.monotonic()
+            with within(LONGER.get(name, SECONDS)):
+                results[name] = importlib.import_module(f"bench.{name}_bench").measure(**ARGUMENTS.get(name, {}))
+            results["seconds_of_" + name] = round(time.monotonic() - began)
             rows += BENCHES[name](results[name])
         except Exception as error:  # one figure that cannot be had must not hide the others
             broken = True
@@ -329,6 +365,8 @@ def main() -> int:
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     console.print(table(rows))
+    MARKDOWN.write_text(markdown(rows), encoding="utf-8")
+    console.print(f"as Markdown: {MARKDOWN.relative_to(ROOT)}")
     console.print(f"JSON: {RESULTS.relative_to(ROOT)}")
     if broken:
         return 2

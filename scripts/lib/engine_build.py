@@ -95,7 +95,7 @@ def install(
         host_is_built.set()
 
     def build_cli(cancel: threading.Event) -> None:
-        with console.step(f"engine: {CLI}", "from Go modules; 5 to 10 min on 2 cores") as step:
+        with console.step(f"engine: {CLI}", "from Go modules; about 8 min on 2 idle cores") as step:
             folder = recipe.sources / "cli"
             total = fetch_modules(go, go_env, folder, CLI_PACKAGE, step, cancel)
             # Both need Go's standard library: compiling it twice at once would cost more than waiting.

@@ -1,0 +1,39 @@
+"""`make bench`: one that never ends has a bound, and its table goes into docs/performance.md as it is."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from bench.__main__ import Row, markdown, within
+
+
+def test_what_never_ends_is_cut_off_and_cleans_up() -> None:
+    cleaned: list[bool] = []
+    before, began = signal.getsignal(signal.SIGALRM), time.monotonic()
+    with pytest.raises(TimeoutError, match=r"not done within 0\.2 s"), within(0.2):
+        try:
+            subprocess.run(["sleep", "60"], check=True)
+        finally:
+            cleaned.append(True)
+    assert cleaned
+    assert time.monotonic() - began < 30
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_what_ends_in_time_has_no_alarm_left() -> None:
+    with within(60):
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_the_table_as_markdown() -> None:
+    rows = [Row("  pull", "1 s", "2 s", "a | b", "1.1×", "≤ 2×", True), Row("memory", "9 MB", "", ok=False)]
+    assert markdown(rows).splitlines()[2:] == [
+        "| pull | 1 s | 2 s | a \\| b | 1.1× | ≤ 2× | holds |",
+        "| memory | 9 MB |  |  |  |  | **missed** |",
+    ]
