@@ -204,6 +204,8 @@ class Scene:
     notes: tuple[str, ...] = ()
     evidence: str | None = None
     evidence_problem: str = ""
+    named_with: str = ""
+    """The host that the evidence is named with, where that is no name of this computer."""
     known: bool = True
     """Whether the backend has the stack at all."""
     searched: bool = True

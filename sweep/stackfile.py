@@ -231,7 +231,11 @@ class StackFile:
             write_atomically(self.path.resolve(), text.encode("utf-8"), mode=mode)
         except OSError as error:  # a full disk, or one that may only be read
             words = f"{self.shown} can't be written: {error.strerror}. It was left as it is. Make room, or make it"
-            raise ConfigError(f"{words} writable, and run the command again") from error
+            instead = f'sweepctl approve --stack {_stack_of(self.path)} --abandon BOX --reason "…"'
+            raise ConfigError(
+                f"{words} writable, and run the command again. Next, where that can't be, and a box is to be given up: "
+                f"{instead}"
+            ) from error
 
     def write_pull_to(self, place: str) -> bool:
         """Sets `pull_to`. False when it stood there already. See `edit`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sweep.cli import approve as approving
@@ -50,7 +50,7 @@ def finish(target: Target, words: Words, out: Out) -> int:
                 step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(target, quiet))
                 _rent_nothing(target)
                 step(spelled(stack, words), lambda: approving.approve(target, words, quiet))
-            step(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out))
+            step(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out, pulling.gives_up(sources)))
             if not _cleared(target):
                 raise No("`pulumi up` went through, and a box is still locked", [f"sweepctl status --stack {stack}"])
         else:
@@ -97,15 +97,16 @@ class Silent(Out):
         """Nothing."""
 
 
-def engine(target: Target, verb: str, out: Out) -> int:
-    """Runs the engine. Its `--yes` is no approval: the boxes refuse without one."""
+def engine(target: Target, verb: str, out: Out, otherwise: Sequence[str] = ()) -> int:
+    """Runs the engine. Its `--yes` is no approval: the boxes refuse without one. `otherwise`: what else to type where
+    it says no, and that can't be mended."""
     command = [find_engine(), verb, "--stack", target.stack, "--yes"]
     if not sys.stdin.isatty():
         command += ["--non-interactive"]
     stdout = sys.stderr if out.as_json else None
     code = subprocess.run(command, cwd=target.root, stdout=stdout, check=False).returncode
     if code != 0:
-        print(f"next   sweepctl status --stack {target.stack}", file=sys.stderr)
+        print("\n       ".join([f"next   sweepctl status --stack {target.stack}", *otherwise]), file=sys.stderr)
     return YES if code == 0 else NO
 
 

@@ -17,7 +17,7 @@ from provider.platforms.balances import left_at
 from provider.platforms.base import BoxRecord, Phase, Platform
 from provider.platforms.observe import Ahead, observe
 from provider.platforms.registry import has_address, load_platform
-from sweep import onbox
+from sweep import onbox, this_host
 from sweep.abandoning import on_record
 from sweep.books import still_billed
 from sweep.channel import ssh_mtu
@@ -150,6 +150,9 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         strangers = tuple(replace(one, next=again) for one in strangers)
     elif strangers and held_by_another(store, target.root):
         strangers = tuple(replace(one, next=adopt_command(target.stack)) for one in strangers)
+    elif not sources.known:  # `pulumi up` takes no stack that its backend does not have
+        init = f"pulumi stack init {target.stack} && pulumi up"
+        strangers = tuple(replace(one, next=one.next.replace("pulumi up", init, 1)) for one in strangers)
     return Scene(
         state=state,
         now=now,
@@ -171,6 +174,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         notes=(*plan.notes, *others.notes, *notes, *lock_notes(target.stack)),
         evidence=sources.evidence,
         evidence_problem=sources.problem,
+        named_with=_named_with(sources),
         known=sources.known,
         searched=others.searched and sources.store is not None and not state.problems,
         balances=tuple(balance for name in accounts if (balance := found.get(name)) is not None),
@@ -178,6 +182,12 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         elsewhere=_safely(lambda: cells_adrift(state, store, strangers), {}, notes),
         still_billed=tuple(_safely(lambda: still_billed(store, costs) if store and costs else [], [], notes)),
     )
+
+
+def _named_with(sources: Sources) -> str:
+    host, _, folder = (sources.evidence or "").removeprefix("file://").partition("/")
+    is_folder = bool(folder) and (sources.evidence or "").startswith("file://")
+    return host if is_folder and sources.store is None and host not in this_host.names() else ""
 
 
 def _looker(

@@ -24,6 +24,7 @@ from sweep.journal import CellProgress
 from sweep.loaders.base import printable
 from sweep.ownership import renew
 from sweep.state import BoxEntry
+from sweep.view.following import give_up
 
 KEEP_ON_SECONDS = 60.0
 """Between two signs to a box that it is being read."""
@@ -97,9 +98,17 @@ def pull(target: Target, out: Out) -> int:
     return report(sources, haul, out)
 
 
-def tries_again(error: EvidenceError, stack: str) -> Unsure:
-    """The same error, with what to type once what it names is mended."""
-    return Unsure(str(error), [f"sweepctl pull --stack {stack}    (once that is mended)"])
+def tries_again(error: EvidenceError, sources: Sources) -> Unsure:
+    """The same error, with what to type once what it names is mended, and where it can't be."""
+    return Unsure(
+        str(error), [f"sweepctl pull --stack {sources.target.stack}    (once that is mended)", *gives_up(sources)]
+    )
+
+
+def gives_up(sources: Sources) -> list[str]:
+    """The way that needs no copy of anything; none where the state has no box."""
+    boxes = [box.name for box in sources.state.boxes]
+    return [give_up(sources.target.stack, boxes)] if boxes else []
 
 
 def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
@@ -110,7 +119,7 @@ def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
     try:
         return _fetch(sources, store, progress)
     except EvidenceError as error:
-        raise tries_again(error, sources.target.stack) from error
+        raise tries_again(error, sources) from error
 
 
 def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
@@ -214,7 +223,7 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
     if code == YES:
         following = [f"sweepctl verify --stack {stack}"]
     else:
-        following = [f"sweepctl pull --stack {stack}    (goes on where this one stopped)"]
+        following = [f"sweepctl pull --stack {stack}    (goes on where this one stopped)", *gives_up(sources)]
     out.document(
         {
             "stack": stack,

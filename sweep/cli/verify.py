@@ -12,12 +12,12 @@ from sweep import onbox
 from sweep.cli.look import Sources, open_sources
 from sweep.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
 from sweep.cli.progress import Progress
-from sweep.cli.pull import usable
+from sweep.cli.pull import gives_up, usable
 from sweep.cli.rosters import Rosters, rosters
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
 from sweep.evidence.checking import CheckCode, check_code
-from sweep.evidence.s3_shelf import Traffic
+from sweep.evidence.stack_copy import stack_file_of
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.verify import BoxView, VerifyOutcome, VerifyRequest
 from sweep.evidence.verify import verify as verify_cells
@@ -47,8 +47,12 @@ def verify(target: Target, out: Out) -> int:
 
         return reread(sources, store, out)
     plan = rosters(target, sources.state)
-    outcome = run(sources, store, plan)
-    return report(target, outcome, plan, out, store.traffic)
+    try:
+        outcome = run(sources, store, plan)
+    except EvidenceError as error:
+        again = f"sweepctl verify --stack {target.stack}    (once that is mended)"
+        raise Unsure(str(error), [again, *gives_up(sources)]) from error
+    return report(target, outcome, plan, out, store)
 
 
 def run(sources: Sources, store: EvidenceStore, plan: Rosters) -> VerifyOutcome:
@@ -176,8 +180,9 @@ def overlay(cells: tuple[ReceiptCell, ...], digest: str, approval: Approval | No
     return shown + [Shown(name, "waived", (f"dropped: {why}",)) for name, why in sorted(plan.dropped.items())]
 
 
-def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out, traffic: Traffic | None = None) -> int:
+def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out, store: EvidenceStore) -> int:
     """The table, the receipt, the exit code."""
+    traffic = store.traffic
     receipt, stack = outcome.receipt, target.stack
     cells = overlay(receipt.cells, outcome.digest, approval_of(target), plan)
     bad = [cell for cell in cells if cell.state not in SETTLED]
@@ -211,8 +216,25 @@ def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out, traf
         out.line("note   what read the files could have reached the network: this system does not let it be shut out")
     out.next(following)
     if yes and plan.unreadable:
-        raise Unsure(f"which cells are wanted can't be told: {plan.unreadable}", [f"sweepctl verify --stack {stack}"])
+        raise Unsure(
+            f"which cells are wanted can't be told: {plan.unreadable}",
+            [*put_back(target, store), f"sweepctl verify --stack {stack}    (once that is mended)"],
+        )
     return YES if yes else UNSURE if bad and untold else NO
+
+
+def put_back(target: Target, store: EvidenceStore) -> list[str]:
+    """The command that brings the stack file back as the last `pulumi up` read it; none where no folder has it."""
+    if store.traffic is not None:
+        return []
+    try:
+        copy = stack_file_of(store)
+    except EvidenceError:
+        copy = None
+    if copy is None:
+        return []
+    kept = store.root / "stack-files" / copy[0]
+    return [f"cp {kept} {target.file.path.parent}/ && sweepctl finish --stack {target.stack}    (the last that was up)"]
 
 
 def _following(stack: str, outcome: VerifyOutcome, bad: list[Shown]) -> list[str]:
@@ -221,18 +243,20 @@ def _following(stack: str, outcome: VerifyOutcome, bad: list[Shown]) -> list[str
         return [f"sweepctl verify --stack {stack}    (after that)"]
     if not bad:
         return [f"sweepctl approve --stack {stack}"]
+    waive = " ".join(f"--waive {cell.name}" for cell in bad)
+    what = "it" if len(bad) == 1 else "each"
+    accept = f'sweepctl approve --stack {stack} {waive} --reason "…" && sweepctl finish --stack {stack}'
+    accept += f"    (to accept {what} as it is)"
+    again = f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}"
     if "missing" in states:
-        return [f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}"]
+        return [again, accept]
     if "lost" in states:
         return [f"pulumi up --stack {stack}    (runs what was lost again)"]
     if outcome.differing:
-        return [f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}    (copies again what differs)"]
+        return [f"{again}    (copies again what differs)", accept]
     if states & {"running", "pending"}:
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     first = bad[0].name
-    waive = " ".join(f"--waive {cell.name}" for cell in bad)
-    what = "it" if len(bad) == 1 else "each"
-    accept = f'sweepctl approve --stack {stack} {waive} --reason "…"    (to accept {what} as it is)'
     if set(outcome.unknown) >= {cell.name for cell in bad}:
         return [
             f"sweepctl verify --stack {stack}    (with more memory or time, or once the check is mended)",

@@ -168,11 +168,13 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     unknown = sorted(copy.cell.name for copy in copies if copy.unknown and states[copy.cell.name] == "sealed")
     said = {result.network for copy in copies for result in copy.read.values() if result.network is not None}
     network = any(said) if said else None
-    differing = _differing(request, copies, states)
+    differing = _differing(request, copies, states, testimony)
     return VerifyOutcome(receipt, digest, unexpected, unknown, network, clock.stages, differing)
 
 
-def _differing(request: VerifyRequest, copies: Sequence[_Copy], states: Mapping[str, str]) -> list[str]:
+def _differing(
+    request: VerifyRequest, copies: Sequence[_Copy], states: Mapping[str, str], testimony: Testimony
+) -> list[str]:
     sealed = {
         name
         for view in request.boxes
@@ -182,7 +184,10 @@ def _differing(request: VerifyRequest, copies: Sequence[_Copy], states: Mapping[
     return sorted(
         copy.cell.name
         for copy in copies
-        if states[copy.cell.name] == "damaged" and copy.cell.name in sealed and copy.differs
+        if states[copy.cell.name] == "damaged"
+        and copy.cell.name in sealed
+        and copy.differs
+        and testimony.knows(copy.manifest)  # else it is our records that lack something
     )
 
 

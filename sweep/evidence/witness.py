@@ -67,6 +67,10 @@ class Testimony:
     lost: dict[str, str] = field(default_factory=dict)
     """cell → why"""
 
+    def knows(self, manifest: Manifest | None) -> bool:
+        """Whether the box that sealed it is on record; yes for a manifest that does not read."""
+        return manifest is None or (manifest.box, manifest.generation) in self.births
+
     def copy_problem(self, cell: str, manifest: Manifest, digest: str) -> Standing | None:
         """Why a pulled manifest does not count; None when a journal records exactly this seal as its last word."""
         birth = self.births.get((manifest.box, manifest.generation))

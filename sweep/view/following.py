@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sweep.own_stop import BEGINS
@@ -9,14 +10,53 @@ from sweep.scene import Scene, Sight
 from sweep.teardown import Existence
 from sweep.view.shapes import SweepView
 
+_COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
+
 
 def following(scene: Scene, view: SweepView) -> Sequence[str]:
-    """Commands, the first is the way on."""
+    """Commands, the first is the way on. Where it may fail, since something can't be told, the last one gives up."""
+    named = list(_ways_on(scene, view))
+    unseen = [sight for sight in scene.sights if not sight.verdict.allowed and _unseen(sight)]
+    if not unseen or scene.teardown is not None or any("--abandon" in way for way in named):
+        return named
+    locked = [sight.box.name for sight in scene.sights if not sight.verdict.allowed]
+    helps = [way for sight in unseen if sight.seen.existence is Existence.UNKNOWN for way in _named_in(sight.seen.note)]
+    named = [*dict.fromkeys(helps), *named]
+    if all(_without_records(sight) for sight in unseen) and not view.unknown:
+        named = []  # no other command leads on: records that are lost don't come back
+    return [*named, give_up(scene.state.stack, locked)]
+
+
+def give_up(stack: str, boxes: Sequence[str]) -> str:
+    """The way that is always there: by name, with a reason, and on record."""
+    names = " ".join(f"--abandon {name}" for name in sorted(boxes))
+    return f'sweepctl approve --stack {stack} {names} --reason "…" && pulumi destroy --stack {stack}    (gives them up)'
+
+
+def _unseen(sight: Sight) -> bool:
+    """Whether what is on a box can't be told: the way on may need what is not there."""
+    if sight.handed is not None:
+        return False
+    return sight.journal is None or sight.seen.existence is Existence.UNKNOWN or _without_records(sight)
+
+
+def _named_in(note: str) -> list[str]:
+    """The commands that a platform names itself where it can't tell what a box does."""
+    return [way for way in _COMMAND.findall(note) if "<" not in way]
+
+
+def _without_records(sight: Sight) -> bool:
+    """Whether the records of what ran on it are lost, while the box itself says that something ran."""
+    ran = sight.journal is not None and bool(sight.journal.cells)
+    return ran and sight.launch is None and sight.verdict.launched is None
+
+
+def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
     stack = scene.state.stack
+    if scene.evidence_problem and all(stranger.kind == "claim" for stranger in view.unknown):
+        return _without_evidence(scene)
     if view.unknown:
         return list(dict.fromkeys(stranger.next for stranger in view.unknown))
-    if scene.evidence_problem:
-        return _without_evidence(scene)
     handed = [sight.handed for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
     if handed:
         first = next((known for known in handed if known.by == "person"), handed[0])
@@ -115,13 +155,19 @@ def first_hung(stack: str, sights: Sequence[Sight]) -> list[str]:
 def _without_evidence(scene: Scene) -> list[str]:
     """The note above says what is in the way, and to put it back; these lead out where that can't be done."""
     stack = scene.state.stack
+    renamed = []
+    if scene.named_with:
+        renamed = [f"sweepctl adopt --renamed-from {scene.named_with}    (if this computer was that, and was renamed)"]
     if not scene.sights:
-        return [f"sweepctl doctor --stack {stack}"]
+        return renamed or [f"sweepctl doctor --stack {stack}"]
     end = f"pulumi destroy --stack {stack}"
     given_up = " ".join(f"--abandon {sight.box.name}" for sight in scene.sights if not sight.verdict.allowed)
     if not given_up:
         return [end]
-    return [f'sweepctl approve --stack {stack} {given_up} --reason "…" && {end}    (where it will not come back)']
+    return [
+        *renamed,
+        f'sweepctl approve --stack {stack} {given_up} --reason "…" && {end}    (where it will not come back)',
+    ]
 
 
 def _out_of_silence(stack: str, sight: Sight) -> list[str]:

@@ -18,7 +18,7 @@ LABELS = re.compile(r"^\W*(next|give up|let go|accept [a-z, ]+?)\s{2,}(\S.*)$")
 INLINE = re.compile(r"\b(?:Next(?:, [^:`]*)?|Update this checkout): (.+)$")
 MORE = re.compile(r"^ {7}(\S.*)$")
 """Further lines of `next`, as `Out.next` sets them."""
-TOOLS = ("sweepctl", "pulumi", "python", "uv", "git")
+TOOLS = ("sweepctl", "pulumi", "python", "uv", "git", "cp")
 WANT = re.compile(r"((?:boxes\.[\w-]+\.want: gone(?:, )?)+) in \S+, then (.+)$")
 LOOKED = 2
 """So many looks in a row may lead to no command."""
@@ -121,13 +121,13 @@ class Walk:
             # The first line is the way on. Another one is taken where that was tried and did not work, or only looks.
             new = [way for way in found if filled(way.commands[0]) not in failed]
             way = next((one for one in new if not one.looks), new[0] if new else None)
-            if way is None and found:
-                raise self.dead_end("repeats what failed")
             if way is None or way.looks:
                 if way is not None and not self.world.books():
                     return
                 if looks > LOOKED:
-                    raise self.dead_end("names no way" if way is None else "looks in a circle")
+                    raise self.dead_end(
+                        "looks in a circle" if way else "repeats what failed" if found else "names no way"
+                    )
                 shown, looks = self.look(), looks + 1
                 continue
             looks = 0
@@ -138,16 +138,19 @@ class Walk:
                 result = self.type(command)
                 shown = result.text
                 if result.rc != 0:
-                    failed.add(command)
+                    failed |= {command, *_last_step(result)}
                     break
+                if not is_look(command):
+                    failed.clear()  # it is another state now
             if not self.world.books():
                 return
 
     def type(self, command: tuple[str, ...]) -> Result:
-        """One command of three, or a look. Raises DeadEnd."""
+        """One command of three; or a look, or `pulumi stack init`, which docs/teardown.md does not count. Raises
+        DeadEnd."""
         if command[0] in ("git", "make"):
             return self._updated(command)
-        if not is_look(command):
+        if not is_look(command) and command[:3] != ("pulumi", "stack", "init"):
             if len(self.typed) == AT_MOST:
                 self.story.append(f"  still to type: {shlex.join(command)}")
                 raise self.dead_end("more than three")
@@ -183,6 +186,12 @@ class Walk:
             self.update()
         self.story.append(f"$ {shlex.join(command)}")
         return Result(command, 0, "", "", 0.0)
+
+
+def _last_step(result: Result) -> list[tuple[str, ...]]:
+    """The last command that this one ran: a person saw that it is what did not work."""
+    steps = [line[2:] for line in result.out.splitlines() if line.startswith("$ sweepctl ")]
+    return [filled(tuple(shlex.split(step))) for step in steps[-1:]]
 
 
 def is_look(command: tuple[str, ...]) -> bool:

@@ -272,19 +272,19 @@ def sweepctl(words: list[str]) -> int:
     """The real command, whose engine is this one, with a person at its terminal."""
     import sweep.cli.asking
     import sweep.cli.finish
-    import sweep.state
+    import sweep.engine_call
     from sweep.cli.main import app
 
-    def run(command: list[str], **how: Any) -> subprocess.CompletedProcess[bytes]:
+    def run(command: list[str], captured: bool = False, backend: str = "", **_: Any) -> Any:
         """A command of the engine as a child, as the real one is."""
         sys.stdout.flush()
         sys.stderr.flush()
         out, err = os.memfd_create("out"), os.memfd_create("err")
         pid = os.fork()
         if pid == 0:
-            if how.get("env"):
-                os.environ.update(how["env"])
-            if how.get("capture_output"):
+            if backend:
+                os.environ["PULUMI_BACKEND_URL"] = backend
+            if captured:
                 os.dup2(out, 1)
                 os.dup2(err, 2)
             leave(pulumi(command[1:]))
@@ -294,9 +294,18 @@ def sweepctl(words: list[str]) -> int:
         os.close(err)
         return subprocess.CompletedProcess(command, code, *read)
 
-    instead = SimpleNamespace(run=run, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired)
-    sweep.state.subprocess = instead  # type: ignore[attr-defined]
-    sweep.cli.finish.subprocess = instead  # type: ignore[attr-defined]
+    class Call:
+        def __init__(self, command: list[str], _root: Path, backend: str = "") -> None:
+            self.shown = f"pulumi {' '.join(command[1:3])}"
+            self._done = run(command, captured=True, backend=backend)
+
+        def answer(self) -> tuple[int, bytes, str]:
+            said = self._done.stderr.decode("utf-8", "replace").strip().removeprefix("error: ")
+            return self._done.returncode, self._done.stdout, said
+
+    real: Any = sweep.engine_call.EngineCall
+    real.__init__, real.answer = Call.__init__, Call.answer
+    sweep.cli.finish.subprocess = SimpleNamespace(run=run)  # type: ignore[attr-defined]
     write = sys.stderr.write
 
     def heard(text: str) -> int:
