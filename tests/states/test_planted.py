@@ -35,6 +35,7 @@ PLANTED = {
         # Without evidence a person is sent to the destroy, which is refused, and the refusal names no other way.
         (
             Patch(FOLLOWING, "    if not given_up:\n        return [end]\n", "    if True:\n        return [end]\n"),
+            Patch(FOLLOWING, "    if not unseen or", "    if True or not unseen or"),
             Patch(
                 "sweep/refusal.py",
                 "    if verdict.launched is None:\n",
