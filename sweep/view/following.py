@@ -17,14 +17,15 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     """Commands, the first is the way on. Where it may fail, since something can't be told, the last one gives up."""
     named = list(_ways_on(scene, view))
     unseen = [sight for sight in scene.sights if not sight.verdict.allowed and _unseen(sight)]
-    if not unseen or scene.teardown is not None or any("--abandon" in way for way in named):
+    if not unseen or scene.teardown is not None:
         return named
-    locked = [sight.box.name for sight in scene.sights if not sight.verdict.allowed]
     helps = [way for sight in unseen if sight.seen.existence is Existence.UNKNOWN for way in _named_in(sight.seen.note)]
-    named = [*dict.fromkeys(helps), *named]
     if all(_without_records(sight) for sight in unseen) and not view.unknown:
         named = []  # no other command leads on: records that are lost don't come back
-    return [*named, give_up(scene.state.stack, locked)]
+    named = [*dict.fromkeys(helps), *named]
+    if any("--abandon" in way for way in named):
+        return named
+    return [*named, give_up(scene.state.stack, [s.box.name for s in scene.sights if not s.verdict.allowed])]
 
 
 def give_up(stack: str, boxes: Sequence[str]) -> str:

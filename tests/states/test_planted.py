@@ -50,7 +50,7 @@ PLANTED = {
         (
             Patch(
                 FOLLOWING,
-                '        return [f"sweepctl results --stack {stack}"]\n',
+                '        return [*released, f"sweepctl results --stack {stack}"]\n',
                 UP,
             ),
             Patch(FOLLOWING, ALLOWED, f"    if all(sight.gone for sight in scene.sights):\n{UP}{ALLOWED}"),
