@@ -17,7 +17,7 @@ from typing import Any
 from tests.engine.commands import COMMAND_SECONDS, NEVER_SHOWN, Result
 from tests.states.world import World
 
-ASKED = re.compile(r"counts(?: \((.+?)\))?: *$")
+ASKED = re.compile(r"(?:counts|[Tt]ype [^\n]*?)(?: \(([^()\n]+)\))?: *$")
 ELSEWHERE = """
 [ -z "$STATES_HOST" ] || hostname "$STATES_HOST"
 for folder in $STATES_READ_ONLY; do mount --bind "$folder" "$folder"; mount -o remount,bind,ro "$folder"; done
