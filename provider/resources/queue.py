@@ -235,7 +235,9 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             # Stays in the state: its delete, or its replacement, records what was lost.
             return Seen(inputs, state)
         if seen.journal is None:
-            return Seen(inputs, state, (f"queue of {state.box_name}: unknown, since its box can't be read",))
+            # What is in the way of a box that is not seen at all is said once, of the box.
+            why = "since its box can't be read" if record is None else seen.account_problem or seen.note
+            return Seen(inputs, state, (f"queue of {state.box_name}: unknown, {why}",))
         alarm = could_not_stop(seen.journal, datetime.now(UTC) + timedelta(seconds=seen.skew), None)
         if alarm and not seen.stopped:
             op.warn(f"ALARM  {state.box_name} {alarm}; sweepctl tend --stack {op.stack} --once stops it")
