@@ -73,7 +73,7 @@ def ways(text: str) -> list[Way]:
 
 
 def _way(label: str, words: str) -> Way | None:
-    words = re.split(r"\s{4,}\(", words, maxsplit=1)[0].strip().strip("`.")
+    words = re.split(r"\s{4,}\(|, or, ", words, maxsplit=1)[0].strip().strip("`.")
     gone: tuple[str, ...] = ()
     if match := WANT.match(words):
         gone, words = tuple(re.findall(r"boxes\.([\w-]+)\.want", match[1])), match[2]

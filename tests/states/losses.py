@@ -227,7 +227,7 @@ def _state_of_newer(world: World) -> bool:
 
 def _another_evidence_disk(world: World) -> bool:
     """`pull_to` of the stack file names another folder by mistake."""
-    if not world.config_file.is_file():
+    if not world.config_file.is_file() or b"\0" in world.config_file.read_bytes():
         return False
     world.edit_config(lambda sweep: sweep.update(pull_to=str(world.base / "elsewhere")))
     return True
