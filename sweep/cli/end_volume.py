@@ -15,7 +15,7 @@ from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.cli.known import Known
 from sweep.cli.leftovers import used_bytes
-from sweep.errors import EvidenceError, PlatformError
+from sweep.errors import EvidenceError, PlatformError, Unsupported
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.whereabouts import evidence_on
 from sweep.volumes.ending import VolumeFacts, VolumeSeen, use_problems
@@ -116,7 +116,12 @@ def _reasons(
         if name not in known:
             yield f"{name} is on it, and no sweep that was found here left it there"
     for store in stores:
-        if on_it := _lies_on(platform, facts.native_id, store):
+        try:
+            on_it = _lies_on(platform, facts.native_id, store)
+        except (PlatformError, OSError) as error:
+            yield f"whether the copies of {store.marker.stack} lie on the volume itself is not known: {error}"
+            continue
+        if on_it:
             yield f"the copies of {store.marker.stack} lie on the volume itself ({on_it}): publish them elsewhere"
     for use in take_inventory(facts.identity, [facts], survey, {}).volumes.get(facts.native_id, ()):
         for problem in use_problems(use, facts.native_id, full=True):
@@ -124,6 +129,7 @@ def _reasons(
 
 
 def _open(user: User) -> EvidenceStore | None:
+    """The evidence of a sweep that used the volume. None: it can't be opened, which `_not_over` gives as a reason."""
     try:
         return EvidenceStore.open(user.evidence)
     except EvidenceError:
@@ -131,11 +137,13 @@ def _open(user: User) -> EvidenceStore | None:
 
 
 def _lies_on(platform: str, native_id: str, store: EvidenceStore) -> str:
+    """The folder of the evidence that lies on the volume; "" where none does. Raises PlatformError, OSError where that
+    is not known."""
     try:
         channel = load_platform(platform).volume_channel(native_id, onbox.DURABLE)
-        found = evidence_on(channel, store.shelf.uri, (onbox.DURABLE,))
-    except (PlatformError, OSError):
-        return ""  # where it can't be read without a box, no folder of this computer is on it
+    except Unsupported:
+        return ""  # it can't be read without a box, so no folder of this computer is on it
+    found = evidence_on(channel, store.shelf.uri, (onbox.DURABLE,))
     return found[1] if found is not None else ""
 
 

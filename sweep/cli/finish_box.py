@@ -20,6 +20,7 @@ from sweep.cli.words import Words
 from sweep.errors import PlatformError
 from sweep.scene import Scene, Sight
 from sweep.suggest import did_you_mean
+from sweep.view.following import first_hung
 
 
 def finish_box(target: Target, words: Words, box: str, out: Out) -> int:
@@ -68,10 +69,11 @@ def _refuse_at_work(sight: Sight, stack: str) -> None:
     running = [name for name, progress in sight.journal.cells.items() if progress.state == "running"]
     if running:
         box = sight.box.name
+        wait = f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack} --box {box}"
         raise No(
             f"box {box} is at work: {', '.join(running[:5])}",
             [
-                f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack} --box {box}",
+                *(first_hung(stack, [sight]) or [wait]),  # what hangs never becomes done
                 f'sweepctl approve --stack {stack} --abandon {box} --reason "…"    (to give it up)',
             ],
         )

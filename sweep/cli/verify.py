@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
 from sweep import onbox
-from sweep.cli.look import Sources, open_sources
+from sweep.cli.look import Sources, look, open_sources
 from sweep.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
 from sweep.cli.progress import Progress
 from sweep.cli.pull import gives_up, usable
@@ -23,6 +23,7 @@ from sweep.evidence.verify import BoxView, VerifyOutcome, VerifyRequest
 from sweep.evidence.verify import verify as verify_cells
 from sweep.model import SETTLED, Approval, ArtifactSpec, ReceiptCell
 from sweep.state import BoxEntry
+from sweep.view.following import first_hung
 from sweep.workdir import located
 
 
@@ -52,7 +53,7 @@ def verify(target: Target, out: Out) -> int:
     except EvidenceError as error:
         again = f"sweepctl verify --stack {target.stack}    (once that is mended)"
         raise Unsure(str(error), [again, *gives_up(sources)]) from error
-    return report(target, outcome, plan, out, store)
+    return report(sources, outcome, plan, out, store)
 
 
 def run(sources: Sources, store: EvidenceStore, plan: Rosters) -> VerifyOutcome:
@@ -180,15 +181,15 @@ def overlay(cells: tuple[ReceiptCell, ...], digest: str, approval: Approval | No
     return shown + [Shown(name, "waived", (f"dropped: {why}",)) for name, why in sorted(plan.dropped.items())]
 
 
-def report(target: Target, outcome: VerifyOutcome, plan: Rosters, out: Out, store: EvidenceStore) -> int:
+def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, store: EvidenceStore) -> int:
     """The table, the receipt, the exit code."""
-    traffic = store.traffic
+    target, traffic = sources.target, store.traffic
     receipt, stack = outcome.receipt, target.stack
     cells = overlay(receipt.cells, outcome.digest, approval_of(target), plan)
     bad = [cell for cell in cells if cell.state not in SETTLED]
     yes = bool(cells) and not bad and not outcome.unexpected
     untold = {cell.name for cell in bad} <= set(outcome.unknown) and not outcome.unexpected
-    following = [f"pulumi up --stack {stack}"] if plan.ahead else _following(stack, outcome, bad)
+    following = [f"pulumi up --stack {stack}"] if plan.ahead else _following(sources, outcome, bad)
     out.document(
         {
             "receipt": outcome.digest,
@@ -237,7 +238,8 @@ def put_back(target: Target, store: EvidenceStore) -> list[str]:
     return [f"cp {kept} {target.file.path.parent}/ && sweepctl finish --stack {target.stack}    (the last that was up)"]
 
 
-def _following(stack: str, outcome: VerifyOutcome, bad: list[Shown]) -> list[str]:
+def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> list[str]:
+    stack = sources.target.stack
     states = {cell.state for cell in bad}
     if outcome.unexpected or not outcome.receipt.cells:
         return [f"sweepctl verify --stack {stack}    (after that)"]
@@ -255,6 +257,8 @@ def _following(stack: str, outcome: VerifyOutcome, bad: list[Shown]) -> list[str
     if outcome.differing:
         return [f"{again}    (copies again what differs)", accept]
     if states & {"running", "pending"}:
+        if "running" in states and (hung := first_hung(stack, look(sources, files=False).sights)):
+            return hung  # it never becomes done
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     first = bad[0].name
     if set(outcome.unknown) >= {cell.name for cell in bad}:

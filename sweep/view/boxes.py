@@ -189,4 +189,5 @@ def bills(scene: Scene) -> Bills:
 
 def _unsure(volume: Leftover) -> bool:
     """Whether it may bill by the month: a platform did not say whether it is there, or what it costs."""
-    return volume.usd_per_month is None and ":" not in volume.platform  # a host's own disk costs nothing of its own
+    own_disk = volume.platform == "local" or ":" in volume.platform  # of this computer, or a host: costs nothing itself
+    return volume.usd_per_month is None and not own_disk

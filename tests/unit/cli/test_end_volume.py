@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from sweep.decisions import decisions
+from sweep.errors import Unreachable, Unsupported
+from sweep.volumes.records import Mounting, write_mounting
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
 
 
@@ -132,6 +135,44 @@ def test_copies_that_lie_on_the_volume_itself_prove_nothing(world: World) -> Non
     refused = end(world)
     assert refused.code == 1
     assert "lie on the volume itself" in refused.err
+    assert is_there(world)
+
+
+def test_it_is_kept_where_it_can_t_be_told_whether_the_copies_lie_on_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a platform whose volumes can't be read without a box says so by `Unsupported`: other errors are unknown."""
+    destroyed(world)
+
+    def unsupported(*_: object) -> None:
+        raise Unsupported("it can't be read without a box")
+
+    def silent(*_: object) -> None:
+        raise Unreachable("the API did not answer")
+
+    monkeypatch.setattr(type(world.platform), "volume_channel", silent)
+    refused = end(world)
+    assert refused.code == 1
+    assert f"whether the copies of {STACK} lie on the volume itself is not known: the API did not answer" in refused.err
+    assert is_there(world)
+    monkeypatch.setattr(type(world.platform), "volume_channel", unsupported)
+    assert end(world).code == 0
+
+
+def test_a_sweep_that_used_it_and_whose_evidence_can_t_be_opened_keeps_it(world: World, tmp_path: Path) -> None:
+    """The store's own evidence names a second sweep, whose evidence was moved away."""
+    destroyed(world)
+    said = Mounting(
+        native_id=world.volume,
+        stack="sweep-b",
+        identity="bbbbbbbbbb",
+        evidence=f"file://{socket.gethostname()}{tmp_path}/moved-away",
+        at=datetime.now(UTC),
+    )
+    write_mounting(world.store, said)
+    refused = end(world)
+    assert refused.code == 1
+    assert "which boxes of sweep-b mount it is not known: " in refused.err
     assert is_there(world)
 
 

@@ -172,7 +172,15 @@ def test_a_hung_cell_has_a_way_out_on_every_screen(world: World, box: Box, monke
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("begun\n")
     ways = (f"sweepctl retry --stack {STACK} lr0.1 && pulumi up", f"sweepctl drop --stack {STACK} lr0.1 --reason")
-    for command in (["status"], ["logs", "lr0.1"], ["wait", "--for", "done"], ["approve"]):
+    for command in (
+        ["status"],
+        ["logs", "lr0.1"],
+        ["wait", "--for", "done"],
+        ["approve"],
+        ["verify"],
+        ["finish"],
+        ["finish", "--box", "box-0"],
+    ):
         result = world.run(*command)
         said = " ".join(f"{result.out} {result.err}".split())
         assert all(way in said for way in ways), (command, said)
