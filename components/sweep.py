@@ -58,7 +58,12 @@ class Sweep(pulumi.ComponentResource):
         if plan.job.smoke and pulumi.runtime.is_dry_run() and declared:
             pulumi.log.info(f"smoke run: on each box before its first cell with new code ({plan.job.smoke['run']})")
         if pulumi.runtime.is_dry_run() or self._over:
-            for line in (*words(plan, shares), *(f"placement: {why}" for why in plan.reasons), f"ships {code.words}"):
+            for line in (
+                *words(plan, shares),
+                *(f"placement: {why}" for why in plan.reasons),
+                *plan.checked,
+                f"ships {code.words}",
+            ):
                 pulumi.log.info(line)
         child = pulumi.ResourceOptions(parent=self)
         args = IdentityArgs(

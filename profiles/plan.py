@@ -234,6 +234,8 @@ class Plan:
     site: Site | None = None
     list_lag: float = 900.0
     """Seconds: `profiles.model.Profile.list_lag`."""
+    checked: tuple[str, ...] = ()
+    """What to know of when the profile was last checked, for people: `profiles.checked`."""
 
     @property
     def when_drained(self) -> dict[str, str]:

@@ -7,11 +7,13 @@ state. Every choice and every refusal has its reason in words.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 
 from components.config import StackConfig
 from components.config_rent import Resources
 from components.config_smoke import configured_smoke, smoke_on_box
 from profiles.buckets import bucket_problems, buckets
+from profiles.checked import stamp_notes
 from profiles.hosts import host_problems, python_of
 from profiles.model import Clock, Layout, Profile, Verb, VerbFacts
 from profiles.network import network_problems, switched
@@ -271,6 +273,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         approval=config.approval,
         reasons=(*refused, chosen),
         notes=_notes(config, profile),
+        checked=tuple(stamp_notes(profile, date.today())),
         site=_site(config, profile, layout, durable),
         list_lag=profile.believed_lag,
     )

@@ -15,8 +15,10 @@ from sweep.cli.look import LOOK_SECONDS, Sources, open_sources
 from sweep.cli.output import UNSURE, YES, Out, Unsure, money
 from sweep.cli.progress import Progress
 from sweep.cli.target import Target
-from sweep.errors import SweepstackError
+from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweep.evidence.store import EvidenceStore
 from sweep.money.ledger import Bill, Spent, spent
+from sweep.own_stop import could_not_stop
 from sweep.parallel import in_parallel
 from sweep.state import BoxEntry
 from sweep.volumes.leftover import Leftover, leftover_lines
@@ -35,9 +37,10 @@ def ledger(target: Target, out: Out) -> int:
         rests = still_billed(sources.store, found)
         gone = _gone(sources, found)
         left = leftovers(sources.state, sources.store, sources.store.births())
+        alarms = _own_stops(sources.store, found, gone)
     volumes = [volume.as_json() for volume in left]
-    out.document({"stack": target.stack, **as_json(found, gone), "volumes_left": volumes})
-    render(found, target.stack, out, gone, left, rests)
+    out.document({"stack": target.stack, **as_json(found, gone), "volumes_left": volumes, "alarms": alarms})
+    render(found, target.stack, out, gone, left, rests, alarms)
     return YES if found.complete else UNSURE
 
 
@@ -54,6 +57,21 @@ def _gone(sources: Sources, found: Spent) -> frozenset[str]:
 
     answers = in_parallel({box.native_id: partial(asked, box) for box in open_boxes}, LOOK_SECONDS)
     return frozenset(native_id for native_id, gone in answers.items() if gone)
+
+
+def _own_stops(store: EvidenceStore, found: Spent, gone: Collection[str]) -> list[str]:
+    """A line for each box whose bill runs on and that should have ended it itself, by the copy of its journal."""
+    alarms = []
+    for bill in found.bills:
+        if bill.open is None or bill.open.phase != "running" or bill.generation is None or bill.native_id in gone:
+            continue
+        try:
+            journal = store.journal(bill.box, bill.generation)
+        except (EvidenceError, JournalDamaged):
+            continue  # `status` says so
+        if stop := could_not_stop(journal, found.at, bill.open.price_per_hour):
+            alarms.append(f"ALARM  box {bill.box}, by the last copy of its journal: {stop}")
+    return alarms
 
 
 def as_json(found: Spent, gone: Collection[str] = ()) -> dict[str, Any]:
@@ -102,6 +120,7 @@ def render(
     gone: Collection[str] = (),
     left: Sequence[Leftover] = (),
     rests: Sequence[StillBilled] = (),
+    alarms: Sequence[str] = (),
 ) -> None:
     """The table for people: one line a box and rate, then the sum, and what outlived the boxes."""
     rows = [row for bill in found.bills for row in _lines(bill, found.at, bill.native_id in gone)]
@@ -111,6 +130,8 @@ def render(
         out.line(f"note   {problem}")
     for rest in rests:
         out.line(f"note   {rest.text(stack)}")
+    for alarm in alarms:
+        out.line(alarm, style="bold red")
     bound = "" if found.complete else "at least "
     per_hour = sum(bill.per_hour or 0.0 for bill in found.bills if bill.native_id not in gone)
     goes_on = f"; ${per_hour:.2f}/h goes on" if per_hour else ""

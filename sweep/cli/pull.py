@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from provider.platforms.base import Phase
@@ -22,6 +23,7 @@ from sweep.evidence.store import EvidenceStore
 from sweep.evidence.unsealed import UNSEALED, Unsealed
 from sweep.journal import CellProgress
 from sweep.loaders.base import printable
+from sweep.own_stop import could_not_stop
 from sweep.ownership import renew
 from sweep.state import BoxEntry
 from sweep.view.following import give_up
@@ -44,13 +46,14 @@ class Haul:
     """What one pull brought: per cell its box and result; what could not be reached.
 
     `unsealed`: attempts that ended without a seal and were copied now, with their boxes. `said`: what the journals that
-    were read say of each cell.
+    were read say of each cell; `alarms`: of boxes that should have ended their own bill, and could not.
     """
 
     cells: dict[str, tuple[str, PullResult]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     unsealed: list[tuple[str, Unsealed]] = field(default_factory=list)
     said: dict[str, CellProgress] = field(default_factory=dict)
+    alarms: list[str] = field(default_factory=list)
 
     def add(self, pulls: Collection[BoxPull]) -> None:
         """Later results win only where the earlier one brought nothing."""
@@ -58,6 +61,8 @@ class Haul:
             if pull.problem:
                 self.problems.append(f"box {pull.box}: {pull.problem}")
             self.unsealed += [(pull.box, one) for one in pull.unsealed]
+            if stop := could_not_stop(pull.journal, datetime.now(UTC), None):
+                self.alarms.append(f"ALARM  box {pull.box}: {stop}")
             for name, progress in (pull.journal.cells if pull.journal else {}).items():
                 if name not in self.said or self.said[name].state in ("pending", "dropped"):
                     self.said[name] = progress
@@ -245,6 +250,7 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
             "unsealed": [_as_json(box, one) for box, one in haul.unsealed],
             **why_left,
             "problems": haul.problems,
+            "alarms": haul.alarms,
             "next": following,
         }
     )
@@ -272,6 +278,8 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
             out.line(f"{count(len(names), 'cell')} {LEFT[why]}: {', '.join(names[:5])}{', …' if names[5:] else ''}")
     for problem in haul.problems:
         out.line(f"UNKNOWN {problem}", style="yellow")
+    for alarm in haul.alarms:
+        out.line(alarm, style="bold red")
     out.next(following)
     return code
 

@@ -16,6 +16,7 @@ from sweep.cli.described import files_of
 from sweep.cli.look import Sources, look, open_sources
 from sweep.cli.output import NO, YES, No, Out, count
 from sweep.cli.progress import Progress
+from sweep.cli.screen import own_stops
 from sweep.cli.target import Target
 from sweep.errors import SweepstackError
 from sweep.metrics import last_rows
@@ -63,14 +64,15 @@ def results(
     codes = short_codes(result.code for result in found if result.code)
     missing = [cell for cell in view.cells if cell.name in absent]
     following = [f"sweepctl verify {target.named()}"] if target.evidence else list(view.next) if missing else []
-    out.document(_document(target, averaged, found, made, missing, columns, following))
+    document = _document(target, averaged, found, made, missing, columns, following)
+    out.document(document | {"alarms": own_stops(view)})
     if not out.as_json:
         if not averaged:
             table = _each(cells, found, columns, codes, everything, text if style != "csv" else full)
         else:
             table = (_averages if style != "csv" else _spreadsheet)(made, columns, codes)
         _print(table, style, out)
-        _notes(made if averaged else [], found, missing, codes, style, out)
+        _notes(made if averaged else [], found, missing, codes, style, out, own_stops(view))
         if style == "table":
             out.next(following)
     return YES if all(cell.state in SETTLED for cell in view.cells) else NO
@@ -286,9 +288,10 @@ def _notes(
     codes: dict[str, str],
     style: Style,
     out: Out,
+    alarms: Sequence[str],
 ) -> None:
     """What the table does not say by itself. On stderr where stdout is for a program or a paper."""
-    lines = []
+    lines = list(alarms)
     for group in made:
         if group.mixed:
             named = ", ".join(f"{axis} {text(value)}" for axis, value in group.axes.items()) or "all cells"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sweep.cli.output import Out, console, count, money, span
 from sweep.model import SETTLED
+from sweep.own_stop import BEGINS
 from sweep.view import BoxView, CellView, GateView, SweepView
 
 WIDE = 100
@@ -62,6 +63,11 @@ def trouble(view: SweepView) -> list[tuple[str, str | None]]:
         price = "" if stranger.price_per_hour is None else f", ${stranger.price_per_hour:.2f}/h"
         lines.append((f"UNKNOWN {name or 'entry'}{price}: {stranger.why}", "bold red"))
     return lines
+
+
+def own_stops(view: SweepView) -> list[str]:
+    """A line for each box that should have ended its own bill and could not: it bills, whatever else is asked."""
+    return [f"ALARM  box {box.name}: {alarm}" for box in view.boxes for alarm in box.alarms if alarm.startswith(BEGINS)]
 
 
 def headline(view: SweepView) -> str:

@@ -11,7 +11,7 @@ from sweep import onbox
 from sweep.cli.look import Sources, look, open_sources
 from sweep.cli.output import YES, No, Out, count, span
 from sweep.cli.progress import Progress
-from sweep.cli.screen import headline
+from sweep.cli.screen import headline, own_stops
 from sweep.cli.target import Target
 from sweep.cli.telling import Teller
 from sweep.errors import SweepstackError
@@ -111,8 +111,12 @@ def _wrote_something(scene: Scene) -> bool:
 
 
 def _answer(target: Target, what: What, view: SweepView, out: Out) -> int:
-    out.document({"stack": target.stack, "for": what, "reached": True, "cells": view.counts()})
+    out.document(
+        {"stack": target.stack, "for": what, "reached": True, "cells": view.counts(), "alarms": own_stops(view)}
+    )
     out.line(headline(view), style="bold")
+    for line in own_stops(view):
+        out.line(line, style="bold red")
     following = list(view.next)
     if what == "first-step":
         following = [f"sweepctl wait --stack {target.stack} --for done"]

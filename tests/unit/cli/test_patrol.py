@@ -72,6 +72,23 @@ def test_what_the_box_itself_raises(world: World, box: Box, details: dict[str, o
     assert said in verdict(world, 1)[1]
 
 
+def test_a_box_that_could_not_end_its_own_bill_says_so_on_every_screen(world: World) -> None:
+    """hosts.md S1: its runner was gone, and patrol said "done" with exit 0 while it billed."""
+    world.full()
+    (box, other) = world.boxes
+    box.log("box-off", native="off", why="drained")
+    box.log("box-off-failed", native="off", reason="it ended with 127", tries=1, again=60.0)
+    box.alive(False)
+    other.alive(False)
+    for command in (["status"], ["pull"], ["ledger"], ["wait", "--for", "done"], ["results", "--all"]):
+        result = world.run(*command)
+        said = " ".join(f"{result.out} {result.err}".split())
+        assert "should have stopped itself, could not (off: it ended with 127): it still bills" in said, (command, said)
+        assert result.out.count("should have stopped itself, could not") == 1, result.out
+        assert "should have stopped itself" in world.run(*command, "--json").out
+    assert "should have stopped itself" in verdict(world, 1)[1]
+
+
 def test_slow_is_no_alarm(world: World, box: Box) -> None:
     box.beat(ago=1, running=[{"cell": "lr0.1", "attempt": 1, "verdict": "slow", "why": "no output"}])
     assert verdict(world, 0)[0] == "healthy"

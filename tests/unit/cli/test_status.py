@@ -114,8 +114,12 @@ def test_a_box_that_carries_the_tag_and_is_on_no_record(world: World) -> None:
     world.full()
     stranger = world.add("box-2", recorded=False)
     world.gone = ["box-2"]
-    [unknown] = status(world, 1)["unknown"]
+    seen = status(world, 1)
+    [unknown] = seen["unknown"]
     assert (unknown["box"], unknown["native_id"]) == ("box-2", stranger.native_id)
+    rates = [box["price_per_hour"] for box in seen["boxes"]]
+    assert seen["meter"]["per_hour"] == pytest.approx(sum(rates) + unknown["price_per_hour"])  # rented.md D9
+    assert unknown["price_per_hour"] > 0
 
 
 def test_a_create_whose_answer_was_lost_is_found_by_its_tag(world: World) -> None:

@@ -19,7 +19,7 @@ from sweep.canonical import canonical_json
 from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError, Unreachable, WrongAccount
 from sweep.model import Lease, Teardown
 from sweep.ownership import HELD, read_owner, who
-from tests.unit.provider.support import BOX, Sweep, approval_for, approved, still_creating
+from tests.unit.provider.support import BOX, STACK, Sweep, approval_for, approved, still_creating
 from tests.unit.provider.test_box_ledger import STOPPABLE
 
 LOSE, FAIL, BOOT = "lose-answer", "fail-after-create", "SWEEPSTACK_DRILL_BOOT_SECONDS"
@@ -109,6 +109,8 @@ def test_a_lost_answer_and_a_box_that_is_not_ready_leave_a_whole_state(
     late = still_creating(lambda: sweep.box(timeout=0.3))
     state = BoxState.model_validate(late.outputs)
     assert (state.native_id, state.generation, state.name) == (late.identifier, 1, "box-0")
+    ends = f'to end it: sweepctl approve --stack {STACK} --abandon box-0 --reason "…", then pulumi up and'
+    assert ends in " ".join(late.reasons)  # rented.md D9: it named only what adopts it
     assert [birth.native_id for birth in sweep.store.births()] == [late.identifier]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from sweep.handover import Handover
 from sweep.journal import parse_journal
 from sweep.model import Teardown
+from sweep.money.balance import Left
 from sweep.scene import Scene, Sight
 from sweep.state import BoxEntry, StackState, TeardownEntry
 from sweep.teardown import Existence, Observation, Verdict, may_end
@@ -81,6 +82,12 @@ def test_a_box_that_was_given_up_on_a_silent_host_needs_a_persons_word_first() -
     assert next_of()[0] == "pulumi destroy --stack s", "it was not given up"
     there = Observation(Existence.EXISTS, note="its journal does not read")
     assert next_of(verdict=given_up, seen=there)[0] == "pulumi destroy --stack s", "its host answers"
+
+
+def test_what_an_account_has_left_stands_in_status_as_hours() -> None:
+    """rented.md D6. A box that is gone spends nothing."""
+    lines = compose(replace(scene("ssh"), balances=(Left("ssh:root@192.0.2.7:22", 1.0),))).money_lines
+    assert lines[0] == "balance  $1.00 left at ssh:root@192.0.2.7:22: 2.0 h at $0.50/h"
 
 
 def test_a_box_that_came_up_without_gpus_is_not_said_to_be_resumed_by_an_up() -> None:
