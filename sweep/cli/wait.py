@@ -50,11 +50,12 @@ def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out
             hopeless = no_hope(what, scene, view)
             still = still + 1 if hopeless else 0
             if still >= PATIENCE:
-                raise No(hopeless, list(view.next))
+                raise No("\n".join([hopeless, *own_stops(view)]), list(view.next))
             if time.monotonic() + POLL_SECONDS > deadline:
                 left = ", ".join(f"{number} {state}" for state, number in view.counts().items())
                 again = f"sweepctl wait --stack {target.stack} --for {what}"
-                raise No(f"not {what} within {span(timeout.total_seconds())}: {left or 'no cells'}", [again])
+                late = f"not {what} within {span(timeout.total_seconds())}: {left or 'no cells'}"
+                raise No("\n".join([late, *own_stops(view)]), [again])
             time.sleep(POLL_SECONDS)
 
 

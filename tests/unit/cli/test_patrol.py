@@ -80,12 +80,14 @@ def test_a_box_that_could_not_end_its_own_bill_says_so_on_every_screen(world: Wo
     box.log("box-off-failed", native="off", reason="it ended with 127", tries=1, again=60.0)
     box.alive(False)
     other.alive(False)
-    for command in (["status"], ["pull"], ["ledger"], ["wait", "--for", "done"], ["results", "--all"]):
+    late = ["wait", "--for", "verified", "--timeout", "1s"]
+    for command in (["status"], ["pull"], ["ledger"], ["wait", "--for", "done"], late, ["results", "--all"]):
         result = world.run(*command)
         said = " ".join(f"{result.out} {result.err}".split())
         assert "should have stopped itself, could not (off: it ended with 127): it still bills" in said, (command, said)
-        assert result.out.count("should have stopped itself, could not") == 1, result.out
-        assert "should have stopped itself" in world.run(*command, "--json").out
+        assert said.count("should have stopped itself, could not") == 1, said
+        document = world.run(*command, "--json")
+        assert "should have stopped itself" in document.out + document.err
     assert "should have stopped itself" in verdict(world, 1)[1]
 
 
