@@ -21,6 +21,7 @@ from sweep.durations import Took
 from sweep.errors import SweepstackError
 from sweep.evidence.s3_address import evidence_uri
 from sweep.evidence.store import EvidenceStore
+from sweep.evidence.traces import generations
 from sweep.launch_queue import verified_cells
 from sweep.launched import copied_journal
 from sweep.model import Birth
@@ -94,6 +95,7 @@ def _known(store: EvidenceStore, evidence: str, asked: Asked, now: datetime) -> 
         retries={name: retry.retry for name, retry in again.items()},
         took=took,
         ending={birth.box for birth in births if teardown is not None and birth.native_id in teardown.native_ids},
+        unrecorded=generations(store).keys() - {birth.box for birth in births},
     )
 
 

@@ -14,6 +14,7 @@ from sweep.channel.base import Channel
 from sweep.elsewhere import same_config
 from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore
+from sweep.evidence.traces import receipts
 from sweep.journal import CellProgress, Journal, started
 from sweep.launch_spec import LaunchSpec
 from sweep.model import Cell, Launch
@@ -246,19 +247,23 @@ def verified_here(store: EvidenceStore, spec: LaunchSpec, further: Iterable[Cell
 def verified_cells(store: EvidenceStore, digests: Mapping[str, str], superseded: Mapping[str, str]) -> set[str]:
     """Cells of `digests` (cell → digest of its config) whose verified copy the evidence holds, whole. `superseded`:
     cell → the manifest that does not count any more, since a person asked for it again. Empty where that can't be read.
+
+    Where the record is lost that says which receipt is the latest, each one that reads counts: a copy is compared anew.
     """
     try:
         digest = store.latest_receipt()
-        receipt = store.receipt(digest) if digest else None
+        known = [store.receipt(digest)] if digest else list(receipts(store))
     except EvidenceError:
         return set()
-    if receipt is None:
-        return set()
-    good = [
-        cell.name
-        for cell in receipt.cells
-        if cell.state == "verified"
-        and digests.get(cell.name) == cell.config_digest
-        and superseded.get(cell.name) != cell.manifest
-    ]
-    return {name for name, problems in store.check_cells(receipt, good, full=False).items() if not problems}
+    found: set[str] = set()
+    for receipt in known:
+        good = [
+            cell.name
+            for cell in receipt.cells
+            if cell.state == "verified"
+            and cell.name not in found
+            and digests.get(cell.name) == cell.config_digest
+            and superseded.get(cell.name) != cell.manifest
+        ]
+        found |= {name for name, problems in store.check_cells(receipt, good, full=False).items() if not problems}
+    return found

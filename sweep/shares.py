@@ -69,7 +69,9 @@ class BoxSeen:
 @dataclass(frozen=True)
 class Known:
     """What the evidence and the boxes say. `boxes`: by name; `retries`: cell → how often it was asked for again;
-    `ending`: boxes of a teardown that is open: they are declared, so that their create says what is in its way."""
+    `ending`: boxes of a teardown that is open: they are declared while a cell is left to train, so that their create
+    says what is in its way. `unrecorded`: boxes whose birth record is lost, as a journal or a receipt says: their
+    create asks the platform for them, and rents none for a finished sweep."""
 
     now: datetime
     boxes: Mapping[str, BoxSeen] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class Known:
     retries: Mapping[str, int] = field(default_factory=dict)
     took: Sequence[Took] = ()
     ending: Collection[str] = ()
+    unrecorded: Collection[str] = ()
 
 
 def by_names_alone(asked: Asked, why: str) -> Shares:
@@ -116,7 +119,8 @@ def shares(asked: Asked, known: Known) -> Shares:
     for name, box in _placed(asked, known, free, held, running).items():
         owner[name] = box
         left[box] += 1
-    declared = [box for box in asked.boxes if box in there or left[box] or box in known.ending]
+    kept = {*there, *known.unrecorded, *(known.ending if any(left.values()) else ())}
+    declared = [box for box in asked.boxes if box in kept or left[box]]
     owner |= _settled(asked, verified, there, declared)
     return Shares(
         cells=_listed(asked, owner, declared), left={box: left[box] for box in declared}, verified=len(verified)

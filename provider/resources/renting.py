@@ -14,8 +14,10 @@ from provider.session import Operation
 from provider.tag_memory import Unanswered
 from sweep.errors import EvidenceError, NoCapacity, OutcomeUnknown, PlatformError, StillCreating, SweepstackError
 from sweep.evidence.store import EvidenceStore
+from sweep.evidence.traces import finished_by, generations
 from sweep.model import Birth, LedgerPhase
 from sweep.money.ledger import record_phase
+from sweep.onbox import box_tag
 
 READY_SECONDS = 900.0
 LAG_SECONDS = 60.0
@@ -254,7 +256,7 @@ def generation_of(
     """The generation to create, and the box that already carries its tag. Closes the record of a vanished one."""
     births = [birth for birth in store.births() if birth.box == inputs.name]
     if not births:
-        return 1, None
+        return _unrecorded(op, store, platform, inputs)
     last = max(births, key=lambda birth: birth.generation)
     if last.ended_at is not None:
         return last.generation + 1, None
@@ -283,6 +285,33 @@ def generation_of(
             f"Next: pulumi up --stack {op.stack}, which asks again"
         )
     return last.generation, record
+
+
+def _unrecorded(
+    op: Operation, store: EvidenceStore, platform: Platform, inputs: BoxInputs
+) -> tuple[int, BoxRecord | None]:
+    """The same where no birth record of the box is there: it is new, or its records are lost, as copied journals and
+    receipts show. Raises SweepstackError where it was to end, or where no cell is left to train."""
+    last = generations(store).get(inputs.name, 0)
+    for generation in range(last, 0, -1):
+        found = platform.find_by_tag(box_tag(inputs.identity, inputs.name, generation), platform.account())
+        if found is not None:
+            return generation, found
+    if not last:
+        return 1, None
+    lost = f"box {inputs.name} was rented before, and its records are lost from {store.shown}. Nothing is rented: "
+    actions = inputs.approval.actions if inputs.approval is not None else ()
+    if any(action.box == inputs.name for action in actions):
+        raise SweepstackError(
+            f"{lost}an approval in the stack file is to end it, and {inputs.adapter} lists it no more. Next: sweepctl "
+            f"status --stack {op.stack}; or, to go on with the sweep instead, sweepctl approve --stack {op.stack} "
+            "--revoke"
+        )
+    if digest := finished_by(store, inputs.roster_digest):
+        raise SweepstackError(
+            f"{lost}every cell is verified by the receipt {digest}. Next: sweepctl status --stack {op.stack}"
+        )
+    return last + 1, None
 
 
 def _left_by_an_earlier_try(op: Operation, platform: Platform, birth: Birth) -> BoxRecord | None:

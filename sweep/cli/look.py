@@ -298,9 +298,9 @@ def _sight(
 
 def unrented(target: Target, scene: Scene) -> tuple[str, ...]:
     """The boxes that the next `pulumi up` would rent: the stack file wants them, and none of that name is there, or on
-    record as rented. On the way out that is a box more to end."""
+    record as rented. On the way out that is a box more to end. None where no cell is left for it to train."""
     try:
-        boxes = target.file.sweep().get("boxes")
+        boxes = target.file.sweep().get("boxes") if scene.unstarted or scene.broken else None
     except ConfigError:
         return ()
     there = {sight.box.name for sight in scene.sights if not sight.gone}

@@ -20,7 +20,7 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     if not unseen or scene.teardown is not None:
         return named
     helps = [way for sight in unseen if sight.seen.existence is Existence.UNKNOWN for way in _named_in(sight.seen.note)]
-    if all(_without_records(sight) for sight in unseen) and not view.unknown:
+    if all(_without_records(sight) for sight in unseen) and _claims_alone(view):
         named = []  # no other command leads on: records that are lost don't come back
     named = [*dict.fromkeys(helps), *named]
     if any("--abandon" in way for way in named):
@@ -41,6 +41,11 @@ def _unseen(sight: Sight) -> bool:
     return sight.journal is None or sight.seen.existence is Existence.UNKNOWN or _without_records(sight)
 
 
+def _claims_alone(view: SweepView) -> bool:
+    """Whether all that is unknown is boxes that the state calls cleared, and that are locked."""
+    return all(stranger.kind == "claim" for stranger in view.unknown)
+
+
 def _named_in(note: str) -> list[str]:
     """The commands that a platform names itself where it can't tell what a box does."""
     return [way for way in _COMMAND.findall(note) if "<" not in way]
@@ -54,9 +59,9 @@ def _without_records(sight: Sight) -> bool:
 
 def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
     stack = scene.state.stack
-    if scene.evidence_problem and all(stranger.kind == "claim" for stranger in view.unknown):
+    if scene.evidence_problem and _claims_alone(view):
         return _without_evidence(scene)
-    if view.unknown:
+    if view.unknown and (scene.teardown is None or not _claims_alone(view)):
         return list(dict.fromkeys(stranger.next for stranger in view.unknown))
     handed = [sight.handed for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
     if handed:
@@ -72,6 +77,8 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
                 f'sweepctl confirm-gone --stack {stack} {lost} --saw "…"    (where its host is lost for good)',
                 f"pulumi destroy --stack {stack}    (after that, or once the host answers again)",
             ]
+        if locked := [sight for sight in scene.sights if not sight.verdict.allowed]:
+            return _out_of_teardown(stack, locked)
         return [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
     if any(volume.guarded for volume in scene.state.volumes):
         return [f"sweepctl approve --stack {stack}    (what is on its volumes, and the word that may end them)"]
@@ -169,6 +176,16 @@ def _without_evidence(scene: Scene) -> list[str]:
         *renamed,
         f'sweepctl approve --stack {stack} {given_up} --reason "…" && {end}    (where it will not come back)',
     ]
+
+
+def _out_of_teardown(stack: str, locked: Sequence[Sight]) -> list[str]:
+    """The ways on where a teardown has begun and boxes of it are locked again: an `up` may be refused now."""
+    gives_up = give_up(stack, [sight.box.name for sight in locked])
+    if any(sight.seen.existence is Existence.UNKNOWN for sight in locked):
+        return [f"pulumi destroy --stack {stack}    (once {locked[0].box.name} answers)", gives_up]
+    if any(sight.seen.journal is None and not sight.gone for sight in locked):
+        return [gives_up]  # it answers, and its journal does not read: that does not come back
+    return [f"sweepctl finish --stack {stack}    (verifies and approves again what is left)", gives_up]
 
 
 def _out_of_silence(stack: str, sight: Sight) -> list[str]:

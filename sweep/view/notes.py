@@ -8,6 +8,8 @@ from sweep.scene import Scene, Stranger
 def claims(scene: Scene) -> list[Stranger]:
     """Boxes that the state calls cleared although the check says no: edited state, or a word that no longer holds."""
     claims = []
+    # While a teardown is open, an `up` is refused: what is missing is verified and approved again, and the end goes on.
+    way_on = "sweepctl finish" if scene.teardown is not None else "pulumi up"
     for sight in scene.sights:
         handed = sight.handed is not None and sight.handed.verb == "destroy"  # its end was allowed, and is on its way
         if sight.claims_cleared and not sight.verdict.allowed and not handed:
@@ -20,7 +22,7 @@ def claims(scene: Scene) -> list[Stranger]:
                     tag=sight.box.tag or None,
                     price_per_hour=sight.price_per_hour,
                     why=f"the state calls it cleared, and it is locked: {'; '.join(sight.verdict.reasons)}",
-                    next=f"pulumi up --stack {scene.state.stack}",
+                    next=f"{way_on} --stack {scene.state.stack}",
                     since=sight.since,
                 )
             )

@@ -116,7 +116,7 @@ class Engine:
                     self.save()
                 return made["id"], made["outputs"]
 
-        run_program(self.stack, register, problems)
+        run_program(self.stack, self.session, register, problems)
         if problems:
             raise Failed(problems[0])
         for resource in self.in_order(lambda one: one["urn"] not in wanted):
@@ -190,12 +190,13 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def run_program(stack: str, register: Any, problems: list[str]) -> None:
+def run_program(stack: str, session: Any, register: Any, problems: list[str]) -> None:
     """The checkout's program. What it asks for goes to `register`; what is wrong with it, into `problems`."""
     import pulumi
     from pulumi.runtime import mocks as pulumi_mocks
 
     from components.program import one_message, program
+    from provider import sharing
 
     class Answers(pulumi_mocks.Mocks):
         def new_resource(self, args: Any) -> tuple[str, dict[str, Any]]:
@@ -206,7 +207,7 @@ def run_program(stack: str, register: Any, problems: list[str]) -> None:
             return identifier, {**args.inputs, **outputs}
 
         def call(self, args: Any) -> dict[str, Any]:
-            return {}
+            return sharing.invoke(session, args.token, args.args)
 
     pulumi.log.error = lambda text, *_: problems.append(text)  # type: ignore[assignment]
     pulumi.log.warn = lambda text, *_: say(f"warning: {text}")  # type: ignore[assignment]
@@ -339,6 +340,7 @@ def import_all() -> None:
     import provider.dispatch
     import provider.platforms.local
     import provider.resources.box
+    import provider.sharing
     import sweep.cli.audit_end
     import sweep.cli.finish
     import sweep.cli.main

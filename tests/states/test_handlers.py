@@ -31,6 +31,8 @@ SAMPLE = (
     ("cleared", "pulled artifact: torn", "clearance: gone"),
     ("cleared", "boxes: deleted by hand"),
     ("half", "open teardown: torn"),
+    ("half", "records: gone"),
+    ("half", "receipts: gone"),
 )
 """In `make test`. All others: `make proof`."""
 ALONE = [(start, name) for start in STARTS for name in losses.ALL]

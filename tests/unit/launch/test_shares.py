@@ -61,8 +61,17 @@ def test_all_verified_declares_no_box_but_those_that_are_there() -> None:
 
 
 def test_while_a_teardown_is_open_its_boxes_are_declared() -> None:
-    """Their create refuses, and says what to type."""
-    assert list(shares(asked(2, "a", "b"), Known(NOW, {}, {"seed0", "seed1"}, ending={"b"})).cells) == ["b"]
+    """Their create refuses, and says what to type. Where no cell is left, none would be rented, and `up` may clear."""
+    both = {"a": AskedBox(want="gone"), "b": AskedBox()}
+    left = asked(2, "a", "b").model_copy(update={"boxes": both})
+    assert "b" in shares(left, Known(NOW, {}, {"seed0"}, ending={"b"})).cells
+    assert "a" in shares(left, Known(NOW, {}, {"seed0"}, ending={"a"})).cells
+    assert shares(asked(2, "a", "b"), Known(NOW, {}, {"seed0", "seed1"}, ending={"b"})).cells == {}
+
+
+def test_a_box_whose_birth_record_is_lost_is_declared() -> None:
+    """Its create asks the platform for it, and rents none for a finished sweep."""
+    assert list(shares(asked(2, "a", "b"), Known(NOW, {}, {"seed0", "seed1"}, unrecorded={"b"})).cells) == ["b"]
 
 
 def test_started_cells_stay_and_the_others_are_even() -> None:

@@ -17,7 +17,7 @@ from provider.platforms.local import LocalPlatform
 from sweep import onbox
 from sweep.canonical import canonical_json
 from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError, Unreachable, WrongAccount
-from sweep.model import Lease, Teardown
+from sweep.model import Lease, Receipt, ReceiptBox, Teardown
 from sweep.ownership import HELD, read_owner, who
 from tests.unit.provider.support import BOX, STACK, Sweep, approval_for, approved, still_creating
 from tests.unit.provider.test_box_ledger import STOPPABLE
@@ -373,6 +373,48 @@ def test_a_box_that_lives_on_another_platform_is_not_rented_here(sweep: Sweep) -
 
 
 # When nothing may be rented
+
+
+def _without_records(sweep: Sweep) -> BoxState:
+    """A box that has ended, and of which a receipt alone still tells."""
+    box = sweep.box()
+    ran = ReceiptBox(box="box-0", native_id=box.native_id, generation=1, journal_head="0" * 64, cells=())
+    sweep.store.write_receipt(
+        Receipt(
+            identity=box.identity,
+            stack=STACK,
+            roster_digest=sweep.roster_digest,
+            artifacts_digest=sweep.roster_digest,
+            boxes=(ran,),
+            cells=(),
+            verified=0,
+            total=0,
+        )
+    )
+    shutil.rmtree(sweep.store.root / "records")
+    return box
+
+
+def test_nothing_is_rented_for_a_finished_sweep_whose_records_are_lost(sweep: Sweep) -> None:
+    box = _without_records(sweep)
+    assert sweep.box().native_id == box.native_id  # it is there: found by its tag
+    shutil.rmtree(sweep.root(box))
+    shutil.rmtree(sweep.store.root / "records")
+    with pytest.raises(SweepstackError, match=r"its records are lost from .*every cell is verified by the receipt"):
+        sweep.box()
+    assert sweep.listed() == []
+    assert sweep.store.births() == []
+    sweep.roster = ("a", "b", "c")
+    assert sweep.box().generation == 2  # a cell came since
+
+
+def test_nothing_is_rented_that_an_approval_was_to_end_and_whose_records_are_lost(sweep: Sweep) -> None:
+    box = _without_records(sweep)
+    shutil.rmtree(sweep.root(box))
+    sweep.roster = ("a", "b", "c")
+    with pytest.raises(SweepstackError, match=r"an approval in the stack file is to end it.*approve .* --revoke"):
+        sweep.box(approval=approval_for(box))
+    assert sweep.listed() == []
 
 
 def test_nothing_is_rented_while_a_teardown_is_open(sweep: Sweep) -> None:
