@@ -87,7 +87,7 @@ class LocalStore:
         named = account or "ACCOUNT"
         with answering(self.registry_file):
             try:
-                data = self.registry_file.read_bytes()
+                data = self._registry_bytes()
             except FileNotFoundError:
                 kept = [path for path in (self.boxes, self.volumes) if _holds(path)]
                 if kept:
@@ -102,9 +102,16 @@ class LocalStore:
         except (ValueError, KeyError, TypeError) as error:
             raise Unreachable(
                 f"{self.registry_file} does not read ({error}): whose boxes these are is not known. Put the file back, "
-                f"or remove it and name the account of the boxes"
-                f"{'' if account else ' (in the state, as `account`)'}: `{self.claim(named)}`"
+                f"or name the account of the boxes{'' if account else ' (in the state, as `account`)'}, which keeps "
+                f"the file beside it: `{self.claim(named)}`"
             ) from error
+
+    def _registry_bytes(self) -> bytes:
+        """Raises FileNotFoundError. A folder of that name holds nothing that reads."""
+        try:
+            return self.registry_file.read_bytes()
+        except IsADirectoryError:
+            return b""
 
     def require(self, account: str) -> None:
         """Returns when this is the folder of `account`; WrongAccount or Unreachable else. Reads only."""
@@ -163,16 +170,27 @@ class LocalStore:
         return registry
 
     def answer_for(self, account: str, *, mark: bool = True) -> Registry:
-        """A person's word that this folder is that of `account`: recorded, also where the registry was lost."""
+        """A person's word that this folder is that of `account`: recorded, also where the registry was lost. One that
+        does not read is kept beside it; its id is what the boxes' folder is marked with."""
         with self.locked(Wait(30)):
             for folder in (self.boxes, self.volumes):
                 folder.mkdir(exist_ok=True)
-            known = Registry(random_id())
+            known = Registry(self._mark() or random_id())
             if self.registry_file.exists():
-                known = self.registry() or known
+                known = self._unless_damaged() or known
             if account not in (known.account, *known.also_known_as):
                 known = replace(known, also_known_as=(*known.also_known_as, account))
             return self._write(known, mark=mark)
+
+    def _unless_damaged(self) -> Registry | None:
+        """The registry; None where it did not read and is out of the way now. Raises Unreachable for a disk's no."""
+        with answering(self.registry_file):
+            try:
+                return _parse_registry(self._registry_bytes())
+            except (ValueError, KeyError, TypeError):
+                beside = self.registry_file.with_name(f"registry.json.unread-{random_id()}")
+                os.rename(self.registry_file, beside)
+                return None
 
     def renamed(self, account: str) -> Registry:
         """The same where only the host's name differs from that of `account`, or the registry alone was lost. Raises

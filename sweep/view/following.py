@@ -182,7 +182,8 @@ def _out_of_teardown(stack: str, locked: Sequence[Sight]) -> list[str]:
     """The ways on where a teardown has begun and boxes of it are locked again: an `up` may be refused now."""
     gives_up = give_up(stack, [sight.box.name for sight in locked])
     if any(sight.seen.existence is Existence.UNKNOWN for sight in locked):
-        return [f"pulumi destroy --stack {stack}    (once {locked[0].box.name} answers)", gives_up]
+        helps = [way for sight in locked for way in _named_in(sight.seen.note)]
+        return [*dict.fromkeys(helps), f"pulumi destroy --stack {stack}", gives_up]
     if any(sight.seen.journal is None and not sight.gone for sight in locked):
         return [gives_up]  # it answers, and its journal does not read: that does not come back
     return [f"sweepctl finish --stack {stack}    (verifies and approves again what is left)", gives_up]

@@ -16,23 +16,20 @@ NO_PROGRAM = (
 )
 NOT_SHIPPED_AGAIN = "`pulumi up` does not ship again what the box lacks; `approve --abandon`, `destroy` works"
 NOTHING_STARTED = "the box is approved, so `up` starts nothing on it; status names `up` again all the same"
-REGISTRY = "the command that the message names does not mend a registry that is there and does not read"
+REFUSAL_NAMES_FINISH = "the refused `destroy` names `finish` for a box that can't be told, which takes one more"
 
 KNOWN: dict[tuple[str, str], str] = {
     ("*", "this computer's data: on a read-only disk"): ON_THAT_DISK,
     ("*", "state: empty"): NO_STATE,
     ("*", "state: torn"): NO_STATE,
     ("*", "state: a folder"): NO_STATE,
-    ("finished", "registry: empty"): REGISTRY,
-    ("finished", "registry: torn"): REGISTRY,
-    ("finished", "registry: a folder"): REGISTRY,
-    ("cleared", "registry: [!go]*"): REGISTRY,
     ("cleared", "receipt: a folder"): FOLDER,
     ("cleared", "pulled artifact: a folder"): FOLDER,
     ("cleared", "pulled log: a folder"): FOLDER,
     ("cleared", "pulled metrics: a folder"): FOLDER,
     ("cleared", "journal: *"): NOTHING_STARTED,
     ("cleared", "data folder of the box: gone"): NOTHING_STARTED,
+    ("half", "box's record: [!o]*"): REFUSAL_NAMES_FINISH,
     ("cut", "birth: *"): TAKES_ONE_MORE,
     ("cut", "registry: [!o]*"): TAKES_ONE_MORE,
     ("cut", "sealed *"): TAKES_ONE_MORE,

@@ -33,6 +33,7 @@ SAMPLE = (
     ("half", "open teardown: torn"),
     ("half", "records: gone"),
     ("half", "receipts: gone"),
+    ("finished", "registry: torn"),
 )
 """In `make test`. All others: `make proof`."""
 ALONE = [(start, name) for start in STARTS for name in losses.ALL]

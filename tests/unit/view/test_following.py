@@ -90,6 +90,24 @@ def test_what_an_account_has_left_stands_in_status_as_hours() -> None:
     assert lines[0] == "balance  $1.00 left at ssh:root@192.0.2.7:22: 2.0 h at $0.50/h"
 
 
+def test_a_box_that_is_locked_again_while_a_teardown_is_open_is_not_sent_to_an_up() -> None:
+    """It would be refused, and so is a destroy."""
+    asked = scene("person")
+    (sight,) = asked.sights
+    journal = parse_journal(b"")
+    teardown = Teardown(native_ids=("host-1",), begun_at=NOW)
+
+    def next_of(**changes: Any) -> tuple[str, ...]:
+        locked = replace(sight, handed=None, claims_cleared=True, **changes)
+        return tuple(compose(replace(asked, teardown=teardown, sights=(locked,))).next)
+
+    anew, given_up = next_of(seen=Observation(Existence.EXISTS, journal), journal=journal)
+    assert anew.startswith("sweepctl finish --stack s ")
+    assert given_up.startswith("sweepctl approve --stack s --abandon box-0 ")
+    unread = next_of(seen=Observation(Existence.EXISTS, note="its journal does not read"))
+    assert [line.split(" --reason")[0] for line in unread] == ["sweepctl approve --stack s --abandon box-0"]
+
+
 def test_a_box_that_came_up_without_gpus_is_not_said_to_be_resumed_by_an_up() -> None:
     asked = scene("person")
     (sight,) = asked.sights
