@@ -19,7 +19,7 @@ def test_a_setup_that_fails_starts_nothing_and_the_next_up_tries_the_mended_one(
     stack.edit_config(lambda sweep: sweep["job"].update(setup="echo the first step; echo no such package; exit 3"))
     result = stack.up()
     assert result.rc != 0, str(result)
-    for words in ("setup failed", "the first step", "no such package", "Mend job.setup", "pulumi up --stack setup"):
+    for words in ("setup failed", "the first step", "no such package", "Fix job.setup", "pulumi up --stack setup"):
         assert words in result.text, f"{words}\n{result}"
     assert stack.started() == []
     assert len(stack.resources("Box")) == len(stack.resources("Queue")) == 1, "kept in the state: it bills"
