@@ -181,7 +181,7 @@ def test_a_setup_s_time_is_not_that_of_the_first_step(site: Site, monkeypatch: p
 def test_a_smoke_run_that_fails_on_the_box_is_shown_with_its_last_words(site: Site) -> None:
     with pytest.raises(SetupFailed) as failed:
         site.launch("a", smoke={"run": "echo no column {word}; exit 3", "seconds": 120.0})
-    for words in ("the smoke run (job.smoke) as a: exit code 3: no column a", "Mend the job, or job.smoke"):
+    for words in ("the smoke run (job.smoke) as a: exit code 3: no column a", "Fix the job, or job.smoke"):
         assert words in str(failed.value)
     site.drained()
     assert site.started() == []
@@ -195,7 +195,7 @@ def test_a_setup_that_fails_is_shown_with_its_last_words(site: Site) -> None:
         site.launch("a", setup="echo the last words of setup; exit 3")
     assert "setup failed" in str(failed.value)
     assert "the last words of setup" in str(failed.value)
-    assert "Mend job.setup" in str(failed.value)
+    assert "Fix job.setup" in str(failed.value)
     assert site.started() == []
     assert site.record_of_launch() is not None
 
@@ -214,7 +214,7 @@ def test_a_setup_is_not_watched_for_ever_and_goes_on(site: Site) -> None:
 
 
 def test_a_wait_that_is_cut_short_says_so_and_ends_nothing(site: Site) -> None:
-    with pytest.raises(FirstCellFailed, match="the box goes on"):
+    with pytest.raises(FirstCellFailed, match="the box bills, and goes on"):
         launch(
             site.spec("a", setup="sleep 1"),
             site.channel,
