@@ -273,8 +273,11 @@ def test_an_open_teardown_leads_on(world: World) -> None:
     world.open_teardown(None, first, second, ended=(first.native_id,))
     seen = status(world, 0)
     assert "1 of 2 boxes ended" in " ".join(seen["notes"])
-    assert seen["next"][0] == f"pulumi destroy --stack {STACK}"
-    assert "--revoke" in seen["next"][1]
+    first_way, second_way = seen["next"]
+    assert first_way.startswith(f"sweepctl finish --stack {STACK}"), (
+        "box-1 is locked: it is verified and approved first"
+    )
+    assert "--abandon box-1" in second_way
 
 
 def test_what_the_engine_keeps_quiet_about(world: World) -> None:
