@@ -6,7 +6,7 @@ names alone, and every box is then declared: a box that may be there is never le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -95,8 +95,13 @@ def _known(store: EvidenceStore, evidence: str, asked: Asked, now: datetime) -> 
         retries={name: retry.retry for name, retry in again.items()},
         took=took,
         ending={birth.box for birth in births if teardown is not None and birth.native_id in teardown.native_ids},
-        unrecorded=generations(store).keys() - {birth.box for birth in births},
+        unrecorded=_unrecorded(store, asked.boxes.keys() - {birth.box for birth in births}),
     )
+
+
+def _unrecorded(store: EvidenceStore, unborn: Set[str]) -> Set[str]:
+    """Those of these boxes without a birth record that were rented. Reads every receipt, so only where there is one."""
+    return unborn & generations(store).keys() if unborn else unborn
 
 
 def _asking(evidence: str, birth: Birth) -> Callable[[], Observation]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
 from provider.session import Session
 from provider.sharing import answer, invoke
 from sweep.errors import SweepstackError
+from sweep.evidence.traces import generations
 from sweep.model import Retries, Retry
 from sweep.retries import RECORD
 from sweep.shares import FUNCTION, Asked, AskedBox
@@ -57,6 +59,19 @@ def test_another_stack_begins_anew_and_what_can_not_be_read_declares_all(sweep: 
     found = answer(sweep.project, asked(sweep, "x", "y", "z"))
     assert list(found.cells) == ["x", "y", "z"]
     assert "damaged" in found.unknown
+
+
+def test_receipts_are_read_for_a_box_without_a_birth_record_alone(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+    monkeypatch.setattr("provider.sharing.generations", lambda store: looks.append(1) or generations(store))
+    sweep.verified(sweep.trained())
+    assert list(answer(sweep.project, asked(sweep, "box-0")).cells) == ["box-0"]
+    assert not looks
+    shutil.rmtree(sweep.project / "results" / "records" / "births")
+    assert list(answer(sweep.project, asked(sweep, "box-0", "box-1")).cells) == ["box-0"]
+    assert looks
 
 
 def test_the_engine_s_question(sweep: Sweep) -> None:
