@@ -18,7 +18,7 @@ from sweep.errors import EvidenceError, NotYetGone, PlatformError, SweepstackErr
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import Handover, begun_before, keep_handover, kept_here, known_handover, opened
 from sweep.money.clocks import dated
-from sweep.money.ledger import spent
+from sweep.money.ledger import bill_of
 from sweep.refusal import waiting_cost
 from sweep.teardown import BoxFacts, Existence
 
@@ -161,7 +161,7 @@ def follow_phase(op: Operation, state: BoxState, record: BoxRecord) -> None:
         op.warn(f"box {state.name} runs again, and bills ${state.price_per_hour or 0.0:.2f}/h: its clock is taken back")
     try:
         store = EvidenceStore.open(state.evidence)
-        bill = spent(store, datetime.now(UTC)).of(state.native_id)
+        bill = bill_of(store, state.name, state.generation, state.native_id, datetime.now(UTC))
     except EvidenceError:
         return
     written = bill.open.phase if bill is not None and bill.open is not None else None

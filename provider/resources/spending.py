@@ -18,7 +18,7 @@ from sweep.launched import copied_journal
 from sweep.model import Birth
 from sweep.money.budget import BUDGET, Budget, renting_refused, use_of
 from sweep.money.clocks import last_seen, running
-from sweep.money.ledger import spent, total
+from sweep.money.ledger import bill_of, spent, total
 from sweep.money.notice import tell
 from sweep.money.outlook import Outlook, forecast, hours_left, preview_line
 from sweep.parallel import in_parallel
@@ -120,7 +120,8 @@ def warn_of_clocks(op: Operation, state: BoxState, *, answers: bool) -> None:
     now = datetime.now(UTC)
     try:
         store = EvidenceStore.open(state.evidence)
-        bill, journal = spent(store, now).of(state.native_id), store.journal(state.name, state.generation)
+        bill = bill_of(store, state.name, state.generation, state.native_id, now)
+        journal = store.journal(state.name, state.generation)
     except (EvidenceError, JournalDamaged):
         return  # said elsewhere
     stop = state.teardown.stop.issue if state.teardown.stop is not None else None

@@ -22,7 +22,7 @@ from sweep.errors import (
     WrongAccount,
 )
 from sweep.evidence.store import EvidenceStore
-from sweep.money.ledger import spent
+from sweep.money.ledger import bill_of
 
 _NEXT = re.compile(r"\bnext\b:?\s+\S", re.IGNORECASE)
 _UNSURE = (Unreachable, OutcomeUnknown, NotAuthorized, WrongAccount)
@@ -77,7 +77,8 @@ def _may_bill(evidence: str, box: str, error: PlatformError) -> str:
     if last is None or last.ended_at is not None:
         return ""
     if last.native_id is not None:
-        bill = spent(store, datetime.now(UTC), births).of(last.native_id)  # it knows of stops and of changed prices
+        # The bill knows of stops and of changed prices.
+        bill = bill_of(store, box, last.generation, last.native_id, datetime.now(UTC))
         price = bill.per_hour if bill is not None and bill.open is not None else last.price_per_hour
         return f"{last.native_id} on {last.platform} may bill{_price(price)}."
     if isinstance(error, _UNSURE) and last.tag not in str(error):

@@ -166,6 +166,14 @@ def spent(store: EvidenceStore, now: datetime, births: Iterable[Birth] | None = 
     return total(entries, store.births() if births is None else births, now, damaged)
 
 
+def bill_of(store: EvidenceStore, box: str, generation: int, native_id: str, now: datetime) -> Bill | None:
+    """The bill of one box, as `spent` has it; None where neither the ledger nor a birth record knows it. Reads what is
+    on record of this box alone, which is what makes it fit for each look at a box. Raises EvidenceError."""
+    entries, damaged = store.ledger(native_id)
+    birth = store.birth(box, generation)
+    return total(entries, [birth] if birth is not None else [], now, damaged).of(native_id)
+
+
 def total(
     entries: Iterable[LedgerEntry], births: Iterable[Birth], now: datetime, damaged: Sequence[tuple[str, str]] = ()
 ) -> Spent:

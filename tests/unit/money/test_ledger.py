@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth, LedgerEntry, LedgerPhase
-from sweep.money.ledger import record_phase, spent, total
+from sweep.money.ledger import bill_of, record_phase, spent, total
 
 BEGIN = datetime(2026, 11, 21, 9, tzinfo=UTC)
 ID = "local-abcdefghij"
@@ -188,6 +188,20 @@ def test_births_that_were_read_are_not_read_again(store: EvidenceStore, monkeypa
     assert spent(store, at(2), births) == spent(store, at(2))
     monkeypatch.setattr(store, "births", pytest.fail)
     assert spent(store, at(2), births).usd == 4.0
+
+
+def test_the_bill_of_one_box_reads_nothing_of_another(store: EvidenceStore) -> None:
+    store.write_birth(birth(ended=5.0))
+    record(store, "stopped", 3, 0.1)
+    store.write_birth(birth("other").model_copy(update={"box": "box-1"}))
+    record(store, "running", 0, native_id="other")
+    whole = spent(store, at(4)).of(ID)
+    (store.root / "records" / "births" / "box-1-g1.json").write_bytes(b"{")
+    found = bill_of(store, "box-0", 1, ID, at(4))
+    assert found == whole
+    assert found is not None
+    assert found.generation == 1
+    assert bill_of(store, "box-0", 2, "unknown", at(4)) is None
 
 
 def test_writers_at_once(store: EvidenceStore) -> None:

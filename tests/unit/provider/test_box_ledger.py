@@ -100,10 +100,14 @@ def test_a_new_price_survives_a_stop_and_a_start(sweep: Sweep, by_queue: bool) -
 
 
 def test_a_stop_and_a_start_from_outside_are_written_down(sweep: Sweep) -> None:
-    """rented D7: somebody stops it in the console, and the ledger counted on at the running price."""
+    """rented D7: a person stops it in the console, and the ledger counted on at the running price. What is on record of
+    another box is no part of it."""
     box = sweep.box(teardown=STOPPABLE)
     sweep.platform.stop(box.native_id, box.account)
+    damaged = sweep.store.root / "records" / "births" / "box-9-g1.json"
+    damaged.write_text("{")
     BOX.read(sweep.op(), box.native_id, box)
+    damaged.unlink()
     (bill,) = bills(sweep)
     assert bill.open is not None
     assert (bill.open.phase, bill.per_hour) == ("stopped", 0.01)
