@@ -19,7 +19,6 @@ BUCKET = "fuse.rclone"
 UNMOUNT_SECONDS = 30.0
 WORDS = "ended"
 """Below the platform's root: a word for each box that was made on a machine which is rented: it bills on without it."""
-RENTED_ON = "nothing of it is left on its host, which bills on until it is ended where it was rented"
 
 
 def mark_ending(box: Path, *, facts: str, ending: str) -> None:

@@ -46,6 +46,10 @@ class Phase(StrEnum):
         return self in (Phase.STOPPED, Phase.STOPPING)
 
 
+RENTED_ON = "nothing of it is left on its host, which bills on until it is ended where it was rented"
+"""The note of a box, in phase `ENDING`, whose rented host has nothing of it any more."""
+
+
 def _unrecorded(_asked: bool) -> None:
     """No record is kept of what is asked for."""
 

@@ -37,7 +37,7 @@ from provider.platforms._local_store import (
     unsafe,
 )
 from provider.platforms._local_volumes import BOX_ID, VOLUME_ID, LocalVolumes
-from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
+from provider.platforms.base import RENTED_ON, BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.offers import Capability, WithoutMarket
 from sweep import onbox
 from sweep.canonical import fsync_directory, write_atomically, write_json_atomically
@@ -267,7 +267,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             price, tag, at = facts["price_per_hour"], str(facts["tag"]), _time(facts["created_at"])
         except (KeyError, TypeError, ValueError):
             price, tag, at = None, "", None
-        return BoxRecord(native_id, tag, account, Phase.ENDING, price, at, place(box), removal.RENTED_ON)
+        return BoxRecord(native_id, tag, account, Phase.ENDING, price, at, place(box), RENTED_ON)
 
     def _build(
         self, request: BoxRequest, account: str, boot_seconds: float, shown: Mapping[str, tuple[str, str]]

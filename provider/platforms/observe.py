@@ -8,8 +8,7 @@ from typing import Any
 
 from provider.platforms import base
 from provider.platforms._handover import settled
-from provider.platforms._local_removal import RENTED_ON
-from provider.platforms.base import BoxRecord, Phase, Platform
+from provider.platforms.base import RENTED_ON, BoxRecord, Phase, Platform
 from provider.platforms.registry import has_address, load_platform
 from sweep import onbox
 from sweep.channel import ahead
@@ -63,7 +62,8 @@ def observe(
         return Observation(Existence.UNKNOWN, account_problem=str(error)), None
     except PlatformError as error:
         return Observation(Existence.UNKNOWN, note=str(error)), None
-    if record.phase is Phase.GONE and rented and has_address(adapter):  # made by a version that left no word there
+    emptied = bills_on(record, adapter, rented=rented)
+    if emptied:
         record = replace(record, phase=Phase.ENDING, note=RENTED_ON)
     if record.phase is Phase.GONE:
         return Observation(Existence.GONE), None
@@ -73,7 +73,7 @@ def observe(
         known = known_handover(evidence, native_id)
         if known is not None:
             return Observation(Existence.EXISTS, note=known.rented_on, runner_alive=False), record
-    if record.phase is Phase.ENDING and record.note == RENTED_ON:
+    if emptied:
         return Observation(Existence.EXISTS, note=RENTED_ON, runner_alive=False, emptied=True), record
     stopped = record.phase.at_rest
     rests_at = record.stopped_per_hour if record.phase is Phase.STOPPED else None
@@ -98,6 +98,12 @@ def observe(
         evidence_on=on_it,
     )
     return seen, record
+
+
+def bills_on(record: BoxRecord, adapter: str, *, rented: bool) -> bool:
+    """Whether nothing of the box is left on its host, which is rented, answers, and bills on. So its host says; or the
+    box's folder is gone from a host that is `rented` by what is known here (an older version left no word there)."""
+    return record.note == RENTED_ON or (record.phase is Phase.GONE and rented and has_address(adapter))
 
 
 def _questions(files: bool) -> list[Question]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from provider.limiter import paced
 from provider.models import BoxState, QueueState
 from provider.platforms._handover import settled
-from provider.platforms._local_removal import RENTED_ON
-from provider.platforms.base import PROGRESS_SECONDS, BoxRecord, Phase, Platform, Wait
+from provider.platforms.base import PROGRESS_SECONDS, RENTED_ON, BoxRecord, Phase, Platform, Wait
+from provider.platforms.observe import bills_on
 from provider.platforms.offers import Capability
 from provider.platforms.power import start_box
-from provider.platforms.registry import has_address, load_platform
+from provider.platforms.registry import load_platform
 from provider.resources import admitting, ending
 from provider.session import Operation
 from sweep.errors import PlatformError, StillCreating, SweepstackError, Unreachable
@@ -99,8 +99,7 @@ class _Looking:
                 raise
             self.problem = f"; nobody tells of it now: {error}"
             return self.seen
-        rented = has_address(self.state.adapter) and self.state.teardown.issue is not None
-        if record.note == RENTED_ON or (record.phase is Phase.GONE and rented):
+        if bills_on(record, self.state.adapter, rented=self.state.teardown.issue is not None):
             raise SweepstackError(
                 f"box {facts.name} ({facts.native_id}): {RENTED_ON}. Next: write boxes.{facts.name}.want: gone, then "
                 f"pulumi up --stack {self.op.stack}, which says what ends the bill"

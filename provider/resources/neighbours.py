@@ -8,9 +8,9 @@ from functools import partial
 
 from provider.models import QueueState
 from provider.platforms._handover import settled
-from provider.platforms._local_removal import RENTED_ON
 from provider.platforms.base import Phase
-from provider.platforms.registry import has_address, load_platform
+from provider.platforms.observe import bills_on
+from provider.platforms.registry import load_platform
 from provider.session import Operation
 from sweep.channel.base import Channel
 from sweep.errors import PlatformError, SweepstackError
@@ -34,9 +34,10 @@ def find(birth: Birth, evidence: str = "") -> Neighbour:
         record = platform.get(birth.native_id, birth.account)
         phase = record.phase
         resting = phase is Phase.STOPPED  # on its way there, its runner may still claim cells
-        if phase is Phase.GONE or record.note == RENTED_ON:  # a rented host that answers bills on
-            rented = has_address(birth.platform) and birth.price_per_hour != 0
-            return Neighbour(None, gone=not rented, emptied=rented)
+        if bills_on(record, birth.platform, rented=birth.price_per_hour != 0):  # at 0: a host of the user's own
+            return Neighbour(None, emptied=True)
+        if phase is Phase.GONE:
+            return Neighbour(None, gone=True)
         if phase is Phase.UNKNOWN:
             return Neighbour(None)
         return Neighbour(platform.channel(birth.native_id, birth.account), resting)

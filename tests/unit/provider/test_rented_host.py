@@ -17,6 +17,7 @@ import pytest
 from provider.models import BoxState
 from provider.platforms.base import Phase
 from provider.resources.base import Gone, Seen
+from provider.resources.neighbours import find
 from sweep.cli import confirm
 from sweep.cli.confirm import Word, confirm_gone
 from sweep.cli.look import Sources
@@ -26,6 +27,7 @@ from sweep.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import Handover, handover_of, keep_handover, opened
 from sweep.money.ledger import spent
+from sweep.moving import Neighbour
 from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host
 from tests.unit.provider.support import BOX, abandonment, approval_for, approved
 from tests.unit.provider.test_given_up import gone, in_zeros, read_only, recorded, unreachable
@@ -348,6 +350,12 @@ def test_a_folder_that_was_removed_by_hand_ends_no_bill(
     assert "nothing of it is left on its host, which bills on" in seen.unhealthy[0]
     with pytest.raises(SweepstackError, match=r"bills on .*want: gone, then pulumi up"):
         BOX.update(rented.op(), box.native_id, box, rented.box_inputs())
+    birth = rented.store.birth(box.name, box.generation)
+    assert birth is not None
+    free = birth.model_copy(update={"price_per_hour": 0.0})
+    assert find(birth, box.evidence) == Neighbour(None, emptied=True)
+    says_so = word == "as it is made now"
+    assert find(free, box.evidence) == Neighbour(None, gone=not says_so, emptied=says_so), "the host's word counts"
     assert open_bill(rented, box) == 0.5
     with pytest.raises(NotYetGone) as error:
         delete(rented, box)
