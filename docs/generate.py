@@ -198,7 +198,11 @@ def _verbs(profile: Any) -> Iterable[tuple[str, ...]]:
 
 def _clock(clock: Any) -> str:
     begins = {"stop": "stopped", "arrears": "in arrears", "start": "running"}[clock.starts]
-    after = f"after {clock.after:g} d {begins}" if clock.after is not None else f"while {begins}, nobody knows when"
+    after = (
+        f"after {clock.after:g} d {begins}"
+        if clock.after is not None
+        else f"while {begins}, at a time not known before"
+    )
     kills = f"; kills {', '.join(clock.kills)}" if clock.kills else ""
     return f"- **Clock**, {after}: {clock.what}{kills}."
 

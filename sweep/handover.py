@@ -1,7 +1,7 @@
-"""Where a box's end, or its stop, is finished by somebody else: by the host itself, or by a person at a console.
+"""Where a box's end, or its stop, is not finished by us: the host itself does it, or a person at a console.
 
 One record for each native id, in the evidence (`records/handovers/`) or, where that takes nothing, on this computer:
-what we did, what the host took, since when nobody answers there, and a person's word. None of it counts for a host that
+what we did, what the host took, since when nothing answers there, and a person's word. None of it counts for a host that
 answers: that is asked anew at every look.
 """
 
@@ -43,7 +43,7 @@ class Handover(Record):
     allowed; `manual`: the person's step.
 
     `ended_at`: when the host proved that nothing of the box is left, or runs; `accepted_at`: when it took the command;
-    `silent_at`: since when nobody answered there, once that had lasted. `bills_after`: USD per hour that it costs while
+    `silent_at`: since when nothing answered there, once that had lasted. `bills_after`: USD per hour that it costs while
     it stands still after that, None where that is not known; `release`: the person's step that ends that, too.
     """
 
@@ -63,7 +63,7 @@ class Handover(Record):
     release: str = ""
 
     def over(self, native_id: str) -> bool:
-        """Whether it is over for this very id, provided that nobody answers at its address now."""
+        """Whether it is over for this very id, provided that nothing answers at its address now."""
         if self.native_id != native_id:
             return False
         if self.confirmed is not None:
@@ -72,7 +72,7 @@ class Handover(Record):
 
     @property
     def rented_on(self) -> str:
-        """What is left for a person to do, while the host still answers, or nobody has said that it is gone."""
+        """What is left for a person to do, while the host still answers, or no person has said that it is gone."""
         if self.by == "ssh":
             return f"{self.native} was asked for, and that it took effect is not proved"
         here = "nothing of it is left on its host" if self.ended_at is not None else "its host could not be asked"

@@ -49,8 +49,8 @@ def advice(way: Way) -> str:
     """To be added to the words about a box from which nothing came: what to do where a connection of small packets gets
     through now, and one as usual does not. Empty otherwise, and for ways through other hosts.
 
-    Never raises; blocks for up to half a minute, once a minute for each address. Pins nothing, and lets nobody in who
-    does not show the pinned key."""
+    Never raises; blocks for up to half a minute, once a minute for each address. Pins nothing, and refuses a
+    host that does not show the pinned key."""
     if way.via is not None or way.proxy:
         return ""
     tried = _TRIED.setdefault((way.endpoint.host, way.endpoint.port), _Tried())

@@ -168,7 +168,7 @@ def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Ha
     if way is None:
         give_up = f'sweepctl approve --stack {target.stack} --abandon {box.name} --reason "…"'
         raise No(
-            f"nobody has begun to end box {box.name} ({box.native_id}): a word about its bill would leave its cells "
+            f"the end of box {box.name} ({box.native_id}) was not begun: a word about its bill would leave its cells "
             f"unchecked. Nothing was written{f' ({sources.problem})' if store is None else ''}",
             [
                 f"sweepctl finish --stack {target.stack}    (where it answers)",

@@ -139,7 +139,7 @@ def test_silence_is_unreachable_after_its_deadline(
 def test_why_nothing_comes_is_tried_once_a_minute_for_an_address(
     channel: SshChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks: also at first contact, where no connections were made yet."""
+    """For every caller: also at first contact, where no connections were made yet."""
     tried: list[bool] = []
     monkeypatch.setattr(ssh_mtu, "_TRIED", {})
     monkeypatch.setattr(ssh_mtu, "_gets_through", lambda way, *_: tried.append(bool(way.proxy)) or bool(way.proxy))
