@@ -85,7 +85,7 @@ class Copies(Protocol):
         """
         ...
 
-    def here(self, cell: str, files: Sequence[FileEntry], fetching: Fetching | None = None) -> dict[str, Path]:
+    def here(self, cell: str, files: Sequence[FileEntry], fetching: Fetching | None = None) -> dict[str, str]:
         """Where the bytes of files, as the copy has them now, can be read on this machine. Brings them if need be."""
         ...
 
@@ -114,14 +114,18 @@ class FolderCopies:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._below = os.fspath(root)
         self._manifests: dict[str, Known] = {}
         """Of those that were read: size and time from before that, and the digest of what was read."""
 
     def folder(self, cell: str) -> Path:
         """Where the copy of a cell lies. `cell` must be a plain cell name."""
+        return Path(self._at(cell))
+
+    def _at(self, cell: str) -> str:
         if not cell or cell in (".", "..") or "/" in cell or "\0" in cell:
             raise EvidenceError(f"{cell!r} is no cell name")
-        return self.root / cell
+        return f"{self._below}/{cell}"
 
     def shown(self, cell: str) -> str:
         return str(self.folder(cell))
@@ -135,22 +139,18 @@ class FolderCopies:
             raise EvidenceError(f"{self.root} can't be read: {error.strerror}") from error
 
     def look(self, cell: str, manifest: str | None = None) -> Folder:
-        return read_folder(self.folder(cell))
+        return read_folder(self._at(cell))
 
     def look_all(self, cells: Mapping[str, str | None]) -> dict[str, Folder]:
         return {cell: self.look(cell) for cell in cells}
 
     def manifest(self, cell: str) -> bytes | None:
-        folder = self.folder(cell)
         self._manifests.pop(cell, None)
-        try:
-            before = os.lstat(f"{folder}/{MANIFEST}")  # a change after this shows in its time, or in the digest
-        except FileNotFoundError:
+        found = _open_manifest(self._at(cell))
+        if found is None:
             return None
-        data = read_manifest_bytes(folder)
-        if data is not None:
-            digest = manifest_digest(data).removeprefix(DIGEST_PREFIX)
-            self._manifests[cell] = before.st_size, before.st_mtime_ns, digest
+        before, data = found  # a change after the first shows in its time, or in the digest
+        self._manifests[cell] = before.st_size, before.st_mtime_ns, manifest_digest(data).removeprefix(DIGEST_PREFIX)
         return data
 
     def manifest_known(self, cell: str) -> Known | None:
@@ -168,7 +168,7 @@ class FolderCopies:
         return file_sha256(self.folder(cell) / file.path) == file.sha256
 
     def untouched(self, cell: str, files: Mapping[str, tuple[int, Stamp]]) -> bool:
-        root = os.fspath(self.folder(cell))
+        root = self._at(cell)
         try:
             if not stat.S_ISDIR(os.lstat(root).st_mode) or set(os.listdir(root)) != files.keys():
                 return False
@@ -182,9 +182,9 @@ class FolderCopies:
             return False
         return True
 
-    def here(self, cell: str, files: Sequence[FileEntry], fetching: Fetching | None = None) -> dict[str, Path]:
-        folder = self.folder(cell)
-        return {file.path: folder / file.path for file in files}
+    def here(self, cell: str, files: Sequence[FileEntry], fetching: Fetching | None = None) -> dict[str, str]:
+        folder = self._at(cell)
+        return {file.path: f"{folder}/{file.path}" for file in files}
 
     def stamp(self, cell: str, path: str, mtime_ns: int) -> Stamp:
         return mtime_ns
@@ -221,27 +221,16 @@ class FolderCopies:
         return target
 
 
-def bring(
-    copies: Copies, wanted: Mapping[str, Sequence[FileEntry]], fetching: Callable[[str, int], None] | None = None
-) -> dict[str, dict[str, Path]]:
-    """`here` for many cells: cell → path → local path. `fetching` gets a cell and the bytes since the last call."""
-
-    def one(cell: str) -> dict[str, Path]:
-        say = None if fetching is None else lambda _, count: fetching(cell, count)
-        return copies.here(cell, wanted[cell], say)
-
-    return dict(zip(wanted, each(copies, one, wanted), strict=True))
-
-
-def each(copies: Copies, ask: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> list[AnswerT]:
-    """`ask` of each item, in order; side by side where the place is far away."""
+def each(copies: Copies, ask: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> Iterator[AnswerT]:
+    """`ask` of each item, in order: one by one as the answers are taken; all at once, side by side, where the place is
+    far away."""
     if copies.parallel == 1:
-        return [ask(item) for item in items]
+        return map(ask, items)
     with ThreadPoolExecutor(copies.parallel) as pool:
-        return list(pool.map(ask, items))
+        return iter(list(pool.map(ask, items)))
 
 
-def read_folder(root: Path) -> Folder:
+def read_folder(root: Path | str) -> Folder:
     """Lists a cell's folder, following nothing. A folder that can't be read has a problem, never "no files"."""
     folder = Folder()
     try:
@@ -266,14 +255,27 @@ def read_folder(root: Path) -> Folder:
 
 def read_manifest_bytes(root: Path) -> bytes | None:
     """The pulled manifest, or None when there is none that is a file of its own. Raises OSError."""
+    found = _open_manifest(os.fspath(root))
+    return None if found is None else found[1]
+
+
+def _open_manifest(root: str) -> tuple[os.stat_result, bytes] | None:
+    """The same with its facts from before it was read."""
     try:
-        descriptor = os.open(os.path.join(root, MANIFEST), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(f"{root}/{MANIFEST}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
-    with os.fdopen(descriptor, "rb") as handle:
-        if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             return None
-        return handle.read(MAX_MANIFEST + 1)
+        parts, left = [], MAX_MANIFEST + 1
+        while left and (part := os.read(descriptor, min(left, status.st_size + 1))):
+            parts.append(part)
+            left -= len(part)
+        return status, b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def _walk(root: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:

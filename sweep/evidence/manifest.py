@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import unicodedata
 
 from pydantic import ValidationError
@@ -17,6 +17,8 @@ MAX_MANIFEST = 64 << 20
 """Bytes."""
 MAX_PATH = 1024
 MAX_COMPONENT = 255
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,63}/){0,7}[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,63}")
+"""Names that are surely taken. Most are such, and are not looked at letter by letter."""
 
 
 class ManifestRefused(SweepstackError):
@@ -36,10 +38,11 @@ def parse_manifest(data: bytes, identity: str, cell: str) -> Manifest:
     if len(data) > MAX_MANIFEST:
         raise ManifestRefused(f"its manifest is too large: {len(data):,} bytes")
     try:
-        json.loads(data)  # says "not JSON" by its own name, and refuses endless nesting
         manifest = Manifest.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            raise ManifestRefused("its manifest is damaged: not JSON") from None
         where = ".".join(str(part) for part in first["loc"])
         raise ManifestRefused(f"its manifest is damaged: {where + ': ' if where else ''}{first['msg']}") from None
     except (ValueError, RecursionError):
@@ -50,7 +53,11 @@ def parse_manifest(data: bytes, identity: str, cell: str) -> Manifest:
         raise ManifestRefused("its manifest is of another sweep")
     if manifest.cell != cell:
         raise ManifestRefused(f"its manifest is that of another cell ({manifest.cell[:128]!r})")
-    if digest_of({"name": manifest.cell, "params": manifest.params}) != manifest.config_digest:
+    try:
+        digest = digest_of({"name": manifest.cell, "params": manifest.params})
+    except ValueError:  # NaN, or a number of thousands of digits
+        raise ManifestRefused("its manifest is damaged: its parameters hold a number that is none") from None
+    if digest != manifest.config_digest:
         raise ManifestRefused("its manifest was edited: its parameters are not those of its config digest")
     _check_paths([file.path for file in manifest.files])
     return manifest
@@ -65,6 +72,8 @@ def binding_problem(manifest: Manifest, cell: Cell) -> str:
 
 def path_problem(path: str) -> str:
     """Why a name from a box is not taken; empty when it is a plain relative path inside the cell's folder."""
+    if _PLAIN.fullmatch(path):
+        return ""
     shown = repr(path[:80])
     try:
         encoded = path.encode("utf-8")
@@ -103,4 +112,6 @@ def _check_paths(paths: list[str]) -> None:
 
 def fold(path: str) -> str:
     """Equal for names that some file system takes for one: case and composition of letters do not count."""
+    if path.isascii():
+        return path.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())

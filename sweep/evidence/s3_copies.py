@@ -9,6 +9,7 @@ object is proved to be the same by the checksum that the server took when it cam
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -125,7 +126,7 @@ class S3Copies:
         self.shelf.traffic.add(unchanged=file.size if same else 0)
         return same
 
-    def here(self, cell: str, files: Sequence[FileEntry], fetching: Fetching | None = None) -> dict[str, Path]:
+    def here(self, cell: str, files: Sequence[FileEntry], fetching: Fetching | None = None) -> dict[str, str]:
         paths = {}
         for file in files:
             key = self._key(cell, file.path)
@@ -140,7 +141,7 @@ class S3Copies:
                 download(self.shelf, key, found, local, say)
             with self._lock:
                 self._heads[cell, file.path] = found
-            paths[file.path] = local
+            paths[file.path] = os.fspath(local)
         return paths
 
     def stamp(self, cell: str, path: str, mtime_ns: int) -> Stamp:
@@ -170,7 +171,7 @@ class S3Copies:
                 files = Manifest.model_validate_json(data).files
                 entry = next((file for file in files if file.path == path), None)
                 if entry is not None and head(self.shelf, self._key(cell, path)) is not None:
-                    local = self.here(cell, [entry])[path]
+                    local = Path(self.here(cell, [entry])[path])
             self._read[cell, path] = local
         return self._read[cell, path]
 

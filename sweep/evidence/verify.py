@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
+from itertools import tee
 from typing import TYPE_CHECKING
 
 from sweep.errors import ConfigError, EvidenceError
 from sweep.evidence.checking import CheckCode
-from sweep.evidence.copies import Folder, Known, bring, each
+from sweep.evidence.copies import Folder, Known, each
 from sweep.evidence.files import write_index
 from sweep.evidence.manifest import LOG, MANIFEST, ManifestRefused, binding_problem, manifest_digest, parse_manifest
 from sweep.evidence.store import EvidenceStore
+from sweep.evidence.tally import Clock, Progress, Said
 from sweep.evidence.witness import BoxView, Standing, Testimony, gather
 from sweep.loaders.base import LoadResult, Reader, printable
 from sweep.loaders.pool import Job, WorkersBroken, deadline_for, read_all
@@ -45,9 +46,6 @@ __all__ = ["BoxView", "VerifyOutcome", "VerifyRequest", "verify"]
 
 READER_VARIABLE = "SWEEPSTACK_TORCH_READER"
 """`restricted` (the default: no torch needed) or `torch` (torch.load with weights_only=True, after the same pass)."""
-
-Progress = Callable[[str, int, int], None]
-"""Gets the cell that is being read, bytes read so far, and bytes in all; from any thread."""
 
 
 @dataclass(frozen=True)
@@ -131,12 +129,19 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     """
     reader = _reader(request)
     specs = {spec.path: spec for spec in request.artifacts}
-    clock = _Clock()
+    clock = Clock()
     testimony = gather(request.store, request.boxes)
     clock.lap("records")
-    copies = each(request.store.copies, lambda cell: _look(request, cell, testimony, specs), request.roster.cells)
-    clock.lap("folders")
-    _read(request, copies, specs, reader, clock, progress)
+    copies: list[_Copy] = []
+
+    def looked() -> Iterator[_Copy]:
+        for copy in each(
+            request.store.copies, lambda cell: _look(request, cell, testimony, specs), request.roster.cells
+        ):
+            copies.append(copy)
+            yield copy
+
+    _read(request, looked(), specs, reader, clock, progress)
     clock.lap("read")
     cells = sorted((_verdict(request, copy, specs) for copy in copies), key=lambda cell: cell.name)
     receipt = Receipt(
@@ -232,32 +237,36 @@ def _folder_reasons(folder: Folder, manifest: Manifest, specs: dict[str, Artifac
 
 def _read(
     request: VerifyRequest,
-    copies: Sequence[_Copy],
+    looked: Iterable[_Copy],
     specs: dict[str, ArtifactSpec],
     reader: Reader,
-    clock: _Clock,
+    clock: Clock,
     progress: Progress | None,
 ) -> None:
+    """Reads the files of all copies that count, while the next copies are still being looked at."""
+    said = Said(progress)
     jobs: dict[str, tuple[_Copy, FileEntry]] = {}
-    work = []
     check = request.check.root if request.check else None
-    wanted = {
-        copy.cell.name: [file for file in copy.manifest.files if file.path in copy.folder.files]
-        for copy in copies
-        if copy.standing is None and copy.manifest is not None
-    }
-    paths = bring(request.store.copies, wanted, _Fetched(progress, wanted).add)
-    clock.lap("fetch")
-    for copy in copies:
-        if copy.standing is not None or copy.manifest is None:
-            continue
-        for file in wanted[copy.cell.name]:
-            path = str(paths[copy.cell.name][file.path])
-            jobs[path] = (copy, file)
-            work.append(Job(path, specs.get(file.path), file.sha256, file.size, check))
-    total = sum(job.size or 0 for job in work)
-    counter = _Counter(progress, jobs, total)
-    results = read_all(work, reader=reader, workers=request.workers, seconds=request.seconds, progress=counter.add)
+
+    def here(copy: _Copy) -> dict[str, str]:
+        name, files = copy.cell.name, _wanted(copy)
+        said.to_fetch += sum(file.size for file in files)
+        return request.store.copies.here(name, files, lambda _, count: said.fetched(name, count)) if files else {}
+
+    def work() -> Iterator[Job]:
+        ours, theirs = tee(looked)
+        for copy, paths in zip(ours, each(request.store.copies, here, theirs), strict=True):
+            for file in _wanted(copy):
+                path = paths[file.path]
+                jobs[path] = (copy, file)
+                said.to_read += file.size
+                yield Job(path, specs.get(file.path), file.sha256, file.size, check)
+        clock.lap("folders")
+
+    def read(job: Job, count: int) -> None:
+        said.read(jobs[job.path][0].cell.name, count)
+
+    results = read_all(work(), reader=reader, workers=request.workers, seconds=request.seconds, progress=read)
     try:
         for job, result in results:
             copy, file = jobs[job.path]
@@ -268,6 +277,13 @@ def _read(
         raise EvidenceError(f"the processes that read files do not run here, so nothing is known: {error}") from error
     finally:
         results.close()  # a Ctrl-C ends the workers, too
+
+
+def _wanted(copy: _Copy) -> list[FileEntry]:
+    """The files to read: none of a copy that does not count, whatever it holds."""
+    if copy.standing is not None or copy.manifest is None:
+        return []
+    return [file for file in copy.manifest.files if file.path in copy.folder.files]
 
 
 def _verdict(request: VerifyRequest, copy: _Copy, specs: dict[str, ArtifactSpec]) -> ReceiptCell:
@@ -354,43 +370,3 @@ def _reader(request: VerifyRequest) -> Reader:
             f"{READER_VARIABLE}=torch, and torch is not installed here: `uv sync --group torch`, or unset it"
         )
     return "torch"
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.stages: dict[str, float] = {}
-        self._begin = perf_counter()
-
-    def lap(self, stage: str) -> None:
-        now = perf_counter()
-        self.stages[stage] = now - self._begin
-        self._begin = now
-
-
-class _Fetched:
-    """Says what is brought here to be read, where the evidence is not on this machine."""
-
-    def __init__(self, progress: Progress | None, wanted: Mapping[str, Sequence[FileEntry]]) -> None:
-        self.progress = progress
-        self.total = sum(file.size for files in wanted.values() for file in files)
-        self.done = 0
-
-    def add(self, cell: str, count: int) -> None:
-        self.done += count
-        if self.progress:
-            self.progress(f"fetching {cell}", min(self.done, self.total), self.total)
-
-
-class _Counter:
-    """Adds up what workers report. A count that is slightly off harms nobody, so there is no lock."""
-
-    def __init__(self, progress: Progress | None, jobs: dict[str, tuple[_Copy, FileEntry]], total: int) -> None:
-        self.progress = progress
-        self.jobs = jobs
-        self.total = total
-        self.done = 0
-
-    def add(self, job: Job, count: int) -> None:
-        self.done += count
-        if self.progress:
-            self.progress(self.jobs[job.path][0].cell.name, min(self.done, self.total), self.total)

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -31,9 +31,10 @@ from sweep.signals import signal_name
 BYTES_PER_SECOND = 20e6
 """A reader that is slower than this, over the whole of a file, is taken for hung."""
 LEAST_SECONDS = 60.0
-SMALL_BYTES = 256 << 10
+SMALL_BYTES = 2 << 20
 TOGETHER = 64
 """Small files that one worker is asked for at once, at most."""
+TOGETHER_BYTES = 8 << 20
 REQUEST_BYTES = 32 << 10
 """Of one request for many: a pipe takes it whole, so that neither side waits for the other to read."""
 _ROOT = Path(__file__).resolve().parents[2]
@@ -86,50 +87,67 @@ def read_all(
     progress: Progress | None = None,
     seconds: Callable[[int], float] = deadline_for,
 ) -> Generator[tuple[Job, LoadResult], None, None]:
-    """Reads all files and yields each with its result, as they are done; the largest are begun first.
+    """Reads all files and yields each with its result, as they are done.
 
+    Small files are read while `jobs` still comes to know the next ones; the others after that, the largest first.
     Blocks until all are read, each file for `seconds(size)` at most. Closing the iterator kills the workers. Raises
     WorkersBroken when they can't run here.
     """
-    ordered = sorted(jobs, key=lambda job: job.size or 0, reverse=True)
-    count = min(workers or cores(), len(ordered))
-    waiting: queue.SimpleQueue[list[Job]] = queue.SimpleQueue()
-    for batch in _batches(ordered, count):
-        waiting.put(batch)
-    done: queue.SimpleQueue[list[tuple[Job, LoadResult]] | BaseException] = queue.SimpleQueue()
-    slots = [_Slot(reader, seconds, progress) for _ in range(count)]
-    threads = [threading.Thread(target=slot.serve, args=(waiting, done), daemon=True) for slot in slots]
-    for thread in threads:
-        thread.start()
+    most = workers or cores()
+    waiting: _Waiting = queue.SimpleQueue()
+    done: _Done = queue.SimpleQueue()
+    slots: list[tuple[_Slot, threading.Thread]] = []
+    left = 0
     try:
-        left = len(ordered)
+        for batch in _batches(jobs, most):
+            waiting.put(batch)
+            left += len(batch)
+            if len(slots) < most:
+                slot = _Slot(reader, seconds, progress)
+                slots.append((slot, threading.Thread(target=slot.serve, args=(waiting, done), daemon=True)))
+                slots[-1][1].start()
+            while not done.empty():
+                found = _found(done.get())
+                left -= len(found)
+                yield from found
         while left:
-            item = done.get()
-            if isinstance(item, BaseException):
-                raise item
-            left -= len(item)
-            yield from item
+            found = _found(done.get())
+            left -= len(found)
+            yield from found
     finally:
-        for slot in slots:
+        for slot, _ in slots:
             slot.stop()
-        for thread in threads:
+            waiting.put([])
+        for _, thread in slots:
             thread.join()
 
 
-def _batches(ordered: Sequence[Job], workers: int) -> Iterator[list[Job]]:
-    """The jobs in this order, each alone but for small ones, of which a worker gets several."""
-    most = min(TOGETHER, len(ordered) // (4 * max(workers, 1)))
-    batch: list[Job] = []
-    for job in ordered:
+def _found(item: list[tuple[Job, LoadResult]] | BaseException) -> list[tuple[Job, LoadResult]]:
+    if isinstance(item, BaseException):
+        raise item
+    return item
+
+
+def _batches(jobs: Iterable[Job], workers: int) -> Iterator[list[Job]]:
+    """What one worker gets at once: many small files, as soon as they are known; then each large one alone, the largest
+    first; last of all what is left of the small ones, in parts, so that no worker is done long before another."""
+    large: list[Job] = []
+    small: list[Job] = []
+    size = 0
+    for job in jobs:
         if not _is_small(job):
-            yield [job]
+            large.append(job)
             continue
-        if batch and len(batch) >= most:
-            yield batch
-            batch = []
-        batch.append(job)
-    if batch:
-        yield batch
+        if small and (len(small) == TOGETHER or size + (job.size or 0) > TOGETHER_BYTES):
+            yield small
+            small, size = [], 0
+        small.append(job)
+        size += job.size or 0
+    for job in sorted(large, key=lambda job: job.size or 0, reverse=True):
+        yield [job]
+    part = max(1, len(small) // (4 * workers))
+    for begin in range(0, len(small), part):
+        yield small[begin : begin + part]
 
 
 def _is_small(job: Job) -> bool:
@@ -146,6 +164,10 @@ class _Died(SweepstackError):
         self.code = code
 
 
+_Waiting = queue.SimpleQueue[list[Job]]
+_Done = queue.SimpleQueue[list[tuple[Job, LoadResult]] | BaseException]
+
+
 class _Slot:
     """One worker process at a time, and the thread that feeds it."""
 
@@ -159,16 +181,12 @@ class _Slot:
         self.stopped = False
         self.lock = threading.Lock()
 
-    def serve(
-        self,
-        waiting: queue.SimpleQueue[list[Job]],
-        done: queue.SimpleQueue[list[tuple[Job, LoadResult]] | BaseException],
-    ) -> None:
+    def serve(self, waiting: _Waiting, done: _Done) -> None:
+        """Until it is stopped; `waiting` then needs one more entry, for each that serves."""
         try:
-            while not self.stopped:
-                try:
-                    batch = waiting.get_nowait()
-                except queue.Empty:
+            while True:
+                batch = waiting.get()
+                if self.stopped:
                     return
                 found = self._read_many(batch) if len(batch) > 1 else None
                 if found is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,17 @@ if TYPE_CHECKING:  # numpy takes longer to import than a thousand small files to
 BLOCK = 1 << 19
 """Bytes. A multiple of every number's size; fits the second-level cache together with the scratch memory."""
 REPORT_EVERY = 32 << 20
+
+
+class _Kept(threading.local):
+    """The memory of a thread for one file after the other: to make it takes longer than to read a small file."""
+
+    def __init__(self) -> None:
+        self.block = memoryview(bytearray(BLOCK))
+        self.checks: dict[tuple[str, bool], FiniteCheck] = {}
+
+
+_kept = _Kept()
 
 
 @dataclass(frozen=True)
@@ -62,8 +74,7 @@ class _Pass:
         self.file = file
         self.progress = progress
         self.sha = hashlib.sha256()
-        self.buffer = memoryview(bytearray(BLOCK))
-        self.checks: dict[tuple[str, bool], FiniteCheck] = {}
+        self.buffer, self.checks = _kept.block, _kept.checks
         self.result = Scan(stages={"read": 0.0, "sha256": 0.0, "crc": 0.0, "finite": 0.0})
         self.unreported = 0
 

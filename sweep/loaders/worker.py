@@ -2,9 +2,9 @@
 
 One JSON document per line. In: `{"path", "spec": {…} | null, "sha256", "size", "reader", "seconds", "check"}`. Out, any
 number of `{"progress": bytes}`, then `{"result": {…}}`. For small files, in: a list of them; out: `{"results": […]}`,
-in their order. Ends when its input does. It leaves the network where it can, and limits itself before each file, or
-list: address space by the file's size, processor time, no core dumps, no large writes. Whatever a file provokes is an
-answer; an exit is a worker that can't work at all.
+in their order; the seconds of all are told with the first. Ends when its input does. It leaves the network where it
+can, and limits itself before each file, or list: address space by the file's size, processor time, no core dumps, no
+large writes. Whatever a file provokes is an answer; an exit is a worker that can't work at all.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import resource
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from sweep.loaders import command, confine
@@ -58,7 +59,17 @@ def main() -> None:
         if asked is first:
             say({"result": told(_answer(first, first["reader"], lambda count: say({"progress": count})))})
         else:
-            say({"results": [told(_answer(job, job["reader"], None)) for job in jobs]})
+            found = [_answer(job, job["reader"], None) for job in jobs]
+            say({"results": [told(result) for result in _summed(found)]})
+
+
+def _summed(results: list[LoadResult]) -> list[LoadResult]:
+    """The same, the seconds of all with the first: written and read for each, they take as long as a small file."""
+    stages: dict[str, float] = {}
+    for result in results:
+        for stage, seconds in result.stages.items():
+            stages[stage] = stages.get(stage, 0.0) + seconds
+    return [replace(result, stages=stages if number == 0 else {}) for number, result in enumerate(results)]
 
 
 def _libraries(job: dict[str, Any]) -> Iterator[str]:

@@ -37,6 +37,14 @@ def manifest(**changes: Any) -> bytes:
     return canonical_json({**value, **changes}) + b"\n"
 
 
+@pytest.mark.parametrize("value", [b"NaN", b"-Infinity", b"9" * 5000, b"[" * 900 + b"]" * 900])
+def test_parameters_that_are_no_json_are_refused(value: bytes) -> None:
+    """They come from a box: one cell is damaged, and the command goes on with the others."""
+    data = manifest().replace(b'"params":{"lr":0.1}', b'"params":{"lr":' + value + b"}")
+    with pytest.raises(ManifestRefused, match=r"its manifest is damaged: (not JSON|its parameters hold a number)"):
+        parse_manifest(data, "sweep", "a")
+
+
 def files(*paths: str) -> list[dict[str, Any]]:
     """File entries of these paths."""
     return [{"path": path, "size": 1, "sha256": "0" * 64, "role": "extra"} for path in paths]

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,35 @@ def test_small_files_are_asked_for_together_and_alone_where_one_takes_too_long(
     assert len(found) == 40
     assert sorted(name for name, result in found.items() if not result.ok) == ["7", "slow"]
     assert found["slow"].reasons == ("could not be read within 1 s",)
+
+
+def test_small_files_are_read_while_the_next_ones_are_not_known_yet(tmp_path: Path) -> None:
+    """Ten thousand cells are looked at for seconds: no core waits for the last of them."""
+    path = tmp_path / "a.json"
+    path.write_text("{}")
+    job = Job(str(path), PlainSpec("json"), None, 2)
+    begun = threading.Event()
+    waited: list[bool] = []
+
+    def jobs() -> Iterator[Job]:
+        yield from [job] * (2 * pool.TOGETHER + 1)
+        waited.append(begun.wait(60))
+        yield job
+
+    found = list(read_all(jobs(), workers=2, progress=lambda job, count: begun.set()))
+    assert waited == [True]
+    assert len(found) == 2 * pool.TOGETHER + 2
+    assert all(result.ok for _, result in found)
+
+
+def test_a_worker_gets_many_files_at_once_but_few_bytes_and_the_largest_come_first() -> None:
+    sizes = [*[pool.SMALL_BYTES] * 9, pool.SMALL_BYTES + 1, *[10] * 100, pool.SMALL_BYTES + 2]
+    batches = list(pool._batches([Job(f"/{n}", None, None, size) for n, size in enumerate(sizes)], 2))
+    assert sorted(job.path for batch in batches for job in batch) == sorted(f"/{n}" for n in range(len(sizes)))
+    assert all(sum(job.size or 0 for job in batch) <= pool.TOGETHER_BYTES for batch in batches)
+    assert all(len(batch) <= pool.TOGETHER for batch in batches)
+    alone = [batch[0].size for batch in batches if (batch[0].size or 0) > pool.SMALL_BYTES]
+    assert alone == [pool.SMALL_BYTES + 2, pool.SMALL_BYTES + 1]
 
 
 def test_names_too_long_for_one_request_are_asked_for_in_parts(tmp_path: Path) -> None:
