@@ -82,9 +82,13 @@ def answer(ask: Callable[[], int]) -> None:
         complain("interrupted; nothing is half done: run it again")
         code = 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left: no second complaint
+        _no_more_output()  # the reader has left: no second complaint
         code = UNSURE
     except Exception as error:
+        if isinstance(error, OSError) and (why := _unwritable()):
+            _no_more_output()
+            complain(f"the output can't be written: {why}. What the command did before is done", ["run it again"])
+            raise typer.Exit(UNSURE) from error
         if os.environ.get("SWEEPCTL_DEBUG"):
             raise
         complain(
@@ -92,3 +96,16 @@ def answer(ask: Callable[[], int]) -> None:
             "SWEEPCTL_DEBUG=1 shows where it happened"
         )
     raise typer.Exit(code)
+
+
+def _unwritable() -> str:
+    """Why stdout takes nothing; empty where it does. What could not be written is still waiting to be."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _no_more_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

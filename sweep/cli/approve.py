@@ -143,7 +143,8 @@ def _boxes(words: Words, scene: Scene) -> tuple[list[Sight], list[str]]:
     by_name = {sight.box.name: sight for sight in scene.sights}
     for name in (*words.boxes, *words.abandon, *words.unclaimed):
         if name not in by_name:
-            raise No(f"there is no box {name} in the state (there: {', '.join(by_name)}){did_you_mean(name, by_name)}")
+            there = f"there is no box {name} in the state (there: {', '.join(by_name)}){did_you_mean(name, by_name)}"
+            raise No(there, [f"sweepctl status --stack {scene.state.stack}"])
     if words.boxes:
         wanted = set(words.boxes) | set(words.abandon) | set(words.unclaimed)
     elif words.abandon and not words.receipt:
@@ -322,8 +323,11 @@ def _refusal(
         given += [f"--abandon {name}" for name in sorted(words.abandon)]
         what = " and ".join(["what is bad may be missing"] * bool(bad) + ["the unclaimed bytes may die"] * bool(held))
         following = [f'sweepctl approve --stack {stack} --receipt {digest} {" ".join(given)} --reason "…"    ({what})']
-        if bad:
-            following += [f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}    (where a copy is bad)"]
+        again = f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}"
+        if _not_pulled(receipt, bad):  # nothing is bad yet
+            following = [f"{again}    (what is missing was not pulled)", *following]
+        elif bad:
+            following += [f"{again}    (where a copy is bad)"]
     elif held:
         given = [f"--waive-unclaimed {name}" for name in held]
         word = f'sweepctl approve --stack {stack} {" ".join(given)} --reason "…"    (the unclaimed bytes may die)'
@@ -338,6 +342,11 @@ def _bad_cells(receipt: Receipt | None, refused: list[tuple[Sight, Verdict]]) ->
         return []
     said = " ".join(reason for _, verdict in refused for reason in verdict.reasons)
     return [cell.name for cell in receipt.cells if cell.state != "verified" and f"{cell.name} is {cell.state}" in said]
+
+
+def _not_pulled(receipt: Receipt | None, bad: Iterable[str]) -> bool:
+    """Whether one of these cells is sealed on its box and the receipt found no copy of it here."""
+    return any(cell.name in set(bad) and cell.state == "missing" for cell in (receipt.cells if receipt else ()))
 
 
 def _given(plan: Plan, words: Words) -> bool:

@@ -9,7 +9,7 @@ from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.channel.base import Channel
 from sweep.cli.look import Sources
-from sweep.cli.output import No, Unsure
+from sweep.cli.output import No, Unsure, count
 from sweep.errors import EvidenceError, SweepstackError
 from sweep.evidence.unsealed import of_cell
 from sweep.evidence.unsealed import read as read_unsealed
@@ -57,7 +57,7 @@ def find_file(sources: Sources, scene: Scene, cell: str, attempt: int | None, fi
         attempts = progress.attempts if progress else 0
         if attempt is not None and attempts and attempt > attempts:
             raise No(
-                f"{cell} has had {attempts} attempts, not {attempt}",
+                f"{cell} has had {count(attempts, 'attempt')}, not {attempt}",
                 [f"sweepctl logs {sources.target.named()} {cell}"],
             )
         if holder.reachable and attempts:

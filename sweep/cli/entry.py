@@ -11,6 +11,7 @@ import threading
 
 def main() -> None:
     """Runs one command and ends the process, by `end`. Errors that no command answers leave it as they are."""
+    _with_streams()
     gc.disable()  # importing makes a hundred thousand objects, and no garbage
     from sweep.cli.main import main as run
 
@@ -23,6 +24,18 @@ def main() -> None:
         if not isinstance(left.code, int | None):
             raise
         end(left.code or 0)
+
+
+def _with_streams() -> None:
+    """Opens the null device where a shell closed a stream (`<&-`, `>&-`): Python has None there, and a file that is
+    opened later would get the stream's number, and with it what was meant for a person."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def end(code: int) -> None:

@@ -18,7 +18,6 @@ from sweep.journal import CellProgress, started
 from sweep.model import Retry
 from sweep.retries import add, on_record
 from sweep.scene import Scene, Sight
-from sweep.suggest import did_you_mean
 from sweep.view import compose
 from sweep.view.shapes import CellView
 
@@ -59,7 +58,7 @@ def retry(target: Target, choice: Choice, out: Out) -> int:
         scene = look(sources)
     _may_run_at_all(scene)
     records = on_record(store)
-    views = _chosen(scene, choice)
+    views = _chosen(target, scene, choice)
     asked = [_asked(scene, view, records.get(view.name), choice.reason) for view in views]
     new = [one for one in asked if not one.waits]
     _give_word(target, [one for one in new if one.supersedes], choice)
@@ -80,7 +79,7 @@ def _may_run_at_all(scene: Scene) -> None:
         raise No("there is no box in the state, so nothing ran that could run again", [f"pulumi up --stack {stack}"])
 
 
-def _chosen(scene: Scene, choice: Choice) -> list[CellView]:
+def _chosen(target: Target, scene: Scene, choice: Choice) -> list[CellView]:
     """The cells to run again. Raises No, with every name that can't, and Unsure."""
     if sum((bool(choice.cells), choice.failed, choice.all)) != 1:
         raise Unsure("name cells, or say --failed, or --all: one of the three")
@@ -88,7 +87,7 @@ def _chosen(scene: Scene, choice: Choice) -> list[CellView]:
     views = {view.name: view for view in compose(scene).cells}
     for name in choice.cells:
         if name not in views:
-            raise No(f"there is no cell {name}{did_you_mean(name, views)}", [f"sweepctl status --stack {stack}"])
+            raise target.no_cell(name, views)
     if choice.failed:
         wanted = [view for view in views.values() if view.state in FAILED and _ended(scene, view)]
         if not wanted:

@@ -167,6 +167,15 @@ def test_a_cell_that_is_not_verified_locks_its_box_alone(world: World) -> None:
     assert word.waivers_digest == Approval.digest_waivers(word.waive, word.abandon)
 
 
+def test_cells_that_were_not_pulled_are_pulled_before_any_is_given_up(world: World) -> None:
+    """Said before, as the first way: let them all go."""
+    world.full()
+    world.run("verify")
+    ways = [line for line in untouched(world).splitlines() if line.startswith("next")]
+    assert ways[0].startswith(f"next   sweepctl pull --stack {STACK} && sweepctl verify --stack {STACK}")
+    assert "--waive lr0.1" in ways[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

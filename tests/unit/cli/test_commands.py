@@ -489,7 +489,7 @@ def test_what_never_started_is_told_from_what_was_not_copied(torn_down: World) -
     assert world.run("status", "--json", fresh=False).json["cells"][1]["state"] == "failed"
 
 
-@pytest.mark.parametrize("command", [("logs",), ("curves",), ("provenance",), ("drop", "--reason", "x")])
+@pytest.mark.parametrize("command", [("logs",), ("curves",), ("provenance",), ("retry",), ("drop", "--reason", "x")])
 def test_a_cell_that_is_not_there_is_told_alike_by_every_command(world: World, command: tuple[str, ...]) -> None:
     world.full()
     result = world.run(command[0], "lr0.33", *command[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +59,39 @@ def test_an_output_that_nobody_takes_is_no_success() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, timeout=120, env=ENV)
     assert done.returncode == 120
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_the_shell_closed_is_an_empty_one(closed: str) -> None:
+    """Python has None there, and a file that is opened next would get its number."""
+    look = "(sys.stdin.read(), sys.stdin.isatty(), print('said'), sys.stderr.write('also'), sys.exit(3))"
+    shell = ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c"]
+    done = subprocess.run(
+        [*shell, PROCESS.format(action=look, before="", module="os")], capture_output=True, timeout=120
+    )
+    said = (b"" if ">&-" in closed.replace("2>&-", "") else b"said\n", b"" if "2>&-" in closed else b"also")
+    assert (done.returncode, done.stdout, done.stderr) == (3, *said)
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_full_disk_below_the_output_is_no_mistake_of_ours(words: tuple[str, ...], tmp_path: Path) -> None:
+    code = "import sys; from sweep.cli import entry; sys.argv[0] = 'sweepctl'; entry.main()"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code, "new", "first", *words],
+            cwd=project(tmp_path),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            env=ENV,
+        )
+    assert done.returncode == 2
+    assert "the output can't be written: No space left on device" in done.stderr
+    assert "a mistake in sweepctl" not in done.stderr
+
+
+def project(root: Path) -> Path:
+    """A folder that a command takes for a project."""
+    (root / "Pulumi.yaml").write_text("name: sweepstack\nruntime: python\nstackConfigDir: stacks\n")
+    return root

@@ -160,7 +160,7 @@ def test_an_unknown_cell_is_not_run_again(world: World) -> None:
     world.full()
     result = world.run("retry", "lr0.2")
     assert result.code == 1
-    assert 'there is no cell lr0.2; did you mean "lr0.' in result.err
+    assert 'there is no cell lr0.2 in sweep-t; did you mean "lr0.' in result.err
 
 
 @pytest.mark.parametrize("words", [(), ("lr0.1", "--all"), ("--all", "--failed")])

@@ -1,0 +1,72 @@
+"""Makes the golden sweep of this version: `python -m tests.golden`, about a minute. Those that are there stay.
+
+The commands of a new user make it, with the real engine: two boxes, a cell that fails and is waived, one that is
+dropped, one that runs twice; pulled, verified, approved, and ended.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sweep.model import SCHEMA
+from tests.engine.commands import ok
+from tests.engine.harness import Stack
+
+HERE = Path(__file__).parent
+CELLS = ("seed0", "seed1", "seed2", "seed3")
+
+
+def make(base: Path) -> dict[str, bytes]:
+    """Path → content: `locked.json` and `cleared.json` (states), `stack.yaml`, and `evidence/…` of the end."""
+    stack = Stack(base, cells=CELLS)
+    kept = {}
+    try:
+        stack.write_config()
+        stack.edit_config(lambda sweep: sweep["cells"].update(drop={"seed3": "not needed"}))
+        stack.init()
+        stack.tell("fail", "seed2")
+        ok(stack.up())
+        stack.wait_for(lambda: {"seed0", "seed1"} <= stack.sealed(), "two to be sealed")
+        stack.wait_idle()
+        ok(stack.sweepctl("retry", "seed0", "--reason", "once more"))
+        ok(stack.up())
+        stack.wait_for(lambda: stack.started().count("seed0") == 2, "seed0 to run again")
+        stack.wait_idle()
+        kept["locked.json"] = ok(stack.pulumi("stack", "export")).out.encode()
+        ok(stack.sweepctl("pull"))
+        receipt = stack.verify()["receipt"]
+        ok(stack.sweepctl("approve", "--receipt", receipt, "--waive", "seed2", "--reason", "it diverged"))
+        ok(stack.up())
+        kept["cleared.json"] = ok(stack.pulumi("stack", "export")).out.encode()
+        kept["stack.yaml"] = stack.config_file.read_bytes()
+        ok(stack.destroy())
+    finally:
+        stack.close()
+    for path in sorted(stack.evidence.rglob("*")):
+        if path.is_file():
+            kept[f"evidence/{path.relative_to(stack.evidence)}"] = path.read_bytes()
+    return kept
+
+
+def main() -> None:
+    """Writes `schema-N-DATE.tar.xz` beside this file."""
+    path = HERE / f"schema-{SCHEMA}-{datetime.now(UTC):%Y-%m-%d}.tar.xz"
+    if path.exists():
+        raise SystemExit(f"{path.name} is there: a golden sweep is never made again")
+    with tempfile.TemporaryDirectory(prefix="golden-") as folder:
+        files = make(Path(folder) / "sweep")
+    with tarfile.open(path, "w:xz", preset=9) as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    print(json.dumps({"wrote": path.name, "files": len(files), "bytes": path.stat().st_size}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""What earlier versions left is read by this one: each golden sweep, whole. A field that is taken away or renamed, a
+record that is asked for more than it had, and an `up` that would change what nobody changed, are found here.
+
+Made by `python -m tests.golden`, once for each version whose states or records differ, and never changed afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provider import dispatch
+from provider.session import Operation, Session
+from sweep.cli.rosters import file_roster
+from sweep.evidence.s3_address import evidence_uri
+from sweep.evidence.store import EvidenceStore
+from sweep.retries import on_record
+from sweep.stackfile import StackFile
+from sweep.state import parse_export
+
+GOLDEN = sorted(Path(__file__).parent.glob("*.tar.xz"))
+NAME = "t"
+
+
+@pytest.fixture(scope="module", params=GOLDEN, ids=lambda path: path.name.partition(".")[0])
+def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one golden sweep, unpacked."""
+    folder = tmp_path_factory.mktemp("golden")
+    with tarfile.open(request.param) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def evidence(golden: Path) -> EvidenceStore:
+    """Its evidence, wherever it was unpacked."""
+    return EvidenceStore.open(evidence_uri(golden, str(golden / "evidence")) or "")
+
+
+def sweepctl(golden: Path, *words: str) -> tuple[int, Any]:
+    """A command that is given the evidence alone; its exit code and its document."""
+    place = ("--evidence", str(golden / "evidence"), "--json")
+    code = "import sys; from sweep.cli.entry import main; sys.argv[0] = 'sweepctl'; main()"
+    env = os.environ | {"HOME": str(golden), "XDG_DATA_HOME": str(golden / "data"), "XDG_CACHE_HOME": str(golden / "c")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words, *place], cwd=golden, env=env, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_there_is_one() -> None:
+    assert GOLDEN
+
+
+@pytest.mark.parametrize("moment", ["locked", "cleared"])
+def test_its_state_is_read_whole_and_changes_by_itself_no_further(golden: Path, moment: str) -> None:
+    export = json.loads((golden / f"{moment}.json").read_text())
+    state = parse_export(NAME, export)
+    assert state.problems == ()
+    assert sorted(box.name for box in state.boxes) == ["box-0", "box-1"]
+    assert {box.clearance.partition(" ")[0] for box in state.boxes} == {moment}
+    approvals = [box.word() for box in state.boxes]
+    assert {problem for _, problem in approvals} == {""}
+    assert {approval is not None for approval, _ in approvals} == {moment == "cleared"}
+    assert {name for queue in state.queues for name in queue.names} == {"seed0", "seed1", "seed2"}
+    own = [resource for resource in export["deployment"]["resources"] if resource["type"] in dispatch.HANDLERS]
+    assert {resource["type"] for resource in own} == set(dispatch.HANDLERS)
+    for resource in own:
+        handler = dispatch.handler_for(resource["type"])
+        inputs, outputs = resource["inputs"], resource["outputs"]
+        read = handler.inputs_type.model_validate({k: v for k, v in inputs.items() if k != "__defaults"})
+        dispatch._state(handler, inputs, outputs)
+        op = Operation(Session(golden, lambda *_: None), resource["urn"])
+        assert dispatch.diff(op, inputs, outputs, dispatch.to_properties(read)).changed == ()
+
+
+def test_its_records_are_read_whole(golden: Path) -> None:
+    store = evidence(golden)
+    births = store.births()
+    assert [birth.box for birth in births] == ["box-0", "box-1"]
+    assert all(birth.ended_at is not None for birth in births)
+    assert {cell for launch in store.launches() for cell in launch.cells} >= {"seed0", "seed1", "seed2"}
+    digest = store.latest_receipt()
+    assert digest is not None
+    receipt = store.receipt(digest)
+    assert {cell.name: cell.state for cell in receipt.cells} == {
+        "seed0": "verified",
+        "seed1": "verified",
+        "seed2": "failed",
+    }
+    assert store.check_files(receipt, ["seed0", "seed1"], full=True) == []
+    starts = {}
+    for birth in births:
+        journal = store.journal(birth.box, birth.generation)
+        assert journal is not None
+        starts |= {name: cell.attempts for name, cell in journal.cells.items()}
+        clearance = store.clearance(birth.native_id or "")
+        assert clearance is not None
+        assert [waiver.cell for waiver in clearance.waive] == ["seed2"]
+        entries, problems = store.ledger(birth.native_id)
+        assert entries
+        assert problems == []
+    assert starts["seed0"] == 2
+    assert {name: retry.retry for name, retry in on_record(store).items()} == {"seed0": 1}
+    for code in store.codes():
+        assert store.read_code(code)
+
+
+def test_the_commands_that_need_nothing_else_answer(golden: Path) -> None:
+    code, results = sweepctl(golden, "results", "--all")
+    assert {cell["name"]: cell["state"] for cell in results["cells"]} == {"seed0": "verified", "seed1": "verified"}
+    assert {cell["name"]: cell["state"] for cell in results["missing"]} == {"seed2": "waived", "seed3": "waived"}
+    assert code == 0
+    code, verified = sweepctl(golden, "verify")
+    assert (code, verified["verified"], verified["total"]) == (0, 2, 3)
+    code, log = sweepctl(golden, "logs", "seed2")
+    assert code == 0
+    assert "seed2 was told to fail" in log["text"]
+    assert sweepctl(golden, "provenance", "seed1")[0] == 0
+
+
+def test_its_stack_file_names_the_same_cells(golden: Path) -> None:
+    """Other names or digests of cells would run a finished sweep again."""
+    written, _ = file_roster(StackFile(golden / "stack.yaml", "stack.yaml"))
+    store = evidence(golden)
+    receipt = store.receipt(store.latest_receipt() or "")
+    assert written is not None
+    assert written.digest == receipt.roster_digest
+    found = {cell.name: cell.config_digest for cell in written.cells}
+    assert found == {cell.name: cell.config_digest for cell in receipt.cells}
