@@ -1,8 +1,8 @@
 """Where a box's end, or its stop, is not finished by us: the host itself does it, or a person at a console.
 
 One record for each native id, in the evidence (`records/handovers/`) or, where that takes nothing, on this computer:
-what we did, what the host took, since when nothing answers there, and a person's word. None of it counts for a host that
-answers: that is asked anew at every look.
+what we did, what the host took, since when nothing answers there, and a person's word. None of it counts for a host
+that answers: that is asked anew at every look.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Handover(Record):
     allowed; `manual`: the person's step.
 
     `ended_at`: when the host proved that nothing of the box is left, or runs; `accepted_at`: when it took the command;
-    `silent_at`: since when nothing answered there, once that had lasted. `bills_after`: USD per hour that it costs while
-    it stands still after that, None where that is not known; `release`: the person's step that ends that, too.
+    `silent_at`: since when nothing answered there, once that had lasted. `bills_after`: USD per hour that it costs
+    while it stands still after that, None where that is not known; `release`: the person's step that ends that, too.
     """
 
     box: str
