@@ -45,6 +45,19 @@ def seconds(value: float) -> str:
     return f"{value:.2f} s"
 
 
+def against(figure: str, found: dict[str, Any], ours: str, baseline: str) -> Row:
+    """What `compared` found of ours, with the limit of its ratio."""
+    return Row(
+        figure,
+        seconds(found["seconds"][ours]),
+        seconds(found["max_seconds"][ours]),
+        baseline,
+        f"{found['ratio']:.2f}×",
+        f"≤ {found['limit']:g}×",
+        found["ratio"] <= found["limit"],
+    )
+
+
 def preview_rows(found: dict[str, Any]) -> Iterator[Row]:
     ours, bare, again, setup = (found[key] for key in ("preview", "baseline", "second_make_up", "second_setup"))
     yield Row(
@@ -120,15 +133,8 @@ def status_rows(found: dict[str, Any]) -> Iterator[Row]:
 
 def small_rows(found: dict[str, Any]) -> Iterator[Row]:
     took = found["seconds"]
-    yield Row(
-        f"sweepctl status of {found['cells']} cells, n={found['rounds']}",
-        seconds(took["status"]),
-        seconds(found["max_seconds"]["status"]),
-        f"pulumi stack export {seconds(took['export'])}",
-        f"{found['ratio']:.2f}×",
-        f"≤ {found['limit']:g}×",
-        found["ratio"] <= found["limit"],
-    )
+    name = f"sweepctl status of {found['cells']} cells, n={found['rounds']}"
+    yield against(name, found, "status", f"pulumi stack export {seconds(took['export'])}")
 
 
 def overhead_rows(found: dict[str, Any]) -> Iterator[Row]:
@@ -190,28 +196,15 @@ def renting_rows(found: dict[str, Any]) -> Iterator[Row]:
 def pull_rows(found: dict[str, Any]) -> Iterator[Row]:
     for one in found.values():
         what = f"{one['files']:,} file{'s' if one['files'] > 1 else ''}, {one['bytes'] / 1e9:.2g} GB"
-        yield Row(
-            f"pull over loopback sshd of {what}, n={one['rounds']}",
-            seconds(one["seconds"]["ours"]),
-            seconds(one["max_seconds"]["ours"]),
-            f"rsync -a --fsync + sha256sum -c {seconds(one['seconds']['rsync'])}",
-            f"{one['ratio']:.2f}×",
-            f"≤ {one['limit']}×",
-            one["ratio"] <= one["limit"],
-        )
+        name = f"pull over loopback sshd of {what}, n={one['rounds']}"
+        yield against(name, one, "ours", f"rsync -a --fsync + sha256sum -c {seconds(one['seconds']['rsync'])}")
 
 
 def typed_rows(found: dict[str, Any]) -> Iterator[Row]:
     took = found["seconds"]
-    yield Row(
-        f"sweepctl pull and verify of {found['files']:,} small files over sshd, n={found['rounds']}",
-        seconds(took["ours"]),
-        seconds(found["max_seconds"]["ours"]),
-        f"rsync -a + sha256sum -c {seconds(took['rsync'])}; sweepctl status {seconds(took['status'])}",
-        f"{found['ratio']:.2f}×",
-        f"≤ {found['limit']:g}×",
-        found["ratio"] <= found["limit"],
-    )
+    name = f"sweepctl pull and verify of {found['files']:,} small files over sshd, n={found['rounds']}"
+    others = f"rsync -a + sha256sum -c {seconds(took['rsync'])}; sweepctl status {seconds(took['status'])}"
+    yield against(name, found, "ours", others)
 
 
 def pulled_rows(found: dict[str, Any]) -> Iterator[Row]:
@@ -233,15 +226,9 @@ def pulled_rows(found: dict[str, Any]) -> Iterator[Row]:
 
 def hosts_rows(found: dict[str, Any]) -> Iterator[Row]:
     took = found["seconds"]
-    yield Row(
-        f"sweepctl status of {found['cells']:,} cells on {found['hosts']} hosts, n={found['rounds']}",
-        seconds(took["status"]),
-        seconds(found["max_seconds"]["status"]),
-        f"{found['hosts']} warm ssh true at once {seconds(took['ssh'])}; Python's own start {seconds(took['python'])}",
-        f"{found['ratio']:.2f}×",
-        f"≤ {found['limit']:g}×",
-        found["ratio"] <= found["limit"],
-    )
+    name = f"sweepctl status of {found['cells']:,} cells on {found['hosts']} hosts, n={found['rounds']}"
+    ssh = f"{found['hosts']} warm ssh true at once {seconds(took['ssh'])}"
+    yield against(name, found, "status", f"{ssh}; Python's own start {seconds(took['python'])}")
 
 
 def start_rows(found: dict[str, Any]) -> Iterator[Row]:
@@ -286,7 +273,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 """So that all figures together take half an hour; `python -m bench.queue_bench 2000 20` measures longer."""
 SECONDS = 300.0
 """How long one of them may take. What takes longer has no figure, and the others are still measured."""
-LONGER = {"renting": 600.0}
+LONGER = {"renting": 600.0, "pull": 600.0}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
     "cells": cells_rows,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.compared import compared
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 
@@ -55,14 +55,11 @@ def measure(cells: int = 10_000, rounds: int = 5) -> dict[str, Any]:
         finally:
             for stack in stacks.values():
                 stack.close()
-    median = {way: statistics.median(seconds) for way, seconds in took.items()}
     return {
         "cells": cells,
         "few": FEW,
         "rounds": rounds,
-        "seconds": median,
-        "max_seconds": {way: max(seconds) for way, seconds in took.items()},
-        "ratio": median["many"] / median["few"],
+        **compared(took, "many", "few"),
         "limit": LIMIT,
     }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from bench.compared import compared
 from bench.status_bench import RUN, SEEDS, Quiet
 from provider.platforms.registry import load_platform
 from sweep.channel import ssh_config
@@ -100,14 +100,11 @@ def _rounds(world: World, adapters: list[str], rounds: int, cells: int) -> dict[
             took["status"].append(status)
             took["ssh"].append(ssh)
             took["python"].append(perf_counter() - begun)
-    middle = {way: statistics.median(times) for way, times in took.items()}
     return {
         "cells": cells,
         "hosts": len(adapters),
         "rounds": rounds,
-        "seconds": middle,
-        "max_seconds": {way: max(times) for way, times in took.items()},
-        "ratio": middle["status"] / middle["ssh"],
+        **compared(took, "status", "ssh"),
         "limit": LIMIT,
     }
 

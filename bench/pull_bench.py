@@ -13,7 +13,6 @@ import os
 import shlex
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from bench.compared import compared
 from provider.platforms.base import BoxRequest, Wait
 from provider.platforms.registry import load_platform
 from sweep import onbox
@@ -83,14 +83,11 @@ def _compared(base: Path, host: Host, count: int, size: int, rounds: int) -> dic
             took[name].append(perf_counter() - begun)
             shutil.rmtree(to)
     platform.destroy(box.native_id, box.account)
-    middle = {name: statistics.median(times) for name, times in took.items()}
     return {
         "files": count,
         "bytes": count * size,
         "rounds": rounds,
-        "seconds": middle,
-        "max_seconds": {name: max(times) for name, times in took.items()},
-        "ratio": middle["ours"] / middle["rsync"],
+        **compared(took, "ours", "rsync"),
         "limit": LIMIT,
     }
 

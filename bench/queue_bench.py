@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from time import perf_counter
 from typing import Any
 
 from bench.clone import ROOT
+from bench.compared import compared
 from sweep.journal import parse_journal
 from tests.onbox.harness import IDENTITY, Box
 
@@ -66,15 +66,9 @@ def measure(cells: int = 2000, rounds: int = 20) -> dict[str, Any]:
             with tempfile.TemporaryDirectory(prefix="queue-bench-", dir=base) as folder:
                 os.sync()  # each pays for its own writes only
                 took[way].append(run(Path(folder), cells))
-    median = {way: statistics.median(seconds) for way, seconds in took.items()}
-    return {
-        "cells": cells,
-        "rounds": rounds,
-        "seconds": median,
-        "max_seconds": {way: max(seconds) for way, seconds in took.items()},
-        "ratio": median["queue"] / median["xargs"],
-        "extra_ms_per_cell": (median["queue"] - median["xargs"]) / cells * 1000,
-    }
+    found = compared(took, "queue", "xargs")
+    more = found["seconds"]["queue"] - found["seconds"]["xargs"]
+    return {"cells": cells, "rounds": rounds, **found, "extra_ms_per_cell": more / cells * 1000}
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ same stack, which is a part of it. Both as a person types them; interleaved roun
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.compared import compared
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 
@@ -36,13 +36,10 @@ def measure(rounds: int = 20) -> dict[str, Any]:
                 took["status"].append(ok(stack.sweepctl("status")).seconds)
         finally:
             stack.close()
-    median = {way: statistics.median(seconds) for way, seconds in took.items()}
     return {
         "cells": len(stack.cells),
         "rounds": rounds,
-        "seconds": median,
-        "max_seconds": {way: max(seconds) for way, seconds in took.items()},
-        "ratio": median["status"] / median["export"],
+        **compared(took, "status", "export"),
         "limit": LIMIT,
     }
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+from bench.compared import compared
 from tests.rented.host_stack import HostStack
 
 JOB = """\
@@ -73,13 +73,10 @@ def measure(rounds: int = 5) -> dict[str, Any]:
             took.append(_round(Path(folder) / str(number)))
     del took[0]
     columns = {key: [one[key] for one in took] for key in took[0]}
-    middle = {key: statistics.median(values) for key, values in columns.items()}
     return {
         "rounds": rounds,
         "stages": STAGES,
-        "seconds": middle,
-        "max_seconds": {key: max(values) for key, values in columns.items()},
-        "ratio": middle["up"] / middle["hand"],
+        **compared(columns, "up", "hand"),
     }
 
 

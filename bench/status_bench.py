@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 import pytest
 
 from bench.clone import ROOT
+from bench.compared import compared
 from tests.unit.cli.support import STACK, World
 
 SEEDS = 100
@@ -137,14 +137,11 @@ def _rounds(world: World, rounds: int, rest: str) -> dict[str, Any]:
         clock, cpu = look(world, rest)
         took["status"].append(clock)
         took["cpu"].append(cpu)
-    median = {way: statistics.median(seconds) for way, seconds in took.items()}
     return {
         "cells": len(world.up_roster.cells),
         "rounds": rounds,
         "journal_bytes": sum(path.stat().st_size for path in journals),
-        "seconds": median,
-        "max_seconds": {way: max(seconds) for way, seconds in took.items()},
-        "ratio": median["status"] / median["cat"],
+        **compared(took, "status", "cat"),
     }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from bench.compared import compared
 from tests.engine.commands import ok
 from tests.rented.host_stack import HostStack
 
@@ -56,13 +56,10 @@ def measure(files: int = 1_000, rounds: int = 5) -> dict[str, Any]:
                         took[way].append(seconds)
         finally:
             stack.end()
-    middle = {way: statistics.median(seconds) for way, seconds in took.items()}
     return {
         "files": files,
         "rounds": rounds,
-        "seconds": middle,
-        "max_seconds": {way: max(seconds) for way, seconds in took.items()},
-        "ratio": middle["ours"] / middle["rsync"],
+        **compared(took, "ours", "rsync"),
         "limit": LIMIT,
     }
 

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from bench.__main__ import Row, markdown, within
+from bench.__main__ import Row, against, markdown, within
+from bench.compared import compared
 
 
 def test_what_never_ends_is_cut_off_and_cleans_up() -> None:
@@ -41,3 +42,10 @@ def test_the_table_as_markdown() -> None:
         "| pull | 1 s | 2 s | a \\| b | 1.1× | ≤ 2× | holds |",
         "| memory | 9 MB |  |  |  |  | **missed** |",
     ]
+
+
+def test_a_figure_against_its_baseline() -> None:
+    found = {"limit": 2.0, **compared({"ours": [3.0, 1.0, 2.0], "plain": [1.0, 1.0, 4.0]}, "ours", "plain")}
+    row = Row("pull", "2.00 s", "3.00 s", "cp 1 s", "2.00×", "≤ 2×", True)
+    assert against("pull", found, "ours", "cp 1 s") == row
+    assert against("pull", found | {"limit": 1.5}, "ours", "cp 1 s").ok is False

@@ -47,6 +47,15 @@ def is_there(world: World) -> bool:
     return world.platform.get_volume(world.volume) is not None
 
 
+def is_kept(world: World, *words: str) -> None:
+    """Its end is asked for and refused, for these reasons."""
+    refused = end(world)
+    assert refused.code == 1
+    for one in words:
+        assert one in refused.err
+    assert is_there(world)
+
+
 def test_status_ledger_and_audit_list_it_with_cost_size_and_command(world: World) -> None:
     destroyed(world)
     (world.volume_folder / "more").write_bytes(b"x" * 2_000_000)
@@ -105,13 +114,13 @@ def test_it_ends_where_every_cell_is_verified_elsewhere(world: World) -> None:
 def test_a_cell_that_is_verified_nowhere_else_keeps_it(world: World) -> None:
     first, second = world.full()
     over(world, first, second)
-    refused = end(world)
-    assert refused.code == 1
-    assert "REFUSED. Nothing was ended: volume" in refused.err
-    assert "no receipt says that they are safe" in refused.err
-    assert "costs nothing, takes" in refused.err
-    assert "--abandon --reason" in refused.err
-    assert is_there(world)
+    is_kept(
+        world,
+        "REFUSED. Nothing was ended: volume",
+        "no receipt says that they are safe",
+        "costs nothing, takes",
+        "--abandon --reason",
+    )
     assert end(world, *ABANDON).code == 0
     assert not is_there(world)
 
@@ -121,10 +130,7 @@ def test_a_copy_that_changed_keeps_it(world: World) -> None:
     copy = world.evidence / "cells" / "lr0.1" / "metrics.json"
     copy.chmod(0o644)
     copy.write_bytes(b'{"loss": 0.26}')
-    refused = end(world)
-    assert refused.code == 1
-    assert "lr0.1" in refused.err
-    assert is_there(world)
+    is_kept(world, "lr0.1")
 
 
 def test_copies_that_lie_on_the_volume_itself_prove_nothing(world: World) -> None:
@@ -132,10 +138,7 @@ def test_copies_that_lie_on_the_volume_itself_prove_nothing(world: World) -> Non
     moved = world.volume_folder / IDENTITY / "copies"
     shutil.move(world.evidence, moved)
     world.evidence.symlink_to(moved)
-    refused = end(world)
-    assert refused.code == 1
-    assert "lie on the volume itself" in refused.err
-    assert is_there(world)
+    is_kept(world, "lie on the volume itself")
 
 
 def test_it_is_kept_where_it_can_t_be_told_whether_the_copies_lie_on_it(
@@ -151,10 +154,7 @@ def test_it_is_kept_where_it_can_t_be_told_whether_the_copies_lie_on_it(
         raise Unreachable("the API did not answer")
 
     monkeypatch.setattr(type(world.platform), "volume_channel", silent)
-    refused = end(world)
-    assert refused.code == 1
-    assert f"whether the copies of {STACK} lie on the volume itself is not known: the API did not answer" in refused.err
-    assert is_there(world)
+    is_kept(world, f"whether the copies of {STACK} lie on the volume itself is not known: the API did not answer")
     monkeypatch.setattr(type(world.platform), "volume_channel", unsupported)
     assert end(world).code == 0
 
@@ -170,19 +170,13 @@ def test_a_sweep_that_used_it_and_whose_evidence_can_t_be_opened_keeps_it(world:
         at=datetime.now(UTC),
     )
     write_mounting(world.store, said)
-    refused = end(world)
-    assert refused.code == 1
-    assert "which boxes of sweep-b mount it is not known: " in refused.err
-    assert is_there(world)
+    is_kept(world, "which boxes of sweep-b mount it is not known: ")
 
 
 def test_what_no_sweep_that_is_known_left_there_keeps_it(world: World) -> None:
     destroyed(world)
     (world.volume_folder / "thesis").mkdir()
-    refused = end(world)
-    assert refused.code == 1
-    assert "thesis is on it, and no sweep that was found here left it there" in refused.err
-    assert is_there(world)
+    is_kept(world, "thesis is on it, and no sweep that was found here left it there")
 
 
 def test_a_box_that_mounts_it_keeps_it_whatever_is_said(world: World) -> None:
@@ -206,10 +200,7 @@ def test_a_volume_of_a_sweep_that_goes_on_is_not_ended_here(world: World) -> Non
     world.save(world.empty())
     found = world.run("audit", stack=None, fresh=False)
     assert f"audit --end local:{world.volume}" not in found.out
-    refused = end(world)
-    assert refused.code == 1
-    assert "on record as rented, so it ends through its gate" in refused.err
-    assert is_there(world)
+    is_kept(world, "on record as rented, so it ends through its gate")
 
 
 def test_a_receipt_that_is_damaged_keeps_it(world: World) -> None:
