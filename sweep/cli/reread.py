@@ -16,7 +16,7 @@ from sweep.errors import EvidenceError
 from sweep.evidence import files
 from sweep.evidence.manifest import ManifestRefused, parse_manifest
 from sweep.evidence.store import EvidenceStore
-from sweep.evidence.verify import Progress as Progressing
+from sweep.evidence.tally import Progress as Progressing
 from sweep.evidence.verify import VerifyRequest, verify
 from sweep.model import ArtifactSpec, Cell, Receipt, ReceiptCell
 from sweep.roster import Roster
