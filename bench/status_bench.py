@@ -31,9 +31,9 @@ STEPS = 200
 RUN = """
 import gc, sys
 gc.disable()  # as the script begins
-import sweep.state
+import sweep.engine_call
 engine = sys.argv.pop(1)
-sweep.state.find_engine = lambda: engine
+sweep.engine_call.find_engine = lambda: engine
 from sweep.cli.entry import main
 main()
 """

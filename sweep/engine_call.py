@@ -1,14 +1,19 @@
-"""One `pulumi` command that only asks: begun now, waited for later, so that the engine works while we do."""
+"""One `pulumi` command that only asks: begun now, waited for later, so that the engine works while we do.
+
+Imports next to nothing, so that the engine can begin before anything else is imported.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweep.errors import SweepstackError
+from sweep.errors import ConfigError, SweepstackError
 
 SECONDS = 120.0
 """From the beginning of a command to its end."""
@@ -52,3 +57,30 @@ class EngineCall:
                 process.kill()
                 raise
         return process.returncode, out, err.decode("utf-8", "replace").strip().removeprefix("error: ")
+
+
+class ExportCall(EngineCall):
+    """`pulumi stack export` of one stack: `sweep.state.Export` waits for it and reads the answer."""
+
+    def __init__(self, stack: str, project_root: Path, backend: str = "") -> None:
+        super().__init__([find_engine(), "stack", "export", "--stack", stack], project_root, backend)
+        self.stack, self.project_root = stack, project_root
+
+
+def find_engine() -> str:
+    """The `pulumi` to run: the launcher beside this interpreter, else the one on PATH."""
+    launcher = Path(sys.executable).parent / "pulumi"
+    if os.access(launcher, os.X_OK):
+        return str(launcher)
+    found = shutil.which("pulumi")
+    if found is None:
+        raise SweepstackError("no `pulumi` beside this Python and none on PATH. Next: make up")
+    return found
+
+
+def find_project_root(start: Path) -> Path:
+    """The nearest folder at or above `start` that holds a Pulumi.yaml. Raises ConfigError when there is none."""
+    for folder in [start, *start.parents]:
+        if (folder / "Pulumi.yaml").is_file():
+            return folder
+    raise ConfigError(f"there is no Pulumi.yaml in {start} or above it: run this inside a sweepstack project")

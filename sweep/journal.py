@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any, Literal
 
 from sweep.canonical import canonical_json, sha256_hex
@@ -136,6 +137,8 @@ class _Proved:
 
 
 _proved = _Proved(64, 32 << 20)
+_TOGETHER = 500
+"""Lines that are compared with their canonical form at once."""
 
 
 def parse_journal(data: bytes) -> Journal:
@@ -157,8 +160,9 @@ def _parse(data: bytes) -> Journal:
     blocked: Blocked | None = None
     head = GENESIS
     lines = data.split(b"\n")[:-1]  # what follows the last newline is empty or torn
-    for number, line in enumerate(lines, start=1):
-        entry = _parse_line(line, number, head)
+    read = chain.from_iterable(_canonical_entries(lines[at : at + _TOGETHER]) for at in range(0, len(lines), _TOGETHER))
+    for number, (line, known) in enumerate(zip(lines, read, strict=True), start=1):
+        entry = _parse_line(line, number, head, known)
         try:
             _apply(entry, cells)
             _apply_setup(entry, setups)
@@ -175,12 +179,32 @@ def whole_lines(data: bytes) -> bytes:
     return data[: data.rfind(b"\n") + 1]
 
 
-def _parse_line(line: bytes, number: int, head: str) -> Entry:
+def _canonical_entries(lines: Sequence[bytes]) -> Sequence[Entry | None]:
+    """The entries of lines all of which are canonical, written out together, which takes half the time; None for each
+    line where one is not: which one, and why, `_parse_line` then says.
+
+    Each line alone is one JSON object, which ends where its first bracket closes. So where all of them together are
+    what the entries are written as, each line is.
+    """
     try:
-        entry = json.loads(line.decode())  # as text: of bytes it would guess the encoding first
-        canonical = canonical_json(entry)
-    except (ValueError, RecursionError) as error:
-        raise JournalDamaged(f"journal line {number} is not JSON: {line[:60]!r}") from error
+        texts = [line.decode() for line in lines]
+        entries = [json.loads(text) for text in texts]
+        if all(text[:1] == "{" for text in texts) and canonical_json(entries) == b"[%b]" % b",".join(lines):
+            return entries
+    except (ValueError, RecursionError):
+        pass
+    return [None] * len(lines)
+
+
+def _parse_line(line: bytes, number: int, head: str, known: Entry | None) -> Entry:
+    """The entry in this line; `known`, where the line is known to be what that is written as."""
+    entry, canonical = known, line
+    if known is None:
+        try:
+            entry = json.loads(line.decode())  # as text: of bytes it would guess the encoding first
+            canonical = canonical_json(entry)
+        except (ValueError, RecursionError) as error:
+            raise JournalDamaged(f"journal line {number} is not JSON: {line[:60]!r}") from error
     if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
         raise JournalDamaged(f"journal line {number} is not an event: {line[:60]!r}")
     if canonical != line:
@@ -198,10 +222,8 @@ def _without_hash(entry: Entry, line: bytes) -> bytes:
     """The canonical form of the entry without its `hash`: cut out of `line`, which is that of all of it."""
     # A hash that would be spelled otherwise is not found in the line, which then goes the long way below.
     field_of_hash = f'"hash":"{entry.get("hash")}"'.encode("ascii", "replace")
-    if line.count(field_of_hash) == 1:
-        for cut in (field_of_hash + b",", b"," + field_of_hash):
-            if cut in line:
-                return line.replace(cut, b"")
+    if line.count(field_of_hash) == 1 and len(rest := line.replace(field_of_hash + b",", b"")) < len(line):
+        return rest
     return canonical_json({key: value for key, value in entry.items() if key != "hash"})
 
 
@@ -265,16 +287,17 @@ def _failed(entry: Entry, before: CellProgress) -> CellProgress:
 
 
 def _sealed(entry: Entry, before: CellProgress) -> CellProgress:
-    return replace(
-        before,
+    return CellProgress(  # `replace` takes three times as long, and most entries of a journal are of this kind
+        before.name,
         state="sealed",
         attempts=_count(entry, "attempt"),
         config_digest=_text(entry, "config_digest"),
+        code=before.code,
         manifest=_text(entry, "manifest"),
+        started_at=before.started_at,
         ended_at=_time(entry),
-        reason=None,
         final=True,
-        failure_class=None,
+        retry=before.retry,
     )
 
 

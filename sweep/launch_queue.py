@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweep import onbox
 from sweep.canonical import digest_of
@@ -16,8 +16,10 @@ from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.traces import receipts
 from sweep.journal import CellProgress, Journal, started
-from sweep.launch_spec import LaunchSpec
 from sweep.model import Cell, Launch
+
+if TYPE_CHECKING:
+    from sweep.launch_spec import LaunchSpec
 
 Line = Mapping[str, Any]
 MOVED = "moved to another box"

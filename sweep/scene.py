@@ -226,6 +226,11 @@ class Scene:
         return tuple(name for name in self.asked if name not in living)
 
     @cached_property
+    def there_first(self) -> tuple[Sight, ...]:
+        """The sights; last those of boxes of which nothing is left."""
+        return tuple(sorted(self.sights, key=lambda sight: sight.lost))
+
+    @cached_property
     def unstarted(self) -> tuple[str, ...]:
         """Cells of the roster that have started on no box that is there, and are not verified."""
         verified = {cell.name for cell in self.receipt.cells if cell.state == "verified"} if self.receipt else set()

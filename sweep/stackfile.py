@@ -53,14 +53,6 @@ def _parsed(text: str, shown: str) -> Any:
     return YAML(typ="safe", pure=True).load(text)
 
 
-def find_project_root(start: Path) -> Path:
-    """The nearest folder at or above `start` that holds a Pulumi.yaml. Raises ConfigError when there is none."""
-    for folder in [start, *start.parents]:
-        if (folder / "Pulumi.yaml").is_file():
-            return folder
-    raise ConfigError(f"there is no Pulumi.yaml in {start} or above it: run this inside a sweepstack project")
-
-
 def stack_config_dir(project_root: Path) -> Path:
     """Where the project keeps its stack configs (`stackConfigDir` in Pulumi.yaml, else the root)."""
     folder = _project(project_root).get("stackConfigDir")

@@ -6,9 +6,6 @@ The state is a claim: who reads it compares it with the records in the evidence 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import sys
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -17,8 +14,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweep import schema
-from sweep.engine_call import EngineCall
+from sweep import engine_call, schema
+from sweep.engine_call import EngineCall, ExportCall
 from sweep.errors import SweepstackError
 from sweep.model import Approval, ArtifactSpec, Cell, CellText
 from sweep.money.clocks import ClockFact
@@ -325,22 +322,11 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
     )
 
 
-def find_engine() -> str:
-    """The `pulumi` to run: the launcher beside this interpreter, else the one on PATH."""
-    launcher = Path(sys.executable).parent / "pulumi"
-    if os.access(launcher, os.X_OK):
-        return str(launcher)
-    found = shutil.which("pulumi")
-    if found is None:
-        raise SweepstackError("no `pulumi` beside this Python and none on PATH. Next: make up")
-    return found
-
-
 def list_stacks(project_root: Path, *, every_project: bool = False) -> list[str]:
     """The names of this project's stacks in the backend, sorted; with `every_project` those of all, the others' with
     their project (`organization/project/stack`). Blocks like `read_state`. Raises SweepstackError."""
     words = ["stack", "ls", *(["--all"] if every_project else []), "--json"]
-    said = _said(EngineCall([find_engine(), *words], project_root))
+    said = _said(EngineCall([engine_call.find_engine(), *words], project_root))
     try:
         return sorted(str(stack["name"]) for stack in json.loads(said))
     except (ValueError, TypeError, KeyError) as error:
@@ -349,7 +335,7 @@ def list_stacks(project_root: Path, *, every_project: bool = False) -> list[str]
 
 def backend_url(project_root: Path) -> str:
     """The URL of the backend that the engine works with there. Blocks like `read_state`. Raises SweepstackError."""
-    said = _said(EngineCall([find_engine(), "whoami", "--verbose", "--json"], project_root))
+    said = _said(EngineCall([engine_call.find_engine(), "whoami", "--verbose", "--json"], project_root))
     try:
         return str(json.loads(said)["url"])
     except (ValueError, TypeError, KeyError) as error:
@@ -366,11 +352,15 @@ def read_state(stack: str, project_root: Path, *, backend: str = "") -> StackSta
 
 
 class Export:
-    """The same in two steps: the engine begins to answer at once, and `state` waits for it. Raises as `read_state`."""
+    """The same in two steps: the engine begins to answer at once, and `state` waits for it. Raises as `read_state`.
 
-    def __init__(self, stack: str, project_root: Path, *, backend: str = "") -> None:
+    `begun`: a call that may have begun before; one of another stack or project is not waited for.
+    """
+
+    def __init__(self, stack: str, project_root: Path, *, backend: str = "", begun: ExportCall | None = None) -> None:
         self._stack = stack
-        self._call = EngineCall([find_engine(), "stack", "export", "--stack", stack], project_root, backend)
+        same = begun is not None and not backend and (begun.stack, begun.project_root) == (stack, project_root)
+        self._call = begun if begun is not None and same else ExportCall(stack, project_root, backend)
 
     def state(self) -> StackState:
         said = _said(self._call, self._stack)

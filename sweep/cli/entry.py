@@ -13,13 +13,16 @@ def main() -> None:
     """Runs one command and ends the process, by `end`. Errors that no command answers leave it as they are."""
     _with_streams()
     gc.disable()  # importing makes a hundred thousand objects, and no garbage
-    from sweep.cli.main import main as run
+    from sweep.cli.app import app
+    from sweep.cli.commands import add
+
+    add(*sys.argv[1:2])
 
     gc.freeze()
     gc.set_threshold(1_000_000, 50, 50)  # a command lives for seconds; of ten thousand cells it makes a million objects
     gc.enable()
     try:
-        run()
+        app()
     except SystemExit as left:
         if not isinstance(left.code, int | None):
             raise

@@ -21,9 +21,9 @@ from sweep.cli.output import NO, UNSURE, YES, No, Out
 from sweep.cli.progress import Progress
 from sweep.cli.target import Target
 from sweep.cli.words import Words
+from sweep.engine_call import find_engine
 from sweep.errors import EvidenceError, SweepstackError
 from sweep.evidence.store import EvidenceStore
-from sweep.state import find_engine
 from sweep.view import compose
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from sweep.cli.early import AsksState
+
 SECTIONS = (
     ("Begin", ("new", "doctor", "smoke", "place")),
     ("Watch", ("status", "wait", "logs", "curves", "patrol", "tend")),
@@ -44,6 +46,13 @@ class Commands(TyperGroup):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Lets the command begin that is asked for, where it can, and then reads the words."""
+        command = self.commands.get(args[0]) if args else None
+        if isinstance(command, AsksState) and not ctx.resilient_parsing:  # else the shell completes a line
+            ctx.obj = command.begin(ctx, args[0], args[1:])
+        return super().parse_args(ctx, args)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **settings: Any) -> Any:
         """Runs one command and raises SystemExit with its exit code."""

@@ -11,8 +11,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from sweep.cli.output import No, Unsure
+from sweep.engine_call import find_project_root
 from sweep.evidence.s3_address import evidence_uri
-from sweep.stackfile import StackFile, find_project_root
+from sweep.stackfile import StackFile
 from sweep.stacktext import STORE_KEY
 from sweep.suggest import did_you_mean
 from sweep.units import parse_duration as seconds_of

@@ -30,8 +30,8 @@ from sweep.cli.pull import usable
 from sweep.cli.target import Target
 from sweep.cli.telling import Teller
 from sweep.cli.tend_round import Round
+from sweep.engine_call import find_engine
 from sweep.errors import SweepstackError
-from sweep.state import find_engine
 from sweep.tending import AlreadyTended, Tending, claim, let_go
 
 LEAST_SECONDS = 1.0

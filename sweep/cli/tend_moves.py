@@ -17,9 +17,9 @@ from typing import Any
 
 from sweep.cli.output import note
 from sweep.cli.tend_round import Round
+from sweep.engine_call import find_engine
 from sweep.errors import SweepstackError
 from sweep.scene import Scene
-from sweep.state import find_engine
 
 PREVIEW_SECONDS = 300.0
 CELLS = frozenset({"cells", "elsewhere"})

@@ -47,7 +47,7 @@ def dropped_view(scene: Scene, name: str, reason: str) -> CellView:
 def _holder(scene: Scene, name: str) -> Sight | None:
     """The box that has the cell most surely."""
     found, best = None, 0
-    for sight in sorted(scene.sights, key=lambda sight: sight.lost):  # of two, the one that is there
+    for sight in scene.there_first:  # of two, the one that is there
         if (surely := sight.holds(name)) > best:
             found, best = sight, surely
     return found

@@ -17,6 +17,8 @@ Bills = Literal["yes", "nothing", "unknown"]
 
 @dataclass(frozen=True)
 class CellView:
+    """A cell: its name, what became of it, and how far it is."""
+
     name: str
     state: str
     attempts: int
@@ -47,6 +49,8 @@ class CellView:
 
 @dataclass(frozen=True)
 class BoxView:
+    """A box of the state, as it was seen."""
+
     name: str
     platform: str
     native_id: str
@@ -72,6 +76,8 @@ class BoxView:
 
 @dataclass(frozen=True)
 class GateView:
+    """Whether a box may end, and why not."""
+
     box: str
     state: Literal["locked", "cleared"]
     receipt: str | None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import TYPE_CHECKING
 
-from sweep.volumes.ending import VolumeFacts, VolumeVerdict
+if TYPE_CHECKING:
+    from sweep.volumes.ending import VolumeFacts, VolumeVerdict
 
 SHOWN = 12
 """Reasons listed one by one; the rest are counted."""

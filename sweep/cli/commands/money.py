@@ -66,7 +66,7 @@ def audit(
         from pathlib import Path
 
         from sweep.cli.output import Out
-        from sweep.stackfile import find_project_root
+        from sweep.engine_call import find_project_root
 
         root, out = find_project_root(Path.cwd().resolve()), Out(as_json=json)
         if end is not None:

@@ -8,6 +8,7 @@ import typer
 
 from sweep.cli import completing
 from sweep.cli.app import AsJson, Evidence, Stack, answer, app
+from sweep.cli.early import AsksState
 
 
 @app.command()
@@ -28,8 +29,9 @@ def new(
     answer(ask)
 
 
-@app.command()
+@app.command(cls=AsksState)
 def status(
+    context: typer.Context,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")] = False,
     interval: Annotated[str, typer.Option(metavar="5s", help="With --watch: how often.")] = "5s",
     timeout: Annotated[str, typer.Option(metavar="12h", help="With --watch: when to stop.")] = "24h",
@@ -49,7 +51,7 @@ def status(
             return follow(target, parse_duration(interval), parse_duration(timeout), out)
         from sweep.state import Export
 
-        export = Export(target.stack, target.root)  # the engine begins, while the rest is imported
+        export = Export(target.stack, target.root, begun=context.obj)
         from sweep.cli.status import status as run
 
         return run(target, out, export)

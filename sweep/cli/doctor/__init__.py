@@ -13,9 +13,9 @@ from sweep.cli.doctor.finding import Check, Finding, unknown
 from sweep.cli.output import NO, UNSURE, YES, Out
 from sweep.cli.progress import Progress
 from sweep.cli.target import Target
+from sweep.engine_call import find_project_root
 from sweep.errors import ConfigError
 from sweep.parallel import in_parallel
-from sweep.stackfile import find_project_root
 
 SECONDS = 60.0
 """How long all of it may take; what has not answered by then is unknown."""

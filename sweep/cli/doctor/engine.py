@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 from sweep.backends import engine_locks, file_folder
 from sweep.cli.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
+from sweep.engine_call import find_engine
 from sweep.errors import SweepstackError
-from sweep.state import find_engine
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 SKEW_SECONDS = 5.0

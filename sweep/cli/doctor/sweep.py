@@ -22,11 +22,12 @@ from sweep.cli.look import open_sources
 from sweep.cli.output import No, count, size
 from sweep.cli.strangers import search
 from sweep.cli.target import Target
+from sweep.engine_call import find_engine
 from sweep.errors import ConfigError, EvidenceError, SweepstackError
 from sweep.evidence.place import Marker
 from sweep.evidence.store import EvidenceStore
 from sweep.money.ledger import spent
-from sweep.state import StackMissing, find_engine, read_state
+from sweep.state import StackMissing, read_state
 from sweep.workdir import collect, located
 
 ONBOX = engine.CHECKOUT / "scripts" / "onbox"

@@ -307,7 +307,7 @@ class World:
         self.monkeypatch.setenv("XDG_DATA_HOME", str(self.folder / "data"))
         self.monkeypatch.delenv("PULUMI_STACK", raising=False)
         self.monkeypatch.chdir(self.root)
-        self.monkeypatch.setattr("sweep.state.find_engine", lambda: str(launcher))
+        self.monkeypatch.setattr("sweep.engine_call.find_engine", lambda: str(launcher))
         self.monkeypatch.setattr("sweep.cli.finish.find_engine", lambda: str(launcher))
         self.evidence = self.root / "results" / STACK
         self.uri = f"file://{socket.gethostname()}{self.evidence}"

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from sweep.cli.commands import NAMES
 from sweep.cli.logs import _CONTROL
+from sweep.cli.main import app
 from sweep.cli.output import Unsure, count, size, span
 from sweep.cli.progress import Progress
 from sweep.cli.target import parse_duration
@@ -376,6 +378,31 @@ def test_help_imports_next_to_nothing() -> None:
     assert done.returncode == 0, done.stderr
     for command in ("new", "status", "wait", "logs", "pull", "verify", "approve", "finish"):
         assert command in done.stdout
+
+
+def test_each_command_is_added_with_the_module_that_has_it() -> None:
+    """A command that stands nowhere in the table would be found only after all modules were imported."""
+    found: dict[str, list[str]] = {}
+    for command in app.registered_commands:
+        assert command.callback is not None
+        module = command.callback.__module__.removeprefix("sweep.cli.commands.")
+        found.setdefault(module, []).append(command.name or command.callback.__name__.replace("_", "-"))
+    assert {module: sorted(names) for module, names in found.items()} == {
+        module: sorted(names) for module, names in NAMES.items()
+    }
+
+
+@pytest.mark.parametrize(("words", "rest"), [(("status", "--help"), set()), (("stat",), set(NAMES)), ((), set(NAMES))])
+def test_only_the_asked_command_s_module_is_imported(words: tuple[str, ...], rest: set[str]) -> None:
+    program = (
+        "import atexit, sys; from sweep.cli.entry import main\n"
+        "def told():\n    print(*(n for n in sys.modules if n.startswith('sweep.cli.commands.')), file=sys.stderr)\n"
+        "atexit.register(told)\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=120)
+    imported = {name.rpartition(".")[2] for name in done.stderr.splitlines()[-1].split()}
+    assert imported == (rest or {"watching"}), done
 
 
 def test_progress_is_quiet_below_two_seconds_and_goes_to_stderr(

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sweep.engine_call import find_project_root
 from sweep.errors import ConfigError
 from sweep.model import Abandonment, Action, Approval, Waiver
-from sweep.stackfile import StackFile, find_project_root, valid_stack_name
+from sweep.stackfile import StackFile, valid_stack_name
 from sweep.stacktext import HEADER
 
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)

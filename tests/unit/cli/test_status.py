@@ -16,6 +16,8 @@ from rich.console import Console
 
 from provider.platforms import observe
 from sweep.cli.screen import headline
+from sweep.engine_call import ExportCall
+from sweep.state import Export
 from tests.unit.cli.support import STACK, World, by_name
 
 
@@ -451,9 +453,9 @@ def test_a_box_s_files_are_listed_only_where_an_end_is_approved(world: World, mo
 
 LOOKS = """
 import sys
-import sweep.state
+import sweep.engine_call
 engine = sys.argv.pop(1)
-sweep.state.find_engine = lambda: engine
+sweep.engine_call.find_engine = lambda: engine
 from sweep.cli.app import app
 import sweep.cli.main
 try:
@@ -482,3 +484,46 @@ def test_the_doctor_is_imported_only_for_a_lock(world: World) -> None:
     facts = {"pid": ended.pid, "hostname": socket.gethostname(), "timestamp": "2026-11-21T09:00:00Z"}
     (locks / "1.json").write_text(json.dumps(facts))
     assert asked() == (True, "True")
+
+
+ASKS = """
+import sys
+import sweep.engine_call
+engine = sys.argv.pop(1)
+def find_engine():
+    print("engine;", "pydantic" in sys.modules, file=sys.stderr)
+    return engine
+sweep.engine_call.find_engine = find_engine
+from sweep.cli.entry import main
+main()
+"""
+
+
+def test_the_engine_begins_before_what_reads_its_answer_is_imported(world: World) -> None:
+    """It takes longer than all else in a look at a small sweep: once, and not for a help."""
+    world.verified()
+
+    def asked(*words: str, stack: str = "") -> tuple[int, list[str]]:
+        command = [sys.executable, "-c", ASKS, str(world.engine / "pulumi"), "status", *words]
+        env = {**os.environ, "PULUMI_STACK": stack}
+        done = subprocess.run(command, cwd=world.root, env=env, capture_output=True, text=True, timeout=60)
+        return done.returncode, [line for line in done.stderr.splitlines() if line.startswith("engine;")]
+
+    assert asked("--stack", STACK) == (0, ["engine; False"])
+    assert asked(f"-s{STACK}", "--json", stack="another") == (0, ["engine; False"])
+    assert asked(stack=STACK) == (0, ["engine; False"])
+    assert asked("--stack", STACK, "--help") == (0, [])
+    assert asked() == (2, [])
+    assert asked("--stack") == (2, [])
+    assert asked("--stack", STACK, "--interval") == (2, [])
+
+
+def test_an_answer_for_another_stack_is_not_taken(world: World) -> None:
+    world.verified()
+    calls = world.engine / "calls"
+    for stack, root, times in ((STACK, world.root, 1), ("other", world.root, 2), (STACK, world.folder, 2)):
+        calls.unlink(missing_ok=True)
+        begun = ExportCall(stack, root)
+        assert Export(STACK, world.root, begun=begun).state().stack == STACK
+        begun._process.wait(30)
+        assert len(calls.read_text().splitlines()) == times, (stack, root)

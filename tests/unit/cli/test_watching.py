@@ -23,9 +23,9 @@ from sweep.cli.watch import Pictures
 from tests.unit.cli.support import STACK, Box, World, by_name
 
 RUN = """
-import sys, sweep.state
+import sys, sweep.engine_call
 engine = sys.argv.pop(1)
-sweep.state.find_engine = lambda: engine
+sweep.engine_call.find_engine = lambda: engine
 from sweep.cli.main import main
 main()
 """

@@ -142,6 +142,30 @@ def test_every_single_byte_counts() -> None:
     assert parse_journal(data[:-1]).head == good.entries[0]["hash"]
 
 
+@pytest.mark.parametrize("number", [1, 500, 501, 777])
+def test_of_many_lines_the_damaged_one_is_named(number: int) -> None:
+    """Lines are compared with their canonical form together; which of them is not, is told all the same."""
+    lines = journal(*(started(f"c{n}") for n in range(777))).splitlines(keepends=True)
+    whole = parse_journal(b"".join(lines))
+    assert (len(whole.entries), len(whole.cells)) == (777, 777)
+    lines[number - 1] = lines[number - 1].replace(b'":', b'" :', 1)
+    with pytest.raises(JournalDamaged, match=f"line {number} is not written in the canonical form"):
+        parse_journal(b"".join(lines))
+
+
+def test_lines_that_are_cut_at_other_places_are_no_journal() -> None:
+    """Put together they are the same bytes as the entries, and no line of them is one."""
+    first, second = journal(started(), sealed()).splitlines()
+    at = second.index(b',"event"')
+    moved = first + b"," + second[:at] + b"\n" + second[at + 1 :] + b"\n"
+    assert b",".join(moved.splitlines()) == b",".join([first, second])
+    with pytest.raises(JournalDamaged, match="line 1 is not JSON"):
+        parse_journal(moved)
+    one_line = first + b"," + second + b"\n"
+    with pytest.raises(JournalDamaged, match="line 1 is not JSON"):
+        parse_journal(one_line)
+
+
 def test_an_event_that_lacks_what_it_must_say_is_refused() -> None:
     event = sealed()
     del event["manifest"]
