@@ -331,11 +331,12 @@ def _kind(mode: int) -> Literal["file", "dir", "link", "other"]:
 def open_target(target: Path) -> IO[bytes]:
     """Opens a partial copy for going on with it. A file that is a link of any sort is put aside first: never write
     through to what it shares its bytes with."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileNotFoundError):
+    try:
         status = os.lstat(target)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             target.unlink()
+    except FileNotFoundError:
+        target.parent.mkdir(parents=True, exist_ok=True)
     return os.fdopen(os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644), "r+b")
 
 

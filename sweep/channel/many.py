@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from sweep.canonical import fsync_directory
@@ -57,13 +58,32 @@ class Receiver:
         return said
 
 
-def flush(targets: Sequence[Path]) -> None:
-    """They last through a power cut when this returns, and so do their names."""
-    from concurrent.futures import ThreadPoolExecutor
+class Flushing:
+    """Flushes files while the next ones come. All that were added last through a power cut when the `with` has ended
+    without an error, and so do their names."""
 
-    with ThreadPoolExecutor(FLUSHERS) as pool:
-        list(pool.map(_flush, targets))
-        list(pool.map(fsync_directory, {target.parent for target in targets}))
+    def __init__(self) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._pool = ThreadPoolExecutor(FLUSHERS)
+        self._folders: set[Path] = set()
+        self._begun: list[Iterator[None]] = []
+
+    def add(self, targets: Sequence[Path]) -> None:
+        """These are whole: their bytes may be flushed from now on."""
+        self._begun.append(self._pool.map(_flush, targets))
+        self._folders |= {target.parent for target in targets}
+
+    def __enter__(self) -> Flushing:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._pool:
+            if error is None:
+                for flushed in (*self._begun, self._pool.map(fsync_directory, self._folders)):
+                    list(flushed)  # raises what went wrong
 
 
 def _flush(target: Path) -> None:

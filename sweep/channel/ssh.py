@@ -207,10 +207,11 @@ class SshChannel:
     def fetch_many(self, files: Sequence[tuple[str, Path]], progress: Callable[[int], None] | None = None) -> None:
         for path, _ in files:
             safe_parts(path)
-        for begin in range(0, len(files), many.MOST_FILES):
-            batch = files[begin : begin + many.MOST_FILES]
-            self._carry(many.Receiver(batch, self._count, progress or _silent).take)
-            many.flush([target for _, target in batch])
+        with many.Flushing() as flushing:
+            for begin in range(0, len(files), many.MOST_FILES):
+                batch = files[begin : begin + many.MOST_FILES]
+                self._carry(many.Receiver(batch, self._count, progress or _silent).take)
+                flushing.add([target for _, target in batch])
 
     def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         safe_parts(path)

@@ -26,6 +26,9 @@ PARTIAL = ".partial"
 SUPERSEDED = ".superseded"
 SMALL_BYTES = 1 << 20
 """Files up to this are brought together, and from their beginning after a cut."""
+MOST_WALKED = 100_000
+WALK_SECONDS = 20.0
+"""Of one question about all files of a cell. What it leaves out is asked for folder by folder."""
 SPARE_BYTES = 64 << 20
 """Left free on the disk, for records."""
 
@@ -83,6 +86,9 @@ class BoxFiles:
     copied_files: int = 0
     notes: list[str] = field(default_factory=list)
     seen_folders: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
+    seen_files: dict[str, int] | None = None
+    """Plain files of the cell on the box in folders that are none but folders, with their bytes; None before the look.
+    What is in here is there; of what is not, nothing is said."""
     total: int = field(init=False)
     """Bytes of all files."""
 
@@ -137,11 +143,8 @@ class BoxFiles:
             here += count
             self._say(here)
 
-        for file in small:
-            inside(self.partial, file.path).parent.mkdir(parents=True, exist_ok=True)
-        self.channel.fetch_many(
-            [(f"{self.folder}/{file.path}", inside(self.partial, file.path)) for file in small], say
-        )
+        wanted = [(f"{self.folder}/{file.path}", inside(self.partial, file.path)) for file in small]
+        self.channel.fetch_many(wanted, say)  # it makes the folders
         for file in small:
             if is_right(self.partial, file):
                 self.copied_files += 1
@@ -153,6 +156,11 @@ class BoxFiles:
 
     def _check_there(self, file: FileEntry) -> None:
         """The file on the box must be a file of that size, in folders that are folders: links are not followed."""
+        if self.seen_files is None:
+            walked = self.channel.walk([self.folder], limit=MOST_WALKED, seconds=WALK_SECONDS).files
+            self.seen_files = {path.removeprefix(f"{self.folder}/"): size for path, size, _ in walked}
+        if self.seen_files.get(file.path) == file.size:
+            return
         parts = file.path.split("/")
         for depth in range(len(parts)):
             kind, size = self._listing("/".join(parts[:depth])).get(parts[depth], ("nothing", 0))
@@ -276,10 +284,14 @@ def require_room(store: EvidenceStore, needed: int, what: str) -> None:
 
 def inside(root: Path, path: str) -> Path:
     """`path`, which was checked, below `root`; Raises ManifestRefused when a folder on the way here is none."""
-    target = root
+    target = os.fspath(root)
     for part in path.split("/")[:-1]:
-        target = target / part
-        if os.path.lexists(target) and (target.is_symlink() or not target.is_dir()):
+        target = f"{target}/{part}"
+        try:
+            real = stat.S_ISDIR(os.lstat(target).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            break  # nor is there anything below
+        if not real:
             raise ManifestRefused(f"{target} here is not a folder: move it away and pull again")
     return root / path
 

@@ -17,7 +17,7 @@ from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.channel import many, ssh_link
 from sweep.channel.base import Channel, host_identity
-from sweep.errors import Unreachable
+from sweep.errors import EvidenceError, Unreachable
 from sweep.evidence.pull import pull_cell
 from sweep.evidence.store import EvidenceStore
 from tests.simulators.host import Host
@@ -58,6 +58,7 @@ def test_a_tree_of_twenty_thousand_files(host: Host, tmp_path: Path, monkeypatch
     assert (found.state, found.files) == ("pulled", FILES)
     assert asked["fetch_many"] == -(-FILES // many.MOST_FILES)
     assert asked["fetch"] == 0
+    assert (asked["walk"], asked["listdir"]) == (1, 0), "200 folders are one question"
     copies = tmp_path / "evidence" / "cells" / CELL
     names = {str(path.relative_to(folder)) for path in folder.rglob("*.bin")}
     assert {str(path.relative_to(copies)) for path in copies.rglob("*.bin")} == names
@@ -89,6 +90,47 @@ def test_a_cut_in_the_middle_brings_the_rest(host: Host, tmp_path: Path, monkeyp
     assert len(manifest["files"]) == 600
     again = len(brought) - 600
     assert 0 <= again <= many.MOST_FILES, "what is here already is not brought twice"
+
+
+def test_a_copy_has_its_place_only_once_all_of_it_is_on_the_disk(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are flushed while the next ones come, and none is forgotten."""
+    channel, _ = sealed(host, 1100)
+    flushed: set[str] = set()
+    full: list[str] = ["out/005/00512.bin"]
+
+    def flush(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if full and path.endswith(full[0]):
+            raise OSError(5, "Input/output error")
+        flushed.add(path)
+
+    evidence = store(tmp_path)
+    monkeypatch.setattr(os, "fsync", flush)
+    with pytest.raises(EvidenceError, match="Input/output error"):
+        pull_cell(channel, IDENTITY, CELL, evidence)
+    place = tmp_path / "evidence" / "cells" / CELL
+    assert not place.exists()
+    full.clear()
+    flushed.clear()
+    shutil.rmtree(tmp_path / "evidence" / ".partial")
+    assert pull_cell(channel, IDENTITY, CELL, evidence).state == "pulled"
+    partial = tmp_path / "evidence" / ".partial" / CELL
+    copied = {partial / path.relative_to(place) for path in place.rglob("*") if path.name != "manifest.json"}
+    assert {str(path) for path in copied} <= flushed
+    assert len(copied) == 1100 + 11 + 1
+
+
+def test_a_link_on_the_box_is_told_among_many_files(host: Host, tmp_path: Path) -> None:
+    channel, folder = sealed(host, 250)
+    (folder / "out/001/00150.bin").rename(folder / "elsewhere")
+    (folder / "out/001/00150.bin").symlink_to(folder / "elsewhere")
+    found = pull_cell(channel, IDENTITY, CELL, store(tmp_path))
+    assert (found.state, found.reasons) == (
+        "refused",
+        ("out/001/00150.bin on the box is a link, and its manifest names a file",),
+    )
 
 
 def test_sizes_that_are_not_kept_are_not_believed(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
