@@ -20,6 +20,8 @@ OWNER = f"{HOME}/owner.json"
 """Who rented the box, for which sweep, and until when it counts as held: `sweep.ownership`."""
 DECISIONS = f"{HOME}/decisions.jsonl"
 """What people decided about this box where no state had it: `sweep.decisions`."""
+SETUP_LOGS = f"{HOME}/setup"
+"""What each set-up step and smoke run printed: see `setup_log`."""
 CELLS = f"{HOME}/cells"
 """Every attempt of every cell: see `attempt_dir`."""
 OWN_TIERS = ("scratch", "data")
@@ -62,7 +64,7 @@ def attempt_dir(cell: str, attempt: int) -> str:
 
 def setup_log(setup: str) -> str:
     """What a set-up step (`sha256:<hex>` of its text and the code) printed."""
-    return f"{HOME}/setup/{_hex(setup)[:16]}.log"
+    return f"{SETUP_LOGS}/{_hex(setup)[:16]}.log"
 
 
 def sealed_dir(identity: str, cell: str) -> str:

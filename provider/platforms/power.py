@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 from provider.platforms._handover import Command, issue
@@ -27,6 +28,7 @@ from sweep.errors import (
     SweepstackError,
     Unsupported,
 )
+from sweep.evidence import box_logs
 from sweep.evidence.store import EvidenceStore
 from sweep.journal import Journal
 from sweep.model import Approval, LedgerPhase
@@ -175,6 +177,9 @@ def stop_box(
         problem = keep_journal(store, platform, facts)
         if problem:
             say(f"its journal could not be kept in the evidence: {problem}")
+        channel = partial(platform.channel, facts.native_id, facts.account)
+        for problem in box_logs.copy_last(channel, store.shelf.uri, facts.name, facts.generation):
+            say(problem)
     if issued is None:
         record = bring_to_rest(platform, facts, wait=wait)
     else:

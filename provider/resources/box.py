@@ -336,6 +336,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if way == "gone":
             return
         ending.begin_teardown(judgement)
+        ending.keep_logs(op, judgement, state.adapter)
         if why := LOSSES.get(way or ""):
             ending.record_loss(op, judgement, state.adapter, why)
         if state.teardown.issue is not None:

@@ -17,6 +17,7 @@ from sweep.abandoning import on_record
 from sweep.books import close_books, close_gone
 from sweep.cost import box_costs
 from sweep.errors import EvidenceError, PlatformError, TeardownRefused
+from sweep.evidence import box_logs
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import known_handover
 from sweep.model import SETTLED, Approval, Birth, Loss, Teardown
@@ -187,6 +188,22 @@ def by_records(judgement: Judgement, *, full: bool) -> Judgement:
             if verdict.allowed or judgement.approval is None:
                 judgement = replace(judgement, verdict=verdict, approval=recorded)
     return judgement
+
+
+def keep_logs(op: Operation, judgement: Judgement, adapter: str) -> None:
+    """Copies the box's own logs, as they are now, into the evidence, where the box answers. What is in the way is said,
+    and is no reason to fail."""
+    facts, journal = judgement.facts, judgement.seen.journal
+    if journal is None:
+        return
+    for problem in box_logs.copy_last(
+        lambda: load_platform(adapter).channel(facts.native_id, facts.account),
+        facts.evidence,
+        facts.name,
+        facts.generation,
+        journal.head,
+    ):
+        op.warn(f"box {facts.name}: {problem}")
 
 
 def begin_teardown(judgement: Judgement) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -29,6 +30,7 @@ from sweep.cli.progress import Progress
 from sweep.cli.stray import Assessed, adopts, assess, way_out
 from sweep.decisions import Decision, record_decision
 from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError
+from sweep.evidence import box_logs
 from sweep.model import Loss
 from sweep.ownership import who
 from sweep.teardown_stray import Word
@@ -75,8 +77,9 @@ def end(
         found = _check_volume(finding, known, abandon=abandon)
     places = _record(finding, found, known, word)
     account = platform.account()
+    problems = _keep_logs(finding, found) if isinstance(found, Assessed) else []
     _issue(platform, finding, account)
-    problems = _close(finding, found, word) if isinstance(found, Assessed) else []
+    problems += _close(finding, found, word) if isinstance(found, Assessed) else []
     way = _way(found, word)
     document = {"platform": adapter, "native_id": native_id, "kind": finding.kind, "gone": True}
     out.document(document | {"way": way, "recorded": places, "problems": problems})
@@ -217,6 +220,18 @@ def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, 
         evidence=", ".join(store.shelf.uri for store in found.stores),
         found=holds + unread,
     )
+
+
+def _keep_logs(finding: Finding, found: Assessed) -> list[str]:
+    """Copies the box's own logs into each evidence of its sweep, where it answers; what was in the way. Not those of a
+    second box under one tag: they would replace the first one's."""
+    box, journal = found.box, found.on_it.seen.journal
+    if journal is None or not box.box or finding.standing == "duplicate":
+        return []
+    channel = partial(load_platform(finding.platform).channel, finding.native_id, finding.account)
+    places = [store.shelf.uri for store in found.stores]
+    kept = [box_logs.copy_last(channel, place, box.box, box.generation, journal.head) for place in places]
+    return [problem for problems in kept for problem in problems]
 
 
 def _close(finding: Finding, found: Assessed, word: Word) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from provider.platforms.registry import load_platform
 from sweep import onbox
@@ -23,13 +24,18 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class CellFile:
-    """Where a file of one attempt is read from. Reading raises what the place raises: SweepstackError, OSError."""
+    """Where a file of one attempt is read from. Reading raises what the place raises: SweepstackError, OSError.
+
+    `begins`: where in the file on the box this begins, and `at`: when it was copied, of a copy for which that is known.
+    """
 
     words: str
     read: Callable[[int, int], bytes]
     """(offset, limit) → bytes; fewer at the end"""
     size: Callable[[], int]
     attempt: int
+    begins: int = 0
+    at: datetime | None = None
 
     def whole(self, most: int, offset: int = 0) -> bytes:
         """At most so many bytes from `offset`."""
@@ -156,14 +162,15 @@ def _left(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFi
             if kept is not None and data is not None:
                 words = f"the copy of what it left on box {one.box} (not sealed)"
                 words += f"; the first {kept.start:,} bytes were too many to copy" if kept.start else ""
-                return _in_memory(words, data, one.attempt.attempt)
+                return in_memory(words, data, one.attempt.attempt)
     except EvidenceError:
         return None
     return None
 
 
-def _in_memory(words: str, data: bytes, attempt: int) -> CellFile:
-    return CellFile(words, lambda offset, limit: data[offset : offset + limit], lambda: len(data), attempt)
+def in_memory(words: str, data: bytes, attempt: int, begins: int = 0, at: datetime | None = None) -> CellFile:
+    """The same of a file that was read already."""
+    return CellFile(words, lambda offset, limit: data[offset : offset + limit], lambda: len(data), attempt, begins, at)
 
 
 def _on_box(sight: Sight, cell: str, attempt: int, file: str) -> CellFile | None:
@@ -171,7 +178,7 @@ def _on_box(sight: Sight, cell: str, attempt: int, file: str) -> CellFile | None
     path = attempt_file(cell, attempt, file)
     if channel.size(path) is None:
         return None
-    return _over_channel(f"box {sight.box.name}", channel, path, attempt)
+    return over_channel(f"box {sight.box.name}", channel, path, attempt)
 
 
 def attempt_file(cell: str, attempt: int, file: str) -> str:
@@ -221,11 +228,12 @@ def _on_volume(sources: Sources, cell: str, attempt: int | None, file: str) -> t
             continue
         if attempt is not None and attempt != manifest.attempt:
             return None, f"the sealed copy is of attempt {manifest.attempt}"
-        return _over_channel(f"volume {volume.name}", channel, f"{folder}/{file}", manifest.attempt), ""
+        return over_channel(f"volume {volume.name}", channel, f"{folder}/{file}", manifest.attempt), ""
     return None, problem
 
 
-def _over_channel(words: str, channel: Channel, path: str, attempt: int) -> CellFile:
+def over_channel(words: str, channel: Channel, path: str, attempt: int) -> CellFile:
+    """The same of a file that is read as it is asked for."""
     return CellFile(
         words,
         lambda offset, limit: channel.read(path, offset=offset, limit=limit),

@@ -16,6 +16,7 @@ from typing import Any
 from provider.platforms.registry import load_platform
 from sweep import onbox
 from sweep.channel.base import Channel
+from sweep.cli.boxfile import copy_of
 from sweep.cli.cellfile import CHUNK, LOG, attempt_file, find_pulled, holder_of
 from sweep.cli.logs import Printer, start_of
 from sweep.cli.look import Sources, look, open_sources
@@ -94,7 +95,7 @@ class Follow:
 
     def attach(self, sight: Sight) -> None:
         """From now on this box is read."""
-        self.box = sight.box.name
+        self.box, self.generation = sight.box.name, sight.box.generation
         self._native_id = sight.box.native_id
         self.channel: Channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
         self._journal_read = 0
@@ -304,6 +305,16 @@ class BoxFollow(Follow):
 
     def path(self) -> str | None:
         return self.file
+
+    def lost(self) -> int:
+        """Prints what the copy has of it beyond what was printed."""
+        copy = copy_of(open_sources(self.target), self.box, self.generation, self.file)
+        if copy is None:
+            return super().lost()
+        self.say(f"{self.words}, from {copy.words}: the box is gone")
+        start = max(self.offset - copy.begins, 0) if self._path else start_of(copy.read, copy.size(), self._tail)
+        self._printer(copy.whole(copy.size(), start))
+        return YES
 
     def locate(self) -> Sight | None:
         scene = look(open_sources(self.target))

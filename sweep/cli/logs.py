@@ -7,16 +7,14 @@ import re
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
-from provider.platforms.registry import load_platform
 from sweep import onbox
+from sweep.cli.boxfile import choose, find_log
 from sweep.cli.cellfile import CHUNK, CellFile, find_file, holder_of
 from sweep.cli.look import look, open_sources
-from sweep.cli.output import YES, No, Out, Unsure
+from sweep.cli.output import YES, Out, Unsure
 from sweep.cli.target import Target
-from sweep.errors import SweepstackError
-from sweep.scene import Scene, Sight
-from sweep.suggest import did_you_mean
 from sweep.view.boxes import SETUP_WORDS
 from sweep.view.following import out_of_hung
 
@@ -66,71 +64,45 @@ def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follo
 
 def setup_log(target: Target, box: str | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
     """Prints the log of the last set-up step of a box; without a name, of the only box that has one."""
-    scene = look(open_sources(target))
-    sight = _box(scene, box, lambda sight: sight.setup is not None, "has a set-up step")
-    setup = sight.setup
-    if setup is None:
-        raise Unsure(f"box {sight.box.name} has begun no set-up step (job.setup)")
-    if follow is not None:
+    sources = open_sources(target)
+    scene = look(sources)
+    named = lambda sight: sight.setup is not None  # noqa: E731
+    name, sight = choose(sources, scene, box, named, "has a set-up step", onbox.SETUP_LOGS)
+    setup = sight.setup if sight else None
+    if sight is not None and sight.reachable and setup is None:
+        raise Unsure(f"box {name} has begun no set-up step (job.setup)")
+    if follow is not None and sight is not None and not sight.gone and setup is not None:
         from sweep.cli.follow import SetupFollow
 
         return SetupFollow(target, sight, setup.digest, tail, follow).run()
-    state = SETUP_WORDS[setup.state]
-    words = f"set-up of box {sight.box.name}, {state}"
-    return _print(
-        _plain(sight, onbox.setup_log(setup.digest)), words, tail, out, {"box": sight.box.name, "state": state}
-    )
+    source = find_log(sources, name, sight, onbox.setup_log(setup.digest) if setup else onbox.SETUP_LOGS)
+    state = SETUP_WORDS[setup.state] if setup else "unknown"
+    return _print(source, f"set-up of box {name}, {state}", tail, out, {"box": name, "state": state})
 
 
 def runner_log(target: Target, box: str | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
     """Prints what the runner of a box says of itself."""
-    scene = look(open_sources(target))
-    sight = _box(scene, box, lambda _: True, "is there")
-    if follow is not None:
+    sources = open_sources(target)
+    scene = look(sources)
+    name, sight = choose(sources, scene, box, lambda _: True, "is there", onbox.RUNNER_LOG)
+    if follow is not None and sight is not None and not sight.gone:
         from sweep.cli.follow import RunnerFollow
 
         return RunnerFollow(target, sight, tail, follow).run()
-    return _print(
-        _plain(sight, onbox.RUNNER_LOG), f"runner of box {sight.box.name}", tail, out, {"box": sight.box.name}
-    )
-
-
-def _box(scene: Scene, name: str | None, fits: Callable[[Sight], bool], words: str) -> Sight:
-    by_name = {sight.box.name: sight for sight in scene.sights if not sight.box.to_delete}
-    if name is not None:
-        if name not in by_name:
-            raise No(f"there is no box {name} in the state{did_you_mean(name, by_name)}. Boxes: {', '.join(by_name)}")
-        return by_name[name]
-    found = [sight for sight in by_name.values() if fits(sight)]
-    if len(found) != 1:
-        named = ", ".join(sight.box.name for sight in found)
-        raise Unsure(f"which box? {f'{named} do' if found else f'no box {words}'}: name one")
-    return found[0]
-
-
-def _plain(sight: Sight, path: str) -> CellFile:
-    """A file of the box itself, which no copy has."""
-    if not sight.reachable:
-        why = "gone" if sight.gone else sight.seen.note or "unknown"
-        raise Unsure(f"box {sight.box.name} is {why}: that log was on it and nowhere else")
-    try:
-        channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
-        if channel.size(path) is None:
-            raise Unsure(f"box {sight.box.name} has no {path} yet")
-    except OSError as error:
-        raise SweepstackError(f"box {sight.box.name}: {error}") from error
-    read = lambda offset, limit: channel.read(path, offset=offset, limit=limit)  # noqa: E731
-    return CellFile(f"box {sight.box.name}", read, lambda: channel.size(path) or 0, 0)
+    source = find_log(sources, name, sight, onbox.RUNNER_LOG)
+    return _print(source, f"runner of box {name}", tail, out, {"box": name})
 
 
 def _print(source: CellFile, words: str, tail: int | None, out: Out, document: dict[str, str]) -> int:
     offset = start_of(source.read, source.size(), tail)
     if out.as_json:
         text = source.whole(source.size(), offset).decode("utf-8", "replace")
-        attempt = {"attempt": source.attempt} if source.attempt else {}
-        out.document({**document, **attempt, "source": source.words, "text": text})
+        more: dict[str, Any] = {"attempt": source.attempt} if source.attempt else {}
+        if source.at is not None:
+            more["copied_at"] = source.at.isoformat()
+        out.document({**document, **more, "source": source.words, "text": text})
         return YES
-    print(words, file=sys.stderr)
+    print(f"{words}, from {source.words}" if source.at is not None else words, file=sys.stderr)
     printer = Printer()
     while data := source.read(offset, CHUNK):
         printer(data)

@@ -46,7 +46,8 @@ class Haul:
     """What one pull brought: per cell its box and result; what could not be reached.
 
     `unsealed`: attempts that ended without a seal and were copied now, with their boxes. `said`: what the journals that
-    were read say of each cell; `alarms`: of boxes that should have ended their own bill, and could not.
+    were read say of each cell; `alarms`: of boxes that should have ended their own bill, and could not; `warnings`:
+    logs of the boxes themselves that could not be copied.
     """
 
     cells: dict[str, tuple[str, PullResult]] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class Haul:
     unsealed: list[tuple[str, Unsealed]] = field(default_factory=list)
     said: dict[str, CellProgress] = field(default_factory=dict)
     alarms: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def add(self, pulls: Collection[BoxPull]) -> None:
         """Later results win only where the earlier one brought nothing."""
@@ -61,6 +63,7 @@ class Haul:
             if pull.problem:
                 self.problems.append(f"box {pull.box}: {pull.problem}")
             self.unsealed += [(pull.box, one) for one in pull.unsealed]
+            self.warnings += [f"box {pull.box}: {warning}" for warning in pull.warnings]
             if stop := could_not_stop(pull.journal, datetime.now(UTC), None):
                 self.alarms.append(f"ALARM  box {pull.box}: {stop}")
             for name, progress in (pull.journal.cells if pull.journal else {}).items():
@@ -251,6 +254,7 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
             **why_left,
             "problems": haul.problems,
             "alarms": haul.alarms,
+            "warnings": haul.warnings,
             "next": following,
         }
     )
@@ -278,6 +282,8 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
             out.line(f"{count(len(names), 'cell')} {LEFT[why]}: {', '.join(names[:5])}{', …' if names[5:] else ''}")
     for problem in haul.problems:
         out.line(f"UNKNOWN {problem}", style="yellow")
+    for warning in haul.warnings:
+        out.line(f"warning  {warning}", style="yellow")
     for alarm in haul.alarms:
         out.line(alarm, style="bold red")
     out.next(following)

@@ -13,12 +13,12 @@ from provider.platforms.power import drained, judge_stop, stop_box
 from provider.platforms.registry import load_platform
 from sweep.cli import verify as verifying
 from sweep.cli.look import Sources, look, open_sources
-from sweep.cli.output import NO, UNSURE, YES, Unsure, money
+from sweep.cli.output import NO, UNSURE, YES, Unsure, money, note
 from sweep.cli.progress import Progress
 from sweep.cli.pull import fetch
 from sweep.cli.rosters import rosters
 from sweep.errors import SweepstackError
-from sweep.evidence import unsealed
+from sweep.evidence import box_logs, unsealed
 from sweep.evidence.store import EvidenceStore
 from sweep.model import SETTLED
 from sweep.money.budget import to_stop
@@ -98,6 +98,8 @@ def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round
     round_.bytes = sum(result.bytes for _, result in haul.cells.values())
     round_.problems += [f"{result.cell}: {'; '.join(result.reasons)}" for result in haul.bad]
     round_.unknown += haul.problems
+    for warning in haul.warnings:
+        note(warning)
     if not fresh:
         return
     try:
@@ -112,11 +114,16 @@ def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round
 
 
 def _logs_to_copy(store: EvidenceStore, scene: Scene) -> bool:
-    """Whether an attempt ended without a seal, on a box that answers, of which nothing was copied."""
+    """Whether a box that answers has logs that are in no copy: of an attempt that ended without a seal, or, once its
+    runner has ended, its own."""
     for sight in scene.sights:
         box, journal = sight.box, sight.seen.journal
         dead = sight.seen.runner_alive is False
-        if journal is not None and unsealed.missing(store, box.name, box.generation, journal, dead=dead):
+        if journal is None:
+            continue
+        if unsealed.missing(store, box.name, box.generation, journal, dead=dead):
+            return True
+        if dead and box_logs.due(store, box.name, box.generation, journal):
             return True
     return False
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweep import onbox
-from sweep.errors import EvidenceError, JournalDamaged, PlatformError
+from sweep.errors import EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
+from sweep.evidence import box_logs
 from sweep.evidence.copying import CellCopy, Progress, PullResult, Settled
 from sweep.evidence.manifest import MANIFEST, MAX_MANIFEST, ManifestRefused, manifest_digest, parse_manifest
 from sweep.evidence.s3_copies import S3Copies
@@ -54,7 +55,8 @@ class BoxSource:
 class BoxPull:
     """What pulling from one box did. `problem`: why it, or its journal, could not be read: cells may be missing.
 
-    `unsealed`: what was copied now of attempts that ended without a seal; never a verified artifact.
+    `unsealed`: what was copied now of attempts that ended without a seal; never a verified artifact. `warnings`: which
+    of the box's own logs could not be copied, and why.
     """
 
     box: str
@@ -63,13 +65,14 @@ class BoxPull:
     results: tuple[PullResult, ...] = ()
     problem: str = ""
     unsealed: tuple[Unsealed, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def pull_all(
     boxes: Sequence[BoxSource], identity: str, store: EvidenceStore, progress: Progress | None = None
 ) -> list[BoxPull]:
-    """Pulls journals, sealed cells, and what other ended attempts left. Idempotent; blocks until done; a box that fails
-    stops no other.
+    """Pulls journals, boxes' own logs, sealed cells, and what other ended attempts left. Idempotent; blocks until
+    done; a box that fails stops no other.
 
     Raises EvidenceError when another pull into the same evidence is running, or it can't be written.
     """
@@ -122,9 +125,11 @@ def _pull_box(
     journal: Journal | None = None
     results: list[PullResult] = []
     unsealed: list[Unsealed] = []
+    warnings: list[str] = []
     problem = ""
+    whole = not source.volume_only and source.cells is None
     try:
-        journal = _journal_of(source, store)
+        journal = _journal_and_logs(source, store, warnings) if whole else _journal_of(source, store)
         sealed = {name: cell.manifest for name, cell in journal.cells.items() if cell.state == "sealed"}
         wanted = sorted(sealed) if source.cells is None else [name for name in source.cells if name in sealed]
         for name in wanted:
@@ -140,13 +145,26 @@ def _pull_box(
                     settled=settled,
                 )
             )
-        if not source.volume_only and source.cells is None:
+        if whole:
             unsealed = bring(source.channel, source.box, source.generation, journal, store)
     except (PlatformError, JournalDamaged, EvidenceError) as error:
         problem = str(error)
     except OSError as error:
         problem = f"{error.filename or store.shown}: {error.strerror}"
-    return BoxPull(source.box, source.generation, journal, tuple(results), problem, tuple(unsealed))
+    return BoxPull(source.box, source.generation, journal, tuple(results), problem, tuple(unsealed), tuple(warnings))
+
+
+def _journal_and_logs(source: BoxSource, store: EvidenceStore, warnings: list[str]) -> Journal:
+    """The journal; and the box's own logs, also where the journal does not read: they may say why."""
+    before = box_logs.known(store, source.box, source.generation)
+    box_logs.foresee(source.channel, before)
+    try:
+        journal = _journal_of(source, store)
+    except (JournalDamaged, EvidenceDamaged):
+        warnings += box_logs.copy(source.channel, before, store, "").problems
+        raise
+    warnings += box_logs.copy(source.channel, before, store, journal.head).problems
+    return journal
 
 
 def _journal_of(source: BoxSource, store: EvidenceStore) -> Journal:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from sweep import onbox
 from sweep.canonical import sha256_hex
 from sweep.errors import PlatformError, Unreachable
 from sweep.evidence.copying import PARTIAL, require_room
+from sweep.evidence.masking import hidden_on, masked
 from sweep.evidence.unsealed import (
     LOG,
     NAMED,
@@ -43,8 +43,6 @@ LOG_END_BYTES = 64 << 10
 """Of a log, also where MOST_BYTES is used up."""
 WALK_FILES = 100_000
 WALK_SECONDS = 20.0
-SHORTEST_SECRET = 6
-"""Characters. The runner masks no shorter ones in a log, either."""
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 _LONGEST_NAME = 255
@@ -177,9 +175,9 @@ class _Work:
         except (PlatformError, OSError) as error:
             left.append(LeftFile(path=LOG, size=size, why=_why(error)))
             return
-        for value in self._hidden():
-            data = data.replace(value, b"*" * len(value))
-        yield self._keep(cell, attempt, LOG, data, start)
+        if self._secrets is None:
+            self._secrets = hidden_on(self._channel)
+        yield self._keep(cell, attempt, LOG, masked(data, self._secrets, cut=start > 0), start)
 
     def _files(self, cell: str, attempt: int, wanted: Files, left: list[LeftFile]) -> Iterator[KeptFile]:
         if not wanted:
@@ -211,21 +209,6 @@ class _Work:
     def _keep(self, cell: str, attempt: int, path: str, data: bytes, start: int) -> KeptFile:
         self._store.shelf.write(key_of(self._box, self._generation, cell, attempt, path), data)
         return KeptFile(path=path, size=len(data), sha256=sha256_hex(data), start=start)
-
-    def _hidden(self) -> Iterable[bytes]:
-        """The values of `job.secrets` on the box: they stay in memory, and out of what is copied. Longest first."""
-        if self._secrets is None:
-            try:
-                found = json.loads(self._channel.read(onbox.SECRETS))
-            except FileNotFoundError:
-                found = {}
-            except ValueError as error:
-                why = f"{onbox.SECRETS} on the box can't be read, so no log is copied: {error}"
-                raise PlatformError(why) from error
-            values = found.values() if isinstance(found, dict) else ()
-            words = {str(value) for value in values if len(str(value)) >= SHORTEST_SECRET}
-            self._secrets = sorted((word.encode() for word in words), key=len, reverse=True)
-        return self._secrets
 
 
 def _whole(path: Path, size: int) -> bytes | None:

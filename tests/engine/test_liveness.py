@@ -129,8 +129,11 @@ def test_box_killed_and_up_resumes(training: Stack) -> None:
 
 
 def test_abandoning_a_box_in_the_middle_of_its_work(training: Stack) -> None:
-    """A running sweep can be given up too: the runner is ended, nothing new starts on the way."""
+    """A running sweep can be given up too: the runner is ended, nothing new starts on the way. What its runner said is
+    kept: the box answers, so it is copied before the end."""
     starts = len(training.started())
+    with (training.box_dir("box-0") / "data/sweep/runner.log").open("a") as log:
+        log.write("a line of the runner\n")
     out = WayOut(training)
     out.types("sweepctl", "approve", "--abandon", "box-0", "--reason", "a drill")
     up = out.types("pulumi", "up", "--diff", preview=True)
@@ -138,6 +141,9 @@ def test_abandoning_a_box_in_the_middle_of_its_work(training: Stack) -> None:
     assert len(training.started()) == starts
     out.types("pulumi", "destroy")
     out.is_over()
+    said = ok(training.sweepctl("logs", "--runner", "box-0"))
+    assert "from the copy of " in said.err
+    assert "a line of the runner" in said.out, str(said)
 
 
 def test_box_deleted_by_hand(training: Stack) -> None:

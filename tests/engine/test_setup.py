@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
 from tests.engine.commands import ok
@@ -36,6 +37,26 @@ def test_a_setup_that_fails_starts_nothing_and_the_next_up_tries_the_mended_one(
     assert said.index("setup-finished") < said.index("cell-started")
     ok(stack.up())
     assert events(stack) == said, "what was prepared is not prepared again"
+
+
+def test_the_log_of_a_setup_that_failed_outlives_the_box(make_stack: Callable[..., Stack]) -> None:
+    """`tend` copies it once the runner has ended; the end of the box copies it, too, where no pull was."""
+    stack = make_stack("outlived", cells=("seed0",), boxes=("box-0",))
+    stack.edit_config(lambda sweep: sweep["job"].update(setup="echo no such package; exit 3"))
+    assert stack.up().rc != 0
+    stack.wait_idle()
+    kept = stack.evidence / "box-logs" / "box-0-g1"
+    stack.sweepctl("tend", "--once")
+    assert (kept / "runner.log").exists()
+    shutil.rmtree(kept.parent)
+    shutil.rmtree(stack.evidence / "records" / "box-logs")
+    ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill"))
+    ok(stack.destroy())
+    assert stack.native_ids() == []
+    said = ok(stack.sweepctl("logs", "--setup", "box-0"))
+    assert "no such package" in said.out, str(said)
+    assert "from the copy of " in said.err
+    assert "failed (commands)" in ok(stack.sweepctl("logs", "--runner")).out
 
 
 def test_the_time_of_a_setup_is_not_that_of_the_first_step(make_stack: Callable[..., Stack]) -> None:

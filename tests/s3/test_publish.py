@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from sweep import onbox
 from sweep.errors import EvidenceError, EvidenceMissing, EvidenceMoved
-from sweep.evidence import s3_client
+from sweep.evidence import box_logs, s3_client
 from sweep.evidence.publishing import publish, succession_problem
 from sweep.evidence.s3_address import S3Address
 from sweep.evidence.store import EvidenceStore
@@ -28,6 +29,7 @@ def folder(tmp_path: Path) -> World:
     (tmp_path / "folder").mkdir()
     world = World(tmp_path / "folder")
     world.run()
+    (world.box.root / onbox.RUNNER_LOG).write_bytes(b"begins\n")
     world.pull()
     assert world.verify().ok
     return world
@@ -48,6 +50,8 @@ def test_everything_is_there_and_counts(folder: World, uri: str) -> None:
     assert store.receipt(latest) == receipt
     assert [birth.native_id for birth in store.births()] == [folder.box.native_id]
     assert store.read_code("sha256:" + "a" * 64) == b"archive"
+    logs = box_logs.known(store, "box-0", 1)
+    assert box_logs.read(store, logs, logs.logs[0]) == b"begins\n"
     names = [cell.name for cell in folder.cells]
     for full in (False, True):
         assert store.check_files(receipt, names, full=full) == []

@@ -238,7 +238,62 @@ def test_runner_log(world: World, box: Box) -> None:
     result = world.run("logs", "--runner", "--follow", "--timeout", "0.3s")
     assert (result.code, result.out) == (1, "begins\n")
     box.vanish()
-    assert "on it and nowhere else" in world.run("logs", "--runner", "box-0").err
+    result = world.run("logs", "--runner", "box-0")
+    assert result.code == 2
+    assert "box box-0 is gone, and `sweepctl pull` had copied no such log" in result.err
+
+
+def pulled(world: World, box: Box) -> None:
+    """A set-up that failed; runner and set-up log are copied."""
+    prepare(box)
+    box.log("setup-failed", setup=SETUP, code="c", stage="commands", reason="exit code 1")
+    (box.root / onbox.RUNNER_LOG).write_text("begins\nends\n")
+    world.run("pull")
+
+
+def test_the_logs_of_a_box_outlive_it(world: World, box: Box) -> None:
+    pulled(world, box)
+    box.vanish()
+    result = world.run("logs", "--runner", "box-0")
+    assert (result.code, result.out) == (0, "begins\nends\n")
+    assert "runner of box box-0, from the copy of 20" in result.err
+    assert "UTC (box box-0 is gone)" in result.err
+    found = world.run("logs", "--setup", "--json").json
+    assert (found["box"], found["state"], found["text"]) == ("box-0", "failed", "Collecting x\n")
+    assert found["source"].startswith("the copy of 20")
+    assert found["copied_at"].endswith("+00:00")
+    assert world.run("logs", "--runner", "box-0", "-f").out == "begins\nends\n"
+    world.save(world.empty())
+    result = world.run("logs", "--runner", "box-0", fresh=False)
+    assert (result.code, result.out) == (0, "begins\nends\n")
+    assert "box box-0 is not in the state any more" in result.err
+    assert world.run("logs", "--setup", "--tail", "1", fresh=False).out == "Collecting x\n"
+    assert 'did you mean "box-0"' in world.run("logs", "--runner", "box0", fresh=False).err
+
+
+def test_the_copy_is_shown_where_the_box_does_not_answer(world: World, box: Box) -> None:
+    pulled(world, box)
+    (box.root / onbox.JOURNAL).write_bytes(b"nonsense\n")
+    result = world.run("logs", "--runner", "box-0")
+    assert (result.code, result.out) == (0, "begins\nends\n")
+    assert "from the copy of 20" in result.err
+
+
+def test_a_box_that_goes_while_its_log_is_followed(world: World, box: Box) -> None:
+    pulled(world, box)
+    with meanwhile(world, ("begins\n", box.vanish)) as said:
+        result = world.run("logs", "--runner", "-f")
+    assert (result.code, result.out) == (0, "begins\nends\n")
+    assert "the box is gone" in "".join(said)
+
+
+def test_pull_names_a_log_that_can_not_be_copied(world: World, box: Box) -> None:
+    (box.root / onbox.RUNNER_LOG).mkdir()
+    result = world.run("pull")
+    assert result.code == 0, result
+    assert f"warning  box box-0: {onbox.RUNNER_LOG} was not copied" in result.out
+    (warning,) = world.run("pull", "--json").json["warnings"]
+    assert onbox.RUNNER_LOG in warning
 
 
 @pytest.mark.parametrize(
