@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +49,7 @@ class LocalVolumes:
             for folder in named(self._store.volumes, VOLUME_ID):
                 record = self._volume(folder)
                 if record.tag == tag:
+                    self._require_content(record)
                     return record
             native_id = f"volume-{registry.id}-{random_id()}"
             staged = self._store.staging / native_id
@@ -126,10 +128,17 @@ class LocalVolumes:
             shutil.rmtree(self._store.trash, ignore_errors=True)  # what is left of it goes with the next command
 
     def where_volume(self, native_id: str) -> Path:
-        """The folder of its content. Raises Unreachable when it is not there any more, WrongAccount."""
-        if self.get_volume(native_id) is None:
+        """The folder of its content. Raises Unreachable when that is not there (any more), WrongAccount."""
+        record = self.get_volume(native_id)
+        if record is None:
             raise Unreachable(f"the volume {native_id} is not there any more")
+        self._require_content(record)
         return self._content(native_id)
+
+    def _require_content(self, record: VolumeRecord) -> None:
+        """Whatever reads or mounts a volume needs what is on it. Raises Unreachable where that is lost."""
+        if record.lost:
+            raise Unreachable(f"the volume {record.native_id}: {record.lost}")
 
     def volume_channel(self, native_id: str, mount: str = "") -> LocalChannel:
         content = self.where_volume(native_id)
@@ -151,9 +160,16 @@ class LocalVolumes:
                 place(folder / "content"),
                 account=registry.account if registry else "",
                 price_per_month=0.0,
+                lost=self._lost(folder),
             )
         except (OSError, ValueError, KeyError) as error:
             raise Unreachable(f"the volume at {folder} can't be read ({error}): it is not known whose it is") from error
-        if not (folder / "content").is_dir():
-            raise Unreachable(f"the volume at {folder} has lost its content folder")
         return record
+
+    def _lost(self, folder: Path) -> str:
+        """A volume without its content is listed all the same, so that a person sees it and can end it."""
+        content = folder / "content"
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # any other error: it is not known
+            if stat.S_ISDIR(content.stat().st_mode):
+                return ""
+        return f"its content folder {place(content)} is not there: what was on it is lost, or elsewhere"

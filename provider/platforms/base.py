@@ -139,7 +139,8 @@ class VolumeRecord:
     """A durable volume. `created`: made by this very call. `location` is for people: host and path, or region.
 
     `region`: where a box must be to mount it; "" where anywhere will do. `price_per_month`: USD, None unknown.
-    `mounted_by`: native ids of the boxes that mount it now; None where the platform does not say.
+    `mounted_by`: native ids of the boxes that mount it now; None where the platform does not say. `lost`: why what was
+    on it can't be read any more, "" where it can: it can be ended, and nothing mounts it.
     """
 
     native_id: str
@@ -152,6 +153,7 @@ class VolumeRecord:
     price_per_month: float | None = None
     account: str = ""
     mounted_by: tuple[str, ...] | None = None
+    lost: str = ""
 
 
 def _silent(_line: str) -> None:

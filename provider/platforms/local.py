@@ -292,8 +292,9 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             if not _MOUNT.fullmatch(mount):
                 raise unsafe(f"the mount {mount!r} (mnt/<name> is what a box has)")
         for volume in request.mounts.values():
-            if self.get_volume(volume) is None:
-                raise PlatformError(f"{request.name} was not made: its volume {volume} is not there any more")
+            record = self.get_volume(volume)
+            if why := "it is not there any more" if record is None else record.lost:
+                raise PlatformError(f"{request.name} was not made: its volume {volume} can't be mounted: {why}")
         with answering(staged):
             for tier in ("scratch", "data", "mnt"):
                 (staged / tier).mkdir(parents=True)

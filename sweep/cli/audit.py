@@ -225,7 +225,7 @@ def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known
         record.native_id,
         record.tag,
         standing,
-        "kept",
+        "lost" if record.lost else "kept",
         price_per_month=record.price_per_month,
         where=record.region or record.location,
         whose=whose,
@@ -318,6 +318,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
         if finding.kind == "volume" and finding.stray:
             size = takes_words(finding.price_per_month, finding.size_gb, finding.used_bytes, more=finding.used_more)
             over = finding.standing == "survived"
+            size += "; its content is lost" if finding.phase == "lost" else ""
             out.line(f"volume   {finding.native_id}: {size}{'; every box of its sweep has ended' if over else ''}")
             if over or not finding.next:
                 out.line(f"         {f'to end it: {finding.next}' if over else ASK}")

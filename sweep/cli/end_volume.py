@@ -59,14 +59,18 @@ def assess_volume(platform: str, native_id: str, account: str, tag: str, known: 
     seen, record = observe_volume(platform, facts, ())
     mounted = tuple(dict.fromkeys([*seen.alive, *open_ones]))
     stores = tuple(store for user in users if (store := _open(user)) is not None)
+    lost = record.lost if record is not None else ""
     reasons = [] if mounted else [*survey.problems, *_not_over(platform, facts, users)]
     if not mounted:
-        reasons += _reasons(platform, facts, seen, survey, users, stores)
+        # What lies in a folder that is not there can't be read, and every copy is read below.
+        reasons += [] if lost else _overlaps(platform, native_id, stores)
+        reasons += _reasons(facts, seen, survey, users)
         reasons += [f"{user.stack}: its state has boxes, or its records are open" for user in _live(users, known)]
     used, more = used_bytes(load_platform(platform), native_id, COUNT_SECONDS)
     price, size = (record.price_per_month, record.size_gb) if record is not None else (None, None)
     holds = "what is on it could not be looked at" if seen.holds is None else f"it holds {', '.join(seen.holds)}"
-    words = f"{'it is empty' if seen.holds == () else holds}; {takes_words(price, size, used, more=more)}"
+    holds = lost or ("it is empty" if seen.holds == () else holds)
+    words = f"{holds}; {takes_words(price, size, used, more=more)}"
     return VolumeAssessed(mounted, tuple(dict.fromkeys(reasons)), stores, words)
 
 
@@ -98,14 +102,7 @@ def _not_over(platform: str, facts: VolumeFacts, users: tuple[User, ...]) -> lis
     return [*seen.alive, *seen.unread]
 
 
-def _reasons(
-    platform: str,
-    facts: VolumeFacts,
-    seen: VolumeSeen,
-    survey: Survey,
-    users: tuple[User, ...],
-    stores: tuple[EvidenceStore, ...],
-) -> Iterator[str]:
+def _reasons(facts: VolumeFacts, seen: VolumeSeen, survey: Survey, users: tuple[User, ...]) -> Iterator[str]:
     """Why what is on it is not safe elsewhere."""
     if seen.account_problem or seen.note:
         yield seen.account_problem or seen.note
@@ -115,17 +112,21 @@ def _reasons(
     for name in seen.holds or ():
         if name not in known:
             yield f"{name} is on it, and no sweep that was found here left it there"
+    for use in take_inventory(facts.identity, [facts], survey, {}).volumes.get(facts.native_id, ()):
+        for problem in use_problems(use, facts.native_id, full=True):
+            yield f"{use.stack}: {problem}"
+
+
+def _overlaps(platform: str, native_id: str, stores: tuple[EvidenceStore, ...]) -> Iterator[str]:
+    """Copies that would go with the volume, or may."""
     for store in stores:
         try:
-            on_it = _lies_on(platform, facts.native_id, store)
+            on_it = _lies_on(platform, native_id, store)
         except (PlatformError, OSError) as error:
             yield f"whether the copies of {store.marker.stack} lie on the volume itself is not known: {error}"
             continue
         if on_it:
             yield f"the copies of {store.marker.stack} lie on the volume itself ({on_it}): publish them elsewhere"
-    for use in take_inventory(facts.identity, [facts], survey, {}).volumes.get(facts.native_id, ()):
-        for problem in use_problems(use, facts.native_id, full=True):
-            yield f"{use.stack}: {problem}"
 
 
 def _open(user: User) -> EvidenceStore | None:

@@ -58,7 +58,7 @@ def _leftover(adapter: str, native_id: str, identity: str, store: EvidenceStore)
         return None
     used, more = used_bytes(platform, native_id) if record.size_gb is None else (None, False)
     where, price = record.region or record.location, record.price_per_month
-    return Leftover(adapter, native_id, ours[1], where, price, record.size_gb, used, more)
+    return Leftover(adapter, native_id, ours[1], where, price, record.size_gb, used, more, note=record.lost)
 
 
 def used_bytes(platform: Platform, native_id: str, seconds: float = COUNT_SECONDS) -> tuple[int | None, bool]:

@@ -141,6 +141,33 @@ def test_copies_that_lie_on_the_volume_itself_prove_nothing(world: World) -> Non
     is_kept(world, "lie on the volume itself")
 
 
+def test_one_that_lost_its_content_is_listed_and_ends_where_every_cell_is_verified_elsewhere(world: World) -> None:
+    destroyed(world)
+    shutil.rmtree(world.volume_folder)
+    (left,) = world.run("status", "--json", fresh=False).json["volumes_left"]
+    assert "is not there: what was on it is lost, or elsewhere" in left["note"]
+    found = world.run("audit", stack=None, fresh=False)
+    assert found.code == 0, found
+    assert f"volume   {world.volume}: costs nothing; its content is lost" in found.out
+    ended = end(world)
+    assert ended.code == 0, ended
+    assert f"volume {world.volume} is gone from local (cleared)" in ended.out
+    assert not is_there(world)
+
+
+def test_one_that_lost_its_content_is_kept_for_a_cell_that_is_verified_nowhere(world: World) -> None:
+    first, second = world.full()
+    over(world, first, second)
+    shutil.rmtree(world.volume_folder)
+    refused = end(world)
+    assert refused.code == 1
+    assert "no receipt says that they are safe" in refused.err
+    assert "what was on it is lost, or elsewhere" in refused.err
+    assert is_there(world)
+    assert end(world, *ABANDON).code == 0
+    assert not is_there(world)
+
+
 def test_it_is_kept_where_it_can_t_be_told_whether_the_copies_lie_on_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

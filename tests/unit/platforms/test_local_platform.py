@@ -487,6 +487,33 @@ def test_a_volume_is_listed_by_its_tag_and_deleted_once(tmp_path: Path) -> None:
     assert not any((tmp_path / "trash").glob("*"))
 
 
+@pytest.mark.parametrize("left", ["nothing", "a file", "a link that leads nowhere"])
+def test_a_volume_that_lost_its_content_is_listed_and_can_be_ended(tmp_path: Path, left: str) -> None:
+    platform = LocalPlatform(tmp_path)
+    lost = platform.ensure_volume("sweepstack-a1b2c3-volume-a", "a").native_id
+    whole = platform.ensure_volume("sweepstack-a1b2c3-volume-b", "b").native_id
+    content = tmp_path / "volumes" / lost / "content"
+    content.rmdir()
+    if left == "a file":
+        content.write_text("x")
+    elif left != "nothing":
+        content.symlink_to(tmp_path / "unmounted")
+    listed = {record.native_id: record.lost for record in platform.list_volumes("sweepstack-")}
+    assert set(listed) == {lost, whole}
+    assert f"{content} is not there" in listed[lost]
+    assert not listed[whole]
+    for used in (
+        lambda: platform.volume_channel(lost),
+        lambda: rent(platform, mounts={"mnt/durable": lost}),
+        lambda: platform.ensure_volume("sweepstack-a1b2c3-volume-a", "a"),
+    ):
+        with pytest.raises(PlatformError, match=r"content is not there: what was on it is lost, or elsewhere"):
+            used()
+    platform.delete_volume(lost, platform.account())
+    assert platform.get_volume(lost) is None
+    assert [record.native_id for record in platform.list_volumes("")] == [whole]
+
+
 def test_what_this_platform_has_not_is_refused_with_the_reason(tmp_path: Path) -> None:
     platform = LocalPlatform(tmp_path)
     asks: list[Callable[[], object]] = [
