@@ -12,7 +12,7 @@ from provider.pace import OutOfPatience
 from provider.platforms.base import BoxRecord, Phase
 from provider.platforms.offers import Capability
 from provider.platforms.registry import has_address, load_platform
-from provider.resources import addresses, doubles, ending, leftover, market, parting, pausing, spending, telling
+from provider.resources import addresses, doubles, ending, held, leftover, market, parting, pausing, spending, telling
 from provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from provider.resources.renting import charge, generation_of, outputs_of, rent, seen_of
 from provider.resources.replacing import recipe
@@ -172,6 +172,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             spending.refuse_past(op, store, inputs.budget, inputs.name, price)
             spending.smoke_first(op, inputs.smoke, inputs.name)
         tag = box_tag(inputs.identity, inputs.name, generation)
+        held.refuse_held(op, platform, store, tag, generation, existing)
         birth = Birth(
             box=inputs.name,
             generation=generation,

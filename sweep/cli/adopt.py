@@ -71,8 +71,10 @@ def adopt_box(target: Target, name: str, reason: str, out: Out) -> int:
     return YES
 
 
-def adopt(target: Target, reason: str, out: Out) -> int:
-    """Takes the sweep over from the backend that holds it, when that is lost. Exit 0: this backend holds it."""
+def adopt(target: Target, reason: str, out: Out, held_by: str = "") -> int:
+    """Takes the sweep over from the backend that holds it, when that is lost. Exit 0: this backend holds it.
+
+    `held_by`: what a box of the sweep names, where the evidence is a copy and its lease says nothing of that."""
     sources = open_sources(target)
     store = sources.store
     if store is None:
@@ -86,6 +88,12 @@ def adopt(target: Target, reason: str, out: Out) -> int:
         held = lease.backend if lease is not None else ours
     except EvidenceDamaged as error:
         held = f"a record that does not read ({error})"
+    if held_by and not same(held, ours) and not same(held, held_by):
+        raise No(
+            f"the evidence is held by the state in {held}, not by {held_by}: nothing was taken over",
+            [f"sweepctl status --stack {target.stack}"],
+        )
+    held = held_by or held
     if same(held, ours):
         following = _following(sources)
         out.document({"stack": target.stack, "held_by": ours, "taken": False, "next": following})

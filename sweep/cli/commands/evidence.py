@@ -19,6 +19,12 @@ def adopt(
     renamed_from: Annotated[
         str, typer.Option("--renamed-from", metavar="HOST", help="This computer was HOST before. Needs no stack.")
     ] = "",
+    held_by: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="BACKEND", help="The lost backend that a box of this sweep names, as `up` says it."
+        ),
+    ] = "",
     stack: Stack = None,
     json: AsJson = False,
 ) -> None:
@@ -35,7 +41,7 @@ def adopt(
         if not reason.strip():
             raise Unsure('why? It is kept on record: --reason "…"')
         target = Target.find_sweep(stack)
-        return run.adopt_box(target, box, reason, out) if box else run.adopt(target, reason, out)
+        return run.adopt_box(target, box, reason, out) if box else run.adopt(target, reason, out, held_by)
 
     answer(ask)
 

@@ -56,6 +56,23 @@ def test_a_lost_backend_s_sweep_is_taken_over(world: World, backend: str, lost: 
     assert world.run(*ADOPT).code == 0, "nothing is left to take over"
 
 
+def test_what_a_lost_backend_held_by_a_box_alone_is_taken_over_by_name(world: World, backend: str) -> None:
+    """The evidence is a copy: its lease names no other backend, and the box does."""
+    world.add("box-0").launch("lr0.3")
+    held(world, backend)
+    lost = "file://laptop-7/home/me/state"
+    assert world.run(*ADOPT, "--from", lost, types="yes").code == 1
+    assert world.store.record(TAKEOVERS, Takeovers) is None
+    result = world.run(*ADOPT, "--from", lost, types=STACK)
+    assert result.code == 0, result
+    record = world.store.record(TAKEOVERS, Takeovers)
+    assert record is not None
+    assert [(taken.held_by, taken.taken_to) for taken in record.takeovers] == [(lost, backend)]
+    assert f"pulumi up --stack {STACK}" in result.out
+    held(world, "s3://another")
+    assert f"is held by the state in s3://another, not by {lost}" in world.run(*ADOPT, "--from", lost, types=STACK).err
+
+
 def test_a_project_that_was_renamed_gets_its_name_back(world: World, backend: str) -> None:
     """Under the new name the engine has no such stack, and the evidence is another project's."""
     world.add("box-0").launch("lr0.3")

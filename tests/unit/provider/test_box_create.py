@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from provider.models import BoxState
-from provider.platforms.base import Phase
+from provider.platforms.base import BoxRequest, Phase, Wait
 from provider.platforms.local import LocalPlatform
 from sweep import onbox
+from sweep.backends import Takeover, backend_name, take_over
 from sweep.canonical import canonical_json
 from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError, Unreachable, WrongAccount
 from sweep.model import Lease, Receipt, ReceiptBox, Teardown
-from sweep.ownership import HELD, read_owner, who
+from sweep.ownership import HELD, Owner, read_owner, sign, who
 from tests.unit.provider.support import BOX, STACK, Sweep, approval_for, approved, still_creating
 from tests.unit.provider.test_box_ledger import STOPPABLE
 
@@ -447,6 +448,89 @@ def test_a_box_that_the_state_has_lost_comes_back_to_be_ended_while_a_teardown_i
     with pytest.raises(SweepstackError, match="a teardown has begun"):
         sweep.box()  # and what is gone has no successor meanwhile
     assert sweep.listed() == []
+
+
+@pytest.mark.parametrize("known", ["not on record", "on record"])
+def test_a_box_that_another_backend_holds_is_not_adopted(sweep: Sweep, known: str) -> None:
+    """gate.md b10, b20: evidence of a finished sweep was copied, and the colleague's box carries the next tag."""
+    first = sweep.box()
+    birth = sweep.store.birth("box-0", 1)
+    assert birth is not None
+    if known == "not on record":
+        ended = {"ended_at": datetime.now(UTC), "ended_how": "cleared"}
+        sweep.platform.destroy(first.native_id, first.account)
+        sweep.store.write_birth(birth.model_copy(update=ended))
+        request = BoxRequest(tag=onbox.box_tag(first.identity, "box-0", 2), name="box-0", mounts=first.mounts)
+        made = sweep.platform.create(request, wait=Wait(10))
+        channel = sweep.platform.channel(made.native_id, made.account)
+    else:
+        made = sweep.platform.find_by_tag(first.tag)
+        channel = sweep.platform.channel(first.native_id, first.account)
+    assert made is not None
+    until = datetime.now(UTC) + HELD
+    owner = Owner(
+        person="ann@lab",
+        identity=first.identity,
+        native_id=made.native_id,
+        box="box-0",
+        project="sweepstack",
+        stack="t",
+        backend="s3://team-state",
+        held_until=until,
+    )
+    sign(channel, owner)
+    with pytest.raises(SweepstackError) as refused:
+        sweep.box()
+    words = str(refused.value)
+    assert (
+        f"ann@lab holds it for sweepstack/t until {until:%Y-%m-%d %H:%M} UTC, by the state in s3://team-state" in words
+    )
+    assert "PULUMI_BACKEND_URL=s3://team-state sweepctl status --stack t" in words
+    assert f'sweepctl adopt --stack {STACK} --from s3://team-state --reason "…", then pulumi up' in words
+    assert sweep.listed() == [made.native_id]
+    assert read_owner(channel) == owner
+    if known == "not on record":
+        assert [one.native_id for one in sweep.store.births()] == [first.native_id], "nothing of it is on record"
+    # A person takes over by name what that backend held.
+    taken = Takeover(
+        held_by="s3://team-state", taken_to=backend_name(), by="me", at=datetime.now(UTC), reason="it is lost"
+    )
+    take_over(sweep.store, taken)
+    assert sweep.box().native_id == made.native_id
+    after = read_owner(channel)
+    assert after is not None
+    assert after.person == who()
+
+
+def test_a_box_that_another_backend_holds_no_more_is_adopted(sweep: Sweep) -> None:
+    box = sweep.box()
+    channel = sweep.platform.channel(box.native_id, box.account)
+    owner = read_owner(channel)
+    assert owner is not None
+    over = {"backend": "s3://team-state", "held_until": datetime.now(UTC) - timedelta(minutes=1)}
+    sign(channel, owner.model_copy(update=over))
+    assert sweep.box().native_id == box.native_id
+
+
+def test_a_box_that_no_record_knows_and_that_can_t_be_asked_is_not_adopted(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = sweep.box()
+    birth = sweep.store.birth("box-0", 1)
+    assert birth is not None
+    sweep.platform.destroy(first.native_id, first.account)
+    sweep.store.write_birth(birth.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "cleared"}))
+    tag = onbox.box_tag(first.identity, "box-0", 2)
+    made = sweep.platform.create(BoxRequest(tag=tag, name="box-0"), wait=Wait(10))
+
+    def silent(*_: Any) -> None:
+        raise Unreachable("no answer")
+
+    monkeypatch.setattr("provider.resources.held.read_owner", silent)
+    with pytest.raises(SweepstackError, match=r"whose it is can't be read .* sweepctl audit, which names what ends it"):
+        sweep.box()
+    assert [one.native_id for one in sweep.store.births()] == [first.native_id]
+    assert sweep.listed() == [made.native_id]
 
 
 def test_nothing_is_rented_for_a_sweep_that_another_backend_holds(sweep: Sweep) -> None:
