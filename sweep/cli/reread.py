@@ -1,4 +1,5 @@
-"""`sweepctl verify` where there is no box: the copies are read whole again, and compared with the latest receipt.
+"""`sweepctl verify` where there is no box, or no queue any more: the copies are read whole again, and compared with the
+latest receipt.
 
 No receipt is written: the latest one is what the copies are held against. A copy that is not what it says is reported
 with both digests, and looked at by every later command until it is put right.
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from sweep.cli.described import artifacts_of
 from sweep.cli.look import Sources
-from sweep.cli.output import NO, YES, Out, Unsure
+from sweep.cli.output import NO, UNSURE, YES, Out, Unsure
 from sweep.cli.progress import Progress
 from sweep.errors import EvidenceError
 from sweep.evidence import files
@@ -36,12 +37,14 @@ class Reread:
         return "damaged" if self.reasons else self.was
 
 
-def reread(sources: Sources, store: EvidenceStore, out: Out) -> int:
-    """Exit 0 when every verified copy is what the latest receipt says; 1 when one is not. Raises Unsure: no receipt."""
+def reread(sources: Sources, store: EvidenceStore, out: Out, why: str = "no box is in the state") -> int:
+    """Exit 0 when every verified copy is what the latest receipt says; 1 when one is not. Raises Unsure: no receipt.
+
+    `why` it is done so. Where boxes are in the state, no 0: what is on them now was not looked at."""
     named = sources.target.named()
     digest = store.latest_receipt()
     if digest is None:
-        raise Unsure("there is no box in the state, and no receipt: nothing was verified yet", _up(sources))
+        raise Unsure(f"{why}; and there is no receipt: nothing was verified yet", _up(sources))
     receipt = store.receipt(digest)
     with Progress("verify", unit="bytes") as progress:
 
@@ -54,7 +57,8 @@ def reread(sources: Sources, store: EvidenceStore, out: Out) -> int:
     if damaged:
         _forget(store, receipt, {cell.name for cell in damaged})
     good = sum(cell.state == "verified" for cell in found)
-    following = _following(sources, damaged) if damaged else [f"sweepctl results {named}"]
+    whole = _onwards(sources, store) if sources.state.boxes else [f"sweepctl results {named}"]
+    following = _following(sources, damaged) if damaged else whole
     out.document(
         {
             "stack": sources.target.stack,
@@ -70,9 +74,9 @@ def reread(sources: Sources, store: EvidenceStore, out: Out) -> int:
     out.table(("CELL", "STATE", "NOTE"), ((cell.name, cell.state, "; ".join(cell.reasons)) for cell in shown))
     words = f"{len(damaged)} damaged, put right or trained again" if damaged else "all that was verified is as it was"
     out.line(f"{good} of {receipt.total} verified: {words}   receipt {digest} (not changed)", style="bold")
-    out.line("note   no box is in the state: the copies in the evidence were read whole, and no box was asked")
+    out.line(f"note   {why}: the copies in the evidence were read whole, and no receipt was written")
     out.next(following)
-    return NO if damaged else YES
+    return NO if damaged else UNSURE if sources.state.boxes else YES
 
 
 def compare(
@@ -146,12 +150,24 @@ def _forget(store: EvidenceStore, receipt: Receipt, cells: set[str]) -> None:
 
 def _following(sources: Sources, damaged: list[Reread]) -> list[str]:
     named = sources.target.named()
+    if sources.state.boxes:  # they still have what was sealed
+        return [f"sweepctl pull {named} && sweepctl verify {named}    (copies again what differs)", *_up(sources)]
     what = "the copy" if len(damaged) == 1 else f"the {len(damaged)} copies"
     first = f"sweepctl verify {named}    (once {what} came back from a backup)"
     return [first] if sources.target.evidence else [first, *_up(sources)]
 
 
+def _onwards(sources: Sources, store: EvidenceStore) -> list[str]:
+    """A teardown that was cut off goes on; else the queue comes back."""
+    try:
+        torn = store.teardown() is not None
+    except EvidenceError:
+        torn = True  # the destroy says what is wrong with the record
+    return [f"pulumi destroy --stack {sources.target.stack}    (goes on with the teardown)"] if torn else _up(sources)
+
+
 def _up(sources: Sources) -> list[str]:
     stack = sources.target.stack
     init = "" if sources.known else f"pulumi stack init {stack} && "
-    return [] if sources.target.evidence else [f"{init}pulumi up --stack {stack}    (rents boxes, and runs them again)"]
+    does = "puts its queue back" if sources.state.boxes else "rents boxes, and runs them again"
+    return [] if sources.target.evidence else [f"{init}pulumi up --stack {stack}    ({does})"]

@@ -21,6 +21,7 @@ from sweep.evidence.stack_copy import stack_file_of
 from sweep.evidence.store import EvidenceStore
 from sweep.evidence.verify import BoxView, VerifyOutcome, VerifyRequest
 from sweep.evidence.verify import verify as verify_cells
+from sweep.launched import signs_of_a_launch
 from sweep.model import SETTLED, Approval, ArtifactSpec, ReceiptCell
 from sweep.state import BoxEntry
 from sweep.view.following import first_hung
@@ -39,7 +40,8 @@ class Shown:
 def verify(target: Target, out: Out) -> int:
     """Exit 0 when every cell is verified or waived, 1 when not, 2 when that could not be told.
 
-    Without a box in the state: the copies are compared with the latest receipt, and none is written.
+    Without a box in the state, or a queue for cells that ran, the copies are compared with the latest receipt, and none
+    is written.
     """
     sources = open_sources(target)
     store = usable(sources)
@@ -47,6 +49,10 @@ def verify(target: Target, out: Out) -> int:
         from sweep.cli.reread import reread
 
         return reread(sources, store, out)
+    if not sources.state.queues and (signs := _launched(sources, store)):
+        from sweep.cli.reread import reread
+
+        return reread(sources, store, out, f"no queue is in the state, and cells ran: {'; '.join(signs)}")
     plan = rosters(target, sources.state)
     try:
         outcome = run(sources, store, plan)
@@ -116,6 +122,18 @@ def view_of(box: BoxEntry, store: EvidenceStore, stack: str) -> BoxView:
             [f"sweepctl status --stack {stack}"],
         )
     return BoxView(box.name, box.native_id, box.generation, journal, broken=broken, runner_alive=alive)
+
+
+def _launched(sources: Sources, store: EvidenceStore) -> list[str]:
+    """What speaks against "nothing was launched": the journal of each box, then every record. The state alone, which a
+    destroy that was cut off leaves without its queues, proves nothing."""
+    found = []
+    for box in sources.state.boxes:
+        view = view_of(box, store, sources.target.stack)  # its copy of the journal is read below
+        if view.journal is None:
+            found.append(f"the journal of box {box.name} could not be read")
+        found += signs_of_a_launch(store, box.name, box.generation, box.native_id)
+    return found
 
 
 def _copied(store: EvidenceStore, box: BoxEntry) -> bool:

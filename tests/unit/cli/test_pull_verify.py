@@ -501,6 +501,47 @@ def test_a_copy_that_differs_is_pulled_again_where_the_box_still_has_it(world: W
     assert world.run("verify").code == 0
 
 
+def without_queues(world: World) -> None:
+    """As a destroy that was cut off leaves the state: gates and queues are out, the boxes are not."""
+    export = world.export()
+    resources = export["deployment"]["resources"]
+    export["deployment"]["resources"] = [
+        one for one in resources if one["type"].rpartition(":")[2] in ("Identity", "Box")
+    ]
+    world.save(export)
+
+
+def test_verify_does_not_take_a_queue_that_is_gone_for_nothing_launched(world: World) -> None:
+    """gate.md l30: the copies, the receipt and the journal say that cells ran, and the state has no queue any more."""
+    world.verified()
+    receipts = sorted(path.name for path in (world.evidence / "receipts").iterdir())
+    without_queues(world)
+    whole = world.run("verify", fresh=False)
+    assert whole.code == 2, "what is on the boxes now was not looked at"
+    assert "no queue is in the state, and cells ran: " in whole.out
+    assert "3 of 3 verified" in whole.out
+    assert f"next   pulumi up --stack {STACK}    (puts its queue back)" in whole.out
+    (world.evidence / "cells/lr0.3/metrics.json").write_bytes(b'{"loss": 0.99}')
+    hurt = world.run("verify", "--json", fresh=False)
+    assert hurt.code == 1
+    assert by_name(hurt.json["cells"])["lr0.3"]["state"] == "damaged"
+    assert hurt.json["next"][0].startswith(f"sweepctl pull --stack {STACK} && sweepctl verify --stack {STACK}")
+    assert world.run("pull", fresh=False).code == 0
+    assert world.run("verify", fresh=False).code == 2
+    assert sorted(path.name for path in (world.evidence / "receipts").iterdir()) == receipts
+
+
+def test_nothing_was_launched_where_every_record_agrees(world: World) -> None:
+    box = world.add("box-0")
+    without_queues(world)
+    nothing = world.run("verify", fresh=False)
+    assert nothing.code == 2
+    assert "no queue is in the state: nothing was launched" in nothing.err
+    box.launch("lr0.1")  # its journal alone says so: no receipt, no copy
+    without_queues(world)
+    assert "nothing was launched" not in world.run("verify", fresh=False).err
+
+
 def test_verify_leads_on_from_a_cell_that_was_lost_with_its_box(world: World) -> None:
     box = world.add()
     box.launch("lr0.1", "lr0.3", "lr0.9")
