@@ -33,15 +33,20 @@ def cell_view(scene: Scene, timing: Timing, cell: Cell, verdict: ReceiptCell | N
 
 
 def dropped_view(scene: Scene, name: str, reason: str) -> CellView:
-    """A cell that a person took out: it stays listed."""
-    holder = _holder(scene, name)
+    """A cell that a person took out: it stays listed. What the check says of it counts, as in a refusal: until its box,
+    or the launch record, has the drop, the cell may still run, and keeps its box."""
+    kept = next(((sight, line) for sight in scene.sights if (line := sight.verdict.keeps(name)) is not None), None)
+    holder = kept[0] if kept else _holder(scene, name)
     progress = holder.progress(name) if holder else None
     attempts = progress.attempts if progress else 0
     digest = progress.config_digest if progress else None
     box = holder.box.name if holder else None
-    if progress is not None and progress.state == "running" and holder is not None and not holder.lost:
-        return CellView(name, "running", attempts, box, digest, note=f"dropped, not stopped yet: {reason}")
-    return CellView(name, "waived", attempts, box, digest, note=f"dropped: {reason}")
+    if kept is None or kept[0].lost:
+        return CellView(name, "waived", attempts, box, digest, note=f"dropped: {reason}")
+    line = kept[1]
+    running = "dropped, not stopped yet" if line.state == "running" else "dropped, and its box has not taken that yet"
+    note = "; ".join(filter(None, (f"{running}: {reason}", line.reason)))
+    return CellView(name, line.state, attempts, box, digest, note=note)
 
 
 def _holder(scene: Scene, name: str) -> Sight | None:

@@ -406,6 +406,11 @@ class World:
         for box in self.boxes:
             box.approval = self.file.approval()
             box.clearance = "cleared by receipt" if box.approval else "locked"
+            launch = self.store.launch(box.name, box.generation)
+            if launch is not None and (dropped := set(launch.cells) & set(self.up_roster.dropped)):
+                left = {name: digest for name, digest in launch.cells.items() if name not in dropped}
+                why = {name: self.up_roster.dropped[name] for name in dropped}
+                self.store.write_launch(launch.model_copy(update={"cells": left, "dropped": why}))
 
     def save(self, export: dict[str, Any] | None = None) -> None:
         """Writes the state that the engine prints."""

@@ -15,9 +15,12 @@ import pytest
 from rich.console import Console
 
 from provider.platforms import observe
+from sweep import onbox
+from sweep.cli.look import look, open_sources
 from sweep.cli.screen import headline
 from sweep.engine_call import ExportCall
 from sweep.state import Export
+from sweep.cli.target import Target
 from tests.unit.cli.support import STACK, World, by_name
 
 
@@ -255,10 +258,31 @@ def test_a_cell_sealed_again_is_not_verified_any_more(world: World) -> None:
 def test_a_dropped_cell_stays_listed(world: World) -> None:
     world.full()
     world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
-    world.up_roster = world.file_roster()
+    world.up()
     cell = by_name(status(world, 0)["cells"])["lr0.9"]
     assert cell["state"] == "waived"
     assert "wrong augmentation" in cell["note"]
+
+
+@pytest.mark.parametrize("readable", [True, False], ids=["running", "journal_unreadable"])
+def test_a_dropped_cell_that_keeps_its_box_is_called_what_the_refusal_calls_it(world: World, readable: bool) -> None:
+    """One word: `status` said waived, and the refusal listed the cell as not safe."""
+    box = world.add("box-0")
+    box.launch("lr0.1", "lr0.9")
+    box.start("lr0.9")
+    box.alive(True)
+    if not readable:
+        (box.root / onbox.JOURNAL).write_bytes(b"nonsense\n")
+    world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
+    world.up_roster = world.file_roster()  # the queue has the drop; its runner has not taken it yet
+    cell = by_name(status(world, 0)["cells"])["lr0.9"]
+    (sight,) = look(open_sources(Target.find(STACK, start=world.root))).sights
+    kept = {line.name: line.state for line in sight.verdict.unsettled}
+    assert kept["lr0.9"] == ("running" if readable else "pending")
+    assert cell["state"] == kept["lr0.9"]
+    assert "wrong augmentation" in cell["note"]
+    box.log("cell-dropped", cell="lr0.9", reason="wrong augmentation") if readable else world.up()
+    assert by_name(status(world, 0)["cells"])["lr0.9"]["state"] == "waived"
 
 
 def test_a_stack_file_with_another_roster_is_said(world: World) -> None:
