@@ -17,7 +17,7 @@ from provider.platforms.observe import bills_on
 from provider.platforms.offers import Capability
 from provider.platforms.power import start_box
 from provider.platforms.registry import load_platform
-from provider.resources import admitting, ending
+from provider.resources import admitting, ending, parting
 from provider.session import Operation
 from sweep.errors import PlatformError, StillCreating, SweepstackError, Unreachable
 from sweep.evidence.store import EvidenceStore
@@ -100,10 +100,7 @@ class _Looking:
             self.problem = f"; nobody tells of it now: {error}"
             return self.seen
         if bills_on(record, self.state.adapter, rented=self.state.teardown.issue is not None):
-            raise SweepstackError(
-                f"box {facts.name} ({facts.native_id}): {RENTED_ON}. Next: write boxes.{facts.name}.want: gone, then "
-                f"pulumi up --stack {self.op.stack}, which says what ends the bill"
-            )
+            raise SweepstackError(f"box {facts.name} ({facts.native_id}): {RENTED_ON}.{self._out_of_the_bill()}")
         if record.phase in (Phase.GONE, Phase.ENDING):
             how = "is gone, and nothing of it bills" if record.phase is Phase.GONE else "is being destroyed"
             raise SweepstackError(
@@ -114,6 +111,15 @@ class _Looking:
             self._since = time.monotonic()
         self.seen, self.problem = record, ""
         return record
+
+    def _out_of_the_bill(self) -> str:
+        """What ends it: the person's step where there is one, and the commands."""
+        up, issue = f"pulumi up --stack {self.op.stack}", self.state.teardown.issue
+        gone = f"Next: write boxes.{self.facts.name}.want: gone, then {up}"
+        if issue is None or issue.by != "person":
+            return f" {gone}, which says what ends the bill"
+        word = parting.confirm_command(self.op.stack, self.facts.name)
+        return f" A person has to do this ({issue.native}): {issue.manual or 'end it'}. {gone}; then {word}; then {up}"
 
     def stood(self) -> float:
         """Seconds for which it has been in the phase that was seen last."""

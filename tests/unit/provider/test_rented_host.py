@@ -348,7 +348,7 @@ def test_a_folder_that_was_removed_by_hand_ends_no_bill(
     seen = BOX.read(rented.op(), box.native_id, box)
     assert isinstance(seen, Seen)
     assert "nothing of it is left on its host, which bills on" in seen.unhealthy[0]
-    with pytest.raises(SweepstackError, match=r"bills on .*want: gone, then pulumi up"):
+    with pytest.raises(SweepstackError, match=r"bills on .*want: gone, then pulumi up") as refused:
         BOX.update(rented.op(), box.native_id, box, rented.box_inputs())
     birth = rented.store.birth(box.name, box.generation)
     assert birth is not None
@@ -356,6 +356,8 @@ def test_a_folder_that_was_removed_by_hand_ends_no_bill(
     assert find(birth, box.evidence) == Neighbour(None, emptied=True)
     says_so = word == "as it is made now"
     assert find(free, box.evidence) == Neighbour(None, gone=not says_so, emptied=says_so), "the host's word counts"
+    for part in (MANUAL, "sweepctl confirm-gone --stack sweep-t box-0 --saw"):
+        assert part in str(refused.value), "the person's step, and the three commands"
     assert open_bill(rented, box) == 0.5
     with pytest.raises(NotYetGone) as error:
         delete(rented, box)
