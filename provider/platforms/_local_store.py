@@ -147,9 +147,14 @@ class LocalStore:
             if mark == registry.id or (there and not mark and not registry.marked and _holds(self.boxes)):
                 return
         why = "is not there" if not there else "is another folder than the one that boxes were made in"
+        if there and not mark and not registry.marked:
+            why = "is empty and carries no mark that says that boxes were made in it"
+        word = f"{CLAIM} {account or registry.account}"
+        if self.remote:
+            word = f"mkdir -p {self.boxes} && echo {registry.id} > {self.boxes / MARK}"
         raise Unreachable(
             f"{self.boxes} {why}, so nothing is known of the boxes in it. Is its disk mounted? Put it back; if they "
-            f"are really gone, say so with `{CLAIM} {account or registry.account}`"
+            f"are really gone, say so with `{word}`{' on that host' if self.remote else ''}"
         )
 
     def _mark(self) -> str:
@@ -159,13 +164,15 @@ class LocalStore:
             return ""
 
     def found(self) -> Registry:
-        """The registry, made on the first use. Call it under the lock."""
+        """The registry, made on the first use. Call it under the lock. Raises Unreachable where one of before there
+        was a mark has nothing below `boxes`: marked, the mount point of a disk would prove each box on it gone."""
         registry = self.registry()
         if registry is None:
             for folder in (self.boxes, self.volumes):
                 folder.mkdir(exist_ok=True)
-            registry = Registry(random_id())
-        if not registry.marked and self.boxes.is_dir():
+            return self._write(Registry(random_id()))
+        if not registry.marked:
+            self.require_boxes(registry)
             registry = self._write(registry)
         return registry
 

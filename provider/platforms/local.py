@@ -144,6 +144,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
         box = self._box(native_id)
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
             if os.path.lexists(box):
+                self._store.found()  # an old registry is marked while a box still proves which folder it is
                 removal.mark_ending(box, facts=_FACTS, ending=_ENDING)
         processes.end_all(native_id, grace=self._grace)
         if not os.path.lexists(box):
@@ -202,10 +203,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
         return self._store.boxes / native_id
 
     def _all(self, registry: Registry) -> list[BoxRecord]:
-        if (
-            registry.marked or not self._store.boxes.is_dir()
-        ):  # one of before there were marks gets it at the next create
-            self._store.require_boxes(registry)
+        self._store.require_boxes(registry)
         with answering(self._store.boxes):
             ids = {folder.name for folder in named(self._store.boxes, BOX_ID)}
             records = [

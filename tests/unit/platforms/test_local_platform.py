@@ -277,27 +277,64 @@ def test_where_the_registry_was_lost_the_mark_says_whose_boxes_these_are(
     os.rename(root / "boxes", root / "disk")
     (root / "boxes").mkdir()
     platform.answer_for(record.account)
-    with pytest.raises(Unreachable, match="another folder than the one that boxes were made in"):
+    with pytest.raises(Unreachable, match="is empty and carries no mark"):
         platform.get(record.native_id, record.account)
 
 
 def test_a_registry_of_before_there_was_a_mark(root: Path, platform: LocalPlatform) -> None:
-    """With boxes in it, a folder is the one that boxes were made in; an empty one proves nothing of a box by its id."""
-    record, other = rent(platform), rent(platform, tag=TAG + "2")
+    """With boxes in it, a folder is the one that boxes were made in, and it is marked before the last of them ends."""
+    record = rent(platform)
+    unmarked(root)
+    assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
+    platform.destroy(record.native_id, record.account)
+    assert platform.get(record.native_id, record.account).phase is Phase.GONE
+    assert rent(platform).phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["this_machine", "a_host"])
+def test_an_empty_folder_of_before_there_was_a_mark_proves_nothing_until_a_person_says_so(
+    root: Path, remote: bool
+) -> None:
+    """gate.md A8: it may be the mount point of a disk. A `pulumi up` marked it, and each box on the disk was "gone"."""
+    platform = LocalPlatform(root, remote=remote)
+    record = rent(platform)
+    unmarked(root)
+    os.rename(root / "boxes", root / "disk")
+    (root / "boxes").mkdir()
+    asked = (
+        lambda: platform.get(record.native_id, record.account),
+        lambda: platform.destroy(record.native_id, record.account),
+        lambda: platform.find_by_tag(TAG),
+        lambda: platform.list_tagged(""),
+        lambda: rent(platform, tag=TAG + "2"),
+        lambda: platform.ensure_volume("sweepstack-a1b2c3-volume-a", "a"),
+    )
+    said = set()
+    for ask in asked:
+        with pytest.raises(Unreachable, match=r"is empty and carries no mark .*Is its disk mounted") as caught:
+            ask()
+        said.add(str(caught.value).rpartition(" `")[2].partition("`")[0].strip())
+    (word,) = said
+    os.rmdir(root / "boxes")  # the disk is back: nothing was written below it meanwhile
+    os.rename(root / "disk", root / "boxes")
+    assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
+    shutil.rmtree(root / "boxes")
+    (root / "boxes").mkdir()  # its boxes are really gone, and the person says so
+    if remote:
+        subprocess.run(["/bin/sh", "-c", word], check=True)
+    else:
+        assert word == f"{_local_store.CLAIM} {record.account}"
+        _local_store.LocalStore(root).answer_for(record.account)
+    assert platform.get(record.native_id, record.account).phase is Phase.GONE
+    assert rent(platform).phase is Phase.RUNNING
+
+
+def unmarked(root: Path) -> None:
+    """As a version left it that knew no mark."""
     (root / "boxes" / ".registry").unlink()
     known = json.loads((root / "registry.json").read_bytes())
     del known["marked"]
     (root / "registry.json").write_text(json.dumps(known))
-    assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
-    platform.destroy(record.native_id, record.account)
-    assert platform.get(record.native_id, record.account).phase is Phase.GONE
-    shutil.rmtree(root / "boxes" / other.native_id)
-    with pytest.raises(Unreachable, match="Is its disk mounted"):
-        platform.get(other.native_id, other.account)
-    assert platform.find_by_tag(TAG) is None, "else nothing could ever be made there again"
-    new = rent(platform)
-    assert platform.get(other.native_id, other.account).phase is Phase.GONE
-    assert platform.get(new.native_id, new.account).phase is Phase.RUNNING
 
 
 def test_two_boxes_with_one_tag_are_never_taken_for_one(root: Path, platform: LocalPlatform) -> None:
