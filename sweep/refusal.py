@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+import re
+from collections.abc import Iterable, MutableMapping, Sequence
 from datetime import UTC, datetime
 
 from sweep.evidence.unclaimed import lock_reason
@@ -75,6 +76,9 @@ def next_commands(
     facts: BoxFacts, verdict: Verdict, *, stack: str, others: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
     """The commands that lead from here to "nothing bills any more"."""
+    if verdict.account_problem:
+        ways = of_another_account(stack, [verdict.account_problem])
+        return [("next" if index == 0 else "", way) for index, way in enumerate(ways)]
     destroy = f"pulumi destroy --stack {stack}"
     boxes = " ".join(f"--abandon {name}" for name in sorted({facts.name, *others}))
     abandon = f'sweepctl approve --stack {stack} {boxes} --reason "…" && {destroy}'
@@ -113,6 +117,13 @@ def next_commands(
         done = f'sweepctl approve --stack {stack} {waive} --reason "…" && pulumi up --stack {stack} && {destroy}'
         rows.append((f"accept {states}", done))
     return [*rows, *let_go, ("give up", abandon)]
+
+
+def of_another_account(stack: str, problems: Iterable[str]) -> list[str]:
+    """What to type where boxes are another account's: neither a pull nor an abandonment helps with the one at hand."""
+    named = dict.fromkeys(command for problem in problems for command in re.findall(r"`([^`]+)`", problem))
+    back = f"sweepctl status --stack {stack}    (with the account that the box was rented with)"
+    return [*named, back]
 
 
 def waiting_cost(facts: BoxFacts, *, now: datetime | None = None, short: bool = False) -> str:

@@ -122,6 +122,8 @@ class Verdict:
     held_by_unclaimed: bool = False
     silent: str = ""
     """Why what is on it could not be read just now; "" where it could, or where nothing of it is left."""
+    account_problem: str = ""
+    """Why it is another account's box: then no word of anybody ends it from here."""
     evidence: bool = True
     """Whether the evidence could be opened, and is this sweep's."""
 
@@ -184,6 +186,7 @@ def may_end(
     if seen.existence is Existence.EXISTS:
         verdict.unclaimed = _unclaimed(facts, seen, latest, store)
     if seen.account_problem:
+        verdict.account_problem = seen.account_problem
         verdict.reasons.insert(0, seen.account_problem)
         return verdict
     if seen.existence is Existence.GONE:

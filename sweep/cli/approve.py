@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from provider.platforms.power import judge_stop
 from sweep.cli.adrift import with_adrift
 from sweep.cli.asking import answer
-from sweep.cli.holding import of_another_account
 from sweep.cli.look import look, open_sources
 from sweep.cli.on_record import put_on_record
 from sweep.cli.output import YES, No, Out, Unsure
@@ -30,6 +29,7 @@ from sweep.errors import EvidenceError
 from sweep.evidence.store import EvidenceStore
 from sweep.launched import unnamed_cells
 from sweep.model import Abandonment, Action, Approval, Receipt, UnclaimedWaiver, Waiver
+from sweep.refusal import of_another_account
 from sweep.revocation import given_at
 from sweep.scene import Scene, Sight
 from sweep.state import STOP

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from sweep.backends import engine_locks, file_folder, named, same
@@ -45,12 +43,6 @@ def renamed_from(store: EvidenceStore | None, root: Path) -> str:
         return store.marker.project if store is not None and store.marker.project != find_project_name(root) else ""
     except SweepstackError:
         return ""
-
-
-def of_another_account(stack: str, problems: Iterable[str]) -> list[str]:
-    """What to type where boxes are another account's: neither a pull nor an abandonment helps with the one at hand."""
-    named = dict.fromkeys(command for problem in problems for command in re.findall(r"`([^`]+)`", problem))
-    return [*named, f"sweepctl status --stack {stack}    (with the account that the box was rented with)"]
 
 
 def held_by_another(store: EvidenceStore | None, root: Path) -> bool:

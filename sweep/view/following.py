@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sweep.own_stop import BEGINS
+from sweep.refusal import of_another_account
 from sweep.scene import Scene, Sight
 from sweep.teardown import Existence
 from sweep.view.shapes import SweepView
@@ -16,6 +17,10 @@ _COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
 def following(scene: Scene, view: SweepView) -> Sequence[str]:
     """Commands, the first is the way on. Where it may fail, since something can't be told, the last one gives up."""
     named = list(_ways_on(scene, view))
+    foreign = [problem for sight in scene.sights if (problem := sight.verdict.account_problem)]
+    if foreign:  # for these boxes an abandonment is refused, too
+        first = _renamed(scene) if scene.evidence_problem else []
+        return list(dict.fromkeys([*first, *of_another_account(scene.state.stack, foreign)]))
     unseen = [sight for sight in scene.sights if not sight.verdict.allowed and _unseen(sight)]
     if not unseen or scene.teardown is not None:
         return named
@@ -162,10 +167,7 @@ def first_hung(stack: str, sights: Sequence[Sight]) -> list[str]:
 
 def _without_evidence(scene: Scene) -> list[str]:
     """The note above says what is in the way, and to put it back; these lead out where that can't be done."""
-    stack = scene.state.stack
-    renamed = []
-    if scene.named_with:
-        renamed = [f"sweepctl adopt --renamed-from {scene.named_with}    (if this computer was that, and was renamed)"]
+    stack, renamed = scene.state.stack, _renamed(scene)
     if not scene.sights:
         return renamed or [f"sweepctl doctor --stack {stack}"]
     end = f"pulumi destroy --stack {stack}"
@@ -176,6 +178,12 @@ def _without_evidence(scene: Scene) -> list[str]:
         *renamed,
         f'sweepctl approve --stack {stack} {given_up} --reason "…" && {end}    (where it will not come back)',
     ]
+
+
+def _renamed(scene: Scene) -> list[str]:
+    if not scene.named_with:
+        return []
+    return [f"sweepctl adopt --renamed-from {scene.named_with}    (if this computer was that, and was renamed)"]
 
 
 def _out_of_teardown(stack: str, locked: Sequence[Sight]) -> list[str]:

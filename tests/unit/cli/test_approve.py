@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
+from provider.platforms._local_claim import main as claim
 from sweep.cli.output import Unsure
 from sweep.cli.words import Reasons, pair_reasons
 from sweep.model import Approval
@@ -330,6 +331,11 @@ def test_a_box_of_another_account_is_not_approved(world: World) -> None:
     next_ = said[said.index("next") :]
     assert "python -m provider.platforms.local --also " in next_, "what helps with an account"
     assert "--abandon" not in next_, "that has just failed"
+    ways = world.run("status", "--json", fresh=False).json["next"]  # gate.md l17: it advised what is refused
+    assert "python -m provider.platforms.local --also " in ways[0]
+    assert not [way for way in ways if "--abandon" in way]
+    assert claim(["--also", world.boxes[0].record.account]) == 0
+    assert world.run("status", fresh=False).code != 2, "the first way leads on"
 
 
 def test_a_cell_that_only_the_box_knows_is_named_and_locks(world: World) -> None:

@@ -225,6 +225,17 @@ def test_another_account_is_said_before_all_else(situation: Situation) -> None:
     assert line.split(maxsplit=2)[2].startswith("this belongs to there/1")
 
 
+def test_no_abandonment_is_advised_for_a_box_of_another_account(situation: Situation) -> None:
+    """gate.md l17: `approve --abandon` is refused for it, too."""
+    situation.approval = approval(None)
+    situation.account_problem = "this belongs to there/1, and the account at hand is here/1. Type `claim there/1`"
+    said = refusal_of(situation)
+    assert "--abandon" not in said
+    ways = said.splitlines()[-2:]
+    assert ways[0].split(maxsplit=1) == ["next", "claim there/1"]
+    assert ways[1].strip() == "sweepctl status --stack sweep-t    (with the account that the box was rented with)"
+
+
 def test_a_box_that_was_rented_and_never_used(situation: Situation) -> None:
     situation.nothing_ever_ran()
     situation.approval = None
