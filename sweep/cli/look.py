@@ -20,12 +20,12 @@ from provider.platforms.registry import has_address, load_platform
 from sweep import onbox, this_host
 from sweep.abandoning import on_record
 from sweep.books import still_billed
-from sweep.channel import ssh_mtu
 from sweep.cli.adrift import cells_adrift
 from sweep.cli.closer import closer, questions
 from sweep.cli.holding import adopt_command, held_by_another, lock_notes, renamed_from
 from sweep.cli.leftovers import leftovers
 from sweep.cli.rosters import rosters
+from sweep.cli.silent_hosts import LATE, LOOK_SECONDS, beside, late_hosts, remedied
 from sweep.cli.strangers import SEARCH_SECONDS, Search, identity_of, search
 from sweep.cli.target import Target
 from sweep.errors import ConfigError, EvidenceError, SweepstackError
@@ -40,10 +40,6 @@ from sweep.parallel import in_parallel
 from sweep.scene import Scene, Sight
 from sweep.state import BoxEntry, Export, StackMissing, StackState
 from sweep.teardown import Existence, Observation, may_end
-
-LOOK_SECONDS = 20.0
-"""How long one box may take to answer all questions."""
-LATE = f"it did not answer within {LOOK_SECONDS:.0f} s"
 
 ValueT = TypeVar("ValueT")
 
@@ -127,6 +123,9 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
     tasks: dict[Any, Callable[[], Any]] = {
         index: _looker(box, sources, births, proposed, now, asked, files) for index, box in enumerate(state.boxes)
     }
+    for adapter, index in {box.adapter: index for index, box in enumerate(state.boxes)}.items():
+        if has_address(adapter):
+            tasks[index], tasks[f"{adapter} tried"] = beside(adapter, tasks[index])
     accounts = sorted({box.adapter for box in state.boxes}) if target.evidence is None else []
     found = in_parallel(tasks | {name: partial(left_at, name) for name in accounts}, LOOK_SECONDS)
     sights = tuple(
@@ -135,7 +134,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
     others, left = Search(searched=False), ()
     if target.evidence is None:  # else a person named the evidence, and no other source is asked
         both: dict[str, Callable[[], Any]] = {
-            "search": lambda: search(state, store, births, target, sources.evidence or "", asked),
+            "search": lambda: search(state, store, births, target, sources.evidence or "", asked, late_hosts(sights)),
             "left": lambda: leftovers(state, store, births),
         }
         told = in_parallel(both, SEARCH_SECONDS + 2)
@@ -143,7 +142,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         others = told.get("search") or Search(
             searched=False, notes=("the platforms did not say in time what they run for this sweep",)
         )
-    sights = tuple(_remedied(sight) for sight in sights)
+    sights = tuple(remedied(sight) for sight in sights)
     strangers = others.strangers
     if strangers and (project := renamed_from(store, target.root)):
         again = f"name: {project} again in Pulumi.yaml, then pulumi up --stack {target.stack}    (adopts it)"
@@ -233,18 +232,6 @@ def _unanswered(
 ) -> Sight:
     silent = Observation(Existence.UNKNOWN, note=LATE)
     return _sight(box, sources, births, proposed, now, silent, None)
-
-
-def _remedied(sight: Sight) -> Sight:
-    """The same, with what was found meanwhile of why nothing came in time from its host, where that is known."""
-    if sight.seen.note != LATE or not has_address(sight.box.adapter):
-        return sight
-    try:
-        endpoint = getattr(load_platform(sight.box.adapter), "endpoint", None)
-    except SweepstackError:
-        return sight
-    more = ssh_mtu.known(endpoint.host, endpoint.port) if endpoint is not None else ""
-    return replace(sight, seen=replace(sight.seen, note=f"{LATE}{more}")) if more else sight
 
 
 def _sight(

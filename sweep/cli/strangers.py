@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -43,26 +43,29 @@ def search(
     target: Target,
     evidence: str = "",
     known_as: Mapping[str, Platform] | None = None,
+    late: Collection[str] = (),
 ) -> Search:
     """Asks which hosts are off by the records and do not answer, then after every birth record that is not settled by
     that or by the state, then for everything that carries the sweep's tag. Reads only.
 
     Each step asks all at once, and the next one asks nobody in vain who was silent. Blocks for SEARCH_SECONDS at most.
-    `known_as`: platforms by adapter that may have been asked already.
+    `known_as`: platforms by adapter that may have been asked already; `late`: those that did not answer a look just
+    now, for as long as each may take: they are not asked again.
     """
     ends = time.monotonic() + SEARCH_SECONDS
     known = {box.native_id for box in state.boxes}
     found: dict[str, Stranger] = {}
     notes: list[str] = []
     searched = True
-    hosts = {birth.tag: partial(over, birth, evidence) for birth in births if has_address(birth.platform)}
+    to_ask = [birth for birth in births if birth.platform not in late]
+    hosts = {birth.tag: partial(over, birth, evidence) for birth in to_ask if has_address(birth.platform)}
     off = {tag for tag, is_over in in_parallel(hosts, CONNECT_SECONDS).items() if is_over}
     silent = {birth.platform for birth in births if birth.tag in off}
     due = [b for b in births if b.native_id not in known and not (b.tag in off and b.ended_at is not None)]
     told = in_parallel(
         {
             adapter: partial(_by_records, [birth for birth in due if birth.platform == adapter], known, target)
-            for adapter in {birth.platform for birth in due}
+            for adapter in {birth.platform for birth in due if birth in to_ask}
         },
         CONNECT_SECONDS,
     )
@@ -79,7 +82,8 @@ def search(
     adapters |= {birth.platform for birth in births}
     asked = sorted(adapters - silent) if identity is not None else []
     left, at_hand = max(0.0, ends - time.monotonic()), known_as or {}
-    answers = in_parallel({adapter: _lister(adapter, identity or "", at_hand.get(adapter)) for adapter in asked}, left)
+    listers = {adapter: _lister(adapter, identity or "", at_hand.get(adapter)) for adapter in asked}
+    answers = in_parallel({adapter: ask for adapter, ask in listers.items() if adapter not in late}, left)
     for adapter in asked:
         listed = answers.get(adapter, _LATE)
         if isinstance(listed, str):

@@ -147,6 +147,13 @@ class Host:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
+    def silence(self) -> None:
+        """Connections are taken, and nothing comes on them, nor on those that are open. `stop` ends it."""
+        assert self._sshd is not None
+        for pid in [*sessions_of(self._sshd.pid), self._sshd.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
     def install_shutdown(self) -> Path:
         """A `shutdown` on the PATH of its sessions that writes down how it was called, and ends the sshd with all of
         its sessions, as the real one does. Returns the record: a line a call; nothing there before the first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ import pytest
 
 from bench.hosts_bench import world_on
 from provider.platforms import base
-from sweep.channel import ahead, ssh_link
+from sweep.channel import ahead, ssh_link, ssh_mtu
 from sweep.channel.host_keys import default_folder
 from sweep.channel.ssh_links import _SHARED, _SHARING
-from sweep.cli import look
+from sweep.cli import look, silent_hosts, strangers
 from sweep.cli.output import UNSURE, YES
 from tests.simulators.host import Host
 from tests.simulators.machines import require
@@ -125,6 +125,36 @@ def test_a_host_that_does_not_answer_is_unknown_and_the_other_is_read(world: Wor
     boxes = by_name(status(world, UNSURE)["boxes"])
     assert (boxes["box-0"]["phase"], boxes["box-1"]["phase"]) == ("unknown", "running")
     assert boxes["box-0"]["note"], "and why is said"
+
+
+def test_a_host_that_answers_no_look_in_time_is_not_asked_again_and_why_is_tried_meanwhile(
+    world: World, hosts: list[Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a hole in the MTU: the look waited 20 s for it, then the search 38 s more, for the same silence."""
+    asked: list[str] = []
+    honest = strangers._lister
+
+    def lister(adapter: str, *more: Any) -> Callable[[], Any]:
+        def listed() -> Any:
+            asked.append(adapter)
+            return honest(adapter, *more)()
+
+        return listed
+
+    monkeypatch.setattr(strangers, "_lister", lister)
+    monkeypatch.setattr(look, "LOOK_SECONDS", 15.0)
+    monkeypatch.setattr(silent_hosts, "TRY_SECONDS", 0.1)
+    monkeypatch.setattr(ssh_mtu, "_TRIED", {})
+    monkeypatch.setattr(ssh_mtu, "_gets_through", lambda way, *_: bool(way.proxy))  # small packets alone
+    hosts[1].silence()
+    seen = status(world, UNSURE)
+    boxes = by_name(seen["boxes"])
+    assert (boxes["box-0"]["phase"], boxes["box-1"]["phase"]) == ("running", "unknown")
+    assert "it did not answer within 20 s" in boxes["box-1"]["note"]
+    assert "sudo ip link set dev NAME mtu 1280" in boxes["box-1"]["note"]
+    assert boxes["box-0"]["platform"] in asked
+    assert boxes["box-1"]["platform"] not in asked
+    assert any(boxes["box-1"]["platform"] in note for note in seen["notes"]), "and it is said"
 
 
 def test_a_box_that_is_gone_is_gone_and_the_other_is_read(world: World) -> None:
