@@ -132,10 +132,6 @@ class Verdict:
         """The cells that keep the box locked."""
         return [cell for cell in self.cells if cell.state not in SETTLED]
 
-    def keeps(self, cell: str) -> CellLine | None:
-        """What is said of the cell where it keeps the box locked; else None."""
-        return next((line for line in self.unsettled if line.name == cell), None)
-
     @property
     def headline(self) -> str:
         """Stable words for a diff: they change when the verdict changes, not while cells make progress."""

@@ -11,9 +11,10 @@ from provider.platforms.base import Phase
 from provider.platforms.registry import load_platform
 from sweep.books import StillBilled, still_billed
 from sweep.cli.leftovers import leftovers
-from sweep.cli.look import LOOK_SECONDS, Sources, open_sources
+from sweep.cli.look import Sources, open_sources
 from sweep.cli.output import UNSURE, YES, Out, Unsure, money
 from sweep.cli.progress import Progress
+from sweep.cli.silent_hosts import LOOK_SECONDS
 from sweep.cli.target import Target
 from sweep.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweep.evidence.store import EvidenceStore

@@ -35,7 +35,8 @@ def cell_view(scene: Scene, timing: Timing, cell: Cell, verdict: ReceiptCell | N
 def dropped_view(scene: Scene, name: str, reason: str) -> CellView:
     """A cell that a person took out: it stays listed. What the check says of it counts, as in a refusal: until its box,
     or the launch record, has the drop, the cell may still run, and keeps its box."""
-    kept = next(((sight, line) for sight in scene.sights if (line := sight.verdict.keeps(name)) is not None), None)
+    keeping = ((sight, line) for sight in scene.sights for line in sight.verdict.unsettled if line.name == name)
+    kept = next(keeping, None)
     holder = kept[0] if kept else _holder(scene, name)
     progress = holder.progress(name) if holder else None
     attempts = progress.attempts if progress else 0
