@@ -28,6 +28,7 @@ class EngineCall:
 
     def __init__(self, command: Sequence[str], project_root: Path, backend: str = "") -> None:
         self.shown = f"pulumi {' '.join(command[1:3])}"
+        self.root, self.backend = project_root, backend
         self._deadline = time.monotonic() + SECONDS
         env = {**os.environ, "PULUMI_BACKEND_URL": backend} if backend else None
         try:

@@ -98,11 +98,10 @@ def next_commands(
         ]
     rows = []
     if verdict.silent:
+        # Approved, and every cell verified: the same destroy goes through once its journal can be read again.
+        again = destroy if verdict.approved and not verdict.unsettled else f"sweepctl finish --stack {stack}"
         return [
-            (
-                "next",
-                f"sweepctl finish --stack {stack}    (once it answers; `sweepctl status` says why it does not)",
-            ),
+            ("next", f"{again}    (once it answers; `sweepctl status` says why it does not)"),
             *let_go,
             ("give up", abandon),
         ]

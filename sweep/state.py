@@ -19,6 +19,7 @@ from sweep.engine_call import EngineCall, ExportCall
 from sweep.errors import SweepstackError
 from sweep.model import Approval, ArtifactSpec, Cell, CellText
 from sweep.money.clocks import ClockFact
+from sweep.state_copy import way_back
 from sweep.teardown import BoxFacts
 
 STOP = "stop"
@@ -378,7 +379,8 @@ def _said(call: EngineCall, stack: str = "") -> bytes:
         if any(words in complaint for words in _NO_STACK):
             raise StackMissing(f"there is no stack {stack} in this backend. Next: pulumi up --stack {stack}")
         what = f"the state of {stack}" if stack else "what stacks there are"
-        raise SweepstackError(f"{what} could not be read; pulumi said: {complaint or 'nothing'}")
+        back = way_back(lambda: call.backend or backend_url(call.root), stack) if "checkpoint" in complaint else ""
+        raise SweepstackError(f"{what} could not be read; pulumi said: {complaint or 'nothing'}{back}")
     return out
 
 

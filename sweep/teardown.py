@@ -126,6 +126,8 @@ class Verdict:
     """Why it is another account's box: then no word of anybody ends it from here."""
     evidence: bool = True
     """Whether the evidence could be opened, and is this sweep's."""
+    approved: bool = False
+    """Whether an approval that holds names this box, verb and native id."""
 
     @property
     def unsettled(self) -> list[CellLine]:
@@ -209,6 +211,7 @@ def may_end(
     if expiry or revoked:
         verdict.reasons.insert(0, expiry or revoked)
         return verdict
+    verdict.approved = True
     if given_up:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict

@@ -308,7 +308,9 @@ def _refusal(
     if elsewhere := [sight.seen.account_problem for sight, _ in refused if sight.seen.account_problem]:
         return No("\n".join(lines), of_another_account(stack, elsewhere))
     bad = [*_bad_cells(receipt, refused), *_unnamed((sight for sight, _ in refused), receipt)]
-    running = any(line.state in ("running", "pending") for _, verdict in refused for line in verdict.unsettled)
+    # One that can't be read is not waited for: that would not end.
+    heard = [verdict for _, verdict in refused if not verdict.silent]
+    running = any(line.state in ("running", "pending") for verdict in heard for line in verdict.unsettled)
     following = [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
     if running:
         following = [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]

@@ -235,16 +235,17 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
         out.line("note   what read the files could have reached the network: this system does not let it be shut out")
     out.next(following)
     if yes and plan.unreadable:
-        raise Unsure(
-            f"which cells are wanted can't be told: {plan.unreadable}",
-            [*put_back(target, store), f"sweepctl verify --stack {stack}    (once that is mended)"],
-        )
+        back = put_back(target, store)
+        again = f"sweepctl verify --stack {stack}    (once that is mended)"
+        following = [*back, again] if back else [again, *gives_up(sources)]
+        raise Unsure(f"which cells are wanted can't be told: {plan.unreadable}", following)
     return YES if yes else UNSURE if bad and untold else NO
 
 
 def put_back(target: Target, store: EvidenceStore) -> list[str]:
-    """The command that brings the stack file back as the last `pulumi up` read it; none where no folder has it."""
-    if store.traffic is not None:
+    """The command that brings the stack file back as the last `pulumi up` read it; none where no folder has it, or
+    where a folder stands in its place."""
+    if store.traffic is not None or target.file.path.is_dir():
         return []
     try:
         copy = stack_file_of(store)

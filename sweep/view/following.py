@@ -21,16 +21,17 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     if foreign:  # for these boxes an abandonment is refused, too
         first = _renamed(scene) if scene.evidence_problem else []
         return list(dict.fromkeys([*first, *of_another_account(scene.state.stack, foreign)]))
-    unseen = [sight for sight in scene.sights if not sight.verdict.allowed and _unseen(sight)]
+    locked = [sight for sight in scene.sights if not sight.verdict.allowed]
+    unseen = [sight for sight in locked if _unseen(scene, sight)]
     if not unseen or scene.teardown is not None:
         return named
     helps = [way for sight in unseen if sight.seen.existence is Existence.UNKNOWN for way in _named_in(sight.seen.note)]
-    if all(_without_records(sight) for sight in unseen) and _claims_alone(view):
+    if all(_without_records(sight) or _was_cut(scene, sight) for sight in locked) and _claims_alone(view):
         named = []  # no other command leads on: records that are lost don't come back
     named = [*dict.fromkeys(helps), *named]
     if any("--abandon" in way for way in named):
         return named
-    return [*named, give_up(scene.state.stack, [s.box.name for s in scene.sights if not s.verdict.allowed])]
+    return [*named, give_up(scene.state.stack, [sight.box.name for sight in locked])]
 
 
 def give_up(stack: str, boxes: Sequence[str]) -> str:
@@ -39,11 +40,12 @@ def give_up(stack: str, boxes: Sequence[str]) -> str:
     return f'sweepctl approve --stack {stack} {names} --reason "…" && pulumi destroy --stack {stack}    (gives them up)'
 
 
-def _unseen(sight: Sight) -> bool:
+def _unseen(scene: Scene, sight: Sight) -> bool:
     """Whether what is on a box can't be told: the way on may need what is not there."""
     if sight.handed is not None:
         return False
-    return sight.journal is None or sight.seen.existence is Existence.UNKNOWN or _without_records(sight)
+    unread = sight.journal is None or sight.seen.existence is Existence.UNKNOWN
+    return unread or _without_records(sight) or _was_cut(scene, sight)
 
 
 def _claims_alone(view: SweepView) -> bool:
@@ -62,11 +64,22 @@ def _without_records(sight: Sight) -> bool:
     return ran and sight.launch is None and sight.verdict.launched is None
 
 
+def _was_cut(scene: Scene, sight: Sight) -> bool:
+    """Whether the box's journal does not go on where the latest receipt saw it: it was lost, cut, or written again.
+    Nothing is pulled or verified by it any more, and no `pulumi up` starts what is verified."""
+    if scene.receipt is None or sight.seen.journal is None:
+        return False
+    heads = [box.journal_head for box in scene.receipt.boxes if box.native_id == sight.box.native_id]
+    return any(sight.seen.journal.after(head) is None for head in heads)
+
+
 def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
     stack = scene.state.stack
     if scene.evidence_problem and _claims_alone(view):
         return _without_evidence(scene)
-    if view.unknown and (scene.teardown is None or not _claims_alone(view)):
+    # Where a copy or the receipt is lost `finish` gets it again, and of a box that can't be read `up` learns no more.
+    lost = scene.receipt is None or scene.broken or any(sight.silent for sight in scene.sights)
+    if view.unknown and not (_claims_alone(view) and (scene.teardown is not None or lost)):
         return list(dict.fromkeys(stranger.next for stranger in view.unknown))
     handed = [sight.handed for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
     if handed:
@@ -115,14 +128,11 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
     states = set(view.counts())
     for box in view.boxes:
         if box.setup in ("failed", "cut off"):
-            return [
-                f"sweepctl logs --stack {stack} --setup {box.name}",
-                f"pulumi up --stack {stack}    (tries it again)",
-            ]
+            return [f"sweepctl logs --stack {stack} --setup {box.name}", *_resumes(scene, locked, "tries it again")]
         if box.blocked and "running" not in states:
             return [f"sweepctl ssh --stack {stack} {box.name}    (make room; it goes on by itself)"]
     if any(sight.stranded for sight in scene.sights):
-        return [f"pulumi up --stack {stack}    (resumes what waits)"]
+        return _resumes(scene, locked)
     if any(alarm.startswith(BEGINS) for box in view.boxes for alarm in box.alarms):
         return [f"sweepctl tend --stack {stack} --once    (stops what should have stopped itself)"]
     hung = next((cell.name for cell in view.cells if cell.verdict == "hung"), None)
@@ -142,7 +152,7 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
             f"{up}    (with a further name below boxes: cells that did not start move there)",
         ]
     if any("runner is not alive" in cell.note for cell in view.cells) or states & {"pending", "lost"}:
-        return [f"pulumi up --stack {stack}    (resumes what waits)"]
+        return _resumes(scene, locked)
     if view.settled:
         return [f"sweepctl approve --stack {stack}"]
     bad = next((cell.name for cell in view.cells if cell.state == "failed"), None)
@@ -184,6 +194,16 @@ def _renamed(scene: Scene) -> list[str]:
     if not scene.named_with:
         return []
     return [f"sweepctl adopt --renamed-from {scene.named_with}    (if this computer was that, and was renamed)"]
+
+
+def _resumes(scene: Scene, locked: Sequence[Sight], what: str = "resumes what waits") -> list[str]:
+    """The way on for cells that wait for a runner. Where none is alive, the way out as well: that `up` may not be able
+    to run, since the stack file, a profile, the work dir or a record is lost, and only the `up` itself finds that."""
+    stack = scene.state.stack
+    up = f"pulumi up --stack {stack}    ({what})"
+    if any(sight.seen.runner_alive for sight in scene.sights):
+        return [up]
+    return [up, give_up(stack, [sight.box.name for sight in locked])]
 
 
 def _out_of_teardown(stack: str, locked: Sequence[Sight]) -> list[str]:

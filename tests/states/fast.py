@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.engine.commands import NEVER_SHOWN, Result
-from tests.states.world import World
+from tests.states.world import StillRunning, World
 
 SCRIPT = Path(__file__).with_name("stand_in.py")
-SECONDS = 120.0
+SECONDS = 90.0
 
 
 class Fast(World):
@@ -63,7 +63,8 @@ class Fast(World):
             try:
                 answer = json.loads(self._lines.readline())
             except TimeoutError:
-                raise AssertionError(f"$ {' '.join(argv)}\nstill running after {SECONDS:g} s") from None
+                self._end_process()  # its next answer would be of this command
+                raise StillRunning(f"$ {' '.join(argv)}\nstill running after {SECONDS:g} s") from None
             said = []
             for stream in (out, err):
                 stream.seek(0)
@@ -81,8 +82,12 @@ class Fast(World):
     def end(self) -> None:
         """Ends what runs on its boxes, and the process that forks commands."""
         self.close()
+        self._end_process()
+
+    def _end_process(self) -> None:
         if self._process is not None:
             self._sock.close()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+            self._process = None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.engine.commands import Result
-from tests.states.world import World
+from tests.states.world import StillRunning, World
 
 AT_MOST = 3
 REASON = "a drill"
@@ -18,7 +18,7 @@ LABELS = re.compile(r"^\W*(next|give up|let go|accept [a-z, ]+?)\s{2,}(\S.*)$")
 INLINE = re.compile(r"\b(?:Next(?:, [^:`]*)?|Update this checkout): (.+)$")
 MORE = re.compile(r"^ {7}(\S.*)$")
 """Further lines of `next`, as `Out.next` sets them."""
-TOOLS = ("sweepctl", "pulumi", "python", "uv", "git", "cp")
+TOOLS = ("sweepctl", "pulumi", "python", "uv", "git", "cp", "mv")
 WANT = re.compile(r"((?:boxes\.[\w-]+\.want: gone(?:, )?)+) in \S+, then (.+)$")
 LOOKED = 2
 """So many looks in a row may lead to no command."""
@@ -28,7 +28,7 @@ LOOKS = {"status", "results", "logs", "doctor", "ledger", "audit", "curves"}
 
 class DeadEnd(AssertionError):
     """A state from which the named commands do not lead out. `kind`: `more than three`, `repeats what failed`, `rents
-    for a finished sweep`, `names no way`, `loses a cell`, `looks in a circle`."""
+    for a finished sweep`, `names no way`, `never ends`, `looks in a circle`."""
 
     def __init__(self, kind: str, story: list[str]) -> None:
         super().__init__(f"{kind}\n" + "\n".join(story))
@@ -48,6 +48,11 @@ class Way:
     def looks(self) -> bool:
         """Whether it changes nothing."""
         return all(is_look(command) for command in self.commands)
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether it is a person's word that what is on a box may be lost."""
+        return any("--abandon" in command for command in self.commands)
 
 
 def ways(text: str) -> list[Way]:
@@ -104,6 +109,8 @@ class Walk:
     """`git pull && make setup`: what a newer version wrote can be read."""
     passes: Callable[[], None] = lambda: None
     """Time passes: what waits for it (`sweepctl wait`) goes on."""
+    ends: bool = False
+    """This person wants no more of it, and takes the way that gives up wherever one is named."""
     typed: list[str] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
@@ -120,6 +127,8 @@ class Walk:
             found = ways(shown)
             # The first line is the way on. Another one is taken where that was tried and did not work, or only looks.
             new = [way for way in found if filled(way.commands[0]) not in failed]
+            if self.ends:
+                new.sort(key=lambda way: not way.gives_up)
             way = next((one for one in new if not one.looks), new[0] if new else None)
             if way is None or way.looks:
                 if way is not None and not self.world.books():
@@ -157,7 +166,11 @@ class Walk:
             self.typed.append(shlex.join(command))
         if command[:2] == ("sweepctl", "wait"):
             self.passes()
-        return self._heard(self.world.types(*command))
+        try:
+            return self._heard(self.world.types(*command))
+        except StillRunning as error:
+            self.story.append(str(error))
+            raise self.dead_end("never ends") from None
 
     def look(self) -> str:
         """`sweepctl status`, as a person and as a program see it: both are told the same."""

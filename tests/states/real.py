@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.engine.commands import COMMAND_SECONDS, NEVER_SHOWN, Result
-from tests.states.world import World
+from tests.states.world import StillRunning, World
 
 ASKED = re.compile(r"(?:counts|[Tt]ype [^\n]*?)(?: \(([^()\n]+)\))?: *$")
 ELSEWHERE = """
@@ -67,7 +67,7 @@ class Real(World):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
-                raise AssertionError(f"$ {' '.join(argv)}\nstill running after {COMMAND_SECONDS:g} s\n{said}") from None
+                raise StillRunning(f"$ {' '.join(argv)}\nstill running after {COMMAND_SECONDS:g} s\n{said}") from None
             raise
         finally:
             for thread in threads:

@@ -15,11 +15,13 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,14 +50,22 @@ class Engine:
         try:
             return list((json.loads(self.file.read_text())["checkpoint"]["latest"] or {}).get("resources") or [])
         except (ValueError, TypeError, KeyError) as error:
-            raise Failed(f"could not deserialize deployment: {error}") from error
+            raise Failed(f"failed to load checkpoint: {error}") from error
 
     def save(self) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         latest = {"resources": self.resources} if self.resources else {}
+        if self.file.is_file():
+            shutil.copyfile(self.file, f"{self.file}.bak")
         beside = self.file.with_suffix(".new")
         beside.write_text(json.dumps({"version": 3, "checkpoint": {"stack": self.stack, "latest": latest}}))
         beside.replace(self.file)
+
+    def keep(self) -> None:
+        """The copy that the engine makes at the end of each command that changes something."""
+        kept = self.file.parents[2] / "backups" / self.file.parent.name / self.stack
+        kept.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(self.file, kept / f"{self.stack}.{time.time_ns()}.json")
 
     def operation(self, urn: str) -> Any:
         from provider.session import Operation
@@ -97,7 +107,6 @@ class Engine:
             raise Failed(f"{resource['urn'].rsplit('$', 1)[-1]}: {error}") from error
 
     def up(self) -> None:
-        self.begin()
         wanted: set[str] = set()
         lock = threading.Lock()
         problems: list[str] = []
@@ -162,7 +171,6 @@ class Engine:
             raise Failed(str(error)) from error
 
     def destroy(self, targets: list[str]) -> None:
-        self.begin()
         for resource in self.in_order(lambda one: not targets or one["urn"] in targets):
             self.delete(resource)
 
@@ -242,10 +250,13 @@ def pulumi(words: list[str]) -> int:
                 engine.save()
             case "stack" if words[1] == "export":
                 say(json.dumps({"version": 3, "deployment": {"resources": Engine(named[0]).load()}}))
-            case "up":
-                Engine(named[0]).up()
-            case "destroy":
-                Engine(named[0]).destroy(targets)
+            case "up" | "destroy" as verb:
+                engine = Engine(named[0])
+                engine.begin()
+                try:
+                    engine.up() if verb == "up" else engine.destroy(targets)
+                finally:
+                    engine.keep()
             case _:
                 raise AssertionError(f"the stand-in of the engine has no {words}")
     except Failed as error:
@@ -296,7 +307,8 @@ def sweepctl(words: list[str]) -> int:
         return subprocess.CompletedProcess(command, code, *read)
 
     class Call:
-        def __init__(self, command: list[str], _root: Path, backend: str = "") -> None:
+        def __init__(self, command: list[str], root: Path, backend: str = "") -> None:
+            self.root, self.backend = root, backend
             self.shown = f"pulumi {' '.join(command[1:3])}"
             self._done = run(command, captured=True, backend=backend)
 

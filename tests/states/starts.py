@@ -13,12 +13,14 @@ CELLS = ("seed0", "seed1")
 
 @dataclass(frozen=True)
 class Start:
-    """`prepare`: from the moment `after` ("" for a new sweep) to this one. `settled`: every cell is verified."""
+    """`prepare`: from the moment `after` ("" for a new sweep) to this one. `settled`: every cell is verified. `trains`:
+    cells are left to train."""
 
     name: str
     prepare: Callable[[World], object]
     after: str = ""
     settled: bool = False
+    trains: bool = False
     boxes: tuple[str, ...] = ("box-0",)
 
 
@@ -59,7 +61,7 @@ def _half(world: World) -> None:
 STARTS = {
     start.name: start
     for start in (
-        Start("cut", _cut),
+        Start("cut", _cut, trains=True),
         Start("finished", _finished),
         Start("cleared", _cleared, after="finished", settled=True),
         Start("half", _half, settled=True, boxes=("box-0", "box-1")),

@@ -14,6 +14,10 @@ from tests.engine.harness import Stack
 HERE = "a-laptop"
 
 
+class StillRunning(AssertionError):
+    """A command that did not end in the time that is given to each."""
+
+
 class World(Stack):
     """One sweep. `host`: what this computer is called, where not as it is; `read_only`: folders on such a disk."""
 

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from provider.platforms._local_claim import main as claim
+from sweep import onbox
 from sweep.cli.output import Unsure
 from sweep.cli.words import Reasons, pair_reasons
 from sweep.model import Approval
@@ -545,3 +546,19 @@ def test_it_fits_into_80_columns_and_breaks_no_digest(world: World, monkeypatch:
     assert max(map(len, lines[:end])) <= 80, lines
     assert sum("$" in line for line in lines[:end]) == 3, "a line a box, one for the sweep"
     assert sum("the sweep" in line for line in lines) == 1
+
+
+def test_a_box_that_cannot_be_read_is_not_waited_for(world: World) -> None:
+    """`sweepctl wait` waits an outage out, and this one never ends."""
+    first = world.add("box-0")
+    first.launch("lr0.1", "lr0.3")
+    first.seal("lr0.1")
+    first.start("lr0.3")
+    world.run("pull")
+    receipt = world.run("verify", "--json").json["receipt"]
+    journal = first.root / onbox.JOURNAL
+    journal.unlink()
+    journal.mkdir()
+    said = untouched(world, "--receipt", receipt)
+    assert "sweepctl wait" not in said
+    assert "--abandon box-0" in said

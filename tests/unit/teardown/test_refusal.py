@@ -164,6 +164,15 @@ def test_a_box_on_which_nothing_was_launched_is_approved_by_its_name() -> None:
     assert rows["next"] == f"sweepctl approve --stack sweep-t --box box-0 && {last}"
 
 
+def test_an_approved_box_that_cannot_be_read_asks_for_nothing_but_the_same_destroy() -> None:
+    destroy = "pulumi destroy --stack sweep-t    (once it answers; "
+    for what, begins in ((verdict("verified"), destroy), (verdict("sealed"), "sweepctl finish --stack sweep-t ")):
+        what.silent = "it does not answer"
+        assert commands(what)["next"].startswith("sweepctl finish")
+        what.approved = True
+        assert commands(what)["next"].startswith(begins)
+
+
 def test_two_locked_boxes_are_given_up_in_one_line() -> None:
     """Each refusal names both: the line need not be typed once for each."""
     rows = dict(next_commands(FACTS, verdict("running"), stack="sweep-t", others=("box-1",)))

@@ -1,0 +1,57 @@
+"""A state file that does not read: the newest copy that reads is named, and put back as it is typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sweep.errors import SweepstackError
+from sweep.state_copy import way_back
+
+GOOD = json.dumps({"version": 3, "checkpoint": {"stack": "t", "latest": {}}})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The state file of stack t, torn, and two copies of the engine that read: the one in `backups` is newer."""
+    state = tmp_path / ".pulumi" / "stacks" / "a project" / "t.json"
+    kept = tmp_path / ".pulumi" / "backups" / "a project" / "t" / "t.17.json"
+    for number, (path, text) in enumerate(((Path(f"{state}.bak"), GOOD), (kept, GOOD), (state, GOOD[:20] + "\0" * 9))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (1000 + number, 1000 + number))
+    return state
+
+
+def said(tmp_path: Path) -> list[list[str]]:
+    """The commands that are named."""
+    text = way_back(lambda: f"file://{tmp_path}", "t")
+    return [shlex.split(part) for part in text.removeprefix(". Next: ").split("    (")[0].split(" && ")]
+
+
+def test_the_newest_copy_that_reads(tmp_path: Path, file: Path) -> None:
+    kept = tmp_path / ".pulumi" / "backups" / "a project" / "t" / "t.17.json"
+    assert said(tmp_path) == [["cp", str(kept), str(file)]]
+    kept.write_text("")
+    os.utime(kept, (3000, 3000))
+    assert said(tmp_path) == [["cp", f"{file}.bak", str(file)]]
+
+
+def test_where_no_copy_reads_it_is_put_aside(tmp_path: Path, file: Path) -> None:
+    for copy in (tmp_path / ".pulumi").rglob("t*.json*"):
+        copy.write_text("[]")
+    assert said(tmp_path) == [["mv", str(file), f"{file}.broken"], ["pulumi", "stack", "init", "t"]]
+
+
+def test_nothing_is_said_of_what_reads_or_lies_elsewhere(tmp_path: Path, file: Path) -> None:
+    def silent() -> str:
+        raise SweepstackError("no engine")
+
+    assert way_back(lambda: "s3://bucket", "t") == ""
+    assert way_back(silent, "t") == ""
+    file.write_text(GOOD)
+    assert way_back(lambda: f"file://{tmp_path}", "t") == ""
