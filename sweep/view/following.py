@@ -97,7 +97,10 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
             ]
         if locked := [sight for sight in scene.sights if not sight.verdict.allowed]:
             return _out_of_teardown(stack, locked)
-        return [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
+        untold = [sight for sight in scene.sights if sight.seen.existence is Existence.UNKNOWN]
+        helps = dict.fromkeys(way for sight in untold for way in _named_in(sight.seen.note))
+        on = [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
+        return [*helps, *on]
     if any(volume.guarded for volume in scene.state.volumes):
         return [f"sweepctl approve --stack {stack}    (what is on its volumes, and the word that may end them)"]
     if not scene.sights and view.settled:

@@ -24,6 +24,8 @@ LOOKED = 2
 """So many looks in a row may lead to no command."""
 LOOKS = {"status", "results", "logs", "doctor", "ledger", "audit", "curves"}
 """Commands of `sweepctl` that change nothing: a person may look as often as he likes, and is not led anywhere by it."""
+GOES_ON = {("pulumi", "up"), ("sweepctl", "wait"), ("sweepctl", "finish")}
+"""Commands with which a sweep is carried on."""
 
 
 class DeadEnd(AssertionError):
@@ -110,7 +112,7 @@ class Walk:
     passes: Callable[[], None] = lambda: None
     """Time passes: what waits for it (`sweepctl wait`) goes on."""
     ends: bool = False
-    """This person wants no more of it, and takes the way that gives up wherever one is named."""
+    """This person wants no more of it: gives up where the way on would train what is left."""
     typed: list[str] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
@@ -127,7 +129,7 @@ class Walk:
             found = ways(shown)
             # The first line is the way on. Another one is taken where that was tried and did not work, or only looks.
             new = [way for way in found if filled(way.commands[0]) not in failed]
-            if self.ends:
+            if self.ends and new and new[0].commands[0][:2] in GOES_ON:
                 new.sort(key=lambda way: not way.gives_up)
             way = next((one for one in new if not one.looks), new[0] if new else None)
             if way is None or way.looks:

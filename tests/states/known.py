@@ -12,10 +12,15 @@ NO_FILE = (
     "the engine never makes a folder where its state file belongs, and says that the stack is not there; "
     "`mv` it away, then `pulumi stack init`, `pulumi up` (adopts the boxes) and `sweepctl finish`"
 )
+ANOTHER_BACKEND = (
+    "to take the sweep over and to train what is left takes `adopt`, `up`, `wait` and `finish`; "
+    '`sweepctl audit --end PLATFORM:ID --abandon --reason "…"` ends the box in one command'
+)
 
 KNOWN: dict[tuple[str, str], str] = {
     ("*", "this computer's data: on a read-only disk"): ON_THAT_DISK,
     ("*", "state: a folder"): NO_FILE,
+    ("cut", "backend: lost, at another URL now"): ANOTHER_BACKEND,
 }
 """(starting point, loss), as patterns → why no way leads out."""
 
