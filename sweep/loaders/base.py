@@ -16,7 +16,9 @@ from sweep.errors import SweepstackError
 Reader = Literal["restricted", "torch"]
 Loader = Literal["torch", "safetensors", "json", "npz", "npy", "csv", "parquet", "command"]
 """How a file is read."""
-NO_NUMBER = re.compile(r"(tensor\()?\s*[-+]?(nan|inf|infinity|nat|none|null|n/a|#(n/a|div/0!|num!|value!))\)?", re.I)
+NO_NUMBER = re.compile(
+    r"(tensor\()?\s*[-+]?(nan|inf|infinity|nat|none|null|n/a|#(n/a|div/0!|num!|value!))\)?\s*%?", re.I
+)
 """A text that programs write where there is no number."""
 FILE = re.compile(r"(?<!\$)\{file\}")
 """What becomes the file's path in a `load: command`; `${file}` is the shell's."""

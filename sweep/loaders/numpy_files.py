@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.loaders.base import Content, OpenFile, Unreadable, printable
+from sweep.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, printable
 from sweep.loaders.finite import FORMATS, Constancy, FiniteCheck
 from sweep.loaders.scan import BLOCK, Region, Scan
-from sweep.loaders.zipdir import Part, ZipDirectory, is_zip, read_directory
+from sweep.loaders.zipdir import Part, is_zip, read_directory
 
 MAGIC = b"\x93NUMPY"
 MAX_TEXT = 10_000
@@ -75,8 +75,7 @@ class NpyFile:
         if _floats(self.header):
             found.add_floats("array", constant="array" in scanned.constant)
         if self.header.format is None:
-            count = _by_numpy(self.header, _stored(self.file, self.header, self.header.length, self.file.size))
-            found.nonfinite += [("array", count)] if count else []
+            _by_numpy(found, "array", self.header, _stored(self.file, self.header, self.header.length, self.file.size))
         return found
 
 
@@ -105,18 +104,14 @@ class NpzFile:
         names = {name.removesuffix(_ENTRY) for name in self.directory.parts}
         found = Content(names, [(name.removesuffix(_ENTRY), count) for name, count in scanned.nonfinite.items()])
         for name, part in self.directory.parts.items():
-            header = self.headers.get(name)
+            header, shown = self.headers.get(name), name.removesuffix(_ENTRY)
             constant = name in scanned.constant
             if part.compressed:
-                count, constant = _unpacked(self.directory, part, header)
+                constant = _unpacked(found, shown, self.directory.unpack(part, BLOCK), header)
             elif header is not None and header.format is None:
-                count = _by_numpy(header, _stored(self.file, header, part.start + header.length, part.end))
-            else:
-                count = 0
+                _by_numpy(found, shown, header, _stored(self.file, header, part.start + header.length, part.end))
             if header is not None and _floats(header):
-                found.add_floats(name.removesuffix(_ENTRY), constant=constant)
-            if count:
-                found.nonfinite.append((name.removesuffix(_ENTRY), count))
+                found.add_floats(shown, constant=constant)
         return found
 
     def _beginning(self, part: Part) -> bytes:
@@ -199,23 +194,24 @@ def _floats(header: Header) -> bool:
     return header.format is not None and FORMATS[header.format].can_fail and header.count > 1
 
 
-def _unpacked(directory: ZipDirectory, part: Part, header: Header | None) -> tuple[int, bool]:
-    """Unpacks to the end, so that the CRC is met: how many numbers are not finite, and whether all are the same. What
-    is no array has none."""
-    blocks = directory.unpack(part, BLOCK)
+def _unpacked(found: Content, name: str, blocks: Iterable[bytes], header: Header | None) -> bool:
+    """Unpacks to the end, so that the CRC is met, and adds what is not finite: are all its numbers the same? What is no
+    array has none."""
     if header is None:
         for _ in blocks:
             pass
-        return 0, False
+        return False
     if header.format is None:
-        return _by_numpy(header, _elements(blocks, header)), False
+        _by_numpy(found, name, header, _elements(blocks, header))
+        return False
     check = FiniteCheck(header.format, block=2 * BLOCK, big_endian=header.big_endian)
     bad, same = 0, Constancy(check.format.itemsize)
     for block in _elements(blocks, header):
         if not check.holds(memoryview(block)):
             bad += check.count(np.frombuffer(block, check.dtype))
         same.feed(memoryview(block))
-    return bad, same.holds
+    found.nonfinite += [(name, bad)] if bad else []
+    return same.holds
 
 
 def _elements(blocks: Iterable[bytes], header: Header) -> Iterator[bytes]:
@@ -230,9 +226,16 @@ def _elements(blocks: Iterable[bytes], header: Header) -> Iterator[bytes]:
             yield data[:whole]
 
 
-def _by_numpy(header: Header, blocks: Iterable[bytes]) -> int:
-    """How many numbers are not finite, in arrays of records and of numbers that are not judged by their bits."""
-    return sum(_count(np.frombuffer(block, header.dtype)) for block in blocks)
+def _by_numpy(found: Content, name: str, header: Header, blocks: Iterable[bytes]) -> None:
+    """Adds what is not finite, and texts in place of numbers, in arrays that are not judged by their bits: of records,
+    of times, of texts."""
+    count, absent = 0, False
+    for block in blocks:
+        values = np.frombuffer(block, header.dtype)
+        count += _count(values)
+        absent = absent or _absent(values)
+    found.nonfinite += [(name, count)] if count else []
+    found.absent += [name] if absent else []
 
 
 def _count(values: NDArray[Any]) -> int:
@@ -243,3 +246,16 @@ def _count(values: NDArray[Any]) -> int:
     if values.dtype.kind not in "fc":
         return 0
     return int(values.size - np.count_nonzero(np.isfinite(values)))
+
+
+def _absent(values: NDArray[Any]) -> bool:
+    """Is there a text such as "nan" in it?"""
+    if values.dtype.fields is not None:
+        return any(_absent(values[name]) for name in values.dtype.names or ())
+    if values.dtype.kind not in "US" or not values.dtype.itemsize:
+        return False
+    flat = np.ascontiguousarray(values).ravel()
+    if values.dtype.kind == "U":  # from a damaged file, numbers that are no characters: no str may be made of them
+        codes = flat.view(np.dtype("u4").newbyteorder(values.dtype.byteorder))
+        flat = np.where(codes < 128, codes, 1).astype("u1").view(f"S{values.dtype.itemsize // 4}")
+    return any(NO_NUMBER.fullmatch(text.decode("latin-1").strip()) for text in set(flat.tolist()))

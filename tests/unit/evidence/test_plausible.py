@@ -84,6 +84,36 @@ def test_a_text_in_place_of_a_number_in_a_csv(tmp_path: Path) -> None:
     assert "has null or a text in place of a number (loss)" in read(path, "csv").notes
 
 
+@pytest.mark.parametrize("text", ["NaN%", "nan %", "-inf%"])
+def test_a_percentage_that_is_none_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"step,accuracy,name\n1,97.5%,a\n2,{text},50%\n")
+    words = "has null or a text in place of a number (accuracy)"
+    assert read(path, "csv").notes == (words,)
+    assert read(path, "csv", plausible="require").reasons == (words,)
+    assert read(path, "csv", finite="report").notes == ()
+
+
+@pytest.mark.parametrize("save_as", [np.savez, np.savez_compressed], ids=["stored", "compressed"])
+@pytest.mark.parametrize("kind", ["U6", ">U6", "S6"])
+def test_a_text_in_place_of_a_number_in_an_array(tmp_path: Path, save_as: Any, kind: str) -> None:
+    path = tmp_path / "a.npz"
+    record = np.array([(1.0, " NaN")], dtype=[("x", "f8"), ("y", kind)])
+    loss, names = np.array(["0.5", "nan"], kind), np.array(["nano", "\u1e80"] if "U" in kind else ["nano"], kind)
+    save_as(path, loss=loss, names=names, record=record, x=np.arange(3.0))
+    words = "has null or a text in place of a number (loss, record)"
+    assert read(path, "npz").notes == (words,)
+    assert read(path, "npz", plausible="require").reasons == (words,)
+    assert read(path, "npz", finite="report").notes == ()
+
+
+def test_texts_of_no_characters_are_read_over(tmp_path: Path) -> None:
+    """Numbers beyond Unicode in an array of texts: numpy loads it, and so it is good."""
+    path = tmp_path / "a.npy"
+    np.save(path, np.frombuffer(b"\xff\xff\xff\xff" * 4, "<U2"))
+    assert read(path, "npy").ok
+
+
 def test_a_key_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     for text in ('{"loss": NaN, "loss": 1}', '{"a": [{"loss": 1, "loss": 1}]}'):
