@@ -26,6 +26,7 @@ from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
 from provider.platforms.local import LocalPlatform
 from provider.platforms.offers import Constraints
 from sweep.channel import processes
+from sweep.channel.base import BOX_ID_VARIABLE
 from sweep.errors import NotYetGone, PlatformError, StillCreating, Unreachable, Unsupported, WrongAccount
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
@@ -246,6 +247,23 @@ def test_a_disk_that_is_not_mounted_is_unknown_and_not_gone(root: Path, platform
     shutil.rmtree(root / "boxes")
     os.rename(root / "disk", root / "boxes")
     assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
+
+
+def test_a_box_whose_processes_outlived_its_folder_is_not_gone(root: Path, platform: LocalPlatform) -> None:
+    record = rent(platform)
+    marked = {**os.environ, BOX_ID_VARIABLE: record.native_id}
+    left = subprocess.Popen(["sleep", "60"], env=marked, start_new_session=True)
+    try:
+        shutil.rmtree(root / "boxes" / record.native_id)
+        seen = platform.get(record.native_id, record.account)
+        assert seen.phase is Phase.UNKNOWN
+        assert f"1 of its processes still run ({left.pid}): destroy ends them" in seen.note
+        platform.destroy(record.native_id, record.account)
+        assert left.wait(timeout=30) < 0
+    finally:
+        left.kill()
+        left.wait(timeout=30)
+    assert platform.get(record.native_id, record.account).phase is Phase.GONE
 
 
 def test_an_earlier_name_of_the_host_proves_nothing_of_its_boxes(

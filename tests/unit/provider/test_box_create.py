@@ -17,7 +17,15 @@ from provider.platforms.local import LocalPlatform
 from sweep import onbox
 from sweep.backends import Takeover, backend_name, take_over
 from sweep.canonical import canonical_json
-from sweep.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError, Unreachable, WrongAccount
+from sweep.errors import (
+    NotYetGone,
+    OutcomeUnknown,
+    PlatformError,
+    SweepstackError,
+    TeardownRefused,
+    Unreachable,
+    WrongAccount,
+)
 from sweep.model import Lease, Receipt, ReceiptBox, Teardown
 from sweep.ownership import HELD, Owner, read_owner, sign, who
 from tests.unit.provider.support import BOX, STACK, Sweep, approval_for, approved, still_creating
@@ -209,6 +217,18 @@ def test_a_box_that_the_state_forgot_is_adopted_with_what_it_runs(sweep: Sweep) 
     again = sweep.box()
     assert again == box
     assert sweep.workers(box) == pids
+    assert sweep.listed() == [box.native_id]
+
+
+def test_an_adopted_box_keeps_no_clearance_of_the_state_that_lost_it(sweep: Sweep) -> None:
+    """Else a box that nothing approves any more could end by a record of before."""
+    box = sweep.cleared()
+    sweep.store.write_clearance(box.native_id, box.approval)
+    again = sweep.box()
+    assert again.native_id == box.native_id
+    assert sweep.store.clearance(box.native_id) is None
+    with pytest.raises(TeardownRefused):
+        BOX.delete(sweep.op(), again.native_id, approved(again, None))
     assert sweep.listed() == [box.native_id]
 
 
