@@ -140,7 +140,8 @@ def collect(
         raise CellFailure(f"{{out}} can't be read: {error}") from error
     missing = [artifact["path"] for artifact in artifacts if artifact["path"] not in found]
     if missing:
-        problems.insert(0, f"artifact missing: {', '.join(missing)}")
+        shown = (f"{path} (a folder)" if os.path.isdir(out / path) else path for path in missing)
+        problems.insert(0, f"artifact missing: {', '.join(shown)}")
     for artifact in artifacts:
         if artifact["path"] not in found:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from sweep.errors import JournalDamaged
 from sweep.evidence.store import EvidenceStore
@@ -46,6 +47,15 @@ class Witness:
         """How a person knows it."""
         return self.box if self.live else f"{self.box} (generation {self.generation})"
 
+    @cached_property
+    def seals(self) -> dict[str, dict[str, int | None]]:
+        """cell → the digest of each manifest that a seal recorded → its attempt; None of one that was found sealed."""
+        found: dict[str, dict[str, int | None]] = {}
+        for entry in self.journal.entries:
+            if entry["event"] in ("cell-sealed", "cell-found-sealed"):
+                found.setdefault(entry["cell"], {}).setdefault(entry["manifest"], entry.get("attempt"))
+        return found
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -84,12 +94,22 @@ class Testimony:
             if not any(o.box == witness.box and o.generation > witness.generation for o in other):
                 return None
         if other:
-            return Standing("damaged", f"stale copy: {other[-1].name} sealed the cell again; pull again")
+            return Standing("damaged", f"{self._why_not_this(cell, manifest, digest, other[-1])}; pull again")
         for witness, progress in said:
             if witness.live and progress.state in ("running", "failed"):
                 standing = _standing(witness, progress)
                 return Standing(standing.state, f"the copy here is of an earlier attempt; {standing.reason}")
         return Standing("damaged", self._broken_for(cell, manifest.box) or "no journal at hand records its seal")
+
+    def _why_not_this(self, cell: str, manifest: Manifest, digest: str, last: Witness) -> str:
+        """What the journals prove of a copy that is not the seal that they record last."""
+        if any(digest in witness.seals.get(cell, {}) for witness in self.witnesses):
+            return f"stale copy: {last.name} sealed the cell again"
+        for witness in self.witnesses:
+            own = (witness.box, witness.generation) == (manifest.box, manifest.generation)
+            if own and manifest.attempt in witness.seals.get(cell, {}).values():
+                return f"its manifest was changed after {witness.name} sealed attempt {manifest.attempt} with it"
+        return f"no journal at hand records its seal, but one of another manifest, by {last.name}"
 
     def without_copy(self, cell: str) -> Standing:
         """Where a cell stands of which there is no copy here."""

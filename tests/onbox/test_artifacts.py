@@ -22,7 +22,7 @@ GOOD = "echo good > {out}/result.json; "
         ("true", "artifact missing: result.json"),
         ("touch {out}/result.json", "artifact empty: result.json"),
         ("printf 123 > {out}/result.json", "artifact too small: result.json has 3 bytes, 4 are the least"),
-        ("mkdir {out}/result.json", "artifact missing: result.json"),
+        ("mkdir {out}/result.json", "artifact missing: result.json (a folder)"),
         ("echo 12345 > {out}/../../x; ln -s ../../x {out}/result.json", "'result.json' is a link"),
         (GOOD + "ln -s /etc/passwd {out}/extra", "'extra' is a link"),
         (GOOD + "ln -s /etc {out}/folder", "'folder' is a link"),

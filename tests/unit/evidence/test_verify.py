@@ -182,11 +182,11 @@ def _matching_manifest(world: World, copy: Path) -> None:
         (_linked_folder, "its folder is a link"),
         (_pipe, "log.txt is not a regular file"),
         (_no_manifest, "has no manifest.json"),
-        (_edited_manifest, "stale copy"),
+        (_edited_manifest, "no journal at hand records its seal, but one of another manifest, by box-0; pull again"),
         (_manifest_of_another_sweep, "of another sweep"),
         (_manifest_with_other_params, "its parameters are not those"),
         (_manifest_leading_out, "leads out of the cell's folder"),
-        (_matching_manifest, "stale copy"),
+        (_matching_manifest, "its manifest was changed after box-0 sealed attempt 1 with it; pull again"),
     ],
 )
 def test_a_copy_that_was_touched_is_damaged(world: World, attack: Attack, reason: str) -> None:
@@ -374,7 +374,7 @@ def test_a_later_generation_that_sealed_again_makes_the_copy_stale(world: World)
     heir = Box(world, "box-0", generation=2)
     heir.seal(world.cells[1], outputs(world.folder, 9))
     outcome = world.verify(boxes=[heir.view()])
-    assert "stale copy" in cell_of(outcome, GOOD).reasons[0]
+    assert "stale copy: box-0 sealed the cell again; pull again" in cell_of(outcome, GOOD).reasons[0]
     world.pull(heir)
     assert world.verify(boxes=[heir.view()]).ok
 
