@@ -216,6 +216,7 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
             "cells": [{"name": cell.name, "state": cell.state, "reasons": list(cell.reasons)} for cell in cells],
             "unexpected": outcome.unexpected,
             "unknown": outcome.unknown,
+            "notes": outcome.notes,
             "readers": {"network": {True: "reachable", False: "none", None: None}[outcome.network]},
             "moved": moved_json(traffic),
             "stages": {stage: round(seconds, 3) for stage, seconds in outcome.stages.items()},
@@ -229,7 +230,7 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
     out.line(f"{receipt.verified} of {receipt.total} verified   receipt {outcome.digest}", style="bold")
     if traffic:
         out.line(moved(traffic))
-    for note in plan.notes:
+    for note in [*plan.notes, *outcome.notes]:
         out.line(f"note   {note}")
     if outcome.network:
         out.line("note   what read the files could have reached the network: this system does not let it be shut out")

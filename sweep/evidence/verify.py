@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sweep.errors import ConfigError, EvidenceError
 from sweep.evidence.checking import CheckCode
 from sweep.evidence.copies import Folder, Known, each
+from sweep.evidence.doubts import doubts
 from sweep.evidence.files import write_index
 from sweep.evidence.manifest import LOG, MANIFEST, ManifestRefused, binding_problem, manifest_digest, parse_manifest
 from sweep.evidence.store import EvidenceStore
@@ -87,6 +88,8 @@ class VerifyOutcome:
     stages: dict[str, float] = field(default_factory=dict)
     differing: list[str] = field(default_factory=list)
     """Cells whose copy is not what was sealed, and which a box that was read still has: pulling copies them again."""
+    notes: list[str] = field(default_factory=list)
+    """What is worth a person's look and fails no cell."""
 
     @property
     def ok(self) -> bool:
@@ -174,7 +177,8 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     said = {result.network for copy in copies for result in copy.read.values() if result.network is not None}
     network = any(said) if said else None
     differing = _differing(request, copies, states, testimony)
-    return VerifyOutcome(receipt, digest, unexpected, unknown, network, clock.stages, differing)
+    notes = doubts(cells, request.roster, testimony)
+    return VerifyOutcome(receipt, digest, unexpected, unknown, network, clock.stages, differing, notes)
 
 
 def _differing(
