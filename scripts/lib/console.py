@@ -1,4 +1,4 @@
-"""What set-up says: one line when a step starts, one every few seconds while it runs, one when it ends."""
+"""What set-up says: one line when a step starts, one now and then while it runs, one when it ends."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import time
 from collections.abc import Iterator
 
 TICK_SECONDS = 10.0
+"""Between two signs of life of a step, where a person looks on."""
+LOG_TICK_SECONDS = 30.0
+"""The same where the output is no terminal: a log is read afterwards."""
 
 
 class Step:
@@ -28,9 +31,9 @@ class Step:
 class Console:
     """Prints steps that may run side by side. Safe to call from several threads; remembers what each step took."""
 
-    def __init__(self, tick_seconds: float = TICK_SECONDS) -> None:
+    def __init__(self, tick_seconds: float | None = None) -> None:
         self._lock = threading.Lock()
-        self._tick_seconds = tick_seconds
+        self._tick_seconds = tick_seconds or (TICK_SECONDS if sys.stdout.isatty() else LOG_TICK_SECONDS)
         self.took: list[tuple[str, float]] = []
 
     def say(self, text: str) -> None:

@@ -80,6 +80,7 @@ def install(
     Raises:
         SetupError: no Go, or the build failed. The cache holds nothing of it then.
     """
+    console.say("  this takes 5 to 8 minutes on 2 idle cores, once: the engine is built here, from Go modules")
     go, go_env = go_tools(oldest_go(recipe.sources / "cli"), recipe.sources, cache, env, console, cancel, uv)
     final = recipe.folder(cache / "engine", "modules")
     made = scratch_folder(final.parent)
@@ -95,7 +96,7 @@ def install(
         host_is_built.set()
 
     def build_cli(cancel: threading.Event) -> None:
-        with console.step(f"engine: {CLI}", "from Go modules; about 8 min on 2 idle cores") as step:
+        with console.step(f"engine: {CLI}", "from Go modules; 5 to 8 min on 2 idle cores") as step:
             folder = recipe.sources / "cli"
             total = fetch_modules(go, go_env, folder, CLI_PACKAGE, step, cancel)
             # Both need Go's standard library: compiling it twice at once would cost more than waiting.

@@ -70,6 +70,6 @@ def new(target: Target, out: Out, *, store: bool = False) -> int:
         raise
     following = [f"pulumi {words} {target.stack}" for words in ("stack init", "preview --stack", "up --stack")]
     out.document({"stack": target.stack, "file": target.file.shown, "next": following})
-    out.line(f"wrote {target.file.shown}: edit it, then")
+    out.line(f"wrote {target.file.shown}: edit it, then (make up STACK={target.stack} does the first and the last)")
     out.next(following)
     return YES

@@ -28,7 +28,10 @@ def tutorial(make_stack: Callable[..., Stack]) -> Play:
     play.edit(stack.config_file, replacing("# overrides:", "overrides:"))
 
     play.day("Run it")
-    play.say("The stack is made once. The preview is free: it says what would be made, and changes nothing.")
+    play.say(
+        "The stack is made once (`make up STACK=first` makes it and runs `pulumi up`, in one command). The preview is"
+        " free: it says what would be made, and changes nothing."
+    )
     play.type(f"pulumi stack init {NAME}")
     play.type(f"pulumi preview --stack {NAME}")
     play.type(f"pulumi up --stack {NAME}", expect=["created"])

@@ -32,6 +32,7 @@ def test_new_writes_a_file_that_the_program_accepts(world: World) -> None:
     assert result.code == 0
     assert result.json["file"] == "stacks/Pulumi.day-2.yaml"
     assert result.json["next"][0] == "pulumi stack init day-2"
+    assert "(make up STACK=day-3 does the first and the last)" in world.run("new", "day-3", stack=None).out
     file = StackFile.locate(world.root, "day-2")
     assert file.pull_to() == "~/sweeps/day-2"
     assert file.path.read_text().count("#") > 5

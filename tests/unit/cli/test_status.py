@@ -154,6 +154,16 @@ def test_an_empty_stack_whose_records_know_a_living_box(world: World) -> None:
     assert status(world, 1)["bills"] == "yes"
 
 
+def test_a_cell_of_a_box_out_of_the_state_is_not_said_to_have_none(world: World) -> None:
+    """hosts.md S12: "no box has it yet" stood beside a box that trained it."""
+    world.full()
+    world.save(world.empty())
+    cells = by_name(status(world, 1, fresh=False)["cells"])
+    note = "box box-0 has it, and is not in the state: how far it is, is not known"
+    assert (cells["lr0.1"]["state"], cells["lr0.1"]["note"]) == ("pending", note)
+    assert "no box has it yet" not in world.run("status", fresh=False).out
+
+
 def test_nothing_bills_only_when_it_is_proved(world: World) -> None:
     first, second = world.full()
     for box in (first, second):

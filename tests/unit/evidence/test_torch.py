@@ -178,6 +178,15 @@ def test_a_worker_with_torch_reads_too(torch: Any, tmp_path: Path) -> None:
     assert result.ok, result.reasons
 
 
+def test_a_tensor_that_the_memory_can_not_hold_is_no_damage(torch: Any, tmp_path: Path) -> None:
+    """input.md 17: one number, shown as a petabyte of them. torch loads it; to look at each is more than it can."""
+    path = tmp_path / "best.pt"
+    torch.save({"w": torch.ones(1).expand(1 << 48)}, path)
+    found = load(str(path), PlainSpec("torch"), reader="torch")
+    assert (found.ok, found.unknown) == (False, True), found.reasons
+    assert "could not be checked number by number" in found.reasons[0]
+
+
 def test_both_readers_make_one_receipt(torch: Any, world: World) -> None:
     model, optimizer = trained(torch)
     path = world.folder / "best.pt"

@@ -252,8 +252,11 @@ def build(recipe: Recipe, cache: Path, env: dict[str, str]) -> None:
     engine_build.install(recipe, cache, env, Console(), threading.Event(), no_uv)
 
 
-def test_build_makes_a_whole_engine(recipe: Recipe, tmp_path: Path, go_env: dict[str, str]) -> None:
+def test_build_makes_a_whole_engine(
+    recipe: Recipe, tmp_path: Path, go_env: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     build(recipe, tmp_path / "cache", go_env)
+    assert "this takes 5 to 8 minutes on 2 idle cores" in capsys.readouterr().out.splitlines()[0]
     found = cached(recipe, tmp_path / "cache" / "engine")
     assert found is not None
     assert found.source == "modules"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.lib import console as console_module
 from scripts.lib import main as main_module
 from scripts.lib.console import Console
 from scripts.lib.errors import Cancelled, SetupError
@@ -98,6 +99,19 @@ def test_long_steps_are_not_silent(capsys: pytest.CaptureFixture[str]) -> None:
     assert "build (about 3 min)" in said
     assert "… build: 0 s, compiled 7 of 9" in said
     assert "build: done in 0." in said
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_signs_of_life_are_rarer_in_a_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    often, seldom = ("TICK_SECONDS", "LOG_TICK_SECONDS") if terminal else ("LOG_TICK_SECONDS", "TICK_SECONDS")
+    monkeypatch.setattr(console_module, often, 0.02)
+    monkeypatch.setattr(console_module, seldom, 600.0)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    with Console().step("build"):
+        time.sleep(0.3)
+    assert "… build: 0 s" in capsys.readouterr().out
 
 
 def test_failed_step_is_not_called_done(capsys: pytest.CaptureFixture[str]) -> None:
