@@ -138,10 +138,10 @@ def collect(
                 taken.add(fold(named))
     except OSError as error:
         raise CellFailure(f"{{out}} can't be read: {error}") from error
-    missing = [artifact["path"] for artifact in artifacts if artifact["path"] not in found]
+    lacking = [artifact["path"] for artifact in artifacts if artifact["path"] not in found]
+    missing = [f"{path} (a folder)" if os.path.isdir(out / path) else path for path in lacking]
     if missing:
-        shown = (f"{path} (a folder)" if os.path.isdir(out / path) else path for path in missing)
-        problems.insert(0, f"artifact missing: {', '.join(shown)}")
+        problems.insert(0, f"artifact missing: {', '.join(missing)}")
     for artifact in artifacts:
         if artifact["path"] not in found:
             continue
