@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sweep.cli.look import Sources, look, open_sources
 from sweep.cli.output import NO, UNSURE, YES, Out, warm
 from sweep.cli.progress import Progress
 from sweep.cli.screen import render
 from sweep.cli.target import Target
 from sweep.cli.telling import Teller
+from sweep.errors import EvidenceError
+from sweep.retries import on_record
 from sweep.scene import Scene
 from sweep.state import Export
 from sweep.view import SweepView, compose
+
+SHOWN = 5
+"""Names in one note."""
 
 
 def status(target: Target, out: Out, export: Export) -> int:
@@ -26,6 +33,7 @@ def status(target: Target, out: Out, export: Export) -> int:
         return status_store(sources, out)
     with Progress("looking"):
         scene = look(sources, files=out.as_json)  # of the files, only the document says something
+        scene = replace(scene, notes=(*scene.notes, *to_run_again(sources, scene)))
         view = compose(scene)
     teller = Teller()
     teller.look(sources, scene, view)
@@ -34,6 +42,28 @@ def status(target: Target, out: Out, export: Export) -> int:
     render(view, out)
     teller.end()
     return exit_code(sources, scene, view)
+
+
+def to_run_again(sources: Sources, scene: Scene) -> list[str]:
+    """A note on cells that `sweepctl retry` put on record and no `pulumi up` brought in yet: `finish` would end their
+    boxes without that, and a later `up` would rent for them."""
+    try:
+        asked = on_record(sources.store) if sources.store is not None else {}
+    except EvidenceError:
+        return []  # said where it matters: by `retry` and by `up`
+    copies = {cell.name: cell.manifest for cell in scene.receipt.cells} if scene.receipt else {}
+    waiting = []
+    for cell in scene.roster:
+        if (retry := asked.get(cell.name)) is None:
+            continue
+        ran = [progress.retry for sight in scene.sights if (progress := sight.progress(cell.name)) is not None]
+        same = retry.manifest is not None and copies.get(cell.name) == retry.manifest
+        if max(ran) < retry.retry if ran else same:
+            waiting.append(cell.name)
+    if not waiting:
+        return []
+    named = ", ".join(waiting[:SHOWN]) + (f" and {len(waiting) - SHOWN} more" if waiting[SHOWN:] else "")
+    return [f"to run again, as was asked for: {named}. `pulumi up --stack {scene.state.stack}` starts it"]
 
 
 def exit_code(sources: Sources, scene: Scene, view: SweepView) -> int:

@@ -46,6 +46,19 @@ def test_a_failed_cell_goes_on_and_a_sealed_one_begins_anew(world: World) -> Non
     assert "@" in found["lr0.3"].by
 
 
+def test_status_names_what_waits_for_the_next_up(world: World) -> None:
+    """A `finish` in between would end the boxes without it; said nowhere before."""
+    first, second, _ = world.verified()
+    assert world.run("retry", "lr0.1", "--reason", "a doubt").code == 0
+    words = "to run again, as was asked for: lr0.1. `pulumi up"
+    assert words in " ".join(world.run("status", "--json").json["notes"])
+    for box in (first, second):
+        box.vanish()
+        world.store.write_birth(box.birth(ended_at=datetime.now(UTC)))
+    world.boxes.clear()
+    assert words in " ".join(world.run("status", "--json").json["notes"])
+
+
 def test_a_verified_cell_of_a_sweep_whose_boxes_are_gone(world: World) -> None:
     """Said before: there is no box, so type `pulumi up`. That one rents nothing, as all is verified."""
     for box in world.verified()[:2]:
