@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sweep.errors import EvidenceError
 from sweep.evidence.store import EvidenceStore
 from sweep.handover import handover_of
-from sweep.model import Teardown
+from sweep.model import Birth, Teardown
 from sweep.money.ledger import Spent, record_phase
 
 
@@ -92,11 +93,12 @@ class StillBilled:
         return f'sweepctl confirm-gone --stack {stack} {self.box} --saw "…"'
 
 
-def still_billed(store: EvidenceStore, bills: Spent) -> list[StillBilled]:
-    """The boxes that ended by the records and go on to bill. Reads only. Raises EvidenceError."""
-    found = []
+def still_billed(store: EvidenceStore, bills: Spent, births: Iterable[Birth]) -> list[StillBilled]:
+    """The boxes that ended by the records and go on to bill. `births`: all of them, so that a look reads no record of a
+    box that runs. Reads only. Raises EvidenceError."""
+    found, born = [], {birth.native_id: birth for birth in births}
     for bill in bills.bills:
-        birth = store.birth(bill.box, bill.generation) if bill.generation is not None and bill.open else None
+        birth = born.get(bill.native_id)
         if birth is None or bill.open is None or not birth.rests:
             continue
         known = handover_of(store, bill.native_id)

@@ -134,7 +134,7 @@ def _resting(sources: Sources, name: str, now: datetime) -> tuple[StillBilled, B
     if store is None or sources.state.box(name) is not None:
         return None
     births = store.births()
-    for rest in still_billed(store, spent(store, now, births)):
+    for rest in still_billed(store, spent(store, now, births), births):
         if rest.box == name:
             from sweep.cli.adrift import entry_of
 

@@ -198,7 +198,7 @@ def _read_evidence(known: Known, name: str, evidence: str) -> None:
         births = store.births()
         known.births.setdefault(name, []).extend(births)
         if any(birth.rests for birth in births):
-            rests = still_billed(store, spent(store, datetime.now(UTC), births))
+            rests = still_billed(store, spent(store, datetime.now(UTC), births), births)
             known.still_billed += [(store.marker.stack, rest) for rest in rests]
         known.stores[name if name not in known.stores else evidence] = store
     except SweepstackError as error:

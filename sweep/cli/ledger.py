@@ -34,10 +34,11 @@ def ledger(target: Target, out: Out) -> int:
                 f"the ledger is in the evidence: {sources.problem or 'nothing was rented yet'}",
                 [f"sweepctl status --stack {target.stack}"],
             )
-        found = spent(sources.store, datetime.now(UTC))
-        rests = still_billed(sources.store, found)
+        births = sources.store.births()
+        found = spent(sources.store, datetime.now(UTC), births)
+        rests = still_billed(sources.store, found, births)
         gone = _gone(sources, found)
-        left = leftovers(sources.state, sources.store, sources.store.births())
+        left = leftovers(sources.state, sources.store, births)
         alarms = _own_stops(sources.store, found, gone)
     volumes = [volume.as_json() for volume in left]
     out.document({"stack": target.stack, **as_json(found, gone), "volumes_left": volumes, "alarms": alarms})

@@ -179,7 +179,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         balances=tuple(balance for name in accounts if (balance := found.get(name)) is not None),
         left=left,
         elsewhere=_safely(lambda: cells_adrift(state, store, strangers), {}, notes),
-        still_billed=tuple(_safely(lambda: still_billed(store, costs) if store and costs else [], [], notes)),
+        still_billed=tuple(_safely(lambda: still_billed(store, costs, births) if store and costs else [], [], notes)),
     )
 
 

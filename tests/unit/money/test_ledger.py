@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweep.books import close_books, still_billed
 from sweep.evidence.store import EvidenceStore
 from sweep.model import Birth, LedgerEntry, LedgerPhase
 from sweep.money.ledger import bill_of, record_phase, spent, total
@@ -202,6 +203,18 @@ def test_the_bill_of_one_box_reads_nothing_of_another(store: EvidenceStore) -> N
     assert found is not None
     assert found.generation == 1
     assert bill_of(store, "box-0", 2, "unknown", at(4)) is None
+
+
+def test_what_stands_still_and_bills_is_found_without_another_read(
+    store: EvidenceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write_birth(birth())
+    store.write_birth(birth("other").model_copy(update={"box": "box-1"}))
+    close_books(store, box="box-0", generation=1, native_id=ID, how="power-off", at=at(2), bills_after=0.01)
+    births = store.births()
+    monkeypatch.setattr(store, "birth", pytest.fail)
+    (rest,) = still_billed(store, spent(store, at(3), births), births)
+    assert (rest.box, rest.native_id, rest.how, rest.price_per_hour) == ("box-0", ID, "power-off", 0.01)
 
 
 def test_writers_at_once(store: EvidenceStore) -> None:

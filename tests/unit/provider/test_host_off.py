@@ -143,7 +143,7 @@ def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
     known = EvidenceStore.open(box.evidence)
     given_up = approved(box, approval_for(box, abandon=(abandonment(box),)))
     delete(parked, given_up)
-    (rest,) = still_billed(known, spent(known, datetime.now(UTC)))
+    (rest,) = still_billed(known, spent(known, datetime.now(UTC)), known.births())
     assert (rest.box, rest.price_per_hour, rest.how) == ("box-0", 0.01, "power-off")
 
     said = Known(births={"sweep-t": known.births()}, still_billed=[("sweep-t", rest)])
@@ -167,7 +167,7 @@ def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
     assert confirm.confirm_gone(target, confirm.Word("box-0", "released", by="ada"), Out(as_json=True)) == YES
     bill = bill_of(parked, box)
     assert (bill.per_hour, bill.ended_how) == (0.0, "power-off, released: ada")
-    assert still_billed(known, spent(known, datetime.now(UTC))) == []
+    assert still_billed(known, spent(known, datetime.now(UTC)), known.births()) == []
 
 
 def test_a_state_that_was_edited_powers_nothing_off(parked: HostSweep) -> None:
