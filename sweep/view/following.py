@@ -78,8 +78,8 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
     if scene.evidence_problem and _claims_alone(view):
         return _without_evidence(scene)
     # Where a copy or the receipt is lost `finish` gets it again, and of a box that can't be read `up` learns no more.
-    lost = scene.receipt is None or scene.broken or any(sight.silent for sight in scene.sights)
-    if view.unknown and not (_claims_alone(view) and (scene.teardown is not None or lost)):
+    no_use = scene.receipt is None or bool(scene.broken) or any(sight.silent for sight in scene.sights)
+    if view.unknown and not (_claims_alone(view) and (scene.teardown is not None or no_use)):
         return list(dict.fromkeys(stranger.next for stranger in view.unknown))
     handed = [sight.handed for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
     if handed:
