@@ -105,4 +105,18 @@ GATE = (
         "        return []\n    if receipt.identity",
         "tests/unit/teardown/test_cleared.py::test_it_never_raises_for_what_it_finds_on_disk",
     ),
+    _mutant(
+        "gate: a box that is adopted keeps the clearance of the state that lost it",
+        "provider/resources/box.py",
+        "store.write_clearance(existing.native_id, None)  # the state",
+        "None  # the state",
+        "tests/unit/provider/test_box_create.py::test_an_adopted_box_keeps_no_clearance_of_the_state_that_lost_it",
+    ),
+    _mutant(
+        "gate: a box is gone while its processes run",
+        "provider/platforms/local.py",
+        "phase = Phase.UNKNOWN if alive else Phase.GONE",
+        "phase = Phase.GONE",
+        "tests/unit/platforms/test_local_platform.py::test_a_box_whose_processes_outlived_its_folder_is_not_gone",
+    ),
 )
