@@ -181,8 +181,8 @@ class Artifact(Shape):
     """`require` (default): NaN or infinity fails the cell; `report`: it is only shown"""
     plausible: Literal["require", "report"] = "report"
     """`require`: a file that looks untrained fails the cell: every number is the same within each tensor, or within one
-    of `keys`; with `finite: require` also a null, or a text such as "NaN" or "NaN%", in place of a number (npz, npy: in an
-    array of texts). `report` (default): it is only shown"""
+    of `keys`; with `finite: require` also a null, or a text such as "NaN" or "NaN%", in place of a number (npz, npy:
+    in an array of texts). `report` (default): it is only shown"""
     min: SizeText | None = None
     """a size such as `50MB`; a smaller file fails. An empty one always does"""
     run: Text | None = None
