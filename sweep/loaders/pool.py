@@ -117,6 +117,7 @@ def read_all(
     finally:
         for slot, _ in slots:
             slot.stop()
+        for _ in slots:  # after all were stopped: each takes one, and one that goes on would take another's
             waiting.put([])
         for _, thread in slots:
             thread.join()

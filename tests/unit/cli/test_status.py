@@ -18,9 +18,9 @@ from provider.platforms import observe
 from sweep import onbox
 from sweep.cli.look import look, open_sources
 from sweep.cli.screen import headline
+from sweep.cli.target import Target
 from sweep.engine_call import ExportCall
 from sweep.state import Export
-from sweep.cli.target import Target
 from tests.unit.cli.support import STACK, World, by_name
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,22 @@ def test_an_abandoned_reading_leaves_no_process(tmp_path: Path, monkeypatch: pyt
     assert started
     assert all(process.poll() is not None for process in started)
     assert not [thread for thread in threading.enumerate() if "serve" in thread.name]
+
+
+def test_readers_that_are_stopped_one_after_the_other_all_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for an entry to end by. One that was not stopped yet took another's, which then waited for ever."""
+    stop = pool._Slot.stop
+
+    def slowly(slot: Any) -> None:
+        time.sleep(0.2)
+        stop(slot)
+
+    monkeypatch.setattr(pool._Slot, "stop", slowly)
+    jobs = [checkpoint(tmp_path / f"{n}.pt") for n in range(4)]
+    reading = threading.Thread(target=lambda: list(read_all(jobs, workers=4)), daemon=True)
+    reading.start()
+    reading.join(60)
+    assert not reading.is_alive()
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
