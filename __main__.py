@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
-gc.disable()  # as in provider/__main__.py: what is imported stays, and going through it is a tenth of the run
+gc.disable()  # as in sweepstack/provider/__main__.py: what is imported stays; going through it is a tenth of the run
 from components.program import one_message, program  # noqa: E402
 
 gc.freeze()

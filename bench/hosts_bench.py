@@ -21,8 +21,8 @@ import pytest
 
 from bench.compared import compared
 from bench.status_bench import RUN, SEEDS, Quiet
-from provider.platforms.registry import load_platform
-from sweep.channel import ssh_config
+from sweepstack.channel import ssh_config
+from sweepstack.platforms.registry import load_platform
 from tests.simulators.host import Host
 from tests.unit.cli.support import STACK, World
 
@@ -95,7 +95,10 @@ def _rounds(world: World, adapters: list[str], rounds: int, cells: int) -> dict[
         if any(codes):
             raise RuntimeError(f"ssh true ended with {codes}")
         begun = perf_counter()
-        subprocess.run([sys.executable, "-c", "import sweep.cli.main, sweep.cli.look, sweep.view"], check=True)
+        subprocess.run(
+            [sys.executable, "-c", "import sweepstack.cli.main, sweepstack.cli.collect, sweepstack.status.compose"],
+            check=True,
+        )
         if number:  # the first round finds nothing open
             took["status"].append(status)
             took["ssh"].append(ssh)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.clone import ROOT
-from sweep.model import Cell
+from sweepstack.core.records import Cell
 from tests.onbox.harness import Box, wait_for
 
 SLOTS = 2

@@ -23,15 +23,15 @@ from time import perf_counter
 from typing import Any
 
 from bench.compared import compared
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.registry import load_platform
-from sweep import onbox
-from sweep.canonical import digest_of
-from sweep.channel import ssh_config
-from sweep.channel.base import Channel
-from sweep.evidence.manifest import MANIFEST
-from sweep.evidence.pull import pull_cell
-from sweep.evidence.store import EvidenceStore
+from sweepstack.channel import ssh_config
+from sweepstack.evidence.manifest import MANIFEST
+from sweepstack.evidence.pull import pull_cell
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.registry import load_platform
 from tests.simulators.host import Host
 
 IDENTITY, CELL = "abcdefghjk", "a"
@@ -66,7 +66,7 @@ def _compared(base: Path, host: Host, count: int, size: int, rounds: int) -> dic
     platform = load_platform(f"ssh:{host.address}{base}/store")
     box = platform.create(BoxRequest("bench", "box-0", 0.0), wait=Wait(60))
     channel = platform.channel(box.native_id, box.account)
-    sealed = Path(channel.absolute(f"{onbox.DURABLE}/{onbox.sealed_dir(IDENTITY, CELL)}"))
+    sealed = Path(channel.absolute(f"{box_layout.DURABLE}/{box_layout.sealed_dir(IDENTITY, CELL)}"))
     seal(sealed, box.native_id, count, size)
     ways: dict[str, Callable[[Path], None]] = {
         "ours": lambda to: _ours(channel, to),

@@ -29,9 +29,9 @@ import pytest
 
 from bench.status_bench import RUN, SEEDS, Quiet
 from bench.verify_bench import hash_plainly
-from sweep import onbox
-from sweep.loaders.pool import cores
-from sweep.model import ArtifactSpec
+from sweepstack.core.records import ArtifactSpec
+from sweepstack.loaders.pool import cores
+from sweepstack.onbox.common import box_layout
 from tests.unit.cli.support import IDENTITY, STACK, World
 
 LIMIT = 2.0
@@ -73,8 +73,8 @@ def pulled(base: Path, cells: int, patch: pytest.MonkeyPatch, *, models: bool = 
     for number, name in enumerate(by_name):
         model = weights[:-4] + struct.pack("<f", number)
         box.seal(name, files={MODEL.path: model} if models else None)
-    (box.root / onbox.DURABLE / onbox.sealed_dir(IDENTITY, "")).rename(world.evidence / "cells")
-    world.store.write_journal(box.name, box.generation, (box.root / onbox.JOURNAL).read_bytes())
+    (box.root / box_layout.DURABLE / box_layout.sealed_dir(IDENTITY, "")).rename(world.evidence / "cells")
+    world.store.write_journal(box.name, box.generation, (box.root / box_layout.JOURNAL).read_bytes())
     world.save()
     gc.collect()
     return world

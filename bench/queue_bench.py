@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.clone import ROOT
 from bench.compared import compared
-from sweep.journal import parse_journal
+from sweepstack.core.journal import parse_journal
 from tests.onbox.harness import IDENTITY, Box
 
 SLOTS = 2

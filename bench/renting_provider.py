@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import sweep.channel.ssh
-from provider.host import serve
-from sweep.channel.local import LocalChannel
+import sweepstack.channel.ssh
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.provider.host import serve
 
 FIRST_VARIABLE = "SWEEPSTACK_BENCH_FIRST"
 """Modules to import before the first call: a second of that would count as many, where time is scaled."""
@@ -39,5 +39,5 @@ class EmptyBox(LocalChannel):
 if __name__ == "__main__":
     for name in filter(None, os.environ[FIRST_VARIABLE].split(",")):
         importlib.import_module(name)
-    sweep.channel.ssh.SshChannel = EmptyBox  # type: ignore[assignment,misc]
+    sweepstack.channel.ssh.SshChannel = EmptyBox  # type: ignore[assignment,misc]
     sys.exit(serve(sys.argv[1]))

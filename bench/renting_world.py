@@ -25,11 +25,11 @@ import grpc
 from google.protobuf import empty_pb2
 
 from bench.renting_provider import FIRST_VARIABLE, FOLDER_VARIABLE
-from provider.protocol import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
-from provider.resources.box import GONE_SECONDS
-from provider.resources.renting import READY_SECONDS
-from provider.wire import UNKNOWN, to_python, to_struct
-from sweep.model import Action, Approval
+from sweepstack.core.records import Action, Approval
+from sweepstack.provider.protocol import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
+from sweepstack.provider.resources.box import GONE_SECONDS
+from sweepstack.provider.resources.create import READY_SECONDS
+from sweepstack.provider.wire import UNKNOWN, to_python, to_struct
 from tests.simulators.core import SimServer, Simulator, VirtualClock
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,8 +42,8 @@ PER_MINUTE = 60
 """RunPod: requests of one account, all together."""
 LONGEST_QUOTA = 60.0
 IMPORTS = {
-    "runpod": "provider.resources.box,runpod.api.ctl_commands,httpx,tenacity",
-    "vastai": "provider.resources.box,vastai",
+    "runpod": "sweepstack.provider.resources.box,runpod.api.ctl_commands,httpx,tenacity",
+    "vastai": "sweepstack.provider.resources.box,vastai",
 }
 KINDS = ("pod", "instance")
 

@@ -14,9 +14,9 @@ from time import perf_counter
 from typing import Any
 
 from bench.verify_bench import make
-from sweep.evidence import s3_client
-from sweep.evidence.store import EvidenceStore
-from sweep.model import ArtifactSpec, Cell
+from sweepstack.core.records import ArtifactSpec, Cell
+from sweepstack.evidence.s3 import client
+from sweepstack.evidence.store import EvidenceStore
 from tests.s3.minio import Minio
 from tests.unit.evidence.world import World
 
@@ -36,13 +36,13 @@ def measure(total_bytes: int = 800_000_000) -> dict[str, Any]:
             minio.sdk().create_bucket(Bucket="bench")
             os.environ |= minio.environment() | {"XDG_CACHE_HOME": str(folder / "cache")}
             os.environ.pop("AWS_CA_BUNDLE", None)
-            s3_client.forget()
+            client.forget()
             return _measured(folder, total_bytes)
         finally:
             minio.stop()
             os.environ.clear()
             os.environ.update(settings)
-            s3_client.forget()
+            client.forget()
 
 
 def _measured(folder: Path, total_bytes: int) -> dict[str, Any]:

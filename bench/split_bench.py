@@ -1,8 +1,8 @@
 """How well cells are split over boxes: `python -m bench.split_bench`. Fixed seeds, no machines: pure simulation.
 
-The real function (`sweep.shares.shares`) is asked as the program asks it. Then each box runs its cells in the order of
-the roster, as a runner does, by times that the split does not know: it knows what a few sealed cells took. Against the
-longest-first schedule (LPT) by the true times, and against the rule before (rendezvous hashing).
+The real function (`launch.cell_shares.shares`) is asked as the program asks it. Then each box runs its cells in the
+order of the roster, as a runner does, by times that the split does not know: it knows what a few sealed cells took.
+Against the longest-first schedule (LPT) by the true times, and against the rule before (rendezvous hashing).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sweep.durations import Took
-from sweep.journal import CellProgress, Journal
-from sweep.model import Cell
-from sweep.shares import Asked, AskedBox, BoxSeen, Known, shares
+from sweepstack.core.cell_durations import Took
+from sweepstack.core.journal import CellProgress, Journal
+from sweepstack.core.records import Cell
+from sweepstack.launch.cell_shares import Asked, AskedBox, BoxSeen, Known, shares
 
 DRAWS = 20
 LIMIT = 1.1

@@ -31,10 +31,10 @@ STEPS = 200
 RUN = """
 import gc, sys
 gc.disable()  # as the script begins
-import sweep.engine_call
+import sweepstack.status.engine_call
 engine = sys.argv.pop(1)
-sweep.engine_call.find_engine = lambda: engine
-from sweep.cli.entry import main
+sweepstack.status.engine_call.find_engine = lambda: engine
+from sweepstack.cli.entry import main
 main()
 """
 

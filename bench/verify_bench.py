@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from sweep.loaders.base import PlainSpec, Reader
-from sweep.loaders.pool import Job, cores, read_all, worker_environment
+from sweepstack.loaders.base import PlainSpec, Reader
+from sweepstack.loaders.pool import Job, cores, read_all, worker_environment
 from tests.unit.evidence.torchzip import save, tensor
 
 TENSORS = 64

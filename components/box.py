@@ -13,9 +13,9 @@ from components.gate import BoxRef, gate
 from components.platforms import ssh
 from components.queue import queue
 from components.resources import Box, BoxArgs, Gate, Identity, Queue
-from profiles.plan import BoxPlan, Plan
-from sweep.rules import artifacts_digest
-from sweep.smoke import Smoke
+from sweepstack.core.verify_rules import artifacts_digest
+from sweepstack.launch.smoke import Smoke
+from sweepstack.profiles.plan import BoxPlan, Plan
 
 
 @dataclass(frozen=True)

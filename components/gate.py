@@ -8,8 +8,8 @@ from typing import Any
 import pulumi
 
 from components.resources import Gate, GateArgs, Identity
-from profiles.plan import BoxPlan, Plan
-from sweep.rules import artifacts_digest
+from sweepstack.core.verify_rules import artifacts_digest
+from sweepstack.profiles.plan import BoxPlan, Plan
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ from typing import Any
 
 import pulumi
 
-from components.config import PROJECT, StackConfig, StoreConfig, load_any
-from components.config_problems import dotted
 from components.store import Store
 from components.sweep import Sweep
-from profiles.keeping import keep
-from profiles.load import load_profile, load_profiles
-from profiles.resolve import resolve
-from sweep.errors import ConfigError, SweepstackError
-from sweep.secret_rules import without_secrets
-from sweep.visible import visible
+from sweepstack.config.problems import dotted
+from sweepstack.config.secret_rules import without_secrets
+from sweepstack.config.stack_config import PROJECT, StackConfig, StoreConfig, load_any
+from sweepstack.core.printable import visible
+from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.profiles.load import load_profile, load_profiles
+from sweepstack.profiles.resolve import resolve
+from sweepstack.profiles.store_plan import keep
 
 MESSAGE_SHOWN = 32
 """The exit code by which the engine's language host knows that the person has read why. With any other, and with

@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 
 from components.gate import BoxRef
 from components.resources import Identity, Queue, QueueArgs
-from profiles.plan import BoxPlan, JobPlan, Plan, Site
-from sweep.elsewhere import elsewhere_text
-from sweep.model import CellText
+from sweepstack.core.foreign_cells import elsewhere_text
+from sweepstack.core.records import CellText
+from sweepstack.profiles.plan import BoxPlan, JobPlan, Plan, Site
 
 
 def job_input(

@@ -1,4 +1,4 @@
-"""What the program asks the provider before it declares a box: which box is to run which cell (`sweep.shares`)."""
+"""Asks the provider, before a box is declared, which box is to run which cell (`launch.cell_shares`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pulumi
 
-from profiles.plan import Plan
-from sweep.shares import FUNCTION, Asked, AskedBox, Shares, by_names_alone
+from sweepstack.launch.cell_shares import FUNCTION, Asked, AskedBox, Shares, by_names_alone
+from sweepstack.profiles.plan import Plan
 
 
 def shared(plan: Plan) -> tuple[Plan, Shares]:

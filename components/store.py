@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 
 from components.resources import Identity, IdentityArgs, Volume, VolumeArgs
-from profiles.keeping import KeptVolume, StorePlan
+from sweepstack.profiles.store_plan import KeptVolume, StorePlan
 
 
 class Store(pulumi.ComponentResource):

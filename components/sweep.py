@@ -10,19 +10,19 @@ from typing import Any
 import pulumi
 
 from components.box import BoxComponent, Code, approval_to_leave
-from components.config_find import config_path
 from components.platforms import ssh
 from components.resources import Identity, IdentityArgs
 from components.shares import shared, words
 from components.volume import durable_mount
-from profiles.plan import BoxPlan, Plan
-from sweep import git_source
-from sweep.errors import ConfigError, EvidenceError
-from sweep.money.outlook import Outlook
-from sweep.rules import artifacts_digest
-from sweep.smoke import standing
-from sweep.units import spell_bytes
-from sweep.workdir import NO_CODE, Shipment, collect, located
+from sweepstack.billing.forecast import Outlook
+from sweepstack.config.find import config_path
+from sweepstack.core import git_source
+from sweepstack.core.verify_rules import artifacts_digest
+from sweepstack.core.workdir import NO_CODE, Shipment, collect, located
+from sweepstack.launch.smoke import standing
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+from sweepstack.onbox.common.units import spell_bytes
+from sweepstack.profiles.plan import BoxPlan, Plan
 
 
 def outlook_of(plan: Plan, declared: Sequence[BoxPlan]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Sweep(pulumi.ComponentResource):
 
 def _keep(evidence: str, file: Path) -> None:
     """Keeps a copy of the stack file in the evidence: `pulumi stack rm` deletes the file. No reason to end an `up`."""
-    from sweep.evidence.stack_copy import keep_stack_file  # a preview has no use for it
+    from sweepstack.evidence.stack_copy import keep_stack_file  # a preview has no use for it
 
     try:
         keep_stack_file(evidence, file)

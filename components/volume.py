@@ -6,7 +6,7 @@ import pulumi
 
 from components.durable_mount import DurableMount
 from components.resources import Identity, Volume, VolumeArgs
-from profiles.plan import Plan
+from sweepstack.profiles.plan import Plan
 
 
 def durable_mount(plan: Plan, identity: Identity, opts: pulumi.ResourceOptions) -> DurableMount | None:

@@ -49,7 +49,7 @@ def commands_page() -> str:
     """Every command of `sweepctl` with its arguments and options."""
     import typer
 
-    from sweep.cli.main import app
+    from sweepstack.cli.main import app
 
     group: Any = typer.main.get_command(app)
     parts = [
@@ -93,8 +93,8 @@ def _default(parameter: Any) -> str:
 
 def resources_page() -> str:
     """Inputs of every resource, what a change of each does, and what the state adds."""
-    from provider.dispatch import HANDLERS, handler_for
-    from provider.resources.base import Decision
+    from sweepstack.provider.dispatch import HANDLERS, handler_for
+    from sweepstack.provider.resources.base import Decision
 
     meaning = {
         Decision.UPDATE: "in place",
@@ -129,7 +129,7 @@ def resources_page() -> str:
 
 def profiles_page() -> str:
     """The facts that a platform's profile states."""
-    from profiles import access, model
+    from sweepstack.profiles import access, model
 
     parts = [NOTE, "# Profiles: the facts of a platform\n", words_of(model) + "\n"]
     parts.append("What each platform's profile says: [platforms.md](platforms.md).\n")
@@ -146,7 +146,7 @@ def profiles_page() -> str:
 
 def platforms_page() -> str:
     """What every profile says of ending a box there: verbs, what they kill, clocks; and what is handy."""
-    from profiles.load import load_profile, platforms
+    from sweepstack.profiles.load import load_profile, platforms
 
     profiles = [load_profile(name) for name in platforms()]
     parts = [
@@ -209,7 +209,7 @@ def _clock(clock: Any) -> str:
 
 def _type(annotation: Any) -> str:
     text = inspect.formatannotation(_bare(annotation))
-    for module in ("profiles.model.", "profiles.access.", "typing.", "NoneType"):
+    for module in ("sweepstack.profiles.model.", "sweepstack.profiles.access.", "typing.", "NoneType"):
         text = text.replace(module, "null" if module == "NoneType" else "")
     return f"`{text}`"
 
@@ -228,9 +228,9 @@ def _bare(annotation: Any) -> Any:
 
 def stack_config_page() -> str:
     """docs/stack-config.md with its tables made anew from the models; prose, and what sweepctl writes itself, stay."""
-    from components.config_model import SweepConfig, anchor_of
-    from components.config_store import StoreShape
-    from sweep.model import Approval
+    from sweepstack.config.model import SweepConfig, anchor_of
+    from sweepstack.config.store import StoreShape
+    from sweepstack.core.records import Approval
 
     page = (DOCS / "stack-config.md").read_text(encoding="utf-8")
     for shape in sorted((shapes_below(SweepConfig) | shapes_below(StoreShape)) - {Approval}, key=anchor_of):
@@ -256,7 +256,7 @@ def stack_config_page() -> str:
 
 def shapes_below(shape: Any) -> set[Any]:
     """`shape` and every model that its fields hold, but for those inside an approval: its rows describe them."""
-    from sweep.model import Approval
+    from sweepstack.core.records import Approval
 
     found = {shape}
     if shape is not Approval:

@@ -3,7 +3,7 @@
 A command resource has no Read and can't refuse, so it carries nothing that could be lost: the box, its queue and its
 gate are our provider's (docs/adr/014). It has no `triggers` and no `delete`, so taking it away only forgets it. What it
 runs is idempotent, holds no secret, and names the box: another box, or other steps, is another text, which the engine
-shows and runs. The key is in no input: the plugin is handed an agent that holds it (provider/command/choosing.py).
+shows and runs. The key is in no input: the plugin is handed an agent that holds it (provider/command/select.py).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 import pulumi
 
-from profiles.plan import BoxPlan, Plan
-from sweep.channel.base import SshEndpoint
-from sweep.channel.host_address import HostAddress
-from sweep.channel.host_keys import Pin, fingerprint, keys_of
-from sweep.errors import ConfigError
-from sweep.site.network import NAME as NETWORK
-from sweep.site.network import network
-from sweep.site.preflight import NAME as PREFLIGHT
-from sweep.site.preflight import preflight
-from sweep.site.steps import Step, facts, script
-from sweep.site.tiers import NAME as TIERS
-from sweep.site.tiers import tiers
+from components.host_setup.network import NAME as NETWORK
+from components.host_setup.network import network
+from components.host_setup.preflight import NAME as PREFLIGHT
+from components.host_setup.preflight import preflight
+from components.host_setup.steps import Step, facts, script
+from components.host_setup.tiers import NAME as TIERS
+from components.host_setup.tiers import tiers
+from sweepstack.channel.host_address import HostAddress
+from sweepstack.channel.host_keys import Pin, fingerprint, keys_of
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.plan import BoxPlan, Plan
 
 if TYPE_CHECKING:
     from pulumi_command.remote import Command

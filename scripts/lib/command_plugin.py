@@ -27,7 +27,7 @@ DEADLINE = 300.0
 
 
 def folder(cache: Path) -> Path:
-    """Where it is kept, and looked for by provider/command/choosing.py."""
+    """Where it is kept, and looked for by sweepstack/provider/command/select.py."""
     return cache / "command" / VERSION
 
 

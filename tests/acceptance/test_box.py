@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sweep.errors import JournalDamaged, SweepstackError
-from sweep.evidence.manifest import parse_manifest
-from sweep.journal import parse_journal
-from sweep.model import Manifest
+from sweepstack.core.journal import parse_journal
+from sweepstack.core.records import Manifest
+from sweepstack.evidence.manifest import parse_manifest
+from sweepstack.onbox.common.errors import JournalDamaged, SweepstackError
 from tests.onbox.harness import IDENTITY, Box, wait_for
 from tests.onbox.test_disk import MB, MIN_FREE, SmallDisk, blocked
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweep.channel.local import LocalChannel
-from sweep.errors import Unreachable
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common.errors import Unreachable
 
 DISKS = "SWEEPSTACK_CHAOS_DISKS"
 DEAF = "deaf"

@@ -124,7 +124,7 @@ class Nursery:
 def _import_all() -> None:
     """Everything that a provider would import on its way, and a box that is a folder. Logging as `provider.host`."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    from provider import redact
+    from sweepstack.platforms.common import redact
 
     redact.install()
     import httpx  # noqa: F401
@@ -133,22 +133,22 @@ def _import_all() -> None:
     import tenacity  # noqa: F401
     import vastai  # noqa: F401
 
-    import provider.host
-    import provider.platforms.base
-    import provider.platforms.runpod
-    import provider.platforms.vastai
-    import provider.resources.box
-    import provider.resources.gate
-    import provider.resources.identity
-    import sweep.channel.ssh
-    import sweep.evidence.verify
+    import sweepstack.channel.ssh
+    import sweepstack.evidence.verify
+    import sweepstack.onbox.host.platform
+    import sweepstack.platforms.runpod.platform
+    import sweepstack.platforms.vastai.platform
+    import sweepstack.provider.host
+    import sweepstack.provider.resources.box
+    import sweepstack.provider.resources.gate
+    import sweepstack.provider.resources.identity
     from tests.chaos import work
     from tests.chaos.disks import DiskChannel
 
-    setattr(sweep.channel.ssh, "SshChannel", DiskChannel)  # noqa: B010 - both adapters import it when they need it
-    setattr(sweep.evidence.verify, "read_all", work.read_here)  # noqa: B010
-    setattr(provider.resources.box, "POLL_SECONDS", 0.02)  # noqa: B010
-    setattr(provider.platforms.base, "POLL_SECONDS", 0.01)  # noqa: B010
+    setattr(sweepstack.channel.ssh, "SshChannel", DiskChannel)  # noqa: B010 - both adapters import it when they need it
+    setattr(sweepstack.evidence.verify, "read_all", work.read_here)  # noqa: B010
+    setattr(sweepstack.provider.resources.box, "POLL_SECONDS", 0.02)  # noqa: B010
+    setattr(sweepstack.onbox.host.platform, "POLL_SECONDS", 0.01)  # noqa: B010
     os.fsync = lambda _: None  # no power is cut here
     assert threading.active_count() == 1, "a process with threads can't be forked"
     gc.freeze()  # what the children share stays shared
@@ -178,7 +178,7 @@ def _breed(sock: socket.socket) -> None:
 
 def _live(sock: socket.socket, told: dict[str, Any]) -> None:
     """A provider: serves one engine until that hangs up."""
-    from provider.session import Session
+    from sweepstack.provider.session import Session
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.environ.clear()
@@ -212,10 +212,11 @@ def _live(sock: socket.socket, told: dict[str, Any]) -> None:
 
 
 def _answer(session: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """As `provider.host.Servicer._guard` does it."""
-    from provider import dispatch, redact
-    from provider.session import Operation
-    from sweep.errors import StillCreating, SweepstackError
+    """As `sweepstack.provider.host.Servicer._guard` does it."""
+    from sweepstack.onbox.common.errors import StillCreating, SweepstackError
+    from sweepstack.platforms.common import redact
+    from sweepstack.provider import dispatch
+    from sweepstack.provider.session import Operation
     from tests.chaos import work
 
     op = Operation(session, request["urn"], request["timeout"], request["words"].pop("preview", False))
@@ -256,7 +257,7 @@ def _answer(session: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(failure: Any) -> str:
-    from provider import redact
+    from sweepstack.platforms.common import redact
 
     return redact.redact(f"{failure.property}: {failure.reason}")
 

@@ -19,9 +19,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import EvidenceError
-from sweep.evidence.store import EvidenceStore
-from sweep.model import Abandonment, Action, Approval, Birth
+from sweepstack.core.records import Abandonment, Action, Approval, Birth
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError
 from tests.chaos.disks import DEAF
 from tests.chaos.engine import STACK, Engine, Outcome, Program, Resource
 from tests.chaos.judge import Judge, box_of

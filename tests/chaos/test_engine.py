@@ -66,12 +66,15 @@ class Play:
 
     def kill(self) -> None:
         """kill -9 of this stack's plugin: by the checkout that it runs from."""
-        mark = f"{self.world.stack.checkout}/provider"
+        mark = f"{self.world.stack.checkout}/sweepstack/provider"
+        killed = 0
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 command = (process / "cmdline").read_bytes().decode(errors="replace")
-                if mark in command and "\0-m\0provider\0" in command:
+                if mark in command and "\0-m\0sweepstack.provider\0" in command:
                     os.kill(int(process.name), signal.SIGKILL)
+                    killed += 1
+        assert killed, "no plugin of this checkout was found"
 
     def command(self, *words: str) -> Result:
         """One command; whatever came of it, the books are right."""

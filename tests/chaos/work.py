@@ -9,19 +9,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from provider.platforms.registry import load_platform
-from sweep import onbox
-from sweep.canonical import canonical_json, digest_of, sha256_hex
-from sweep.channel.local import LocalChannel
-from sweep.evidence.pull import BoxSource, pull_all
-from sweep.evidence.store import EvidenceStore
-from sweep.evidence.verify import BoxView, VerifyRequest, verify
-from sweep.journal import Journal, parse_journal
-from sweep.loaders.base import LoadResult
-from sweep.loaders.load import load
-from sweep.loaders.pool import Job
-from sweep.model import GENESIS, ArtifactSpec, Cell, Launch
-from sweep.roster import Roster
+from sweepstack.core.journal import Journal, parse_journal
+from sweepstack.core.records import GENESIS, ArtifactSpec, Cell, Launch
+from sweepstack.core.roster import Roster
+from sweepstack.evidence.pull import BoxSource, pull_all
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
+from sweepstack.loaders.base import LoadResult
+from sweepstack.loaders.load import load
+from sweepstack.loaders.pool import Job
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
+from sweepstack.platforms.registry import load_platform
 from tests.chaos.disks import DISKS
 
 ROSTER = Roster((Cell(name="a", params={"seed": 1}), Cell(name="b", params={"seed": 2})))
@@ -37,8 +37,8 @@ def run_cells(evidence: str, box: str, generation: int, native_id: str, cells: l
     now = datetime.now(UTC)
     store.write_launch(Launch(box=box, generation=generation, native_id=native_id, cells=digests, code=CODE, at=now))
     disk = _disk(native_id)
-    (disk / onbox.HOME).mkdir(parents=True, exist_ok=True)
-    journal = disk / onbox.JOURNAL
+    (disk / box_layout.HOME).mkdir(parents=True, exist_ok=True)
+    journal = disk / box_layout.JOURNAL
     log = _Log(journal)
     done = {name for name, progress in _journal(disk).cells.items() if progress.state == "sealed"}
     for name in sealed:
@@ -110,7 +110,7 @@ class _Log:
 
 
 def _seal(log: _Log, disk: Path, identity: str, box: str, generation: int, native_id: str, cell: Cell) -> None:
-    folder = disk / onbox.DURABLE / onbox.sealed_dir(identity, cell.name)
+    folder = disk / box_layout.DURABLE / box_layout.sealed_dir(identity, cell.name)
     folder.mkdir(parents=True, exist_ok=True)
     files = {"result.json": b'{"loss": 0.5}', "log.txt": b"step 1\n"}
     entries = []
@@ -153,5 +153,5 @@ def _disk(native_id: str) -> Path:
 
 
 def _journal(disk: Path) -> Journal:
-    path = disk / onbox.JOURNAL
+    path = disk / box_layout.JOURNAL
     return parse_journal(path.read_bytes() if path.exists() else b"")

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-import pulumi  # noqa: F401 - before provider.protocol, which else leaves an empty shell for other tests
+import pulumi  # noqa: F401 - before sweepstack.provider.protocol, which else leaves an empty shell for other tests
 from google.protobuf import empty_pb2, struct_pb2
 
-from provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc
-from provider.wire import to_python, to_struct
+from sweepstack.provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc
+from sweepstack.provider.wire import to_python, to_struct
 
 SECONDS = 120.0
 """Of one request. None of the tests waits that long."""

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import Phase, Platform
-from provider.platforms.offers import Capability
-from provider.platforms.registry import adapters, load_platform
-from sweep.errors import NotYetGone
+from sweepstack.onbox.common.errors import NotYetGone
+from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.platform import Phase, Platform
+from sweepstack.platforms.registry import adapters, load_platform
 from tests.conformance.harness import harness_class
 from tests.conformance.suite import Renter
 

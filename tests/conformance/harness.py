@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from provider.platforms.base import BoxRequest, Platform, VolumeRecord
+from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
 
 VERBS = ("create", "read", "delete", "start")
 FAULTS = {

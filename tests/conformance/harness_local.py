@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from provider.platforms._local_drills import BOOT_DRILL, CREATE_DRILL
-from provider.platforms.base import BoxRequest, Platform, VolumeRecord
-from provider.platforms.local import LocalPlatform
-from provider.platforms.registry import load_platform
-from sweep.channel import processes
+from sweepstack.onbox.common import processes
+from sweepstack.onbox.host.drills import BOOT_DRILL, CREATE_DRILL
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
+from sweepstack.platforms.registry import load_platform
 from tests.conformance.harness import FAULTS
 
 CUT_DESTROY = """
 import os, shutil, signal, sys
-from provider.platforms.registry import load_platform
+from sweepstack.platforms.registry import load_platform
 real, calls = shutil.rmtree, []
 def cut(path, *args, **kwargs):
     if str(sys.argv[1]) in str(path):
@@ -34,8 +34,8 @@ load_platform("local").destroy(sys.argv[1], sys.argv[2])
 """
 CUT_STOP = """
 import os, signal, sys
-from provider.platforms import _local_removal as removal
-from provider.platforms.registry import load_platform
+from sweepstack.onbox.host import removal
+from sweepstack.platforms.registry import load_platform
 def cut(folder):
     os.kill(os.getpid(), signal.SIGKILL)
 removal.wipe = cut
@@ -43,9 +43,9 @@ load_platform("local").stop(sys.argv[1], sys.argv[2])
 """
 STOP_START = """
 import sys
-from provider.platforms.base import Wait
-from provider.platforms.registry import load_platform
-from sweep.channel import processes
+from sweepstack.onbox.host.platform import Wait
+from sweepstack.platforms.registry import load_platform
+from sweepstack.onbox.common import processes
 from tests.conformance.harness import FAULTS
 platform = load_platform("local")
 platform._grace = 0.1
@@ -54,8 +54,8 @@ for _ in range(int(sys.argv[4])):
 """
 CREATE = """
 import json, sys
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.registry import load_platform
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.registry import load_platform
 print(load_platform("local").create(BoxRequest(**json.loads(sys.argv[1])), wait=Wait(60)).native_id)
 """
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from provider.limiter import paced
-from provider.platforms._runpod_api import FRESH_SECONDS
-from provider.platforms.base import BoxRequest, Platform, VolumeRecord
-from provider.platforms.registry import load_platform
+from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.runpod.api import FRESH_SECONDS
 from tests.conformance.harness import FAULTS
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.runpod import CREATE, DELETE, KEY, LIST, OTHER_KEY, Boot, RunPodSim
@@ -66,10 +66,10 @@ ONLY = {
 }
 CREATE_PROGRAM = """
 import json, sys
-from provider.limiter import paced
-from provider.platforms._runpod_api import FRESH_SECONDS
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.registry import load_platform
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.runpod.api import FRESH_SECONDS
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.registry import load_platform
 platform = load_platform("runpod")
 type(platform)._answers = lambda *args, **kwargs: ""
 print(platform.create(BoxRequest(**json.loads(sys.argv[1])), wait=Wait(60)).native_id)
@@ -200,9 +200,9 @@ class Harness:
     def close(self) -> None:
         self._server.close()
         with suppress(ImportError):  # what the process knows of accounts is of this world only
-            from provider.platforms import _runpod_keys
+            from sweepstack.platforms.runpod import keys
 
-            _runpod_keys.forget()
-        if "provider.platforms._runpod_api" in sys.modules:  # another world may get this one's port and ids
-            sys.modules["provider.platforms._runpod_api"].forget()
+            keys.forget()
+        if "sweepstack.platforms.runpod.api" in sys.modules:  # another world may get this one's port and ids
+            sys.modules["sweepstack.platforms.runpod.api"].forget()
         self.sim.check()

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from provider.platforms._local_drills import BOOT_DRILL, CREATE_DRILL
-from provider.platforms.base import BoxRequest
-from provider.platforms.registry import load_platform
-from provider.platforms.ssh import SshPlatform
+from sweepstack.onbox.host.drills import BOOT_DRILL, CREATE_DRILL
+from sweepstack.onbox.host.platform import BoxRequest
+from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.ssh.platform import SshPlatform
 from tests.conformance import harness_local
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 
 CREATE = """
 import json, sys
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.registry import load_platform
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.registry import load_platform
 print(load_platform(sys.argv[2]).create(BoxRequest(**json.loads(sys.argv[1])), wait=Wait(60)).native_id)
 """
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import BoxRequest, Platform, VolumeRecord
-from provider.platforms.registry import load_platform
+from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
+from sweepstack.platforms.registry import load_platform
 from tests.conformance.harness import FAULTS
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import Machine, VastSimulator
@@ -71,9 +71,9 @@ VOLUME_GB = 10
 MIN_BID = 0.20  # USD an hour and GPU
 CREATE_PROGRAM = """
 import json, sys
-from provider.platforms import _vastai_rent
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.registry import load_platform
+from sweepstack.platforms.vastai import create as _vastai_rent
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.registry import load_platform
 _vastai_rent.PROBE = False
 print(load_platform("vastai").create(BoxRequest(**json.loads(sys.argv[1])), wait=Wait(60)).native_id)
 """
@@ -122,7 +122,7 @@ class Harness:
         }.items():
             monkeypatch.setenv(name, value)
         if not machines:  # nothing would answer: the API's word is enough
-            monkeypatch.setattr("provider.platforms._vastai_rent.PROBE", False)
+            monkeypatch.setattr("sweepstack.platforms.vastai.create.PROBE", False)
 
     def _brisk(self) -> None:
         """Every stage is seen once, and nothing that takes time takes long."""
@@ -211,6 +211,6 @@ class Harness:
 
     def close(self) -> None:
         self._server.close()
-        if "provider.platforms._vastai_meeting" in sys.modules:  # another world may get this one's port and ids
-            sys.modules["provider.platforms._vastai_meeting"].forget()
+        if "sweepstack.platforms.vastai.account_state" in sys.modules:  # another world may get this one's port and ids
+            sys.modules["sweepstack.platforms.vastai.account_state"].forget()
         self.sim.check()

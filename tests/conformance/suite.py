@@ -6,9 +6,9 @@ import os
 import time
 from typing import Any
 
-from provider.platforms.base import BoxRecord, BoxRequest, Platform, Wait
-from sweep.channel.base import Channel
-from sweep.errors import Unreachable
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Platform, Wait
 
 PREFIX = f"sweepstack-{os.environ.get('SWEEPSTACK_SUITE_IDENTITY', 'a1b2c3')}-"
 """Of all that the suite rents; a run against a real platform (`tests/live`) has one of its own."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import Phase, Platform, Wait
-from sweep.errors import PlatformError
+from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.host.platform import Phase, Platform, Wait
 from tests.conformance.suite import TAG, VOLUME, Renter, all_ended, same_box, spawn_sleeper, start_stubborn_family
 
 pytestmark = pytest.mark.machines

@@ -19,7 +19,7 @@ import grpc
 import pytest
 from google.protobuf import empty_pb2
 
-from provider.wire import SIGNATURE_KEY, UNKNOWN, Secret, bare
+from sweepstack.provider.wire import SIGNATURE_KEY, UNKNOWN, Secret, bare
 from tests.conformance.command_plugin import NAME, SECONDS, Plugin
 from tests.simulators.host import Host
 from tests.simulators.machines import require
@@ -32,7 +32,7 @@ ASSET, ARCHIVE = "c44067f5952c0a294b673a41bacd8c17", "0def7320c3a5731c473e5ecbe6
 
 
 def start(**env: str) -> Plugin:
-    argv = [REAL] if REAL else [sys.executable, "-P", "-m", "provider.command.standin"]
+    argv = [REAL] if REAL else [sys.executable, "-P", "-m", "sweepstack.provider.command.fallback_plugin"]
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     return Plugin(argv, {**kept, "PYTHONPATH": str(ROOT), **env})
 

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import BoxRecord, Phase, Platform, Wait
-from provider.tag_memory import Unanswered
-from sweep.errors import (
+from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NoCapacity,
     NotAuthorized,
@@ -25,6 +23,8 @@ from sweep.errors import (
     Unreachable,
     WrongAccount,
 )
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
+from sweepstack.platforms.common.tag_memory import Unanswered
 from tests.conformance.harness import FAULTS
 from tests.conformance.suite import TAG, Renter
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import Phase, Platform, Wait
-from sweep.errors import NotYetGone, PlatformError, Unreachable
+from sweepstack.onbox.common.errors import NotYetGone, PlatformError, Unreachable
+from sweepstack.onbox.host.platform import Phase, Platform, Wait
 from tests.conformance.suite import TAG, VOLUME, Renter, spawn_sleeper, start_stubborn_family
 
 pytestmark = pytest.mark.host_boxes

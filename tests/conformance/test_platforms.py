@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import BoxRecord, Phase, Platform, Wait
-from provider.platforms.offers import Capability, Constraints
-from provider.platforms.registry import load_platform
-from sweep.errors import (
+from sweepstack.onbox.common.errors import (
     ConfigError,
     OutcomeUnknown,
     PlatformError,
@@ -21,6 +18,9 @@ from sweep.errors import (
     Unsupported,
     WrongAccount,
 )
+from sweepstack.onbox.host.offers import Capability, Constraints
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
+from sweepstack.platforms.registry import load_platform
 from tests.conformance.suite import PREFIX, TAG, VOLUME, Renter
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import BoxRecord, Phase, Platform, Wait
-from sweep.errors import PlatformError, StillCreating, SweepstackError
+from sweepstack.onbox.common.errors import PlatformError, StillCreating, SweepstackError
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from tests.conformance.suite import TAG, Renter
 
 pytestmark = [pytest.mark.wire, pytest.mark.spot]

@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND_PLUGIN = "SWEEPSTACK_COMMAND_PLUGIN"
 """The official command plugin, where the tests are to run with it."""
 LEFT_OUT = {"tests", "docs", "bench", "results", "dist"}
-COMPILED = ("components", "profiles", "provider", "sweep")
+COMPILED = ("components", "sweepstack")
 
 TRAIN = Path(__file__).with_name("train.py")
 

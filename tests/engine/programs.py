@@ -15,8 +15,8 @@ from pathlib import Path
 import pulumi
 from pulumi import ResourceOptions as Options
 
-from sweep.model import Cell
-from sweep.roster import Roster
+from sweepstack.core.records import Cell
+from sweepstack.core.roster import Roster
 
 SETTINGS = json.loads((Path(__file__).parent / "settings.json").read_text())
 """Where things are; after the first `up` also `box`: native_id, account, generation as literals."""
@@ -66,7 +66,7 @@ def of(b):
 
 
 def queue(i, b, opts=None, resource_name="a-queue", **changed):
-    from sweep.workdir import collect
+    from sweepstack.core.workdir import collect
 
     inputs = {
         "identity": i.identity,
@@ -129,7 +129,7 @@ def become_program(stack: Stack, *, slots: int = 1) -> None:
         plugins:
           providers:
             - name: sweepstack
-              path: {stack.checkout / "provider"}
+              path: {stack.checkout / "sweepstack" / "provider"}
         options:
           refresh: always
         """)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
-from tests.unit.money.hooks import SECRET, hook
+from tests.unit.billing.hooks import SECRET, hook
 
 DEAR = 3_600_000.0
 """USD per hour: $1,000 a second, so that a test's seconds use up any budget."""

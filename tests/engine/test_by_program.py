@@ -147,7 +147,7 @@ def test_rows_9_to_15_a_replace(
 
 WORD = """
 from datetime import UTC, datetime, timedelta
-from sweep.model import Abandonment, Approval
+from sweepstack.core.records import Abandonment, Approval
 given_up = (Abandonment(box="a", native_id=LITERAL["native_id"], reason="a drill"),)
 word = {
     "receipt": None,
@@ -311,7 +311,7 @@ def test_an_approval_made_up_by_the_program(attack: Attack) -> None:
         " 'expires': '2099-01-01T00:00:00Z'}"
     )
     attack.program(
-        "from sweep.model import Approval\n"
+        "from sweepstack.core.records import Approval\n"
         f"word = {approval}\nb = box(i, v, {DELETE_FIRST}, approval=word)\nq = queue(i, b, approval=word)\n"
         "g = gate(i, b, approval=word)"
     )

@@ -44,7 +44,7 @@ def creating(stack: Stack) -> subprocess.Popen[str]:
 def providers_of(process: subprocess.Popen[str]) -> list[int]:
     """The plugin processes of this very command: by descent."""
     below = descendants(process.pid)
-    found = [pid for pid, command in below.items() if "-m provider" in command]
+    found = [pid for pid, command in below.items() if "-m sweepstack.provider" in command]
     assert found, below
     return found
 

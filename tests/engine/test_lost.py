@@ -64,7 +64,7 @@ def test_registry_lost(small_finished: Stack) -> None:
     refuses(small_finished, refused, "--also")
     account = small_finished.births()[0]["account"]
     assert account in refused.text, str(refused)
-    ok(small_finished.run("python", "-m", "provider.platforms.local", "--also", account, cwd=small_finished.checkout))
+    ok(small_finished.run("python", "-m", "sweepstack.platforms.local", "--also", account, cwd=small_finished.checkout))
     small_finished.run_loop()
     ok(small_finished.destroy())
     assert small_finished.native_ids() == []

@@ -145,7 +145,8 @@ def test_a_box_stopped_or_started_behind_our_back_is_put_right(finished: Stack) 
     stack = finished
     account = next(birth["account"] for birth in stack.births() if birth["box"] == "box-0")
     native_id = stack.native_id("box-0")
-    turn = "from provider.platforms.local import connect; from provider.platforms.base import Wait; connect()"
+    imports = "from sweepstack.platforms.local.platform import connect; from sweepstack.onbox.host.platform import Wait"
+    turn = f"{imports}; connect()"
     python = str(stack.checkout / ".venv" / "bin" / "python")
     ok(stack.run(python, "-c", f"{turn}.stop({native_id!r}, {account!r})"))
     assert "stopped" in ok(stack.pulumi("preview")).text

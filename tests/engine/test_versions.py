@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweep.workdir import collect
+from sweepstack.core.workdir import collect
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 

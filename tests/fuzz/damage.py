@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from sweep.errors import SweepstackError
+from sweepstack.onbox.common.errors import SweepstackError
 
 T = TypeVar("T")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.canonical import canonical_json, digest_of
-from sweep.errors import SweepstackError
-from sweep.evidence.manifest import manifest_digest, parse_manifest
-from sweep.journal import parse_journal
+from sweepstack.core.journal import parse_journal
+from sweepstack.evidence.manifest import manifest_digest, parse_manifest
+from sweepstack.onbox.common.canonical import canonical_json, digest_of
+from sweepstack.onbox.common.errors import SweepstackError
 from tests.fuzz.damage import JSON, one_byte, touched, tried
-from tests.onbox.harness import ONBOX
 
 IDENTITY, CELL = "abcdefghij", "lr0.1-seed0"
 CODE = "sha256:" + "c" * 64
@@ -27,13 +25,11 @@ CONFIG = digest_of({"name": CELL, "params": PARAMS})
 
 
 @pytest.fixture(scope="module")
-def records() -> Iterator[Any]:
+def records() -> Any:
     """The runner's own module."""
-    sys.path.insert(0, str(ONBOX))
-    import runner_records
+    from sweepstack.onbox.runner import records as runner_records
 
-    yield runner_records
-    sys.path.remove(str(ONBOX))
+    return runner_records
 
 
 @pytest.fixture

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sweep.canonical import digest_of, sha256_hex
-from sweep.errors import SweepstackError
-from sweep.evidence.store import EvidenceStore
-from sweep.model import Action, Approval
-from sweep.teardown import BoxFacts, Observation, may_end
+from sweepstack.core.observation import Observation
+from sweepstack.core.records import Action, Approval
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.canonical import digest_of, sha256_hex
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.teardown.check import BoxFacts, may_end
 from tests.fuzz.damage import JSON, one_byte, touched, tried
 from tests.unit.evidence.world import World, cleared_box
 

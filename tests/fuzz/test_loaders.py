@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.loaders.base import PlainSpec
-from sweep.loaders.load import load
+from sweepstack.loaders.base import PlainSpec
+from sweepstack.loaders.load import load
 
 CASES = 200
 NUMBERS = np.random.default_rng(7)

@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from components.config import StackConfig
-from sweep.errors import ConfigError, SweepstackError
-from sweep.model import Abandonment, Action, Approval, Waiver
-from sweep.stackfile import StackFile
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.records import Abandonment, Action, Approval, Waiver
+from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from tests.fuzz.damage import JSON, touched, tried
 from tests.unit.config.helpers import GOOD, write
 

@@ -13,7 +13,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sweep.model import SCHEMA
+from sweepstack.core.records import SCHEMA
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from provider import dispatch
-from provider.session import Operation, Session
-from sweep.cli.rosters import file_roster
-from sweep.evidence.s3_address import evidence_uri
-from sweep.evidence.store import EvidenceStore
-from sweep.retries import on_record
-from sweep.stackfile import StackFile
-from sweep.state import parse_export
+from sweepstack.cli.roster_diff import file_roster
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.evidence.s3.address import evidence_uri
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.launch.retries import on_record
+from sweepstack.provider import dispatch
+from sweepstack.provider.session import Operation, Session
+from sweepstack.status.engine_state import parse_export
 
 GOLDEN = sorted(Path(__file__).parent.glob("*.tar.xz"))
 NAME = "t"
@@ -46,7 +46,7 @@ def evidence(golden: Path) -> EvidenceStore:
 def sweepctl(golden: Path, *words: str) -> tuple[int, Any]:
     """A command that is given the evidence alone; its exit code and its document."""
     place = ("--evidence", str(golden / "evidence"), "--json")
-    code = "import sys; from sweep.cli.entry import main; sys.argv[0] = 'sweepctl'; main()"
+    code = "import sys; from sweepstack.cli.entry import main; sys.argv[0] = 'sweepctl'; main()"
     env = os.environ | {"HOME": str(golden), "XDG_DATA_HOME": str(golden / "data"), "XDG_CACHE_HOME": str(golden / "c")}
     done = subprocess.run(
         [sys.executable, "-c", code, *words, *place], cwd=golden, env=env, capture_output=True, text=True, timeout=300

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import Platform
+from sweepstack.onbox.host.platform import Platform
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import BoxRecord, BoxRequest, Phase, Platform, VolumeRecord, Wait
-from sweep.channel.ssh_keys import public_key
-from sweep.errors import StillCreating
+from sweepstack.channel.ssh_keys import public_key
+from sweepstack.onbox.common.errors import StillCreating
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platform, VolumeRecord, Wait
 from tests.conformance.harness import harness_class
 from tests.live.run import LiveRun
 
@@ -31,8 +31,8 @@ CANNOT = frozenset(
 not collected here. The simulators play them."""
 CREATE_PROGRAM = """
 import json, sys
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.registry import load_platform
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.registry import load_platform
 asked = json.loads(sys.argv[2])
 print(load_platform(sys.argv[1]).create(BoxRequest(**asked), wait=Wait(900)).native_id)
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from provider.platforms.base import BoxRecord, Platform
+from sweepstack.onbox.host.platform import BoxRecord, Platform
 from tests.conformance.suite import Renter
 
 READY_SECONDS = 900.0

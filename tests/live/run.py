@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from provider.platforms.base import Phase, Platform
-from provider.platforms.registry import load_platform
-from sweep.errors import PlatformError
+from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.host.platform import Phase, Platform
+from sweepstack.platforms.registry import load_platform
 from tests.live.books import BOOKS, Entry
 from tests.live.purse import Purse
 

@@ -17,7 +17,7 @@ MUTANTS = (
         "end a volume without asking the sweeps that used it",
         (
             Patch(
-                "sweep/volumes/ending.py",
+                "sweepstack/volumes/end_check.py",
                 'problems += [f"{use.stack}: {problem}" for problem in use_problems(use, facts.native_id, full=full)]',
                 "pass",
             ),
@@ -30,8 +30,10 @@ MUTANTS = (
     Mutant(
         "close the records of a box that the state does not name",
         (
-            Patch("provider/resources/ending.py", "birth.native_id not in (None, facts.native_id):", "False:"),
-            Patch("sweep/books.py", " and birth.native_id in (None, native_id)", ""),
+            Patch(
+                "sweepstack/provider/resources/teardown.py", "birth.native_id not in (None, facts.native_id):", "False:"
+            ),
+            Patch("sweepstack/teardown/close_box.py", " and birth.native_id in (None, native_id)", ""),
         ),
         (
             "tests/unit/provider/test_box_end.py::test_a_state_with_another_id_closes_no_records",
@@ -40,24 +42,28 @@ MUTANTS = (
     ),
     Mutant(
         "end a volume under a box",
-        (Patch("sweep/volumes/ending.py", "    verdict.reasons += seen.alive\n", ""),),
+        (Patch("sweepstack/volumes/end_check.py", "    verdict.reasons += seen.alive\n", ""),),
         ("tests/unit/volumes/test_ending.py::test_what_keeps_it[a-box-that-may-still-mount-it]",),
     ),
     Mutant(
         "skip the receipt's digest",
-        (Patch("sweep/evidence/store.py", "if DIGEST_PREFIX + sha256_hex(data) != digest:", "if False:"),),
+        (Patch("sweepstack/evidence/store.py", "if DIGEST_PREFIX + sha256_hex(data) != digest:", "if False:"),),
         ("tests/engine/test_approvals.py::test_receipt_edited",),
     ),
     Mutant(
         "skip the files' digests",
-        (Patch("sweep/evidence/copies.py", "file_sha256(self.folder(cell) / file.path) == file.sha256", "True"),),
+        (
+            Patch(
+                "sweepstack/evidence/cell_store.py", "file_sha256(self.folder(cell) / file.path) == file.sha256", "True"
+            ),
+        ),
         ("tests/engine/test_approvals.py::test_copy_damaged_with_its_old_size_and_time",),
     ),
     Mutant(
         "trust the clearance flag in the state",
         (
             Patch(
-                "provider/resources/ending.py",
+                "sweepstack/provider/resources/teardown.py",
                 "    if not judgement.verdict.allowed:\n        facts = ",
                 '    flag = getattr(state, "clearance", "cleared")\n'
                 '    if not judgement.verdict.allowed and not flag.startswith("cleared"):\n        facts = ',
@@ -67,14 +73,14 @@ MUTANTS = (
     ),
     Mutant(
         "ignore the expiry",
-        (Patch("sweep/teardown.py", "    if now < approval.expires:\n", "    if True:\n"),),
+        (Patch("sweepstack/teardown/check.py", "    if now < approval.expires:\n", "    if True:\n"),),
         ("tests/engine/test_approvals.py::test_approval_expired",),
     ),
     Mutant(
         "gone on any error",
         (
             Patch(
-                "provider/platforms/observe.py",
+                "sweepstack/operations/observe.py",
                 "        return Observation(Existence.UNKNOWN, note=str(error)), None",
                 "        return Observation(Existence.GONE), None",
             ),
@@ -83,19 +89,23 @@ MUTANTS = (
     ),
     Mutant(
         "seal beside a process that can't be ended",
-        (Patch("scripts/onbox/runner_ending.py", "            if left:\n", "            if False:\n"),),
+        (Patch("sweepstack/onbox/runner/ending.py", "            if left:\n", "            if False:\n"),),
         ("tests/onbox/test_artifacts.py::test_a_cell_whose_processes_can_not_be_ended_is_not_sealed",),
     ),
     Mutant(
         "start a cell with code that was edited on the box",
-        (Patch("scripts/onbox/runner_setup.py", "        if not self._is_its_code(entry):\n", "        if False:\n"),),
+        (
+            Patch(
+                "sweepstack/onbox/runner/setup.py", "        if not self._is_its_code(entry):\n", "        if False:\n"
+            ),
+        ),
         ("tests/unit/launch/test_code_changed.py::test_no_cell_runs_it_and_the_next_up_ships_it_again",),
     ),
     Mutant(
         "seal before the copy is read back",
         (
             Patch(
-                "scripts/onbox/runner_sealing.py",
+                "sweepstack/onbox/runner/sealing.py",
                 'if read_back(partial / file["path"]) != file["sha256"]:',
                 "if False:",
             ),
@@ -106,7 +116,7 @@ MUTANTS = (
         "adopt by name alone",
         (
             Patch(
-                "provider/platforms/local.py",
+                "sweepstack/onbox/host/folder_platform.py",
                 'if record.tag in (tag, "")]',
                 'if record.tag.split("-")[-3:-1] == tag.split("-")[-3:-1] or not record.tag]',
             ),
@@ -117,7 +127,7 @@ MUTANTS = (
         "a check's exit code alone counts",
         (
             Patch(
-                "sweep/loaders/command.py",
+                "sweepstack/loaders/command.py",
                 '    if not isinstance(said, dict) or not isinstance(said.get("ok"), bool):',
                 "    if code == 0:\n        return Content()\n"
                 '    if not isinstance(said, dict) or not isinstance(said.get("ok"), bool):',
@@ -129,7 +139,7 @@ MUTANTS = (
         "a check that says ok and fails is believed",  # in a worker process
         (
             Patch(
-                "sweep/loaders/command.py",
+                "sweepstack/loaders/command.py",
                 "    if code != 0:\n        raise NoAnswer(",
                 "    if False:\n        raise NoAnswer(",
             ),
@@ -140,7 +150,7 @@ MUTANTS = (
         "an artifact that is not there is no failure",  # in the runner
         (
             Patch(
-                "scripts/onbox/runner_sealing.py",
+                "sweepstack/onbox/runner/sealing.py",
                 "    if missing:\n        problems.insert",
                 "    if False:\n        problems.insert",
             ),
@@ -151,7 +161,7 @@ MUTANTS = (
         "nobody looks for NaN in an npz",
         (
             Patch(
-                "sweep/loaders/numpy_files.py",
+                "sweepstack/loaders/numpy_files.py",
                 "return Region(start, end, name, crc, header.format, header.big_endian, header.length)",
                 "return Region(start, end, name, crc, None, header.big_endian, header.length)",
             ),
@@ -161,19 +171,19 @@ MUTANTS = (
     Mutant(
         "a ragged row of a CSV passes",
         (
-            Patch("sweep/loaders/csv_file.py", "if len(row) != len(header):", "if False:"),
-            Patch("sweep/loaders/csv_file.py", "zip(columns, row, strict=True)", "zip(columns, row)"),
+            Patch("sweepstack/loaders/csv_file.py", "if len(row) != len(header):", "if False:"),
+            Patch("sweepstack/loaders/csv_file.py", "zip(columns, row, strict=True)", "zip(columns, row)"),
         ),
         ("tests/unit/evidence/test_csv_file.py::test_a_ragged_row_is_refused",),
     ),
     Mutant(
         "what no reader could tell is verified",
-        (Patch("sweep/evidence/verify.py", '"sealed" if untold else "verified"', '"verified"'),),
+        (Patch("sweepstack/evidence/verify.py", '"sealed" if untold else "verified"', '"verified"'),),
         ("tests/unit/evidence/test_verify.py::test_a_hung_reader_is_killed_and_its_file_is_neither_good_nor_damaged",),
     ),
     Mutant(
         "ignore how much is unclaimed",
-        (Patch("sweep/evidence/unclaimed.py", "    if found.bytes <= ABOVE:\n", "    if True:\n"),),
+        (Patch("sweepstack/teardown/unclaimed.py", "    if found.bytes <= ABOVE:\n", "    if True:\n"),),
         (
             "tests/unit/teardown/test_unclaimed.py::test_much_of_it_locks_a_box_that_would_be_cleared",
             "tests/engine/test_unclaimed.py::test_much_of_it_needs_a_word_by_name",
@@ -183,7 +193,7 @@ MUTANTS = (
         "a word for one box's unclaimed bytes counts for another",
         (
             Patch(
-                "sweep/teardown.py",
+                "sweepstack/teardown/check.py",
                 "if w.box == facts.name and w.native_id == facts.native_id)\n    reason",
                 "if w)\n    reason",
             ),
@@ -194,7 +204,7 @@ MUTANTS = (
         "send a create again after a lost answer",
         (
             Patch(
-                "provider/platforms/_vastai_client.py",
+                "sweepstack/platforms/vastai/client.py",
                 "except Unreachable:\n                lost += 1\n                if writes or lost >= _READS:",
                 "except PlatformError:\n                lost += 1\n                if lost >= _READS:",
             ),
@@ -205,7 +215,7 @@ MUTANTS = (
         "a rented box is gone when one list lacks it",
         (
             Patch(
-                "provider/platforms/_vastai_session.py",
+                "sweepstack/platforms/vastai/session.py",
                 "        row = self.client.instance(identifier, self.patience)\n        if row is None:\n",
                 "        row = None\n        if row is None:\n",
             ),
@@ -214,19 +224,19 @@ MUTANTS = (
     ),
     Mutant(
         "leave out whose key it is",
-        (Patch("provider/platforms/_vastai_session.py", "if account and account != at_hand:", "if False:"),),
+        (Patch("sweepstack/platforms/vastai/session.py", "if account and account != at_hand:", "if False:"),),
         ("tests/unit/platforms/test_vastai_platform.py::test_another_account_s_box_is_not_touched",),
     ),
     Mutant(
         "adopt a box by a part of its tag",
         (
             Patch(
-                "provider/platforms/_vastai_session.py",
+                "sweepstack/platforms/vastai/session.py",
                 'if row.get("label") == tag]',
                 'if str(row.get("label")).startswith(tag)]',
             ),
             Patch(
-                "provider/platforms/_vastai_session.py",
+                "sweepstack/platforms/vastai/session.py",
                 'listed = {row["id"]: row for row in self.client.labelled([tag], self.patience, age=age)}',
                 "listed = dict(self.client.instances(self.patience, age=age))",
             ),
@@ -235,7 +245,7 @@ MUTANTS = (
     ),
     Mutant(
         "adopt a box with another volume than was asked for",
-        (Patch("provider/platforms/_vastai_volumes.py", "if has == set(wanted):", "if True:"),),
+        (Patch("sweepstack/platforms/vastai/volumes.py", "if has == set(wanted):", "if True:"),),
         (
             "tests/unit/platforms/test_vastai_platform.py::"
             "test_a_box_with_the_tag_and_its_volume_is_adopted_also_where_the_list_lags",
@@ -245,8 +255,8 @@ MUTANTS = (
         "take a volume for one whose name ends like it",
         (
             Patch(
-                "provider/platforms/observe_volume.py",
-                "if (ours := onbox.volume_of(record.tag)) is not None and ours[1] == name",
+                "sweepstack/operations/observe_volume.py",
+                "if (ours := box_layout.volume_of(record.tag)) is not None and ours[1] == name",
                 'if record.tag.endswith(f"-volume-{name}")',
             ),
         ),
@@ -256,7 +266,7 @@ MUTANTS = (
         "leave a start queued that would bill later",
         (
             Patch(
-                "provider/platforms/_vastai_power.py",
+                "sweepstack/platforms/vastai/power.py",
                 "            own.client.stop(identifier, own.patience)\n            why = prove_stopped",
                 "            why = prove_stopped",
             ),
@@ -267,7 +277,7 @@ MUTANTS = (
         "RunPod: retry a create",
         (
             Patch(
-                "provider/platforms/_runpod_api.py",
+                "sweepstack/platforms/runpod/api.py",
                 '        answer = self.http.write("POST", "/v2/pods", body, patience=patience, cancelled=cancelled)\n',
                 "        def post() -> Answer:\n"
                 '            return self.http.write("POST", "/v2/pods", body, '
@@ -282,7 +292,7 @@ MUTANTS = (
         "RunPod: gone on 5xx",
         (
             Patch(
-                "provider/platforms/runpod.py",
+                "sweepstack/platforms/runpod/platform.py",
                 "        except StillListed as error:\n            if not at_hand.is_ending(native_id):\n",
                 "        except Unreachable as error:\n            pod = None\n"
                 "        if False:\n            if not at_hand.is_ending(native_id):\n",
@@ -294,7 +304,7 @@ MUTANTS = (
         "RunPod: gone on an empty list",
         (
             Patch(
-                "provider/platforms/_runpod_api.py",
+                "sweepstack/platforms/runpod/api.py",
                 '        answer = self.http.read(f"/v2/pods/{native_id}")\n',
                 "        if not self.pods().by_id:\n            return None\n"
                 '        answer = self.http.read(f"/v2/pods/{native_id}")\n',
@@ -306,7 +316,7 @@ MUTANTS = (
         "RunPod: adopt by name alone",
         (
             Patch(
-                "provider/platforms/_runpod_states.py",
+                "sweepstack/platforms/runpod/states.py",
                 'return marker == tag or (marker is None and pod.get("name") == tag)',
                 'return marker == tag or pod.get("name") == tag',
             ),
@@ -315,15 +325,15 @@ MUTANTS = (
     ),
     Mutant(
         "RunPod: skip the account check",
-        (Patch("provider/platforms/_runpod_keys.py", "    if account != at_hand:\n", "    if False:\n"),),
+        (Patch("sweepstack/platforms/runpod/keys.py", "    if account != at_hand:\n", "    if False:\n"),),
         ("tests/conformance/test_platforms.py::test_another_accounts_box_is_not_touched[runpod]",),
     ),
     Mutant(
         "vast.ai: retry a create",
         (
-            Patch("provider/platforms/_vastai_client.py", "if writes or lost >= _READS:", "if lost >= _READS:"),
+            Patch("sweepstack/platforms/vastai/client.py", "if writes or lost >= _READS:", "if lost >= _READS:"),
             Patch(
-                "provider/platforms/_vastai_client.py",
+                "sweepstack/platforms/vastai/client.py",
                 "            except Unreachable:\n                lost += 1",
                 "            except PlatformError:\n                lost += 1",
             ),
@@ -334,7 +344,7 @@ MUTANTS = (
         "vast.ai: gone on 5xx",
         (
             Patch(
-                "provider/platforms/vastai.py",
+                "sweepstack/platforms/vastai/platform.py",
                 "        row = session.row(identifier, age=age)\n        if row is not None:\n"
                 "            return session.record(row)\n",
                 "        try:\n            row = session.row(identifier, age=age)\n"
@@ -348,7 +358,7 @@ MUTANTS = (
         "vast.ai: gone on an empty list",
         (
             Patch(
-                "provider/platforms/_vastai_session.py",
+                "sweepstack/platforms/vastai/session.py",
                 "        row = self.client.instance(identifier, self.patience)\n        if row is None:\n",
                 "        row = None\n        if row is None:\n",
             ),
@@ -359,12 +369,12 @@ MUTANTS = (
         "vast.ai: adopt by name alone",
         (
             Patch(
-                "provider/platforms/_vastai_session.py",
+                "sweepstack/platforms/vastai/session.py",
                 'if row.get("label") == tag]',
                 'if str(row.get("label")).split("-")[-3:] == tag.split("-")[-3:]]',
             ),
             Patch(
-                "provider/platforms/_vastai_session.py",
+                "sweepstack/platforms/vastai/session.py",
                 'listed = {row["id"]: row for row in self.client.labelled([tag], self.patience, age=age)}',
                 "listed = dict(self.client.instances(self.patience, age=age))",
             ),
@@ -375,7 +385,7 @@ MUTANTS = (
         "vast.ai: skip the account check",
         (
             Patch(
-                "provider/platforms/_vastai_session.py",
+                "sweepstack/platforms/vastai/session.py",
                 "        if account and account != at_hand:\n",
                 "        if False:\n",
             ),
@@ -386,7 +396,7 @@ MUTANTS = (
         "believe a list that lacks what another command has just rented",
         (
             Patch(
-                "provider/tag_memory.py",
+                "sweepstack/platforms/common/tag_memory.py",
                 "        last = self._read()\n        if last is None:\n            return None\n        what",
                 "        last = None\n        if last is None:\n            return None\n        what",
             ),
@@ -398,7 +408,7 @@ MUTANTS = (
         "rent where nobody says whether the last box is there",
         (
             Patch(
-                "provider/tag_memory.py",
+                "sweepstack/platforms/common/tag_memory.py",
                 "            raise Unreachable(self._unknown(what, str(error))) from error\n",
                 "            return None\n",
             ),
@@ -409,7 +419,7 @@ MUTANTS = (
         "a note of the last box that can't be read is none",
         (
             Patch(
-                "provider/tag_memory.py",
+                "sweepstack/platforms/common/tag_memory.py",
                 "            raise self._unreadable(error.strerror or str(error)) from error\n",
                 "            return None\n",
             ),
@@ -420,7 +430,7 @@ MUTANTS = (
         "vast.ai: prove an end by a list from before it",
         (
             Patch(
-                "provider/platforms/_vastai_session.py",
+                "sweepstack/platforms/vastai/session.py",
                 "            age = max(0.0, min(age, time.monotonic() - since))\n",
                 "            age = max(0.0, age)\n",
             ),
@@ -431,7 +441,7 @@ MUTANTS = (
         "vast.ai: what a list of some does not show is gone",
         (
             Patch(
-                "provider/platforms/_vastai_session.py",
+                "sweepstack/platforms/vastai/session.py",
                 "        return self.row(identifier) if row is None else row\n",
                 "        return row\n",
             ),
@@ -445,7 +455,7 @@ MUTANTS = (
         "call a box up that is only shown as ended",
         (
             Patch(
-                "provider/resources/coming_up.py",
+                "sweepstack/provider/resources/wait_running.py",
                 "        record = look.once()\n",
                 "        record = look.once()\n        if record.phase is Phase.UNKNOWN:\n            return record\n",
             ),
@@ -454,12 +464,12 @@ MUTANTS = (
     ),
     Mutant(
         "take a yes that was typed before the question",
-        (Patch("sweep/cli/asking.py", "termios.tcflush(sys.stdin, termios.TCIFLUSH)", "pass"),),
+        (Patch("sweepstack/cli/prompt.py", "termios.tcflush(sys.stdin, termios.TCIFLUSH)", "pass"),),
         ("tests/unit/cli/test_asking.py::test_a_yes_typed_ahead_is_no_answer",),
     ),
     Mutant(
         "quote any value of a stack config in a message",
-        (Patch("components/config_problems.py", " if may_show(loc, value) else dotted(loc)", ""),),
+        (Patch("sweepstack/config/problems.py", " if may_show(loc, value) else dotted(loc)", ""),),
         ("tests/unit/config/test_secrets.py::test_no_message_shows_a_secret",),
     ),
 )

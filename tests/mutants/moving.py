@@ -9,7 +9,7 @@ MOVING = (
         "let cells go before the other box takes them",
         (
             Patch(
-                "sweep/moving.py",
+                "sweepstack/operations/cell_moves.py",
                 "    stay = staying(present, own, elsewhere, held)\n",
                 "    stay: dict[str, object] = {}\n",
             ),
@@ -21,7 +21,7 @@ MOVING = (
     ),
     Mutant(
         "give a cell again that another box took meanwhile",
-        (Patch("sweep/launch.py", "    if not todo.staying:\n", "    if True:\n"),),
+        (Patch("sweepstack/launch/launch.py", "    if not todo.staying:\n", "    if True:\n"),),
         (
             "tests/unit/launch/test_staying.py::test_a_cell_that_is_taken_while_the_code_is_shipped_is_not_given_again",
             "tests/unit/launch/test_staying.py::test_a_cell_that_is_taken_without_a_tombstone_meanwhile_gets_one",
@@ -31,7 +31,7 @@ MOVING = (
         "run what was taken while the box rested",
         (
             Patch(
-                "sweep/launch_queue.py",
+                "sweepstack/launch/entries.py",
                 "    for name in own.cells if own is not None else ():\n        line,",
                 "    for name in present:\n        line,",
             ),
@@ -40,7 +40,7 @@ MOVING = (
     ),
     Mutant(
         "rent beside a locked box that nobody names",
-        (Patch("provider/resources/leftover.py", "    if not locked:\n", "    if True:\n"),),
+        (Patch("sweepstack/provider/resources/unnamed_boxes.py", "    if not locked:\n", "    if True:\n"),),
         ("tests/unit/provider/test_leftover.py::test_a_renamed_box_is_not_rented_while_the_old_one_is_locked",),
     ),
 )

@@ -12,26 +12,28 @@ RENTED = (
         "take a person's word although the host answers",
         (
             Patch(
-                "provider/platforms/_handover.py", "    answered = answers(platform, known)\n", "    answered = False\n"
+                "sweepstack/operations/host_shutdown.py",
+                "    answered = answers(platform, known)\n",
+                "    answered = False\n",
             ),
         ),
         (f"{PERSON}::test_it_bills_on_at_every_look_until_a_word_and_a_failed_connect",),
     ),
     Mutant(
         "take a connect that was never tried for a silence",
-        (Patch("provider/platforms/_handover.py", "    if answered is not False:\n", "    if answered:\n"),),
+        (Patch("sweepstack/operations/host_shutdown.py", "    if answered is not False:\n", "    if answered:\n"),),
         (f"{OFF}::test_a_silence_that_nobody_here_could_hear_proves_nothing",),
     ),
     Mutant(
         "take a word for a box that nobody began to end",
-        (Patch("sweep/cli/confirm.py", "    way = _allowed(target, store, box)\n", '    way = "cleared"\n'),),
+        (Patch("sweepstack/cli/confirm.py", "    way = _allowed(target, store, box)\n", '    way = "cleared"\n'),),
         (f"{PERSON}::test_the_word_is_refused_where_nobody_began",),
     ),
     Mutant(
         "take the word for another native id",
         (
             Patch(
-                "sweep/handover.py",
+                "sweepstack/teardown/host_shutdown.py",
                 "            return self.confirmed.native_id == native_id and self.confirmed.box == self.box and",
                 "            return",
             ),
@@ -40,14 +42,14 @@ RENTED = (
     ),
     Mutant(
         "call a rented host gone when our folder is",
-        (Patch("provider/platforms/_local_removal.py", '    if facts.get("rented") is True:\n', "    if False:\n"),),
+        (Patch("sweepstack/onbox/host/removal.py", '    if facts.get("rented") is True:\n', "    if False:\n"),),
         (f"{PERSON}::test_a_delete_ends_what_is_ours_and_asks_for_the_person_s_step",),
     ),
     Mutant(
         "believe that a silent host is off",
         (
             Patch(
-                "provider/platforms/_handover.py",
+                "sweepstack/operations/host_shutdown.py",
                 "            if known.accepted_at is None:\n",
                 "            if False:\n",
             ),
@@ -56,7 +58,7 @@ RENTED = (
     ),
     Mutant(
         "switch a host off under another box",
-        (Patch("provider/platforms/_ssh_host.py", "        if others:\n", "        if False:\n"),),
+        (Patch("sweepstack/onbox/host/agent.py", "        if others:\n", "        if False:\n"),),
         (f"{OFF}::test_another_box_at_work_on_the_same_host_keeps_it_on",),
     ),
 )

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,12 +17,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweep.canonical import canonical_json, digest_of, sha256_hex
-from sweep.evidence.manifest import manifest_digest, parse_manifest
-from sweep.journal import Journal, parse_journal
-from sweep.model import Cell, Manifest
+from sweepstack.core.journal import Journal, parse_journal
+from sweepstack.core.records import Cell, Manifest
+from sweepstack.evidence.manifest import manifest_digest, parse_manifest
+from sweepstack.launch.ship import checkpoint_files, runner_files
+from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
 
-ONBOX = Path(__file__).resolve().parents[2] / "scripts" / "onbox"
+CHECKPOINT = Path(__file__).resolve().parents[2] / "sweepstack" / "onbox" / "checkpoint"
 IDENTITY = "abcdefghij"
 SECONDS = 120.0
 INTERPRETER = os.environ.get("SWEEPSTACK_ONBOX_PYTHON", sys.executable)
@@ -64,7 +66,7 @@ QUICK = "echo hello; printf '{{}}' > {out}/result.json".replace("{{}}", "{ }")
 AROUND = """
 import os, signal, sys
 sys.path.insert(0, {runner!r})
-import runner, runner_sealing as sealing, runner_records as records
+from sweepstack.onbox.runner import main as runner, sealing, records
 def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
 {change}
 os._exit(runner.main(sys.argv))
@@ -87,12 +89,12 @@ class Box:
         (self.root / "mnt" / "durable").symlink_to(self.volume)
         self.code = self.ship({"steps.py": STEPS})
         (self.home / "checkpoint").mkdir()
-        for source in ONBOX.glob("sweepstack_*.py"):
+        for source in checkpoint_files():
             (self.home / "checkpoint" / source.name).write_bytes(source.read_bytes())
         self.runner = self.home / "runner-test"
-        self.runner.mkdir()
-        for source in ONBOX.glob("runner*.py"):
-            (self.runner / source.name).write_bytes(source.read_bytes())
+        for path, source, _ in runner_files():
+            (self.runner / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, self.runner / path)
         self.settings: dict[str, Any] = {
             "schema": 1,
             "identity": IDENTITY,

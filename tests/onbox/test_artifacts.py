@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
 from urllib.parse import unquote_to_bytes
 
 import pytest
 
-from sweep.evidence.unclaimed import _escaped
-from tests.onbox.harness import ONBOX, Box, alive, around
+from sweepstack.onbox.runner.names import plain
+from sweepstack.teardown.unclaimed import _escaped
+from tests.onbox.harness import Box, alive, around
 
 GOOD = "echo good > {out}/result.json; "
 
@@ -102,8 +102,6 @@ def test_a_name_that_linux_allows_is_sealed(box: Box, monkeypatch: pytest.Monkey
             assert unquote_to_bytes(told[sealed]) == name
         elif name != b"LOG.txt":
             assert sealed not in told
-    monkeypatch.syspath_prepend(str(ONBOX))
-    plain = importlib.import_module("runner_names").plain
     taken = {"best.pt"}
     for name in names:
         path = os.fsdecode(name)
@@ -148,8 +146,8 @@ def test_what_a_cell_leaves_running_is_ended_before_sealing(box: Box) -> None:
 def test_a_cell_whose_processes_can_not_be_ended_is_not_sealed(box: Box) -> None:
     """One that hangs in a driver takes no signal: what it may still write makes every digest worth nothing."""
     deaf = """
-        import runner_ending, runner_processes
-        runner_ending.KILL_SECONDS = runner_processes.KILL_SECONDS = 0.1
+        from sweepstack.onbox.runner import ending, processes
+        ending.KILL_SECONDS = processes.KILL_SECONDS = 0.1
         os.kill = lambda pid, number: None
     """
     box.add("a", GOOD + "sleep 60 &")

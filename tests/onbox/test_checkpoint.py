@@ -13,12 +13,12 @@ from types import ModuleType
 
 import pytest
 
-from tests.onbox.harness import ONBOX
+from tests.onbox.harness import CHECKPOINT
 
 
 @pytest.fixture
 def helper(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ONBOX))
+    monkeypatch.syspath_prepend(str(CHECKPOINT))
     import sweepstack_checkpoint
 
     return sweepstack_checkpoint
@@ -123,7 +123,7 @@ def test_killed_at_random_moments(helper: ModuleType, tmp_path: Path) -> None:
     rng, reached = random.Random(5), 0
     for _ in range(10):
         argv = [sys.executable, "-c", COUNTS, str(tmp_path)]
-        env = {"PYTHONPATH": str(ONBOX)}
+        env = {"PYTHONPATH": str(CHECKPOINT)}
         process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE)
         assert process.stdout is not None
         assert int(process.stdout.readline()) >= reached

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.onbox.harness import ONBOX, wait_for
+from tests.onbox.harness import CHECKPOINT, wait_for
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def start(example: str, out: Path) -> subprocess.Popen[bytes]:
     argv = [sys.executable, "train.py", "--lr", "0.1", "--seed", "3", "--epochs", "5", "--out", str(out)]
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ONBOX), "SWEEPSTACK_CHECKPOINT_DIR": f"{out}-checkpoints"}
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(CHECKPOINT), "SWEEPSTACK_CHECKPOINT_DIR": f"{out}-checkpoints"}
     return subprocess.Popen(argv, cwd=EXAMPLES / example, env=env, stdout=subprocess.DEVNULL)
 
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.onbox.harness import ONBOX, Box, wait_for
-
-sys.path.insert(0, str(ONBOX))
-
-from runner_failure import Ending, classify, last_exception
+from sweepstack.onbox.runner.failure import Ending, classify, last_exception
+from tests.onbox.harness import Box, wait_for
 
 
 def python(code: str) -> str:

@@ -12,12 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.onbox.harness import ONBOX, Box, around, wait_for
-
-sys.path.insert(0, str(ONBOX))
-
-import runner_holders
-from runner_processes import BOX, CELL
+from sweepstack.onbox.runner import holders
+from sweepstack.onbox.runner.processes import BOX, CELL
+from tests.onbox.harness import Box, around, wait_for
 
 GB = 1 << 30
 HOLD = "import sys; files = [open(path) for path in sys.argv[1:]]; print('held', flush=True); sys.stdin.read()"
@@ -28,8 +25,8 @@ Hold = Callable[..., int]
 @pytest.fixture
 def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files that stand for /dev/nvidia0 and /dev/nvidia1; every process is old enough."""
-    monkeypatch.setattr(runner_holders, "DEVICE", re.compile(re.escape(str(tmp_path)) + r"/nvidia(\d+)"))
-    monkeypatch.setattr(runner_holders, "YOUNG_SECONDS", 0.0)
+    monkeypatch.setattr(holders, "DEVICE", re.compile(re.escape(str(tmp_path)) + r"/nvidia(\d+)"))
+    monkeypatch.setattr(holders, "YOUNG_SECONDS", 0.0)
     monkeypatch.setenv(BOX, "local-a")
     for number in range(2):
         (tmp_path / f"nvidia{number}").touch()
@@ -62,20 +59,20 @@ def hold(devices: Path) -> Iterator[Hold]:
 
 def test_who_holds_a_gpu_is_named_with_its_owner(hold: Hold) -> None:
     pid = hold(1, 0)
-    (one,) = runner_holders.holders([], [])
+    (one,) = holders.holders([], [])
     assert (one["pid"], one["gpus"], one["own"], one["memory"]) == (pid, [0, 1], True, None)
     assert one["command"].startswith(f"{sys.executable} -c import")
-    assert len(one["command"]) <= runner_holders.COMMAND_CHARS
+    assert len(one["command"]) <= holders.COMMAND_CHARS
 
 
 def test_cells_at_work_and_the_young_are_left_out(hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cell's by its group, or by what it carries; one of a cell that is not at work is what somebody left behind."""
     leader, child = hold(0), hold(0, **{BOX: "local-a", CELL: "seed1"})
     ended, strange = hold(0, **{BOX: "local-a", CELL: "seed2"}), hold(0, **{BOX: "local-b", CELL: "seed1"})
-    assert {one["pid"] for one in runner_holders.holders([leader], ["seed1"])} == {ended, strange}
-    assert child not in {one["pid"] for one in runner_holders.holders([leader], ["seed1"])}
-    monkeypatch.setattr(runner_holders, "YOUNG_SECONDS", 3600.0)
-    assert runner_holders.holders([], []) == []
+    assert {one["pid"] for one in holders.holders([leader], ["seed1"])} == {ended, strange}
+    assert child not in {one["pid"] for one in holders.holders([leader], ["seed1"])}
+    monkeypatch.setattr(holders, "YOUNG_SECONDS", 3600.0)
+    assert holders.holders([], []) == []
 
 
 def gpu(index: int, used: int | None) -> dict[str, int | None]:
@@ -95,26 +92,26 @@ def held(memory: int | None, *gpus: int, own: bool = True) -> dict[str, object]:
 
 
 def test_the_words_say_how_much_who_and_what_to_do() -> None:
-    (said,) = runner_holders.alarms([gpu(0, 30 * GB), gpu(1, 0)], [held(None, 0)], [])
+    (said,) = holders.alarms([gpu(0, 30 * GB), gpu(1, 0)], [held(None, 0)], [])
     assert said == (
         "GPU 0: 32.2 of 42.9 GB are held by pid 4711 (ann, python old.py, for 2.0 h), no cell at work; "
         "`kill 4711` there ends it, if it is not needed"
     )
-    (said,) = runner_holders.alarms([gpu(0, 30 * GB)], [held(2 * GB, 0, own=False)], ["0"])
+    (said,) = holders.alarms([gpu(0, 30 * GB)], [held(2 * GB, 0, own=False)], ["0"])
     assert said.startswith("GPU 0: 2.1 of 42.9 GB are held by pid 4711 ")
     assert said.endswith("it is ann's to end")
 
 
 def test_memory_that_nobody_seen_holds_is_said_and_a_cell_s_is_its_own() -> None:
-    assert runner_holders.alarms([gpu(0, 30 * GB)], [], []) == [
+    assert holders.alarms([gpu(0, 30 * GB)], [], []) == [
         "GPU 0: 32.2 of 42.9 GB are held by nobody who can be seen on this box"
     ]
-    assert runner_holders.alarms([gpu(0, 30 * GB)], [], ["0"]) == []
+    assert holders.alarms([gpu(0, 30 * GB)], [], ["0"]) == []
 
 
 @pytest.mark.parametrize(("used", "memory"), [(GB - 1, None), (30 * GB, GB - 1), (None, None)])
 def test_a_desktop_is_no_alarm(used: int | None, memory: int | None) -> None:
-    assert runner_holders.alarms([gpu(0, used)], [held(memory, 0)], []) == []
+    assert holders.alarms([gpu(0, used)], [held(memory, 0)], []) == []
 
 
 def test_the_patrol_says_it_and_ends_nobody(box: Box, hold: Hold, devices: Path) -> None:
@@ -123,9 +120,10 @@ def test_the_patrol_says_it_and_ends_nobody(box: Box, hold: Hold, devices: Path)
     box.set(gpus=1, patrol_seconds=0.2)
     box.add("a", "echo; sleep 600")
     change = f"""
-        import re, runner_holders
-        runner_holders.DEVICE = re.compile({str(devices)!r} + r"/nvidia(\\d+)")
-        runner_holders.YOUNG_SECONDS = 0.0"""
+        import re
+        from sweepstack.onbox.runner import holders
+        holders.DEVICE = re.compile({str(devices)!r} + r"/nvidia(\\d+)")
+        holders.YOUNG_SECONDS = 0.0"""
     runner = box.start(script=around(box, change))
     wait_for(lambda: any(line["holders"] for line in box.patrol()), box.log)
     line = next(line for line in box.patrol() if line["holders"])

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.onbox.harness import ONBOX, QUICK, Box, alive, wait_for
-
-sys.path.insert(0, str(ONBOX))
-
-from runner_limits import limit
+from sweepstack.onbox.runner.limits import limit
+from tests.onbox.harness import QUICK, Box, alive, wait_for
 
 FAST = {"patrol_seconds": 0.2, "grace_seconds": 0.5}
 HANGS = 'echo begun; test "$SWEEPSTACK_ATTEMPT" -gt 1 || sleep 600; '

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import importlib
 import os
 import shlex
 import signal
@@ -14,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.onbox.harness import ONBOX, SECONDS, Box, wait_for
+from sweepstack.onbox.runner.off import last_sign
+from tests.onbox.harness import SECONDS, Box, wait_for
 
 
 def armed(box: Box, **more: Any) -> Path:
@@ -112,8 +112,6 @@ def test_another_box_at_work_on_the_host_keeps_it_on(box: Box) -> None:
 
 
 def test_somebody_who_pulls_keeps_it_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ONBOX))
-    last_sign = importlib.import_module("runner_off").last_sign
     now, sign = time.time(), tmp_path / "keep-on"
     begun = now - 500
     assert last_sign(tmp_path, begun) == begun

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep.model import Cell
-from tests.onbox.harness import ONBOX, Box, alive, around, wait_for
+from sweepstack.core.records import Cell
+from sweepstack.launch.ship import runner_files
+from tests.onbox.harness import CHECKPOINT, Box, alive, around, wait_for
 
 
 def test_cells_run_and_are_sealed(box: Box) -> None:
@@ -376,7 +377,7 @@ def test_heartbeat_says_what_runs(box: Box) -> None:
 
 def test_runs_on_old_interpreters_without_anything_installed() -> None:
     """Inside its functions the checkpoint helper may use what the training code brought along."""
-    for path in ONBOX.glob("*.py"):
+    for path in [*CHECKPOINT.glob("*.py"), *(source for _, source, _ in runner_files())]:
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path), feature_version=(3, 8))
         brought = {"torch", "numpy"} if path.name == "sweepstack_checkpoint.py" else set()
         for node in ast.walk(tree):
@@ -387,7 +388,8 @@ def test_runs_on_old_interpreters_without_anything_installed() -> None:
                 top = name.partition(".")[0]
                 if top in brought and node not in tree.body:
                     continue
-                assert top in sys.stdlib_module_names or (ONBOX / f"{top}.py").exists(), (path.name, name)
+                ours = name.startswith("sweepstack.onbox.runner") or (CHECKPOINT / f"{top}.py").exists()
+                assert ours or top in sys.stdlib_module_names, (path.name, name)
 
 
 def test_two_boxes_do_not_see_each_other(make_box: Callable[..., Box]) -> None:

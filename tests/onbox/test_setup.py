@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sweep.canonical import digest_of
+from sweepstack.onbox.common.canonical import digest_of
 from tests.onbox.harness import Box, alive, wait_for
 
 PACKAGE = {

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.onbox.harness import ONBOX
+from tests.onbox.harness import CHECKPOINT
 
 
 @pytest.fixture
 def helper(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(ONBOX))
+    monkeypatch.syspath_prepend(str(CHECKPOINT))
     import sweepstack_checkpoint
 
     before = signal.getsignal(signal.SIGTERM)

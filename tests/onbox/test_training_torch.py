@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.onbox.harness import ONBOX
+from tests.onbox.harness import CHECKPOINT
 
 pytestmark = [
     pytest.mark.torch,
@@ -68,7 +68,7 @@ def run(folder: Path, until: int, ranks: int = 1) -> list[str]:
         port = probe.getsockname()[1]
     processes = []
     for rank in range(ranks):
-        env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ONBOX), "OMP_NUM_THREADS": "1"}
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(CHECKPOINT), "OMP_NUM_THREADS": "1"}
         if ranks > 1:
             env |= {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         argv = [sys.executable, "-c", TRAIN, str(folder / "x"), str(until)]

@@ -14,15 +14,17 @@ from tests.unit.provider.test_imports import HEAVY, SDKS, imported
 @pytest.mark.parametrize(("platform", "name"), [("runpod", "sweep-runpod"), ("vastai", "sweep-vast")])
 def test_a_preview_brings_no_other_platforms_sdk(platform: str, name: str, tmp_path: Path) -> None:
     with rented(platform, tmp_path, name, machines=False) as world:
-        launcher = world.stack.checkout / "provider" / "pulumi-resource-sweepstack"
+        launcher = world.stack.checkout / "sweepstack" / "provider" / "pulumi-resource-sweepstack"
         told = launcher.read_text()
-        command = 'exec "$python" -P -m provider "$@"'
+        command = 'exec "$python" -P -m sweepstack.provider "$@"'
         assert told.count(command) == 1
         report = tmp_path / "imports"
-        launcher.write_text(told.replace(command, f'exec "$python" -X importtime -P -m provider "$@" 2>>"{report}"'))
+        launcher.write_text(
+            told.replace(command, f'exec "$python" -X importtime -P -m sweepstack.provider "$@" 2>>"{report}"')
+        )
         ok(world.stack.run("pulumi", "stack", "init", name, "--non-interactive"))
         preview = ok(world.stack.pulumi("preview", timeout=180))
         assert "$" in preview.text, "the market was not asked"
     found = imported(report)
-    assert {"provider", "grpc"} <= found, "the list of imports is not one"
+    assert {"sweepstack", "grpc"} <= found, "the list of imports is not one"
     assert found & HEAVY <= SDKS[platform], sorted(found & HEAVY)

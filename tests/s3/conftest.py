@@ -7,7 +7,7 @@ from pathlib import Path
 import botocore.session
 import pytest
 
-from sweep.evidence import s3_client
+from sweepstack.evidence.s3 import client
 from tests.s3.minio import Minio
 from tests.unit.evidence.world import World
 
@@ -43,9 +43,9 @@ def settings(minio: Minio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     for name, value in minio.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    s3_client.forget()
+    client.forget()
     yield
-    s3_client.forget()
+    client.forget()
 
 
 @pytest.fixture

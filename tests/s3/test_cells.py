@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from sweep.errors import EvidenceError, Unreachable
-from sweep.evidence import s3_client
-from sweep.evidence.s3_address import S3Address
-from sweep.evidence.s3_copies import S3Copies, seal_of
-from sweep.evidence.s3_objects import head, upload
-from sweep.evidence.s3_shelf import S3Shelf
-from sweep.evidence.store import EvidenceStore
-from sweep.model import Receipt
+from sweepstack.core.records import Receipt
+from sweepstack.evidence.s3 import client
+from sweepstack.evidence.s3.address import S3Address
+from sweepstack.evidence.s3.cell_store import S3Copies, seal_of
+from sweepstack.evidence.s3.object_store import S3Shelf
+from sweepstack.evidence.s3.objects import head, upload
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, Unreachable
 from tests.s3.conftest import BUCKET
 from tests.s3.minio import Minio
 from tests.unit.evidence.test_pull import Flaky, content
@@ -178,7 +178,7 @@ def test_large_files_go_up_in_parts_and_on_after_a_cut(
     world.box.launch(*world.cells)
     files = big(world)
     world.box.seal(world.cells[0], files)
-    s3 = s3_client.client()
+    s3 = client.client()
     sent: list[int] = []
     real = s3.upload_part
 
@@ -214,7 +214,7 @@ def test_a_file_that_changes_on_its_way_is_refused(
     path, data = tmp_path / "big.bin", os.urandom(megabytes << 20)
     path.write_bytes(data)
     sha256 = hashlib.sha256(data).hexdigest()
-    s3 = s3_client.client()
+    s3 = client.client()
     verb = "upload_part" if megabytes > 5 else "put_object"
     real = getattr(s3, verb)
 
@@ -236,7 +236,7 @@ def test_a_file_that_changes_on_its_way_is_refused(
 
 
 def world_pull(world: World, channel: Flaky) -> Any:
-    from sweep.evidence.pull import BoxSource, pull_all
+    from sweepstack.evidence.pull import BoxSource, pull_all
 
     (pull,) = pull_all([BoxSource("box-0", 1, channel)], IDENTITY, world.store)
     assert not pull.problem
@@ -318,6 +318,6 @@ def test_an_outage_is_unknown_and_passes(world: World, minio: Minio) -> None:
         assert pull.results == ()
     finally:
         minio.start()
-    s3_client.forget()
+    client.forget()
     assert fresh(world).store.check_files(receipt, names, full=True) == []
     assert world.verify().receipt == receipt

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sweep.evidence import s3_client
-from sweep.teardown import Verdict, may_end
+from sweepstack.evidence.s3 import client
+from sweepstack.teardown.check import Verdict, may_end
 from tests.s3.conftest import BUCKET
 from tests.s3.minio import Minio
 from tests.unit.evidence.world import World, cleared_box
@@ -105,9 +105,9 @@ def test_outage_in_between_is_unknown(minio: Minio, ask: Ask) -> None:
     """No answer is no yes, and no exception; when it answers again, it is cleared as before."""
     minio.stop()
     try:
-        s3_client.forget()
+        client.forget()
         assert not ask(True).allowed
     finally:
         minio.start()
-        s3_client.forget()
+        client.forget()
     assert ask(True).allowed

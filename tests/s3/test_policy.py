@@ -7,8 +7,8 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from sweep.evidence.s3_address import S3Address
-from sweep.evidence.s3_policy import box_folder, box_policy
+from sweepstack.evidence.s3.address import S3Address
+from sweepstack.evidence.s3.policy import box_folder, box_policy
 from tests.s3.conftest import BUCKET
 from tests.s3.minio import Minio
 from tests.unit.evidence.world import World

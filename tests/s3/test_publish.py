@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from sweep import onbox
-from sweep.errors import EvidenceError, EvidenceMissing, EvidenceMoved
-from sweep.evidence import box_logs, s3_client
-from sweep.evidence.publishing import publish, succession_problem
-from sweep.evidence.s3_address import S3Address
-from sweep.evidence.store import EvidenceStore
-from sweep.model import Lease
+from sweepstack.core.records import Lease
+from sweepstack.evidence import box_logs
+from sweepstack.evidence.publish import publish, succession_problem
+from sweepstack.evidence.s3 import client
+from sweepstack.evidence.s3.address import S3Address
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, EvidenceMoved
 from tests.s3.conftest import BUCKET
 from tests.s3.minio import Minio
 from tests.unit.evidence.world import BEGIN, IDENTITY, World, cell_of, outputs
@@ -29,7 +30,7 @@ def folder(tmp_path: Path) -> World:
     (tmp_path / "folder").mkdir()
     world = World(tmp_path / "folder")
     world.run()
-    (world.box.root / onbox.RUNNER_LOG).write_bytes(b"begins\n")
+    (world.box.root / box_layout.RUNNER_LOG).write_bytes(b"begins\n")
     world.pull()
     assert world.verify().ok
     return world
@@ -109,7 +110,7 @@ def test_what_was_damaged_is_damaged_there(folder: World, uri: str) -> None:
 def test_a_cut_publishing_leaves_nothing_that_opens_and_goes_on(
     folder: World, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    s3 = s3_client.client()
+    s3 = client.client()
     real, calls = s3.put_object, [0]
 
     def cut(after: int) -> Callable[..., Any]:
@@ -151,7 +152,7 @@ def test_what_is_written_meanwhile_comes_along(folder: World, uri: str, monkeypa
     lease = Lease(backend="late", host="h", taken_at=BEGIN)
     folder.store.write_lease(Lease(backend="early", host="h", taken_at=BEGIN))
     folder.store.write_record("gone.json", lease)
-    from sweep.evidence import publishing
+    from sweepstack.evidence import publish as publishing
 
     real = publishing._close
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sweep.errors import EvidenceDamaged, EvidenceError, EvidenceMissing
-from sweep.evidence import s3_client
-from sweep.evidence.place import resolve
-from sweep.evidence.s3_address import S3Address
-from sweep.evidence.s3_shelf import S3Shelf
-from sweep.evidence.shelf import Shelf
-from sweep.evidence.store import EvidenceStore
+from sweepstack.evidence.location import resolve
+from sweepstack.evidence.object_store import Shelf
+from sweepstack.evidence.s3 import client
+from sweepstack.evidence.s3.address import S3Address
+from sweepstack.evidence.s3.object_store import S3Shelf
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, EvidenceMissing
 from tests.s3.conftest import BUCKET
 from tests.s3.minio import Minio
 from tests.unit.evidence.shelf_contract import *  # noqa: F403
@@ -58,7 +58,7 @@ def test_what_nobody_can_know_is_not_absent(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    s3_client.forget()
+    client.forget()
     key = "records/births/none.json"
     shelf = resolve(world.uri)
     for ask in (
@@ -81,7 +81,7 @@ def test_what_nobody_can_know_is_not_absent(
 def test_without_keys_it_says_which_to_set(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    s3_client.forget()
+    client.forget()
     with pytest.raises(EvidenceError, match="no keys for object storage: set AWS_ACCESS_KEY_ID"):
         EvidenceStore.open(world.uri)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from sweep.evidence.stack_copy import STACK_FILES, keep_stack_file, stack_file_of
-from sweep.evidence.store import EvidenceStore
+from sweepstack.evidence.stack_copy import STACK_FILES, keep_stack_file, stack_file_of
+from sweepstack.evidence.store import EvidenceStore
 from tests.unit.evidence.test_unsealed import keep_odd_names
 from tests.unit.evidence.world import World
 

@@ -63,6 +63,8 @@ OF_NO_KIND = (
     "data/sweepstack/local/boxes/*/data/sweep/runner-*",
     "data/sweepstack/local/boxes/*/data/sweep/*.lock",
     "data/sweepstack/local/boxes/*/data/sweep/runner.log",
+    "evidence/box-logs/*",
+    "evidence/records/box-logs/*",
     "data/sweepstack/local/volumes/*/content/*/cells/*/log.txt",
     "data/sweepstack/local/volumes/*/content/*/cells/*/metrics.json",
     "data/sweepstack/local/volumes/*/content/*/checkpoints/*",

@@ -68,12 +68,12 @@ class Engine:
         shutil.copyfile(self.file, kept / f"{self.stack}.{time.time_ns()}.json")
 
     def operation(self, urn: str) -> Any:
-        from provider.session import Operation
+        from sweepstack.provider.session import Operation
 
         return Operation(self.session, urn)
 
     def begin(self) -> None:
-        from provider.session import Session, Severity
+        from sweepstack.provider.session import Session, Severity
 
         def emit(severity: Severity, _urn: str, text: str) -> None:
             if severity is not Severity.PROGRESS:
@@ -98,8 +98,8 @@ class Engine:
 
     def answered(self, resource: dict[str, Any], verb: str, *words: Any) -> Any:
         """What the provider answers. Raises Failed."""
-        from provider import dispatch
-        from sweep.errors import SweepstackError
+        from sweepstack.onbox.common.errors import SweepstackError
+        from sweepstack.provider import dispatch
 
         try:
             return getattr(dispatch, verb)(self.operation(resource["urn"]), *words)
@@ -133,7 +133,7 @@ class Engine:
 
     def step(self, urn: str, kind: str, news: dict[str, Any]) -> dict[str, Any]:
         """One resource that the program asks for: made, changed, replaced, or left alone."""
-        from sweep.errors import StillCreating, SweepstackError
+        from sweepstack.onbox.common.errors import StillCreating, SweepstackError
 
         old = next((one for one in self.resources if one["urn"] == urn), None)
         entry = {"urn": urn, "custom": True, "type": kind}
@@ -141,7 +141,7 @@ class Engine:
         inputs, failures = self.answered(entry, "check", olds, {k: v for k, v in news.items() if v is not None})
         if failures:
             raise Failed("; ".join(f"{one.property}: {one.reason}" for one in failures))
-        from provider import dispatch
+        from sweepstack.provider import dispatch
 
         op = self.operation(urn)
         try:
@@ -204,7 +204,7 @@ def run_program(stack: str, session: Any, register: Any, problems: list[str]) ->
     from pulumi.runtime import mocks as pulumi_mocks
 
     from components.program import one_message, program
-    from provider import sharing
+    from sweepstack.provider import sharing
 
     class Answers(pulumi_mocks.Mocks):
         def new_resource(self, args: Any) -> tuple[str, dict[str, Any]]:
@@ -282,10 +282,10 @@ said_to_person: list[str] = []
 
 def sweepctl(words: list[str]) -> int:
     """The real command, whose engine is this one, with a person at its terminal."""
-    import sweep.cli.asking
-    import sweep.cli.finish
-    import sweep.engine_call
-    from sweep.cli.main import app
+    import sweepstack.cli.finish
+    import sweepstack.cli.prompt
+    import sweepstack.status.engine_call
+    from sweepstack.cli.main import app
 
     def run(command: list[str], captured: bool = False, backend: str = "", **_: Any) -> Any:
         """A command of the engine as a child, as the real one is."""
@@ -316,9 +316,9 @@ def sweepctl(words: list[str]) -> int:
             said = self._done.stderr.decode("utf-8", "replace").strip().removeprefix("error: ")
             return self._done.returncode, self._done.stdout, said
 
-    real: Any = sweep.engine_call.EngineCall
+    real: Any = sweepstack.status.engine_call.EngineCall
     real.__init__, real.answer = Call.__init__, Call.answer
-    sweep.cli.finish.subprocess = SimpleNamespace(run=run)  # type: ignore[attr-defined]
+    sweepstack.cli.finish.subprocess = SimpleNamespace(run=run)  # type: ignore[attr-defined]
     write = sys.stderr.write
 
     def heard(text: str) -> int:
@@ -349,29 +349,29 @@ def import_all() -> None:
     import pulumi.runtime.stack  # noqa: F401
 
     import components.program  # noqa: F401
-    import provider.dispatch
-    import provider.platforms.local
-    import provider.resources.box
-    import provider.sharing
-    import sweep.cli.audit_end
-    import sweep.cli.finish
-    import sweep.cli.main
-    import sweep.cli.revoke
-    import sweep.evidence.verify
-    import sweep.launch_wait
-    from sweep.loaders.load import load
+    import sweepstack.cli.audit_end
+    import sweepstack.cli.finish
+    import sweepstack.cli.main
+    import sweepstack.cli.revoke
+    import sweepstack.evidence.verify
+    import sweepstack.launch.first_step
+    import sweepstack.onbox.host.folder_platform
+    import sweepstack.provider.dispatch
+    import sweepstack.provider.resources.box
+    import sweepstack.provider.sharing
+    from sweepstack.loaders.load import load
 
-    for token in provider.dispatch.HANDLERS:
-        provider.dispatch.handler_for(token)
+    for token in sweepstack.provider.dispatch.HANDLERS:
+        sweepstack.provider.dispatch.handler_for(token)
 
     def read_here(jobs: Any, **_: Any) -> Any:
         for job in jobs:
             yield job, load(job.path, job.spec, job.sha256, expected_size=job.size)
 
-    sweep.evidence.verify.read_all = read_here  # type: ignore[assignment]
-    sweep.launch_wait.SETTLE_SECONDS = 0.0
-    sweep.launch_wait.POLL_SECONDS = 0.02
-    provider.resources.box.POLL_SECONDS = 0.02
+    sweepstack.evidence.verify.read_all = read_here  # type: ignore[assignment]
+    sweepstack.launch.first_step.SETTLE_SECONDS = 0.0
+    sweepstack.launch.first_step.POLL_SECONDS = 0.02
+    sweepstack.provider.resources.box.POLL_SECONDS = 0.02
     os.fsync = lambda _: None
     assert threading.active_count() == 1, "a process with threads can't be forked"
 

@@ -12,7 +12,7 @@ from tests.states.fast import Fast
 from tests.states.following import DeadEnd, Walk
 from tests.states.starts import STARTS
 
-FOLLOWING = "sweep/view/following.py"
+FOLLOWING = "sweepstack/status/next_commands.py"
 ALLOWED = "    if all(sight.verdict.allowed for sight in scene.sights):\n"
 UP = '        return [f"pulumi up --stack {stack}"]\n'
 
@@ -37,7 +37,7 @@ PLANTED = {
             Patch(FOLLOWING, "    if not given_up:\n        return [end]\n", "    if True:\n        return [end]\n"),
             Patch(FOLLOWING, "    if not unseen or", "    if True or not unseen or"),
             Patch(
-                "sweep/refusal.py",
+                "sweepstack/teardown/refusal.py",
                 "    if verdict.launched is None:\n",
                 '    if True:\n        return [("next", destroy)]\n    if verdict.launched is None:\n',
             ),

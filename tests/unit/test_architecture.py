@@ -15,48 +15,43 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("components", "profiles", "provider", "sweep", "scripts")
+CODE = ("components", "sweepstack", "scripts")
 MAX_LINES = 400
 PLATFORM_NAMES = re.compile(
     r"(?<![a-z])(runpod|vast\.?ai|vast|autodl|lambda[ _-]?labs|paperspace|gpushare|matpool|featurize|lanrui"
     r"|slurm|kubernetes|k8s)(?-i:(?![a-z]))",
     re.IGNORECASE,
 )
-PLATFORM_PLACES = ("profiles", "provider/platforms", "components/platforms")
+PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "components/platforms")
+COMPONENTS, PROGRAM, SETUP = "components", "program", "setup"
 
-# Layer of a module → layers it may import. Program and provider meet only in the core: the engine is between them.
-CORE, CONFIG, PROFILES, COMPONENTS, PROGRAM = "core", "config", "profiles", "components", "program"
-PROVIDER, PLATFORMS, CLI, SETUP = "provider", "platforms", "cli", "setup"
+
+def layers() -> list[str]:
+    """The folders of `sweepstack/` from top to bottom, as ARCHITECTURE.md lists them."""
+    table = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("| layer |")[2].partition("\n\n")[0]
+    return re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+
+
+LAYERS = layers()
+BELOW = {layer: set(LAYERS[index:]) for index, layer in enumerate(LAYERS)}
 MAY_IMPORT = {
-    CORE: {CORE},
-    CONFIG: {CONFIG, CORE},
-    PROFILES: {PROFILES, CONFIG, CORE},
-    COMPONENTS: {COMPONENTS, PROFILES, CONFIG, CORE},
-    PROGRAM: {COMPONENTS, PROFILES, CONFIG, CORE},
-    PLATFORMS: {PROVIDER, PLATFORMS, CORE},
-    PROVIDER: {PROVIDER, PLATFORMS, CORE},
-    CLI: {CLI, CORE, CONFIG, PROFILES, PLATFORMS},
+    **BELOW,
+    "cli": BELOW["cli"] - {"provider"},
+    COMPONENTS: {COMPONENTS, "profiles", *(BELOW["config"])},
+    PROGRAM: {COMPONENTS},
     SETUP: {SETUP},
 }
-LAYERS = (  # the longest prefix wins
-    ("sweep.cli", CLI),
-    ("sweep", CORE),
-    ("components.config", CONFIG),
-    ("components", COMPONENTS),
-    ("profiles", PROFILES),
-    ("provider.platforms", PLATFORMS),
-    ("provider", PROVIDER),
-    ("scripts", SETUP),
-    ("__main__", PROGRAM),
-)
+"""Layer of a module → layers that it may import."""
+OF_THE_RUNNER = ("sweepstack.onbox.runner", "sweepstack.onbox.checkpoint")
+"""They run where nothing else of ours is, so their errors are their own."""
 
 
 def layer_of(module: str) -> str | None:
-    """The layer of a dotted module name; `components.config_file` belongs to `components.config`. None: not ours."""
-    for prefix, layer in LAYERS:
-        if module == prefix or module.startswith((prefix + ".", prefix + "_")):
-            return layer
-    return None
+    """The layer of a dotted module name. None: not ours, or the package itself."""
+    root, _, rest = module.partition(".")
+    if root == "sweepstack":
+        return rest.partition(".")[0] or None
+    return {"components": COMPONENTS, "scripts": SETUP, "__main__": PROGRAM}.get(root)
 
 
 def modules(root: Path) -> Iterator[tuple[str, Path, ast.Module]]:
@@ -85,7 +80,13 @@ def wrong_way_imports(root: Path) -> list[str]:
     complaints = []
     for name, path, tree in modules(root):
         layer = layer_of(name)
-        assert layer is not None, name
+        if layer is None:  # the package's own __init__, which imports nothing
+            found = imports(name, path, tree)
+            complaints += [f"{path.relative_to(root)}:{line}: the package imports {target}" for line, target in found]
+            continue
+        if layer not in MAY_IMPORT:
+            complaints.append(f"{path.relative_to(root)}: ARCHITECTURE.md does not list the layer {layer}")
+            continue
         for line, target in imports(name, path, tree):
             other = layer_of(target)
             if other is not None and other not in MAY_IMPORT[layer]:
@@ -93,13 +94,26 @@ def wrong_way_imports(root: Path) -> list[str]:
     return complaints
 
 
-def engine_in_the_domain(root: Path) -> list[str]:
+def strange_engine(root: Path) -> list[str]:
     return [
-        f"{path.relative_to(root)}:{line}: sweep/ does not know the engine, it imports {target}"
+        f"{path.relative_to(root)}:{line}: only components/ and the provider know the engine, this imports {target}"
         for name, path, tree in modules(root)
-        if name.partition(".")[0] == "sweep"
+        if layer_of(name) not in (COMPONENTS, PROGRAM, "provider")
         for line, target in imports(name, path, tree)
         if target.partition(".")[0] in ("pulumi", "pulumi_command")
+    ]
+
+
+def private_modules_abroad(root: Path) -> list[str]:
+    """Imports of a module whose name begins with `_` from another folder than its own."""
+    everywhere = list(modules(root))
+    private = {name for name, _, _ in everywhere if name.rpartition(".")[2].startswith("_") and not name.endswith("__")}
+    return [
+        f"{path.relative_to(root)}:{line}: {target} is for its own folder"
+        for name, path, tree in everywhere
+        for line, target in imports(name, path, tree)
+        for module in (target, target.rpartition(".")[0])
+        if module in private and module.rpartition(".")[0] != name.rpartition(".")[0]
     ]
 
 
@@ -130,12 +144,12 @@ def _is_builtin_exception(name: str) -> bool:
 
 
 def foreign_exceptions(root: Path) -> list[str]:
-    """Exception classes of provider/ and sweep/ that are no SweepstackError, and bare `raise Exception`."""
+    """Exception classes of the package that are no SweepstackError, and bare `raise Exception`."""
     complaints = []
     bases: dict[str, list[str]] = {}
     places: dict[str, str] = {}
     for name, path, tree in modules(root):
-        if name.partition(".")[0] not in ("provider", "sweep"):
+        if name.partition(".")[0] != "sweepstack" or name.startswith(OF_THE_RUNNER):
             continue
         for node in ast.walk(tree):
             where = f"{path.relative_to(root)}:{getattr(node, 'lineno', 0)}"
@@ -158,7 +172,14 @@ def foreign_exceptions(root: Path) -> list[str]:
     return complaints
 
 
-RULES = [wrong_way_imports, engine_in_the_domain, stray_platform_names, long_modules, foreign_exceptions]
+RULES = [
+    wrong_way_imports,
+    strange_engine,
+    private_modules_abroad,
+    stray_platform_names,
+    long_modules,
+    foreign_exceptions,
+]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -170,7 +191,12 @@ def test_tree_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
 def test_rules_see_the_whole_tree() -> None:
     """A rule over no modules would hold for ever."""
     names = {name for name, _, _ in modules(ROOT)}
-    assert {"sweep.model", "sweep.errors", "provider.host", "scripts.lib.main"} <= names
+    assert {
+        "sweepstack.core.records",
+        "sweepstack.onbox.common.errors",
+        "sweepstack.provider.host",
+        "scripts.lib.main",
+    } <= names
 
 
 @pytest.fixture
@@ -178,10 +204,12 @@ def tree(tmp_path: Path) -> Callable[[str, str], Path]:
     """Writes one module into an otherwise clean small tree and returns its root."""
 
     def write(name: str, text: str) -> Path:
+        errors = "from sweepstack.onbox.common.errors import SweepstackError\n"
         for module, content in (
-            ("sweep/errors.py", "class SweepstackError(Exception): ...\n"),
-            ("provider/box.py", "from sweep.errors import SweepstackError\nclass Full(SweepstackError): ...\n"),
-            ("provider/platforms/runpod.py", "from provider import box\nname = 'RunPod'\n"),
+            ("sweepstack/onbox/common/errors.py", "class SweepstackError(Exception): ...\n"),
+            ("sweepstack/core/box.py", f"{errors}class Full(SweepstackError): ...\n"),
+            ("sweepstack/platforms/runpod/_api.py", "name = 'RunPod'\n"),
+            ("sweepstack/platforms/runpod/platform.py", "from sweepstack.platforms.runpod import _api\n"),
             (name, text),
         ):
             path = tmp_path / module
@@ -192,31 +220,44 @@ def tree(tmp_path: Path) -> Callable[[str, str], Path]:
     return write
 
 
+def test_layers_are_the_folders() -> None:
+    folders = {path.name for path in (ROOT / "sweepstack").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert set(LAYERS) == folders
+    assert len(LAYERS) == len(folders)
+
+
 def test_clean_tree_has_no_complaints(tree: Callable[[str, str], Path]) -> None:
-    root = tree("sweep/cli/main.py", "from sweep import errors\nfrom provider.platforms import runpod_free_name\n")
+    root = tree(
+        "sweepstack/cli/main.py", "from sweepstack.core import box\nfrom sweepstack.platforms import runpod_name\n"
+    )
     assert [complaint for rule in RULES for complaint in rule(root)] == [
-        "sweep/cli/main.py:2: names the platform 'runpod'"
+        "sweepstack/cli/main.py:2: names the platform 'runpod'"
     ]
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("sweep/view.py", "import components.config\n"),
-        ("sweep/view.py", "from sweep.cli import main\n"),
-        ("sweep/view.py", "def late():\n    from provider.host import serve\n"),
-        ("components/config.py", "from profiles.load import load_profile\n"),
-        ("components/config_file.py", "from components import sweep\n"),
-        ("profiles/resolve.py", "from components.box import Box\n"),
-        ("components/box.py", "import provider.host\n"),
-        ("provider/host.py", "from profiles import load\n"),
-        ("provider/host.py", "from components import config\n"),
-        ("provider/platforms/x.py", "from sweep.cli import main\n"),
-        ("sweep/cli/main.py", "from provider import host\n"),
-        ("sweep/cli/main.py", "from components.sweep import Sweep\n"),
-        ("sweep/journal.py", "from .cli import main\n"),
-        ("scripts/lib/main.py", "import sweep.model\n"),
-        ("__main__.py", "import provider.host\n"),
+        ("sweepstack/status/compose.py", "import sweepstack.profiles.load as load, sweepstack.volumes.users\n"),
+        ("sweepstack/status/compose.py", "from sweepstack.cli import main\n"),
+        ("sweepstack/status/compose.py", "def late():\n    from sweepstack.provider.host import serve\n"),
+        ("sweepstack/config/model.py", "from sweepstack.profiles.load import load_profile\n"),
+        ("sweepstack/config/file.py", "from components import sweep\n"),
+        ("sweepstack/profiles/resolve.py", "from components.box import Box\n"),
+        ("components/box.py", "import sweepstack.provider.host\n"),
+        ("components/box.py", "from sweepstack.teardown.check import may_end\n"),
+        ("sweepstack/provider/host.py", "from sweepstack import cli\n"),
+        ("sweepstack/provider/host.py", "from components import sweep\n"),
+        ("sweepstack/platforms/x/platform.py", "from sweepstack.evidence.store import EvidenceStore\n"),
+        ("sweepstack/platforms/x/platform.py", "from sweepstack.teardown import check\n"),
+        ("sweepstack/cli/main.py", "from sweepstack.provider import host\n"),
+        ("sweepstack/cli/main.py", "from components.sweep import Sweep\n"),
+        ("sweepstack/core/journal.py", "from ..cli import main\n"),
+        ("sweepstack/onbox/agent/agent.py", "from sweepstack.core import journal\n"),
+        ("sweepstack/odd/thing.py", "import os\n"),
+        ("sweepstack/__init__.py", "import sweepstack.core.records\n"),
+        ("scripts/lib/main.py", "import sweepstack.core.records\n"),
+        ("__main__.py", "import sweepstack.provider.host\n"),
     ],
 )
 def test_wrong_way_import_is_seen(tree: Callable[[str, str], Path], name: str, text: str) -> None:
@@ -227,8 +268,17 @@ def test_wrong_way_import_is_seen(tree: Callable[[str, str], Path], name: str, t
 @pytest.mark.parametrize(
     "text", ["import pulumi\n", "from pulumi.runtime import proto\n", "def f():\n    import pulumi as p\n"]
 )
-def test_engine_in_the_domain_is_seen(tree: Callable[[str, str], Path], text: str) -> None:
-    assert len(engine_in_the_domain(tree("sweep/view.py", text))) == 1
+def test_strange_engine_is_seen(tree: Callable[[str, str], Path], text: str) -> None:
+    assert len(strange_engine(tree("sweepstack/core/view.py", text))) == 1
+    assert strange_engine(tree("sweepstack/core/view.py", "")) == []
+    assert strange_engine(tree("sweepstack/provider/view.py", text)) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["from sweepstack.platforms.runpod import _api\n", "import sweepstack.platforms.runpod._api\n"]
+)
+def test_private_module_abroad_is_seen(tree: Callable[[str, str], Path], text: str) -> None:
+    assert len(private_modules_abroad(tree("sweepstack/cli/main.py", text))) == 1
 
 
 @pytest.mark.parametrize("text", ["x = 'RunPod'\n", "# on vast.ai\n", "import vastai_sdk\n", "class SlurmBox: ...\n"])
@@ -241,8 +291,8 @@ def test_words_that_only_contain_a_platform_name_are_none(tree: Callable[[str, s
 
 
 def test_long_module_is_seen(tree: Callable[[str, str], Path]) -> None:
-    assert long_modules(tree("sweep/view.py", "x = 1\n" * MAX_LINES)) == []
-    assert len(long_modules(tree("sweep/view.py", "x = 1\n" * (MAX_LINES + 1)))) == 1
+    assert long_modules(tree("sweepstack/core/view.py", "x = 1\n" * MAX_LINES)) == []
+    assert len(long_modules(tree("sweepstack/core/view.py", "x = 1\n" * (MAX_LINES + 1)))) == 1
 
 
 @pytest.mark.parametrize(
@@ -257,9 +307,10 @@ def test_long_module_is_seen(tree: Callable[[str, str], Path]) -> None:
     ],
 )
 def test_foreign_exception_is_seen(tree: Callable[[str, str], Path], text: str) -> None:
-    assert len(foreign_exceptions(tree("provider/odd.py", text))) == 1
+    assert len(foreign_exceptions(tree("sweepstack/provider/odd.py", text))) == 1
 
 
 def test_exception_with_two_parents_may_have_one_of_ours(tree: Callable[[str, str], Path]) -> None:
-    text = "from sweep.errors import SweepstackError\nclass Gone(SweepstackError, FileNotFoundError): ...\n"
-    assert foreign_exceptions(tree("provider/odd.py", text)) == []
+    ours = "from sweepstack.onbox.common.errors import SweepstackError\n"
+    text = f"{ours}class Gone(SweepstackError, FileNotFoundError): ...\n"
+    assert foreign_exceptions(tree("sweepstack/provider/odd.py", text)) == []

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep import engine_call
-from sweep.engine_call import EngineCall
-from sweep.errors import SweepstackError
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.status import engine_call
+from sweepstack.status.engine_call import EngineCall
 
 
 def script(folder: Path, text: str) -> str:

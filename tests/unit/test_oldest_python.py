@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from provider.platforms import _ssh_call
-from sweep.channel import agent_source
+from sweepstack.channel import agent_source
+from sweepstack.launch.ship import checkpoint_files, runner_files
+from sweepstack.platforms.ssh import call
 from tests.oldest_python import too_new
 
 ROOT = Path(__file__).resolve().parents[2]
 SENT = sorted(
-    {f"{name.replace('.', '/')}.py" for name in (*agent_source.MODULES, *agent_source.VISITING, *_ssh_call.MODULES)}
-    | {"sweep/channel/agent_boot.py"}
-    | {str(path.relative_to(ROOT)) for path in (ROOT / "scripts" / "onbox").glob("*.py")}
+    {f"{name.replace('.', '/')}.py" for name in (*agent_source.MODULES, *agent_source.VISITING, *call.MODULES)}
+    | {"sweepstack/onbox/agent/bootstrap.py"}
+    | {str(path.relative_to(ROOT)) for path in (*checkpoint_files(), *(source for _, source, _ in runner_files()))}
 )
 
 

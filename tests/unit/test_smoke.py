@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from sweep import smoke as module
-from sweep.errors import ConfigError
-from sweep.model import Cell
-from sweep.smoke import Outcome, Smoke, SmokeFailed, ensure, memory, passed, smoke_of, standing
-from sweep.workdir import collect
+from sweepstack.core.records import Cell
+from sweepstack.core.workdir import collect
+from sweepstack.launch import smoke as module
+from sweepstack.launch.smoke import Outcome, Smoke, SmokeFailed, ensure, memory, passed, smoke_of, standing
+from sweepstack.onbox.common.errors import ConfigError
 
 CELL = Cell(name="lr0.1-seed0", params={"lr": 0.1, "seed": 0, "name of it": "a'b", "flag": True})
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.errors import SweepstackError
-from sweep.state_copy import way_back
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.status.engine_state_copy import way_back
 
 GOOD = json.dumps({"version": 3, "checkpoint": {"stack": "t", "latest": {}}})
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from provider.platforms._local_store import default_root
-from sweep.channel import agent_boot
+from sweepstack.onbox.agent import bootstrap
+from sweepstack.onbox.host.box_folders import default_root
 
 NAME = "sent_by_a_test.inner.module"
 
@@ -38,7 +38,7 @@ def forget() -> None:
 
 def loaded(sent: bytes, kept_in: Path | str = "") -> str:
     forget()
-    agent_boot.load(sent, str(kept_in))
+    bootstrap.load(sent, str(kept_in))
     __import__(NAME)
     return str(sys.modules[NAME].word)
 
@@ -125,14 +125,14 @@ def test_what_can_not_be_kept_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_of_old_ones_few_are_kept(tmp_path: Path) -> None:
-    for number in range(agent_boot.KEPT + 3):
+    for number in range(bootstrap.KEPT + 3):
         assert loaded(blob(str(number)), tmp_path / "agent") == str(number)
-    assert len(list((tmp_path / "agent").iterdir())) == agent_boot.KEPT
+    assert len(list((tmp_path / "agent").iterdir())) == bootstrap.KEPT
 
 
 @pytest.mark.parametrize("data", ["", "/absolute", "relative"])
 def test_it_lies_in_the_platforms_own_folder(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", data)
-    assert agent_boot.folder("") == str(default_root() / agent_boot.FOLDER)
-    assert agent_boot.folder("/data/ours") == f"/data/ours/{agent_boot.FOLDER}"
-    assert agent_boot.folder(None) == ""
+    assert bootstrap.folder("") == str(default_root() / bootstrap.FOLDER)
+    assert bootstrap.folder("/data/ours") == f"/data/ours/{bootstrap.FOLDER}"
+    assert bootstrap.folder(None) == ""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.channel.base import Channel
-from sweep.errors import PlatformError, Unreachable
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from tests.unit.channel.worlds import World, words
 
 NAMES = ["a b", "it's", 'say "hi"', "two\nlines", "-rf", "$HOME `id` \\n !x;&|", "naïve 名前", "*?[a]", "tab\there"]

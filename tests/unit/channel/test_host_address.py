@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.channel.host_address import HostAddress
-from sweep.errors import ConfigError
+from sweepstack.channel.host_address import HostAddress
+from sweepstack.onbox.common.errors import ConfigError
 
 
 @pytest.mark.parametrize(

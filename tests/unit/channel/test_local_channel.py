@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from sweep.channel import local as local_module
-from sweep.channel import processes
-from sweep.channel.local import LocalChannel
-from sweep.errors import NotYetGone, PlatformError, Unreachable
+from sweepstack.onbox.agent import local_channel as local_module
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import processes
+from sweepstack.onbox.common.errors import NotYetGone, PlatformError, Unreachable
 
 BOX = f"local-test{os.getpid()}"
 """Its own in each worker: a box is found by its id in the environment of processes, and they share the machine."""
@@ -109,7 +109,7 @@ def test_a_source_that_shrinks_meanwhile_is_a_clear_error(channel: LocalChannel,
 APPEND = """
 import sys
 from pathlib import Path
-from sweep.channel.local import LocalChannel
+from sweepstack.onbox.agent.local_channel import LocalChannel
 channel = LocalChannel("local-testchanne", Path(sys.argv[1]), {})
 for number in range(25):
     channel.append_locked("data/queue.jsonl", f"{sys.argv[2]}-{number} {'x' * 5000}\\n".encode(), "data/queue.lock")
@@ -169,7 +169,7 @@ def test_what_is_spawned_outlives_the_spawner(channel: LocalChannel, root: Path)
     program = f"""
 import os, signal, sys
 from pathlib import Path
-from sweep.channel.local import LocalChannel
+from sweepstack.onbox.agent.local_channel import LocalChannel
 channel = LocalChannel({BOX!r}, Path(sys.argv[1]), {{}})
 channel.spawn(["sleep", "300"], cwd="data", env={{"PATH": os.environ["PATH"]}}, log="data/log")
 os.killpg(0, signal.SIGKILL)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sweep.channel import processes
-from sweep.errors import NotYetGone
+from sweepstack.onbox.common import processes
+from sweepstack.onbox.common.errors import NotYetGone
 
 BOX = f"local-test{os.getpid()}"
 """Its own in each worker: a box is found by its id in the environment of processes, and they share the machine."""
 
 
 def test_a_process_of_the_box_does_not_end_itself() -> None:
-    program = f"from sweep.channel.processes import end_all; end_all({BOX!r}, grace=0.1)"
+    program = f"from sweepstack.onbox.common.processes import end_all; end_all({BOX!r}, grace=0.1)"
     env = {**os.environ, "SWEEPSTACK_BOX_ID": BOX}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, timeout=120)
     assert done.returncode == 1

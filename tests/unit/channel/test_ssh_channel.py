@@ -21,13 +21,13 @@ from pathlib import Path
 
 import pytest
 
-from sweep.channel import ssh_link, ssh_mtu
-from sweep.channel.base import SshEndpoint
-from sweep.channel.host_keys import HostKeyChanged
-from sweep.channel.ssh import SshChannel
-from sweep.channel.ssh_keys import SshKey
-from sweep.channel.ssh_links import Links
-from sweep.errors import PlatformError, Unreachable, Unsupported
+from sweepstack.channel import ssh_link, ssh_mtu
+from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.channel.ssh import SshChannel
+from sweepstack.channel.ssh_keys import SshKey
+from sweepstack.channel.ssh_links import Links
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.errors import PlatformError, Unreachable, Unsupported
 from tests.oldest_python import oldest_python
 from tests.simulators.gateway import Gateway
 from tests.simulators.machines import Machine
@@ -195,9 +195,9 @@ def test_a_cancelled_command_ends_on_the_box(ssh_world: SshWorld) -> None:
     program = textwrap.dedent(f"""
         import sys
         from pathlib import Path
-        from sweep.channel.base import SshEndpoint
-        from sweep.channel.ssh import SshChannel
-        from sweep.channel.ssh_keys import SshKey
+        from sweepstack.onbox.agent.channel import SshEndpoint
+        from sweepstack.channel.ssh import SshChannel
+        from sweepstack.channel.ssh_keys import SshKey
         key = SshKey({ssh_world.key.public!r}, Path({str(ssh_world.key.identity)!r}), "the test")
         endpoint = SshEndpoint("127.0.0.1", {ssh_world.machine.port}, start="1")
         channel = SshChannel("test-box", endpoint, key=key, host_keys=Path({str(ssh_world.folder / "host-keys")!r}))
@@ -475,9 +475,9 @@ def test_a_port_of_the_box_is_reached(channel: SshChannel, ssh_world: SshWorld) 
             channel.reach(port, local)
     program = textwrap.dedent(f"""
         from pathlib import Path
-        from sweep.channel.base import SshEndpoint
-        from sweep.channel.ssh import SshChannel
-        from sweep.channel.ssh_keys import SshKey
+        from sweepstack.onbox.agent.channel import SshEndpoint
+        from sweepstack.channel.ssh import SshChannel
+        from sweepstack.channel.ssh_keys import SshKey
         key = SshKey({ssh_world.key.public!r}, Path({str(ssh_world.key.identity)!r}), "the test")
         channel = SshChannel("test-box", SshEndpoint("127.0.0.1", {ssh_world.machine.port}, start="1"), key=key,
                              host_keys=Path({str(ssh_world.folder / "host-keys")!r}))
@@ -503,9 +503,9 @@ def test_a_shell_on_a_terminal(ssh_world: SshWorld, tmp_path: Path) -> None:
     program = textwrap.dedent(f"""
         import sys
         from pathlib import Path
-        from sweep.channel.base import SshEndpoint
-        from sweep.channel.ssh import SshChannel
-        from sweep.channel.ssh_keys import SshKey
+        from sweepstack.onbox.agent.channel import SshEndpoint
+        from sweepstack.channel.ssh import SshChannel
+        from sweepstack.channel.ssh_keys import SshKey
         key = SshKey({ssh_world.key.public!r}, Path({str(ssh_world.key.identity)!r}), "the test")
         channel = SshChannel("test-box", SshEndpoint("127.0.0.1", {ssh_world.machine.port}, start="1"), key=key,
                              host_keys=Path({str(ssh_world.folder / "host-keys")!r}))
@@ -544,7 +544,7 @@ def test_the_oldest_python_that_will_do_takes_it_in() -> None:
     oldest = oldest_python()
     if oldest is None:
         pytest.skip("no Python 3.8 on this machine")
-    check = "import sys; sys.path.insert(0, '.'); import sweep.channel.agent"
+    check = "import sys; sys.path.insert(0, '.'); import sweepstack.onbox.agent.agent"
     subprocess.run([oldest, "-B", "-c", check], cwd=ROOT, check=True)
 
 

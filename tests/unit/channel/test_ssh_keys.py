@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sweep.channel import host_keys, ssh_keys
-from sweep.channel.base import SshEndpoint
-from sweep.channel.host_keys import HostKeyChanged, Pin
-from sweep.errors import NotAuthorized
+from sweepstack.channel import host_keys, ssh_keys
+from sweepstack.channel.host_keys import HostKeyChanged, Pin
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.errors import NotAuthorized
 
 ENDPOINT = SshEndpoint("203.0.113.5", 22017, start="s1")
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep.channel import processes
-from sweep.channel.base import Channel, SshEndpoint
-from sweep.channel.local import LocalChannel
-from sweep.channel.ssh import SshChannel
-from sweep.channel.ssh_keys import SshKey
+from sweepstack.channel.ssh import SshChannel
+from sweepstack.channel.ssh_keys import SshKey
+from sweepstack.onbox.agent.channel import Channel, SshEndpoint
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import processes
 from tests.simulators.machines import Machine
 
 FOLDERS = ("scratch", "data/sweep", "mnt")

@@ -20,16 +20,17 @@ from typing import IO, Any
 
 import pytest
 
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.local import LocalPlatform, connect
-from sweep import onbox
-from sweep.canonical import canonical_json, digest_of, sha256_hex
-from sweep.cells import CellsConfig
-from sweep.cli.main import app
-from sweep.evidence.store import EvidenceStore
-from sweep.model import GENESIS, Approval, ArtifactSpec, Birth, Cell, Launch, Teardown
-from sweep.roster import Roster, expand
-from sweep.stackfile import StackFile
+from sweepstack.cli.main import app
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.core.cells import CellsConfig
+from sweepstack.core.records import GENESIS, Approval, ArtifactSpec, Birth, Cell, Launch, Teardown
+from sweepstack.core.roster import Roster, expand
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.local.platform import connect
 
 IDENTITY = "abcdefghjk"
 STACK = "sweep-t"
@@ -92,8 +93,8 @@ class Box:
         self.world = world
         self.name = name
         self.generation = generation
-        tag = onbox.box_tag(IDENTITY, name, generation)
-        request = BoxRequest(tag, name, price, {onbox.DURABLE: world.volume}, {})
+        tag = box_layout.box_tag(IDENTITY, name, generation)
+        request = BoxRequest(tag, name, price, {box_layout.DURABLE: world.volume}, {})
         self.record = world.platform.create(request, wait=Wait(120))
         self.native_id = self.record.native_id
         self.root = world.platform_root / "boxes" / self.native_id
@@ -116,7 +117,7 @@ class Box:
             "account": self.record.account,
             "native_id": self.native_id,
             "price_per_hour": self.record.price_per_hour,
-            "mounts": {onbox.DURABLE: self.world.volume},
+            "mounts": {box_layout.DURABLE: self.world.volume},
             "begun_at": self.begin,
             "created_at": self.record.created_at,
         }
@@ -139,7 +140,7 @@ class Box:
                 at=self.begin,
             )
         )
-        (self.root / onbox.HOME).mkdir(parents=True, exist_ok=True)
+        (self.root / box_layout.HOME).mkdir(parents=True, exist_ok=True)
 
     def log(self, event: str, after: float = 10.0, **details: Any) -> None:
         """Appends to the journal, `after` seconds later."""
@@ -148,7 +149,7 @@ class Box:
         time = self.begin.strftime("%Y-%m-%dT%H:%M:%S.000Z")
         entry = {"seq": self.seq, "time": time, "event": event, "prev": self.head, **details}
         self.head = sha256_hex(canonical_json(entry))
-        path = self.root / onbox.JOURNAL
+        path = self.root / box_layout.JOURNAL
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as handle:
             handle.write(canonical_json({**entry, "hash": self.head}) + b"\n")
@@ -157,7 +158,7 @@ class Box:
         """A cell starts; it has printed `log` and written `metrics` already."""
         digest = self.world.cell(name).config_digest
         self.log("cell-started", cell=name, attempt=attempt, config_digest=digest, code=CODE, argv=["x"], slot=0)
-        folder = self.root / onbox.attempt_dir(name, attempt)
+        folder = self.root / box_layout.attempt_dir(name, attempt)
         (folder / "out").mkdir(parents=True)
         (folder / "log.txt").write_text(log)
         if metrics:
@@ -171,11 +172,11 @@ class Box:
         """A cell finishes and is sealed on the durable tier."""
         if name not in set(self.cells):
             self.launch(name)
-        if not (self.root / onbox.attempt_dir(name, attempt)).exists():
+        if not (self.root / box_layout.attempt_dir(name, attempt)).exists():
             self.start(name, attempt, log=f"training {name}\ndone\n")
         cell = self.world.cell(name)
         content = {"metrics.json": b'{"loss": 0.25}', "log.txt": f"training {name}\ndone\n".encode()} | (files or {})
-        folder = self.root / onbox.DURABLE / onbox.sealed_dir(IDENTITY, name)
+        folder = self.root / box_layout.DURABLE / box_layout.sealed_dir(IDENTITY, name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         entries = []
@@ -217,7 +218,7 @@ class Box:
         """Two patrol lines, 30 s apart; the last has `details`."""
         for seconds, more in ((ago + 30, {}), (ago, details)):
             time = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
-            with (self.root / onbox.PATROL).open("a") as handle:
+            with (self.root / box_layout.PATROL).open("a") as handle:
                 handle.write(json.dumps({"time": time, "running": [], **more}) + "\n")
 
     def alive(self, yes: bool = True) -> None:
@@ -226,7 +227,7 @@ class Box:
             self.held.close()
             self.held = None
         if yes:
-            path = self.root / onbox.RUNNER_LOCK
+            path = self.root / box_layout.RUNNER_LOCK
             path.parent.mkdir(parents=True, exist_ok=True)
             self.held = path.open("ab")
             fcntl.flock(self.held.fileno(), fcntl.LOCK_EX)
@@ -258,7 +259,7 @@ class Box:
             "phase": "running",
             "price_per_hour": self.record.price_per_hour,
             "created_at": self.begin.isoformat() if self.begin else None,
-            "mounts": {onbox.DURABLE: world.volume},
+            "mounts": {box_layout.DURABLE: world.volume},
             "resources": {},
             "clearance": self.clearance,
         }
@@ -307,15 +308,15 @@ class World:
         self.monkeypatch.setenv("XDG_DATA_HOME", str(self.folder / "data"))
         self.monkeypatch.delenv("PULUMI_STACK", raising=False)
         self.monkeypatch.chdir(self.root)
-        self.monkeypatch.setattr("sweep.engine_call.find_engine", lambda: str(launcher))
-        self.monkeypatch.setattr("sweep.cli.finish.find_engine", lambda: str(launcher))
+        self.monkeypatch.setattr("sweepstack.status.engine_call.find_engine", lambda: str(launcher))
+        self.monkeypatch.setattr("sweepstack.cli.finish.find_engine", lambda: str(launcher))
         self.evidence = self.root / "results" / STACK
         self.uri = f"file://{socket.gethostname()}{self.evidence}"
         self.store = EvidenceStore.found(self.uri, IDENTITY, "sweepstack", STACK)
         self.platform: LocalPlatform = connect()
         self.platform.account()
         self.platform_root = self.folder / "data" / "sweepstack" / "local"
-        self.volume = self.platform.ensure_volume(onbox.volume_tag(IDENTITY, "store"), "store").native_id
+        self.volume = self.platform.ensure_volume(box_layout.volume_tag(IDENTITY, "store"), "store").native_id
         self.file = StackFile.locate(self.root, STACK)
         self.gone: list[str] = []
         self.write_stack_file()

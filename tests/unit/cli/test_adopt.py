@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from sweep import this_host
-from sweep.backends import TAKEOVERS, Takeovers, held_elsewhere, named
-from sweep.cli.adopt import ask_backend
-from sweep.cli.target import Target
-from sweep.errors import EvidenceElsewhere
-from sweep.evidence.store import EvidenceStore
-from sweep.model import Lease
-from sweep.state import StackMissing
+from sweepstack.cli.adopt import ask_backend
+from sweepstack.cli.target import Target
+from sweepstack.core import this_host
+from sweepstack.core.records import Lease
+from sweepstack.evidence.backends import TAKEOVERS, Takeovers, held_elsewhere, named
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceElsewhere
+from sweepstack.status.engine_state import StackMissing
 from tests.unit.cli.support import STACK, World
 
 ADOPT = ("adopt", "--reason", "the old laptop died")
@@ -104,7 +104,7 @@ def test_a_backend_on_a_disk_that_is_not_mounted_is_not_called_empty(
     def no_stack(*_: object, **__: object) -> None:
         raise StackMissing("no stack named 'sweep-t' found")
 
-    monkeypatch.setattr("sweep.cli.adopt.read_state", no_stack)
+    monkeypatch.setattr("sweepstack.cli.adopt.read_state", no_stack)
     folder = tmp_path / "old"
     if there:
         folder.mkdir()
@@ -155,7 +155,7 @@ def test_a_computer_that_was_renamed_knows_its_own(world: World, monkeypatch: py
 
 def test_a_box_on_a_machine_that_was_renamed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     box = world.add("box-0")
-    monkeypatch.setattr("provider.platforms._local_store.host_identity", lambda: "renamed")
+    monkeypatch.setattr("sweepstack.onbox.host.box_folders.host_identity", lambda: "renamed")
     assert "belongs to" in world.run("status").out
     assert world.run("adopt", "box-9", "--reason", "x").code == 1
     result = world.run("adopt", "box-0", "--reason", "a new name")

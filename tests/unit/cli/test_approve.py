@@ -10,14 +10,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from provider.platforms._local_claim import main as claim
-from sweep import onbox
-from sweep.cli.output import Unsure
-from sweep.cli.words import Reasons, pair_reasons
-from sweep.model import Approval
-from sweep.revocation import revocation_problem
-from sweep.state import parse_export
-from sweep.teardown import Existence, Observation, may_end
+from sweepstack.cli.approve_options import Reasons, pair_reasons
+from sweepstack.cli.output import Unsure
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import Approval
+from sweepstack.onbox.common import box_layout
+from sweepstack.platforms.local.__main__ import main as claim
+from sweepstack.status.engine_state import parse_export
+from sweepstack.teardown.check import may_end
+from sweepstack.teardown.revocation import revocation_problem
 from tests.unit.cli.support import CODE, STACK, World
 
 
@@ -330,10 +331,10 @@ def test_a_box_of_another_account_is_not_approved(world: World) -> None:
     assert "account" in said
     said = untouched(world, "--abandon", "box-0", "--reason", "lost")
     next_ = said[said.index("next") :]
-    assert "python -m provider.platforms.local --also " in next_, "what helps with an account"
+    assert "python -m sweepstack.platforms.local --also " in next_, "what helps with an account"
     assert "--abandon" not in next_, "that has just failed"
     ways = world.run("status", "--json", fresh=False).json["next"]  # gate.md l17: it advised what is refused
-    assert "python -m provider.platforms.local --also " in ways[0]
+    assert "python -m sweepstack.platforms.local --also " in ways[0]
     assert not [way for way in ways if "--abandon" in way]
     assert claim(["--also", world.boxes[0].record.account]) == 0
     assert world.run("status", fresh=False).code != 2, "the first way leads on"
@@ -513,7 +514,7 @@ def test_reasons_that_belong_to_nothing(line: list[str]) -> None:
 
 
 def test_it_says_what_dies_that_is_in_no_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.evidence.unsealed_copy.MOST_BYTES", 1000)
+    monkeypatch.setattr("sweepstack.evidence.unsealed_copy.MOST_BYTES", 1000)
     box = world.add()
     box.launch("lr0.1", "lr0.3", "lr0.9")
     for name in ("lr0.1", "lr0.9"):
@@ -537,7 +538,7 @@ def test_it_says_what_dies_that_is_in_no_copy(world: World, monkeypatch: pytest.
 def test_it_fits_into_80_columns_and_breaks_no_digest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """newcomer D: COST took six lines a box, the sweep's sum stood at each, the digest was broken."""
     _, _, digest = world.verified()
-    for module in ("sweep.cli.output", "sweep.cli.proposal"):
+    for module in ("sweepstack.cli.output", "sweepstack.cli.approve_preview"):
         monkeypatch.setattr(f"{module}.console", lambda: Console(file=sys.stdout, width=80, highlight=False))
     lines = world.run("approve", "--receipt", digest).out.splitlines()
     assert lines[0] == f"receipt  {digest}"
@@ -556,7 +557,7 @@ def test_a_box_that_cannot_be_read_is_not_waited_for(world: World) -> None:
     first.start("lr0.3")
     world.run("pull")
     receipt = world.run("verify", "--json").json["receipt"]
-    journal = first.root / onbox.JOURNAL
+    journal = first.root / box_layout.JOURNAL
     journal.unlink()
     journal.mkdir()
     said = untouched(world, "--receipt", receipt)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep.cli.asking import answer
+from sweepstack.cli.prompt import answer
 
-COMMANDS = Path(__file__).resolve().parents[3] / "sweep" / "cli"
+COMMANDS = Path(__file__).resolve().parents[3] / "sweepstack" / "cli"
 
 
 class Screen:
@@ -49,4 +49,4 @@ def test_a_yes_typed_ahead_is_no_answer(monkeypatch: pytest.MonkeyPatch, ahead: 
 def test_every_command_asks_so() -> None:
     asks = re.compile(r"stdin\.read|stdin\.buffer|\binput\(")
     found = [path.name for path in sorted(COMMANDS.rglob("*.py")) if asks.search(path.read_text())]
-    assert found == ["asking.py"]
+    assert found == ["prompt.py"]

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
-from provider.platforms.local import LocalPlatform
-from provider.platforms.registry import load_platform
-from sweep.channel import ssh_config
-from sweep.cli import audit_end
-from sweep.cli.audit import Finding, ask, audit, described, look, once
-from sweep.cli.known import Known, read_known
-from sweep.cli.output import No, Out
-from sweep.cli.stray import read_box
-from sweep.errors import SweepstackError
-from sweep.evidence.store import EvidenceStore
-from sweep.model import Birth
-from sweep.onbox import volume_tag
-from sweep.state import BoxEntry, IdentityEntry, StackState, TeardownEntry
+from sweepstack.channel import ssh_config
+from sweepstack.cli import audit_end
+from sweepstack.cli.audit import Finding, ask, audit, described, look, once
+from sweepstack.cli.known_boxes import Known, read_known
+from sweepstack.cli.orphan_view import read_box
+from sweepstack.cli.output import No, Out
+from sweepstack.core.records import Birth
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.box_layout import volume_tag
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.registry import load_platform
+from sweepstack.status.engine_state import BoxEntry, IdentityEntry, StackState, TeardownEntry
 from tests.conformance.harness_runpod import REGION, Harness
 from tests.simulators.machines import require
 from tests.unit.loopback import Silent
@@ -130,7 +130,7 @@ class World:
     """An audit whose states are those given; everything else is real."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, known: Known) -> None:
-        for module in ("sweep.cli.audit", "sweep.cli.audit_end"):
+        for module in ("sweepstack.cli.audit", "sweepstack.cli.audit_end"):
             monkeypatch.setattr(f"{module}.read_known", lambda root: known)
 
 
@@ -259,7 +259,7 @@ def test_a_host_that_two_addresses_lead_to_is_listed_once() -> None:
 def test_hosts_are_known_by_the_stack_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After `pulumi stack rm --force` no state names them."""
     monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
-    monkeypatch.setattr("sweep.cli.known.list_stacks", lambda *_, **__: [])
+    monkeypatch.setattr("sweepstack.cli.known_boxes.list_stacks", lambda *_, **__: [])
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     sweep = {"boxes": {"a": {"host": "root@192.0.2.7:22"}, "b": {"want": "gone"}}, "pull_to": "results"}
     (tmp_path / "Pulumi.x.yaml").write_text(json.dumps({"config": {"sweepstack:sweep": sweep}}))

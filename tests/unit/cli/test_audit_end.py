@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import Phase
-from sweep import onbox
-from sweep.cli.known import Known
-from sweep.cli.stray import adopts
-from sweep.decisions import Decision, decisions
-from sweep.evidence.stack_copy import keep_stack_file
-from sweep.model import Lease
-from sweep.ownership import HELD, Owner, sign, who
-from sweep.state import StackState
+from sweepstack.cli.known_boxes import Known
+from sweepstack.cli.orphan_view import adopts
+from sweepstack.core.local_decisions import Decision, decisions
+from sweepstack.core.records import Lease
+from sweepstack.evidence.stack_copy import keep_stack_file
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.status.engine_state import StackState
+from sweepstack.teardown.ownership import HELD, Owner, sign, who
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
 
 ALICE = "alice@laptop"
@@ -204,7 +204,7 @@ def test_an_idle_box_of_an_unknown_owner_may_be_about_to_be_used(world: World) -
 @pytest.mark.parametrize("what", ["journal", "queue", "owner"])
 def test_what_can_t_be_read_is_refused_and_can_be_given_up(world: World, what: str) -> None:
     box = world.add()
-    path = {"journal": onbox.JOURNAL, "queue": onbox.QUEUE, "owner": onbox.OWNER}[what]
+    path = {"journal": box_layout.JOURNAL, "queue": box_layout.QUEUE, "owner": box_layout.OWNER}[what]
     (box.root / path).parent.mkdir(parents=True, exist_ok=True)
     (box.root / path).write_text("no such thing\n")
     elsewhere(world)
@@ -217,7 +217,7 @@ def test_what_can_t_be_read_is_refused_and_can_be_given_up(world: World, what: s
 def test_a_damaged_journal_takes_nothing_from_the_owner(world: World) -> None:
     box = world.add()
     signed(world, box, ALICE)
-    (box.root / onbox.JOURNAL).write_text("no such thing\n")
+    (box.root / box_layout.JOURNAL).write_text("no such thing\n")
     elsewhere(world)
     assert f"{ALICE} holds it until" in audit_end(world, box, *ABANDON).err
     assert is_there(world, box)

@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from sweep.cli.commands import NAMES
-from sweep.cli.logs import _CONTROL
-from sweep.cli.main import app
-from sweep.cli.output import Unsure, count, size, span
-from sweep.cli.progress import Progress
-from sweep.cli.target import parse_duration
-from sweep.stackfile import StackFile
+from sweepstack.cli.commands import NAMES
+from sweepstack.cli.logs import _CONTROL
+from sweepstack.cli.main import app
+from sweepstack.cli.output import Unsure, count, size, span
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.target import parse_duration
+from sweepstack.config.edit.stack_file import StackFile
 from tests.unit.cli.support import STACK, World
 
 # new
 
 
 def test_new_writes_a_file_that_the_program_accepts(world: World) -> None:
-    from components.config import StackConfig
+    from sweepstack.config.stack_config import StackConfig
 
     result = world.run("new", "day-2", "--json", stack=None)
     assert result.code == 0
@@ -62,7 +62,7 @@ def test_new_refuses_names(world: World, name: str) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.cli.wait.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("sweepstack.cli.wait.POLL_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("quick")
@@ -349,7 +349,7 @@ def test_what_nobody_foresaw_is_one_message(world: World, monkeypatch: pytest.Mo
     def crash(*_: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("sweep.cli.status.compose", crash)
+    monkeypatch.setattr("sweepstack.cli.status.compose", crash)
     result = world.run("status", "--json")
     assert result.code == 2
     assert result.out == ""
@@ -368,9 +368,9 @@ def test_no_color_is_honoured(world: World, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_help_imports_next_to_nothing() -> None:
     program = (
-        "import sys, sweep.cli.main\n"
+        "import sys, sweepstack.cli.main\n"
         "sys.argv = ['sweepctl', '--help']\n"
-        "try:\n    sweep.cli.main.main()\nexcept SystemExit:\n    pass\n"
+        "try:\n    sweepstack.cli.main.main()\nexcept SystemExit:\n    pass\n"
         "heavy = {'rich', 'pydantic', 'ruamel', 'numpy', 'pulumi', 'grpc', 'safetensors'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
     )
@@ -386,7 +386,7 @@ def test_each_command_is_added_with_the_module_that_has_it() -> None:
     found: dict[str, list[str]] = {}
     for command in app.registered_commands:
         assert command.callback is not None
-        module = command.callback.__module__.removeprefix("sweep.cli.commands.")
+        module = command.callback.__module__.removeprefix("sweepstack.cli.commands.")
         found.setdefault(module, []).append(command.name or command.callback.__name__.replace("_", "-"))
     assert {module: sorted(names) for module, names in found.items()} == {
         module: sorted(names) for module, names in NAMES.items()
@@ -396,8 +396,9 @@ def test_each_command_is_added_with_the_module_that_has_it() -> None:
 @pytest.mark.parametrize(("words", "rest"), [(("status", "--help"), set()), (("stat",), set(NAMES)), ((), set(NAMES))])
 def test_only_the_asked_command_s_module_is_imported(words: tuple[str, ...], rest: set[str]) -> None:
     program = (
-        "import atexit, sys; from sweep.cli.entry import main\n"
-        "def told():\n    print(*(n for n in sys.modules if n.startswith('sweep.cli.commands.')), file=sys.stderr)\n"
+        "import atexit, sys; from sweepstack.cli.entry import main\n"
+        "ours = 'sweepstack.cli.commands.'\n"
+        "def told():\n    print(*(n for n in sys.modules if n.startswith(ours)), file=sys.stderr)\n"
         "atexit.register(told)\n"
         "main()"
     )
@@ -409,7 +410,7 @@ def test_only_the_asked_command_s_module_is_imported(words: tuple[str, ...], res
 def test_progress_is_quiet_below_two_seconds_and_goes_to_stderr(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.cli.progress.PATIENCE", 0.1)
+    monkeypatch.setattr("sweepstack.cli.progress.PATIENCE", 0.1)
     with Progress("copying"):
         pass
     assert capsys.readouterr() == ("", "")

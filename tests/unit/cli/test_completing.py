@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from sweep.cli import completing
+from sweepstack.cli import completion
 from tests.unit.cli.support import STACK, World
 
 
@@ -27,7 +27,7 @@ def complete(world: World, *words: str) -> list[str]:
         "COMP_WORDS": " ".join(("sweepctl", *words)),
         "COMP_CWORD": str(len(words)),
     }
-    command = [sys.executable, "-c", "from sweep.cli.main import app; app(prog_name='sweepctl')"]
+    command = [sys.executable, "-c", "from sweepstack.cli.main import app; app(prog_name='sweepctl')"]
     done = subprocess.run(command, cwd=world.root, env=environment, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     return done.stdout.split()
@@ -52,31 +52,31 @@ class Context:
 
 
 def test_the_roster_is_expanded_once_for_a_version_of_the_file(world: World) -> None:
-    assert completing.cells(Context, "") == ["lr0.1", "lr0.3", "lr0.9"]  # type: ignore[arg-type]
+    assert completion.cells(Context, "") == ["lr0.1", "lr0.3", "lr0.9"]  # type: ignore[arg-type]
 
     def heavy(path: Path) -> dict[str, list[str]]:
         raise AssertionError("it was read again")
 
-    world.monkeypatch.setattr(completing, "_expanded", heavy)
-    assert completing.cells(Context, "lr0.3") == ["lr0.3"]  # type: ignore[arg-type]
+    world.monkeypatch.setattr(completion, "_expanded", heavy)
+    assert completion.cells(Context, "lr0.3") == ["lr0.3"]  # type: ignore[arg-type]
     world.monkeypatch.undo()
     world.monkeypatch.chdir(world.root)
     world.lrs = "[0.5]"
     world.write_stack_file()
-    assert completing.cells(Context, "") == ["lr0.5"]  # type: ignore[arg-type]
+    assert completion.cells(Context, "") == ["lr0.5"]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["", "config: [", "config: {sweepstack:sweep: 5}"])
 def test_a_file_that_does_not_read_offers_nothing(world: World, text: str) -> None:
     world.file.path.write_text(text)
-    assert completing.cells(Context, "") == []  # type: ignore[arg-type]
+    assert completion.cells(Context, "") == []  # type: ignore[arg-type]
     assert complete(world, "logs", "--stack", STACK, "lr0") == []
 
 
 def test_nothing_heavy_is_imported_on_a_second_tab(world: World) -> None:
-    assert completing.cells(Context, "")  # type: ignore[arg-type]
+    assert completion.cells(Context, "")  # type: ignore[arg-type]
     code = (
-        "import sys; from sweep.cli import completing; "
+        "import sys; from sweepstack.cli import completion as completing; "
         f"ctx = type('C', (), {{'params': {{'stack': {STACK!r}}}}}); assert completing.cells(ctx, 'lr0.1'); "
         "print([name for name in ('pydantic', 'ruamel', 'numpy', 'pulumi', 'rich') if name in sys.modules])"
     )

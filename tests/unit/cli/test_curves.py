@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sweep import onbox
-from sweep.cli.curves import chart
-from sweep.metrics import Series
+from sweepstack.cli.curves import chart
+from sweepstack.core.metrics import Series
+from sweepstack.onbox.common import box_layout
 from tests.unit.cli.support import Box, World
 
 NAN = float("nan")
@@ -88,7 +88,7 @@ def test_csv(world: World, box: Box) -> None:
         if resource["type"].endswith(":Queue"):
             resource["outputs"]["metrics"] = {"file": "m.csv", "x": "step", "y": ["loss"]}
     world.save(export)
-    path = box.root / onbox.attempt_dir("lr0.1", 1) / "out/m.csv"
+    path = box.root / box_layout.attempt_dir("lr0.1", 1) / "out/m.csv"
     path.write_text("step,loss\n1,0.5\n2,nan\n3,0.2")  # the last line is not whole yet
     result = world.run("curves", "lr0.1", "--json", fresh=False)
     assert result.json["curves"][0]["points"] == [[1, 0.5], [2, None]]

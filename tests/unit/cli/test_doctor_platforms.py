@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from components.config import StackConfig
-from provider.platforms.registry import load_platform
-from sweep.cli.doctor import platforms
-from sweep.cli.doctor.finding import Finding
-from sweep.errors import Unreachable
+from sweepstack.cli.doctor import platforms
+from sweepstack.cli.doctor.finding import Finding
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.platforms.registry import load_platform
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import VastSimulator
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep.decisions import decisions
-from sweep.errors import Unreachable, Unsupported
-from sweep.volumes.records import Mounting, write_mounting
+from sweepstack.core.local_decisions import decisions
+from sweepstack.onbox.common.errors import Unreachable, Unsupported
+from sweepstack.volumes.records import Mounting, write_mounting
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
 
 

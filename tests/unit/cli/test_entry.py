@@ -13,8 +13,8 @@ ENV = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUF
 PROCESS = """
 import sys, {module}
 {before}
-from sweep.cli import entry, main
-main.main = lambda: ({action})
+from sweepstack.cli import app, entry, main
+app.app = lambda: ({action})
 entry.main()
 print("Python ends as ever")
 """
@@ -75,7 +75,7 @@ def test_a_stream_that_the_shell_closed_is_an_empty_one(closed: str) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_a_full_disk_below_the_output_is_no_mistake_of_ours(words: tuple[str, ...], tmp_path: Path) -> None:
-    code = "import sys; from sweep.cli import entry; sys.argv[0] = 'sweepctl'; entry.main()"
+    code = "import sys; from sweepstack.cli import entry; sys.argv[0] = 'sweepctl'; entry.main()"
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-c", code, "new", "first", *words],

@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from sweep.cli import output
-from sweep.cli.main import app
+from sweepstack.cli import output
+from sweepstack.cli.main import app
 from tests.unit.cli.support import World
 
 DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-8")
@@ -55,7 +55,7 @@ def test_help_is_in_the_order_of_a_day(capsys: pytest.CaptureFixture[str]) -> No
         assert exit.value.code == 0
         places = [said.index(f"\n  {name} ") for name in ("new", "status", "retry", "pull", "approve", "ledger", "ssh")]
         assert places == sorted(places)
-        assert "More:" not in said, "a command stands in no section: sweep/cli/help.py"
+        assert "More:" not in said, "a command stands in no section: sweepstack/cli/help.py"
     with pytest.raises(SystemExit):
         app(["status", "-h"])
     assert "--watch" in capsys.readouterr().out

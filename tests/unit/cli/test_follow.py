@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep import onbox
-from sweep.canonical import digest_of
-from sweep.cli.logs import Printer
+from sweepstack.cli.logs import Printer
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import digest_of
 from tests.unit.cli.support import Box, World
 
 SETUP = digest_of(["pip install x", "code"])
@@ -20,8 +20,8 @@ SETUP = digest_of(["pip install x", "code"])
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.cli.follow.POLL_SECONDS", 0.02)
-    monkeypatch.setattr("sweep.cli.follow.LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr("sweepstack.cli.follow.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("sweepstack.cli.follow.LONGEST_PAUSE", 0.05)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def box(world: World) -> Box:
 
 
 def log_of(box: Box, attempt: int = 1) -> Path:
-    return box.root / onbox.attempt_dir("lr0.1", attempt) / "log.txt"
+    return box.root / box_layout.attempt_dir("lr0.1", attempt) / "log.txt"
 
 
 def append(path: Path, text: str) -> None:
@@ -55,14 +55,14 @@ def meanwhile(world: World, *steps: tuple[str, Callable[[], object]]) -> Iterato
             while left and left[0][0] in "".join(said):
                 left.pop(0)[1]()
 
-    world.monkeypatch.setattr("sweep.cli.follow.Follow.say", lambda self, text: hear(f"-- {text}\n"))
+    world.monkeypatch.setattr("sweepstack.cli.follow.Follow.say", lambda self, text: hear(f"-- {text}\n"))
     printed = Printer.__call__
 
     def heard(self: Printer, data: bytes) -> None:
         printed(self, data)
         hear(data.decode())
 
-    world.monkeypatch.setattr("sweep.cli.logs.Printer.__call__", heard)
+    world.monkeypatch.setattr("sweepstack.cli.logs.Printer.__call__", heard)
     yield said
     assert not left, f"never came: {left[0][0]!r}; said {said}"
 
@@ -124,7 +124,7 @@ def test_a_runner_that_dies_and_comes_back(world: World, box: Box) -> None:
 
 
 def test_a_runner_that_stays_dead_ends_it(world: World, box: Box) -> None:
-    world.monkeypatch.setattr("sweep.cli.follow.MISSING_SECONDS", 0.1)
+    world.monkeypatch.setattr("sweepstack.cli.follow.MISSING_SECONDS", 0.1)
     box.alive(False)
     result = world.run("logs", "lr0.1", "-f")
     assert result.code == 1
@@ -201,7 +201,7 @@ def test_a_character_cut_in_two_is_one(world: World, box: Box) -> None:
 
 
 def prepare(box: Box) -> Path:
-    path = box.root / onbox.setup_log(SETUP)
+    path = box.root / box_layout.setup_log(SETUP)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("Collecting x\n")
     box.log("setup-started", setup=SETUP, code="c")
@@ -233,7 +233,7 @@ def test_setup_log(world: World) -> None:
 
 
 def test_runner_log(world: World, box: Box) -> None:
-    (box.root / onbox.RUNNER_LOG).write_text("begins\n")
+    (box.root / box_layout.RUNNER_LOG).write_text("begins\n")
     assert world.run("logs", "--runner", "box-0").out == "begins\n"
     result = world.run("logs", "--runner", "--follow", "--timeout", "0.3s")
     assert (result.code, result.out) == (1, "begins\n")
@@ -247,7 +247,7 @@ def pulled(world: World, box: Box) -> None:
     """A set-up that failed; runner and set-up log are copied."""
     prepare(box)
     box.log("setup-failed", setup=SETUP, code="c", stage="commands", reason="exit code 1")
-    (box.root / onbox.RUNNER_LOG).write_text("begins\nends\n")
+    (box.root / box_layout.RUNNER_LOG).write_text("begins\nends\n")
     world.run("pull")
 
 
@@ -273,7 +273,7 @@ def test_the_logs_of_a_box_outlive_it(world: World, box: Box) -> None:
 
 def test_the_copy_is_shown_where_the_box_does_not_answer(world: World, box: Box) -> None:
     pulled(world, box)
-    (box.root / onbox.JOURNAL).write_bytes(b"nonsense\n")
+    (box.root / box_layout.JOURNAL).write_bytes(b"nonsense\n")
     result = world.run("logs", "--runner", "box-0")
     assert (result.code, result.out) == (0, "begins\nends\n")
     assert "from the copy of 20" in result.err
@@ -288,12 +288,12 @@ def test_a_box_that_goes_while_its_log_is_followed(world: World, box: Box) -> No
 
 
 def test_pull_names_a_log_that_can_not_be_copied(world: World, box: Box) -> None:
-    (box.root / onbox.RUNNER_LOG).mkdir()
+    (box.root / box_layout.RUNNER_LOG).mkdir()
     result = world.run("pull")
     assert result.code == 0, result
-    assert f"warning  box box-0: {onbox.RUNNER_LOG} was not copied" in result.out
+    assert f"warning  box box-0: {box_layout.RUNNER_LOG} was not copied" in result.out
     (warning,) = world.run("pull", "--json").json["warnings"]
-    assert onbox.RUNNER_LOG in warning
+    assert box_layout.RUNNER_LOG in warning
 
 
 @pytest.mark.parametrize(

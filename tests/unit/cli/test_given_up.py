@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from sweep.abandoning import on_record
-from sweep.decisions import decisions
-from sweep.errors import SweepstackError
-from sweep.state import BoxEntry, parse_export
-from sweep.teardown import Existence, Observation, may_end
+from sweepstack.core.local_decisions import decisions
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.status.engine_state import BoxEntry, parse_export
+from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.check import may_end
 from tests.unit.cli.support import STACK, World
 
 GIVE_UP = ("approve", "--abandon", "box-0", "--reason", "the disk died")
@@ -141,7 +142,7 @@ def test_a_revocation_is_in_the_evidence_though_this_computer_takes_nothing(
     def full_disk(_: object) -> None:
         raise SweepstackError("the decision could not be recorded: no space left")
 
-    monkeypatch.setattr("sweep.abandoning.record_decision", full_disk)
+    monkeypatch.setattr("sweepstack.teardown.abandonment.record_decision", full_disk)
     result = world.run("approve", "--revoke")
     assert result.code == 2
     assert "no space left" in result.out

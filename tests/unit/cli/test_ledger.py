@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweep.books import close_books
-from sweep.money.ledger import record_phase
+from sweepstack.billing.ledger import record_phase
+from sweepstack.teardown.close_box import close_books
 from tests.unit.cli.support import Box, World
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from components.config import StackConfig
-from provider.platforms.offers import Offer
-from sweep.cli.output import No, Out
-from sweep.cli.place import Choice, Market, as_placement, choose, place
-from sweep.cli.target import Target
-from sweep.errors import ConfigError
-from sweep.stackfile import StackFile
-from sweep.stackplace import HEADER, write_placement
-from sweep.stacktext import HEADER as APPROVED
+from sweepstack.cli.output import No, Out
+from sweepstack.cli.target import Target
+from sweepstack.cli.where import Choice, Market, as_placement, choose, place
+from sweepstack.config.edit.placement import HEADER, write_placement
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.edit.text import HEADER as APPROVED
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.host.offers import Offer
 from tests.unit.config.helpers import GOOD, write
 
 TEXT = GOOD.replace("    max_price: 2.10\n", "").replace(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sweep.cli.output import plain
-from sweep.visible import visible
+from sweepstack.cli.output import plain
+from sweepstack.core.printable import visible
 from tests.unit.cli.support import CODE, World
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from sweep.canonical import sha256_hex
-from sweep.evidence.stack_copy import keep_stack_file
-from sweep.model import ArtifactSpec
+from sweepstack.core.records import ArtifactSpec
+from sweepstack.evidence.stack_copy import keep_stack_file
+from sweepstack.onbox.common.canonical import sha256_hex
 from tests.unit.cli.support import STACK, World, by_name
 
 
@@ -214,7 +214,7 @@ def test_verify_cannot_tell_after_a_crash(world: World) -> None:
     def crash(*_: object) -> None:
         raise RuntimeError("boom")
 
-    world.monkeypatch.setattr("sweep.cli.verify.verify_cells", crash)
+    world.monkeypatch.setattr("sweepstack.cli.verify.verify_cells", crash)
     result = world.run("verify", "--json")
     assert result.code == 2
     assert "RuntimeError: boom" in result.err
@@ -550,7 +550,9 @@ def test_verify_leads_on_from_a_cell_that_was_lost_with_its_box(world: World) ->
     (world.evidence / "journals").mkdir()
     shutil.copy(box.root / "data/sweep/journal.jsonl", world.evidence / "journals/box-0-g1.jsonl")
     box.vanish()
-    world.monkeypatch.setattr("sweep.onbox.surviving", lambda kills, mounts: ())  # a platform without volumes
+    world.monkeypatch.setattr(
+        "sweepstack.onbox.common.box_layout.surviving", lambda kills, mounts: ()
+    )  # a platform without volumes
     result = world.run("verify", "--json")
     assert by_name(result.json["cells"])["lr0.1"]["state"] == "lost"
     assert result.json["next"] == [f"pulumi up --stack {STACK}    (runs what was lost again)"]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sweep.cells import CellsConfig
-from sweep.errors import ConfigError
-from sweep.retries import on_record
-from sweep.roster import expand
-from sweep.stackdrop import write_drop
-from sweep.stackfile import StackFile
+from sweepstack.config.edit.drop import write_drop
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.core.cells import CellsConfig
+from sweepstack.core.roster import expand
+from sweepstack.launch.retries import on_record
+from sweepstack.onbox.common.errors import ConfigError
 from tests.unit.cli.support import STACK, World, by_name
 
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweep.engine_call import find_project_root
-from sweep.errors import ConfigError
-from sweep.model import Abandonment, Action, Approval, Waiver
-from sweep.stackfile import StackFile, valid_stack_name
-from sweep.stacktext import HEADER
+from sweepstack.config.edit.stack_file import StackFile, valid_stack_name
+from sweepstack.config.edit.text import HEADER
+from sweepstack.core.records import Abandonment, Action, Approval, Waiver
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.status.engine_call import find_project_root
 
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 PLAIN = """\

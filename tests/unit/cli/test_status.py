@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from provider.platforms import observe
-from sweep import onbox
-from sweep.cli.look import look, open_sources
-from sweep.cli.screen import headline
-from sweep.cli.target import Target
-from sweep.engine_call import ExportCall
-from sweep.state import Export
+from sweepstack.cli.collect import look, open_sources
+from sweepstack.cli.render import headline
+from sweepstack.cli.target import Target
+from sweepstack.onbox.common import box_layout
+from sweepstack.operations import observe
+from sweepstack.status.engine_call import ExportCall
+from sweepstack.status.engine_state import Export
 from tests.unit.cli.support import STACK, World, by_name
 
 
@@ -282,7 +282,7 @@ def test_a_dropped_cell_that_keeps_its_box_is_called_what_the_refusal_calls_it(w
     box.start("lr0.9")
     box.alive(True)
     if not readable:
-        (box.root / onbox.JOURNAL).write_bytes(b"nonsense\n")
+        (box.root / box_layout.JOURNAL).write_bytes(b"nonsense\n")
     world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
     world.up_roster = world.file_roster()  # the queue has the drop; its runner has not taken it yet
     cell = by_name(status(world, 0)["cells"])["lr0.9"]
@@ -395,9 +395,9 @@ def test_many_cells_are_counted_not_listed(world: World) -> None:
 
 
 def test_headline_of_an_empty_stack(world: World) -> None:
-    from sweep.cli.look import look, open_sources
-    from sweep.cli.target import Target
-    from sweep.view import compose
+    from sweepstack.cli.collect import look, open_sources
+    from sweepstack.cli.target import Target
+    from sweepstack.status.compose import compose
 
     world.save(world.empty())
     view = compose(look(open_sources(Target.find(STACK))))
@@ -407,7 +407,7 @@ def test_headline_of_an_empty_stack(world: World) -> None:
 def test_it_fits_into_80_columns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first, _, _ = world.verified()
     first.beat()
-    for module in ("sweep.cli.output", "sweep.cli.screen"):
+    for module in ("sweepstack.cli.output", "sweepstack.cli.render"):
         monkeypatch.setattr(f"{module}.console", lambda: Console(file=sys.stdout, width=80, highlight=False))
     lines = world.run("status").out.splitlines()
     table = lines[: next(index for index, line in enumerate(lines) if line.startswith("money"))]
@@ -487,15 +487,15 @@ def test_a_box_s_files_are_listed_only_where_an_end_is_approved(world: World, mo
 
 LOOKS = """
 import sys
-import sweep.engine_call
+import sweepstack.status.engine_call
 engine = sys.argv.pop(1)
-sweep.engine_call.find_engine = lambda: engine
-from sweep.cli.app import app
-import sweep.cli.main
+sweepstack.status.engine_call.find_engine = lambda: engine
+from sweepstack.cli.app import app
+import sweepstack.cli.main
 try:
     app()
 finally:
-    print("sweep.cli.doctor.engine" in sys.modules, file=sys.stderr)
+    print("sweepstack.cli.doctor.engine" in sys.modules, file=sys.stderr)
 """
 
 
@@ -522,13 +522,13 @@ def test_the_doctor_is_imported_only_for_a_lock(world: World) -> None:
 
 ASKS = """
 import sys
-import sweep.engine_call
+import sweepstack.status.engine_call
 engine = sys.argv.pop(1)
 def find_engine():
     print("engine;", "pydantic" in sys.modules, file=sys.stderr)
     return engine
-sweep.engine_call.find_engine = find_engine
-from sweep.cli.entry import main
+sweepstack.status.engine_call.find_engine = find_engine
+from sweepstack.cli.entry import main
 main()
 """
 

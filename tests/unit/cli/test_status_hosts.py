@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from bench.hosts_bench import world_on
-from provider.platforms import base
-from sweep.channel import ahead, ssh_link, ssh_mtu
-from sweep.channel.host_keys import default_folder
-from sweep.channel.ssh_links import _SHARED, _SHARING
-from sweep.cli import look, silent_hosts, strangers
-from sweep.cli.output import UNSURE, YES
+from sweepstack.channel import ssh_link, ssh_mtu
+from sweepstack.channel.host_keys import default_folder
+from sweepstack.channel.ssh_links import _SHARED, _SHARING
+from sweepstack.cli import collect, orphans, silent_hosts
+from sweepstack.cli.output import UNSURE, YES
+from sweepstack.onbox.agent import prefetch
+from sweepstack.onbox.host import platform
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 from tests.unit.cli.support import World, by_name
@@ -58,7 +59,7 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         seen[f"{verb} {words.get('name', '')}"] += 1
         request(link, verb, **words)
 
-    def many(link: ssh_link.Link, questions: Sequence[ahead.Question], *more: Any) -> list[ahead.Answer]:
+    def many(link: ssh_link.Link, questions: Sequence[prefetch.Question], *more: Any) -> list[prefetch.Answer]:
         seen["together"] += 1
         return together(link, questions, *more)
 
@@ -94,11 +95,11 @@ def test_asked_one_by_one_it_is_the_same_picture(world: World, monkeypatch: pyte
     class Nobody:
         """What no platform is."""
 
-    monkeypatch.setattr(look, "datetime", Still)
+    monkeypatch.setattr(collect, "datetime", Still)
     together = status(world)
 
-    monkeypatch.setattr(base, "Foresees", Nobody)
-    monkeypatch.setattr(ahead, "Foresees", Nobody)
+    monkeypatch.setattr(platform, "Foresees", Nobody)
+    monkeypatch.setattr(prefetch, "Foresees", Nobody)
     asked: list[str] = []
     request = ssh_link.Link.request
 
@@ -132,7 +133,7 @@ def test_a_host_that_answers_no_look_in_time_is_not_asked_again_and_why_is_tried
 ) -> None:
     """Behind a hole in the MTU: the look waited 20 s for it, then the search 38 s more, for the same silence."""
     asked: list[str] = []
-    honest = strangers._lister
+    honest = orphans._lister
 
     def lister(adapter: str, *more: Any) -> Callable[[], Any]:
         def listed() -> Any:
@@ -141,8 +142,8 @@ def test_a_host_that_answers_no_look_in_time_is_not_asked_again_and_why_is_tried
 
         return listed
 
-    monkeypatch.setattr(strangers, "_lister", lister)
-    monkeypatch.setattr(look, "LOOK_SECONDS", 15.0)
+    monkeypatch.setattr(orphans, "_lister", lister)
+    monkeypatch.setattr(collect, "LOOK_SECONDS", 15.0)
     monkeypatch.setattr(silent_hosts, "TRY_SECONDS", 0.1)
     monkeypatch.setattr(ssh_mtu, "_TRIED", {})
     monkeypatch.setattr(ssh_mtu, "_gets_through", lambda way, *_: bool(way.proxy))  # small packets alone

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from components.config import StoreConfig
-from sweep import onbox
-from sweep.cli.doctor import store as one_store
-from sweep.cli.doctor.finding import Finding
-from sweep.cli.target import Target
-from sweep.evidence.store import EvidenceStore
-from sweep.stackfile import StackFile
-from sweep.volumes.records import Mounting, write_mounting
+from sweepstack.cli.doctor import store as one_store
+from sweepstack.cli.doctor.finding import Finding
+from sweepstack.cli.target import Target
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.stack_config import StoreConfig
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common import box_layout
+from sweepstack.volumes.records import Mounting, write_mounting
 from tests.unit.cli.support import IDENTITY, STACK, Result, World
 
 KEEPER = "keeperxxxx"
@@ -56,7 +56,7 @@ class Keep:
         (world.root / "stacks" / "Pulumi.keep.yaml").write_text(FILE)
         self.uri = f"file://{socket.gethostname()}{world.root / 'results' / 'keep'}"
         self.store = EvidenceStore.found(self.uri, KEEPER, "sweepstack", "keep")
-        made = world.platform.ensure_volume(onbox.volume_tag(KEEPER, "abl"), "abl", size_gb=2)
+        made = world.platform.ensure_volume(box_layout.volume_tag(KEEPER, "abl"), "abl", size_gb=2)
         self.volume = world.volume = made.native_id
         self.entry = {"adapter": "local", "name": "abl", "native_id": made.native_id, "location": "here"}
         self.entry |= {"identity": KEEPER, "evidence": self.uri, "guarded": True, "price_per_month": 0.0}
@@ -198,7 +198,7 @@ def test_finish_goes_on_by_an_approval_that_holds_and_believes_no_exit_code(keep
 
 
 def doctor(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> dict[str, Finding]:
-    monkeypatch.setattr("sweep.cli.doctor.sweep.find_engine", lambda: str(keep.world.engine / "pulumi"))
+    monkeypatch.setattr("sweepstack.cli.doctor.sweep.find_engine", lambda: str(keep.world.engine / "pulumi"))
     target = Target.find("keep", start=keep.world.root)
     return {finding.name: finding for _, check in one_store.checks(target) for finding in check()}
 

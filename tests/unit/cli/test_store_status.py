@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sweep.scene import Scene
-from sweep.state import StackState, VolumeEntry
-from sweep.view import compose
+from sweepstack.status.compose import compose
+from sweepstack.status.engine_state import StackState, VolumeEntry
+from sweepstack.status.snapshot import Scene
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from sweep.channel import ssh_config
-from sweep.cli.strangers import Search, search
-from sweep.evidence.store import EvidenceStore
-from sweep.handover import Handover, keep_handover
-from sweep.model import Birth
-from sweep.onbox import box_tag
-from sweep.state import StackState
+from sweepstack.channel import ssh_config
+from sweepstack.cli.orphans import Search, search
+from sweepstack.core.records import Birth
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.box_layout import box_tag
+from sweepstack.status.engine_state import StackState
+from sweepstack.teardown.host_shutdown import Handover, keep_handover
 from tests.unit.loopback import Silent
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)

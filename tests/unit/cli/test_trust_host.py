@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sweep.channel.base import SshEndpoint
-from sweep.channel.host_keys import HostKeyChanged, fingerprint
-from sweep.cli import trust, visit
-from sweep.cli.output import NO, YES, No, Out, Unsure
+from sweepstack.channel.host_keys import HostKeyChanged, fingerprint
+from sweepstack.cli import trust, visit
+from sweepstack.cli.output import NO, YES, No, Out, Unsure
+from sweepstack.onbox.agent.channel import SshEndpoint
 from tests.simulators import machines
 from tests.unit.channel.worlds import SshWorld
 

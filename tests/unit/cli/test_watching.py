@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
-from sweep import onbox
-from sweep.cli.target import Target
-from sweep.cli.watch import Pictures
+from sweepstack.cli.target import Target
+from sweepstack.cli.watch import Pictures
+from sweepstack.onbox.common import box_layout
 from tests.unit.cli.support import STACK, Box, World, by_name
 
 RUN = """
-import sys, sweep.engine_call
+import sys, sweepstack.status.engine_call
 engine = sys.argv.pop(1)
-sweep.engine_call.find_engine = lambda: engine
-from sweep.cli.main import main
+sweepstack.status.engine_call.find_engine = lambda: engine
+from sweepstack.cli.main import main
 main()
 """
 
@@ -57,7 +57,7 @@ def box(world: World) -> Box:
 
 
 def curve(box: Box, name: str, *rows: dict[str, Any], attempt: int = 1) -> None:
-    path = box.root / onbox.attempt_dir(name, attempt) / "out/metrics.jsonl"
+    path = box.root / box_layout.attempt_dir(name, attempt) / "out/metrics.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -165,10 +165,10 @@ def test_an_alarm_of_the_box_is_not_said_twice(world: World, box: Box) -> None:
 
 def test_a_hung_cell_has_a_way_out_on_every_screen(world: World, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """newcomer.md B3: following `next` led in a circle, and `drop` was named nowhere."""
-    monkeypatch.setattr("sweep.cli.wait.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("sweepstack.cli.wait.POLL_SECONDS", 0.01)
     assert "is not hung" in world.run("retry", "lr0.1").err
     box.beat(running=[{"cell": "lr0.1", "attempt": 1, "verdict": "hung", "why": "no CPU for 600 s"}])
-    log = box.root / onbox.attempt_dir("lr0.1", 1) / "log.txt"
+    log = box.root / box_layout.attempt_dir("lr0.1", 1) / "log.txt"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("begun\n")
     ways = (f"sweepctl retry --stack {STACK} lr0.1 && pulumi up", f"sweepctl drop --stack {STACK} lr0.1 --reason")
@@ -192,7 +192,7 @@ def test_a_hung_cell_has_a_way_out_on_every_screen(world: World, box: Box, monke
 def test_the_interval_is_what_the_box_was_told(world: World, box: Box) -> None:
     box.beat(ago=200)
     assert "has written nothing" in " ".join(box_of(world)["alarms"])
-    (box.root / onbox.SPEC).write_text(json.dumps({"patrol_seconds": 120}))
+    (box.root / box_layout.SPEC).write_text(json.dumps({"patrol_seconds": 120}))
     assert box_of(world)["alarms"] == []
 
 
@@ -357,7 +357,7 @@ def test_watch_as_json_is_a_document_a_line_and_ends_in_time(world: World, box: 
 
 def test_watch_waits_an_outage_out(world: World, box: Box) -> None:
     """At the beginning it is an error; later the picture before it stays, with the reason."""
-    world.monkeypatch.setattr("sweep.cli.watch.STATE_SECONDS", 0.0)
+    world.monkeypatch.setattr("sweepstack.cli.watch.STATE_SECONDS", 0.0)
     world.save()
     pictures = iter(Pictures(Target.find(STACK), 0.0, 60.0))
     assert next(pictures).problem == ""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from components.config import StackConfig
-from sweep.errors import ConfigError
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common.errors import ConfigError
 
 GOOD = """\
 config:

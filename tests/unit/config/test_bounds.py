@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from components.config import StackConfig
-from components.config_file import parse_document
-from sweep.errors import ConfigError
-from sweep.stackfile import StackFile
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.file import parse_document
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common.errors import ConfigError
 from tests.unit.config.helpers import GOOD, broken, load, refusal, write
 
 BOMB = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" if i else "a0: &a0 [x]\n" for i in range(12))

@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from components.config_model import SweepConfig, anchor_of, keys_of
-from components.config_rent import LATER
-from components.config_store import StoreShape
-from sweep.model import Approval
+from sweepstack.config.model import SweepConfig, anchor_of, keys_of
+from sweepstack.config.rent import LATER
+from sweepstack.config.store import StoreShape
+from sweepstack.core.records import Approval
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "stack-config.md"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.config_file import parse_document
-from sweep.errors import ConfigError
+from sweepstack.config.file import parse_document
+from sweepstack.onbox.common.errors import ConfigError
 
 TEXT = """\
 a: {x: 1e-4, y: on, z: "0.1", n: 2027-01-31, t: True, m: ~, i: 0x1F, f: .5}

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from components.config import StackConfig
+from components.host_setup.preflight import preflight
+from components.host_setup.steps import Step, facts
 from components.platforms.ssh import COMMAND, NOBODY, pinned, set_up, steps_for
-from profiles.load import load_profiles
-from profiles.resolve import resolve
-from provider.wire import to_python
-from sweep.channel.base import SshEndpoint
-from sweep.channel.host_address import HostAddress
-from sweep.channel.host_keys import Pin, fingerprint
-from sweep.errors import ConfigError
-from sweep.site.preflight import preflight
-from sweep.site.steps import Step, facts
+from sweepstack.channel.host_address import HostAddress
+from sweepstack.channel.host_keys import Pin, fingerprint
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.load import load_profiles
+from sweepstack.profiles.resolve import resolve
+from sweepstack.provider.wire import to_python
 from tests.unit.config.helpers import GOOD, write
 from tests.unit.config.test_program import REPOSITORY, requests
 

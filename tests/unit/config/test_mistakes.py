@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from components.config import StackConfig
-from sweep.errors import ConfigError
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common.errors import ConfigError
 from tests.unit.config.helpers import GOOD, broken, load, refusal
 
 ONE = [

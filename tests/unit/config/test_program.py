@@ -12,15 +12,15 @@ import pytest
 from pulumi.runtime import mocks as pulumi_mocks
 from pydantic import TypeAdapter
 
-from components.config import StackConfig
 from components.program import MESSAGE_SHOWN, difference, one_message
 from components.sweep import Sweep
-from profiles.load import load_profiles
-from profiles.resolve import resolve
-from provider.dispatch import HANDLERS, handler_for
-from sweep.elsewhere import elsewhere_text
-from sweep.errors import ConfigError
-from sweep.model import CellText
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.foreign_cells import elsewhere_text
+from sweepstack.core.records import CellText
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.load import load_profiles
+from sweepstack.profiles.resolve import resolve
+from sweepstack.provider.dispatch import HANDLERS, handler_for
 from tests.unit.config.helpers import GOOD, write
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -221,7 +221,7 @@ def test_the_program_is_short_and_decides_nothing() -> None:
 
 def test_the_program_imports_nothing_heavy() -> None:
     code = (
-        "import sys, components.program, components.sweep, profiles.load, profiles.resolve\n"
+        "import sys, components.program, components.sweep, sweepstack.profiles.load, sweepstack.profiles.resolve\n"
         "heavy = {'numpy', 'sklearn', 'torch', 'typer', 'rich', 'ruamel', 'safetensors', 'provider', 'hypothesis'}\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & heavy))"
     )

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from components.config import StoreConfig
-from components.config_secrets import may_show
-from sweep.errors import ConfigError
-from sweep.secret_rules import assigned_in, is_secret_value, secret_in, without_secrets
+from sweepstack.config.secret_rules import assigned_in, is_secret_value, secret_in, without_secrets
+from sweepstack.config.secrets import may_show
+from sweepstack.config.stack_config import StoreConfig
+from sweepstack.onbox.common.errors import ConfigError
 from tests.unit.config.helpers import GOOD, broken, load, refusal, write
 
 HF = "hf_" + "aB3dE5gH7" * 4

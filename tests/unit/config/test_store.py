@@ -9,13 +9,13 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.config import StackConfig, StoreConfig, load_any
 from components.store import Store
-from profiles.keeping import keep
-from profiles.load import load_profile
-from profiles.model import Meter, Tier
-from provider.resources.volume import VolumeHandler
-from sweep.errors import ConfigError
+from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.model import Meter, Tier
+from sweepstack.profiles.store_plan import keep
+from sweepstack.provider.resources.volume import VolumeHandler
 from tests.unit.config.helpers import GOOD as SWEEP
 from tests.unit.config.helpers import write
 from tests.unit.config.test_program import Monitor, inputs

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sweep.errors import EvidenceChanged
-from sweep.evidence.shelf import ABSENT, Shelf
+from sweepstack.evidence.object_store import ABSENT, Shelf
+from sweepstack.onbox.common.errors import EvidenceChanged
 
 KEY = "records/births/box-0-g1.json"
 

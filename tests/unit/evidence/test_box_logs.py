@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from sweep import onbox
-from sweep.canonical import digest_of
-from sweep.channel import ahead
-from sweep.channel.base import Channel
-from sweep.channel.local import LocalChannel
-from sweep.errors import Unreachable
-from sweep.evidence import box_logs, unsealed_copy
-from sweep.evidence.box_logs import MOST_BYTES, known, read
-from sweep.evidence.pull import BoxPull, BoxSource, pull_all
+from sweepstack.evidence import box_logs, unsealed_copy
+from sweepstack.evidence.box_logs import MOST_BYTES, known, read
+from sweepstack.evidence.pull import BoxPull, BoxSource, pull_all
+from sweepstack.onbox.agent import prefetch
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.errors import Unreachable
 from tests.unit.evidence.test_unsealed import attempt, fail
 from tests.unit.evidence.world import IDENTITY, Box, World
 
@@ -46,10 +46,10 @@ def pull(world: World, channel: Channel | None = None) -> BoxPull:
 
 def test_runner_and_set_up_are_copied_beside_the_journal(world: World) -> None:
     box = world.box
-    write(box, onbox.RUNNER_LOG, b"begins\n")
-    setup = write(box, onbox.setup_log(SETUP), b"Collecting x\n")
-    write(box, f"{onbox.SETUP_LOGS}/1234.pid", b"{}")
-    write(box, f"{onbox.SETUP_LOGS}/.hidden.log", b"no")
+    write(box, box_layout.RUNNER_LOG, b"begins\n")
+    setup = write(box, box_layout.setup_log(SETUP), b"Collecting x\n")
+    write(box, f"{box_layout.SETUP_LOGS}/1234.pid", b"{}")
+    write(box, f"{box_layout.SETUP_LOGS}/.hidden.log", b"no")
     box.log("setup-failed", setup=SETUP, code="c", stage="commands", reason="exit code 1")
     assert box_logs.due(world.store, "box-0", 1, box.journal)
     done = pull(world)
@@ -58,13 +58,13 @@ def test_runner_and_set_up_are_copied_beside_the_journal(world: World) -> None:
     assert not box_logs.due(world.store, "box-0", 1, box.journal)
     shutil.rmtree(box.root)
     kept = known(world.store, "box-0", 1)
-    assert [log.path for log in kept.logs] == [onbox.RUNNER_LOG, onbox.setup_log(SETUP)]
+    assert [log.path for log in kept.logs] == [box_layout.RUNNER_LOG, box_layout.setup_log(SETUP)]
     assert read(world.store, kept, kept.logs[1]) == b"Collecting x\n"
 
 
 def test_a_long_log_is_cut_from_the_front_and_says_so(world: World) -> None:
     log = b"".join(b"line %d\n" % number for number in range(60_000))
-    write(world.box, onbox.RUNNER_LOG, log)
+    write(world.box, box_layout.RUNNER_LOG, log)
     pull(world)
     start = len(log) - MOST_BYTES
     notice = b"[sweepstack] the first %d bytes of this log are not in this copy\n" % start
@@ -76,12 +76,12 @@ def test_a_long_log_is_cut_from_the_front_and_says_so(world: World) -> None:
 
 def test_secrets_are_masked_also_one_that_the_cut_goes_through(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     box = world.box
-    write(box, onbox.SECRETS, json.dumps({"TOKEN": SECRET, "SHORT": "abc"}).encode())
+    write(box, box_layout.SECRETS, json.dumps({"TOKEN": SECRET, "SHORT": "abc"}).encode())
     monkeypatch.setattr(box_logs, "MOST_BYTES", 40)
     monkeypatch.setattr(unsealed_copy, "LOG_BYTES", 40)
     monkeypatch.setattr(unsealed_copy, "LOG_END_BYTES", 40)
     text = f"first\n{SECRET}\nuse {SECRET} abc or another\n".encode()
-    write(box, onbox.RUNNER_LOG, text)
+    write(box, box_layout.RUNNER_LOG, text)
     attempt(box, world.cells[0], 1, {"log.txt": text})
     fail(box, world.cells[0], 1)
     pull(world)
@@ -95,20 +95,20 @@ def test_secrets_are_masked_also_one_that_the_cut_goes_through(world: World, mon
 
 def test_what_can_not_be_read_is_a_warning_and_the_cells_come(world: World) -> None:
     world.run()
-    write(world.box, onbox.setup_log(SETUP), b"Collecting x\n")
-    (world.box.root / onbox.RUNNER_LOG).mkdir()
+    write(world.box, box_layout.setup_log(SETUP), b"Collecting x\n")
+    (world.box.root / box_layout.RUNNER_LOG).mkdir()
     done = pull(world)
     assert done.problem == ""
     (warning,) = done.warnings
-    assert onbox.RUNNER_LOG in warning
+    assert box_layout.RUNNER_LOG in warning
     assert {result.state for result in done.results} == {"pulled"}
-    assert list(here(world)) == [f"box-0-g1/setup-{Path(onbox.setup_log(SETUP)).name}"]
+    assert list(here(world)) == [f"box-0-g1/setup-{Path(box_layout.setup_log(SETUP)).name}"]
 
 
 def test_without_the_secrets_no_log_is_copied_and_the_pull_goes_on(world: World) -> None:
     world.run()
-    write(world.box, onbox.RUNNER_LOG, b"begins\n")
-    write(world.box, onbox.SECRETS, b"{")
+    write(world.box, box_layout.RUNNER_LOG, b"begins\n")
+    write(world.box, box_layout.SECRETS, b"{")
     done = pull(world)
     assert done.problem == ""
     assert "so no log is copied" in done.warnings[0]
@@ -116,17 +116,17 @@ def test_without_the_secrets_no_log_is_copied_and_the_pull_goes_on(world: World)
 
 
 def test_an_earlier_copy_stays_where_the_log_can_not_be_read_any_more(world: World) -> None:
-    log = write(world.box, onbox.RUNNER_LOG, b"begins\n")
+    log = write(world.box, box_layout.RUNNER_LOG, b"begins\n")
     pull(world)
     log.unlink()
     log.mkdir()
     assert pull(world).warnings
     assert here(world) == {"box-0-g1/runner.log": b"begins\n"}
-    assert [one.path for one in known(world.store, "box-0", 1).logs] == [onbox.RUNNER_LOG]
+    assert [one.path for one in known(world.store, "box-0", 1).logs] == [box_layout.RUNNER_LOG]
 
 
 def test_logs_come_also_where_the_journal_or_the_record_does_not_read(world: World) -> None:
-    write(world.box, onbox.RUNNER_LOG, b"begins\n")
+    write(world.box, box_layout.RUNNER_LOG, b"begins\n")
     world.box.journal_file.write_bytes(b"nonsense\n")
     record = world.store.root / "records/box-logs/box-0-g1.json"
     record.parent.mkdir(parents=True)
@@ -150,36 +150,36 @@ class Counting(LocalChannel):
         self.trips: list[str] = []
         self.known: list[str] = []
 
-    def foresee(self, questions: Sequence[ahead.Question]) -> None:
+    def foresee(self, questions: Sequence[prefetch.Question]) -> None:
         self.trips.append("foresee")
         self.known = [question.verb + str(question.args) for question in questions]
 
-    def asked(self, question: ahead.Question) -> None:
+    def asked(self, question: prefetch.Question) -> None:
         if question.verb + str(question.args) in self.known:
             self.known.remove(question.verb + str(question.args))
         else:
             self.trips.append(question.verb)
 
     def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        self.asked(ahead.read(path))
+        self.asked(prefetch.read(path))
         return super().read(path, offset=offset, limit=limit)
 
     def tails(self, paths: Sequence[str], most: int) -> dict[str, tuple[int, bytes]]:
-        self.asked(ahead.tails(paths, most))
+        self.asked(prefetch.tails(paths, most))
         return super().tails(paths, most)
 
     def walk(self, folders: Sequence[str], **how: object) -> object:  # type: ignore[override]
-        self.asked(ahead.walk(folders, **how))  # type: ignore[arg-type]
+        self.asked(prefetch.walk(folders, **how))  # type: ignore[arg-type]
         return super().walk(folders, **how)  # type: ignore[arg-type]
 
 
 def test_they_come_in_the_round_trip_of_the_journal(world: World) -> None:
-    write(world.box, onbox.RUNNER_LOG, b"begins\n")
+    write(world.box, box_layout.RUNNER_LOG, b"begins\n")
     world.box.log("setup-started", setup=SETUP, code="c")
     channel = Counting(world.box)
     pull(world, channel)
     assert channel.trips == ["foresee"]
-    write(world.box, onbox.setup_log(SETUP), b"Collecting x\n")
+    write(world.box, box_layout.setup_log(SETUP), b"Collecting x\n")
     channel.trips.clear()
     pull(world, channel)
     assert channel.trips == ["foresee", "tails"], "one more for logs that are new"

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from sweep.errors import ConfigError
-from sweep.evidence.checking import CheckCode, check_code
-from sweep.loaders.base import LoadResult, PlainSpec
-from sweep.loaders.command import Check
-from sweep.loaders.load import load
-from sweep.loaders.pool import Job, read_all
+from sweepstack.evidence.check_sandbox import CheckCode, check_code
+from sweepstack.loaders.base import LoadResult, PlainSpec
+from sweepstack.loaders.command import Check
+from sweepstack.loaders.load import load
+from sweepstack.loaders.pool import Job, read_all
+from sweepstack.onbox.common.errors import ConfigError
 
 SECRETS = (
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "RUNPOD_API_KEY", "VAST_API_KEY"),

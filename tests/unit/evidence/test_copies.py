@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.evidence.copies import FolderCopies
+from sweepstack.evidence.cell_store import FolderCopies
 
 
 @pytest.fixture

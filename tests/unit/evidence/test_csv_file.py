@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweep.loaders.base import LoadResult, PlainSpec
-from sweep.loaders.load import load
+from sweepstack.loaders.base import LoadResult, PlainSpec
+from sweepstack.loaders.load import load
 
 GOOD = "step,loss,note\n1,0.5,first\n2,0.25,\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.model import ArtifactSpec
+from sweepstack.core.records import ArtifactSpec
 
 
 def test_an_artifact_without_a_command_is_written_as_before() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.model import ArtifactSpec, Cell
+from sweepstack.core.records import ArtifactSpec, Cell
 from tests.unit.evidence.world import Box, World, outputs
 
 

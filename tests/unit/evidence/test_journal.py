@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sweep.canonical import canonical_json, digest_of, sha256_hex
-from sweep.errors import JournalDamaged
-from sweep.journal import SetupProgress, _Proved, parse_journal, whole_lines
-from sweep.model import GENESIS
+from sweepstack.core.journal import SetupProgress, _Proved, parse_journal, whole_lines
+from sweepstack.core.records import GENESIS
+from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
+from sweepstack.onbox.common.errors import JournalDamaged
 
 DIGEST = digest_of("x")
 TIME = "2026-11-21T09:00:00.123Z"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.canonical import canonical_json, digest_of
-from sweep.evidence.manifest import ManifestRefused, manifest_digest, parse_manifest, path_problem
+from sweepstack.evidence.manifest import ManifestRefused, manifest_digest, parse_manifest, path_problem
+from sweepstack.onbox.common.canonical import canonical_json, digest_of
 
 PARAMS = {"lr": 0.1}
 

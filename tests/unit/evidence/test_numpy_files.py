@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweep.loaders.base import LoadResult, PlainSpec
-from sweep.loaders.load import load
+from sweepstack.loaders.base import LoadResult, PlainSpec
+from sweepstack.loaders.load import load
 
 LONG = np.linspace(-1, 1, 400_000)
 RECORD = np.dtype([("step", "i4"), ("loss", "f8"), ("pair", "f4", (2,)), ("tag", "U3")])

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from sweep.loaders.base import LoadResult, PlainSpec
-from sweep.loaders.load import load
+from sweepstack.loaders.base import LoadResult, PlainSpec
+from sweepstack.loaders.load import load
 
 W = np.arange(12, dtype=np.float32).reshape(3, 4)
 

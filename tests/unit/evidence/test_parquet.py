@@ -11,8 +11,8 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
 
-from sweep.loaders.base import LoadResult, PlainSpec
-from sweep.loaders.load import load
+from sweepstack.loaders.base import LoadResult, PlainSpec
+from sweepstack.loaders.load import load
 
 
 def read(path: Path, **settings: Any) -> LoadResult:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.loaders.base import LoadResult, PlainSpec
-from sweep.loaders.load import load
+from sweepstack.loaders.base import LoadResult, PlainSpec
+from sweepstack.loaders.load import load
 from tests.unit.evidence.torchzip import save, tensor
 
 SAME, VARIED = np.zeros((4, 8), np.float32), np.arange(32, dtype=np.float32).reshape(4, 8)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.loaders import pool
-from sweep.loaders.base import PlainSpec
-from sweep.loaders.pool import Job, WorkersBroken, read_all, worker_environment
+from sweepstack.loaders import pool
+from sweepstack.loaders.base import PlainSpec
+from sweepstack.loaders.pool import Job, WorkersBroken, read_all, worker_environment
 from tests.unit.evidence.torchzip import Blob, View, save, tensor
 
 TORCH = PlainSpec("torch")
@@ -73,7 +73,7 @@ def test_workers_know_nothing_of_ours(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_workers_say_whether_they_could_reach_a_network(tmp_path: Path) -> None:
     ((_, result),) = read_all([checkpoint(tmp_path / "a.pt")])
     can = subprocess.run(
-        [sys.executable, "-c", "from sweep.loaders.confine import leave_network; print(leave_network())"],
+        [sys.executable, "-c", "from sweepstack.loaders.confine import leave_network; print(leave_network())"],
         capture_output=True,
         text=True,
         check=True,
@@ -251,7 +251,7 @@ def test_a_files_end_moving_away_under_the_reader_is_survived(tmp_path: Path) ->
 
 
 def test_the_worker_imports_little() -> None:
-    code = "import sys, sweep.loaders.worker; print(*{name.split('.')[0] for name in sys.modules})"
+    code = "import sys, sweepstack.loaders.worker; print(*{name.split('.')[0] for name in sys.modules})"
     loaded = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -261,12 +261,12 @@ def test_the_worker_imports_little() -> None:
 def test_workers_run_the_code_of_the_process_that_asks(tmp_path: Path) -> None:
     """Not that of the installed package: a second checkout, or a test of changed code, would judge the wrong one."""
     root = Path(pool.__file__).parents[2]
-    shutil.copytree(root / "sweep", tmp_path / "sweep", ignore=shutil.ignore_patterns("__pycache__", "cli"))
-    reader = tmp_path / "sweep/loaders/json_file.py"
+    shutil.copytree(root / "sweepstack", tmp_path / "sweepstack", ignore=shutil.ignore_patterns("__pycache__", "cli"))
+    reader = tmp_path / "sweepstack/loaders/json_file.py"
     reader.write_text(reader.read_text().replace("is not JSON", "is of the changed code"))
     (tmp_path / "broken.json").write_text("{")
     code = (
-        "from sweep.loaders.base import PlainSpec\nfrom sweep.loaders.pool import Job, read_all\n"
+        "from sweepstack.loaders.base import PlainSpec\nfrom sweepstack.loaders.pool import Job, read_all\n"
         f"((_, result),) = read_all([Job({str(tmp_path / 'broken.json')!r}, PlainSpec('json'), None, 1)])\n"
         "print(*result.reasons)\n"
     )

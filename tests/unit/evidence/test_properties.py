@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweep.loaders.base import PlainSpec
-from sweep.loaders.finite import FORMATS, FiniteCheck
-from sweep.loaders.load import load
+from sweepstack.loaders.base import PlainSpec
+from sweepstack.loaders.finite import FORMATS, FiniteCheck
+from sweepstack.loaders.load import load
 from tests.unit.evidence.torchzip import ITEMSIZE, Blob, View, save
 from tests.unit.evidence.world import ARTIFACTS, checkpoint_bytes, outputs
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sweep.canonical import canonical_json
-from sweep.channel.local import LocalChannel
-from sweep.errors import EvidenceDamaged, EvidenceError, Unreachable
-from sweep.evidence.pull import BoxSource, PullResult, pull_all, pull_cell
+from sweepstack.evidence.pull import BoxSource, PullResult, pull_all, pull_cell
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common.canonical import canonical_json
+from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, Unreachable
 from tests.unit.evidence.world import IDENTITY, Box, World, outputs
 
 NAME = "lr0.1-seed0"

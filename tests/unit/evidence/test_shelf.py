@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sweep.canonical import digest_of
-from sweep.errors import EvidenceChanged, EvidenceError
-from sweep.evidence.shelf import FolderShelf, Shelf
-from sweep.evidence.store import EvidenceStore
-from sweep.model import Lease, Teardown
+from sweepstack.core.records import Lease, Teardown
+from sweepstack.evidence.object_store import FolderShelf, Shelf
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
 from tests.unit.evidence.shelf_contract import *  # noqa: F403
 from tests.unit.evidence.world import BEGIN, World
 

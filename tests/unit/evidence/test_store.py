@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sweep.canonical import canonical_json, digest_of, file_sha256
-from sweep.errors import EvidenceDamaged, EvidenceElsewhere, EvidenceError, EvidenceMissing
-from sweep.evidence.store import EvidenceStore
-from sweep.model import Lease, Loss, Receipt, Teardown
+from sweepstack.core.records import Lease, Loss, Receipt, Teardown
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.canonical import canonical_json, digest_of, file_sha256
+from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceElsewhere, EvidenceError, EvidenceMissing
 from tests.unit.evidence.world import BEGIN, IDENTITY, World, outputs
 
 HERE = socket.gethostname()

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.loaders.base import LoadResult, PlainSpec, Reader
-from sweep.loaders.load import load
-from sweep.loaders.pool import Job, read_all
+from sweepstack.loaders.base import LoadResult, PlainSpec, Reader
+from sweepstack.loaders.load import load
+from sweepstack.loaders.pool import Job, read_all
 from tests.unit.evidence import torchzip
 from tests.unit.evidence.world import World, cell_of, outputs
 
@@ -99,8 +99,8 @@ def test_views_are_judged_alike(torch: Any, tmp_path: Path) -> None:
 
 
 def test_shapes_and_strides_are_those_that_torch_saved(torch: Any, tmp_path: Path) -> None:
-    from sweep.loaders.base import open_file
-    from sweep.loaders.torch_zip import TorchZip
+    from sweepstack.loaders.base import open_file
+    from sweepstack.loaders.torch_zip import TorchZip
 
     model, optimizer = trained(torch)
     path = tmp_path / "best.pt"

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.loaders.base import LoadResult, PlainSpec
-from sweep.loaders.load import load
+from sweepstack.loaders.base import LoadResult, PlainSpec
+from sweepstack.loaders.load import load
 from tests.unit.evidence.torchzip import Blob, Calls, Global, Parameter, View, bf16, save, tensor
 
 ONES = np.ones((4, 6), np.float32)
@@ -155,7 +155,7 @@ def test_without_a_tensor_it_is_no_checkpoint(path: Path, root: Any) -> None:
         Global("numpy.core.multiarray", "scalar"),
         Global("collections", "OrderedDict.fromkeys"),
         Global("functools", "partial"),
-        Global("sweep.loaders.torch_pickle", "_GLOBALS"),
+        Global("sweepstack.loaders.torch_pickle", "_GLOBALS"),
         Global("torch._utils", "_rebuild_tensor_v2.__globals__"),
     ],
 )

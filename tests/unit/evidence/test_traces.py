@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.evidence.traces import generations
+from sweepstack.evidence.traces import generations
 from tests.unit.evidence.world import World
 
 

@@ -11,13 +11,13 @@ from urllib.parse import unquote_to_bytes
 
 import pytest
 
-from sweep import onbox
-from sweep.channel.local import LocalChannel
-from sweep.errors import Unreachable
-from sweep.evidence import unsealed, unsealed_copy
-from sweep.evidence.store import EvidenceStore
-from sweep.evidence.unsealed import Unsealed, UnsealedOfBox, of_box, of_cell
-from sweep.model import Cell
+from sweepstack.core.records import Cell
+from sweepstack.evidence import unsealed, unsealed_copy
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.unsealed import Unsealed, UnsealedOfBox, of_box, of_cell
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import Unreachable
 from tests.unit.evidence.world import Box, World
 
 NAME = "lr0.1-seed0"
@@ -26,7 +26,7 @@ NAME = "lr0.1-seed0"
 def attempt(box: Box, cell: Cell, number: int, files: Mapping[str, bytes]) -> Path:
     """An attempt starts, and has written these already."""
     box.start(cell, number)
-    folder = box.root / onbox.attempt_dir(cell.name, number)
+    folder = box.root / box_layout.attempt_dir(cell.name, number)
     for path, data in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)
@@ -119,7 +119,7 @@ def test_what_is_too_large_is_named_and_the_end_of_its_log_is_kept(
 
 def test_a_secret_that_a_killed_attempt_printed_is_masked(world: World) -> None:
     box, (cell, *_) = world.box, world.cells
-    (box.root / onbox.SECRETS).write_text(json.dumps({"TOKEN": "hunter2hunter2", "SHORT": "abc"}))
+    (box.root / box_layout.SECRETS).write_text(json.dumps({"TOKEN": "hunter2hunter2", "SHORT": "abc"}))
     attempt(box, cell, 1, {"log.txt": b"token=hunter2hunter2 abc\n"})
     bring(world)
     assert here(world)[f"{NAME}/box-0-g1-1/log.txt"] == b"token=************** abc\n"

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import save as safetensors_bytes
 
-from sweep.canonical import canonical_json, sha256_hex
-from sweep.errors import ConfigError, EvidenceDamaged, JournalDamaged
-from sweep.evidence.checking import check_code
-from sweep.evidence.shelf import FolderShelf
-from sweep.evidence.store import EvidenceStore
-from sweep.evidence.verify import BoxView, VerifyRequest, verify
-from sweep.journal import Journal, parse_journal
-from sweep.model import ArtifactSpec, Cell, Loss
+from sweepstack.core.journal import Journal, parse_journal
+from sweepstack.core.records import ArtifactSpec, Cell, Loss
+from sweepstack.evidence.check_sandbox import check_code
+from sweepstack.evidence.object_store import FolderShelf
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
+from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
+from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, JournalDamaged
 from tests.unit.evidence import torchzip
 from tests.unit.evidence.world import BEGIN, IDENTITY, STACK, Box, FakeRoster, World, cell_of, checkpoint_bytes, outputs
 

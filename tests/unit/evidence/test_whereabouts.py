@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sweep import onbox
-from sweep.channel.base import DirEntry
-from sweep.channel.local import LocalChannel
-from sweep.errors import Unreachable
-from sweep.evidence.manifest import MANIFEST
-from sweep.evidence.whereabouts import evidence_on
-from sweep.launched import signs_of_a_launch
+from sweepstack.evidence.manifest import MANIFEST
+from sweepstack.evidence.whereabouts import evidence_on
+from sweepstack.onbox.agent.channel import DirEntry
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.teardown.launched import signs_of_a_launch
 from tests.unit.evidence.world import World
 
 
@@ -28,10 +28,13 @@ def test_a_box_that_does_not_say_whether_the_evidence_lies_on_it_is_unknown(tmp_
     evidence = tmp_path / "box" / "data" / "results"
     evidence.mkdir(parents=True)
     uri = f"file://{socket.gethostname()}{evidence}"
-    assert evidence_on(LocalChannel("local-x", tmp_path / "box", {}), uri, onbox.OWN_TIERS) == ("data", str(evidence))
+    assert evidence_on(LocalChannel("local-x", tmp_path / "box", {}), uri, box_layout.OWN_TIERS) == (
+        "data",
+        str(evidence),
+    )
     with pytest.raises(Unreachable):
-        evidence_on(Silent("local-x", tmp_path / "box", {}), uri, onbox.OWN_TIERS)
-    assert evidence_on(Silent("local-x", tmp_path / "other", {}), uri, onbox.OWN_TIERS) is None, "it is not asked"
+        evidence_on(Silent("local-x", tmp_path / "box", {}), uri, box_layout.OWN_TIERS)
+    assert evidence_on(Silent("local-x", tmp_path / "other", {}), uri, box_layout.OWN_TIERS) is None, "it is not asked"
 
 
 def test_a_manifest_that_can_not_be_read_may_name_any_box(tmp_path: Path) -> None:

@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save as safetensors_bytes
 
-from sweep import onbox
-from sweep.canonical import canonical_json, digest_of, sha256_hex
-from sweep.channel.base import Listing
-from sweep.channel.local import LocalChannel
-from sweep.evidence.pull import BoxPull, BoxSource, pull_all
-from sweep.evidence.store import EvidenceStore
-from sweep.evidence.verify import BoxView, VerifyOutcome, VerifyRequest, verify
-from sweep.journal import Journal, parse_journal
-from sweep.model import GENESIS, Action, Approval, ArtifactSpec, Birth, Cell, Launch, ReceiptCell
-from sweep.teardown import BoxFacts, Existence, Observation
+from sweepstack.core.journal import Journal, parse_journal
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import GENESIS, Action, Approval, ArtifactSpec, Birth, Cell, Launch, ReceiptCell
+from sweepstack.evidence.pull import BoxPull, BoxSource, pull_all
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.verify import BoxView, VerifyOutcome, VerifyRequest, verify
+from sweepstack.onbox.agent.channel import Listing
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
+from sweepstack.teardown.check import BoxFacts
 from tests.unit.evidence import torchzip
 
 IDENTITY = "abcdefghjk"
@@ -93,14 +94,14 @@ class Box:
         self.generation = generation
         self.native_id = f"local-{name}{generation}"
         self.root = world.folder / "boxes" / self.native_id
-        (self.root / onbox.HOME).mkdir(parents=True)
-        self.durable = self.root / onbox.DURABLE
+        (self.root / box_layout.HOME).mkdir(parents=True)
+        self.durable = self.root / box_layout.DURABLE
         self.durable.mkdir(parents=True)
         self.head, self.seq = GENESIS, 0
         birth = Birth(
             box=name,
             generation=generation,
-            tag=onbox.box_tag(IDENTITY, name, generation),
+            tag=box_layout.box_tag(IDENTITY, name, generation),
             platform="local",
             account="here/1",
             native_id=self.native_id,
@@ -112,7 +113,7 @@ class Box:
 
     @property
     def journal_file(self) -> Path:
-        return self.root / onbox.JOURNAL
+        return self.root / box_layout.JOURNAL
 
     @property
     def journal(self) -> Journal:
@@ -147,7 +148,7 @@ class Box:
 
     def sealed(self, cell: str) -> Path:
         """The folder of the sealed copy."""
-        return self.durable / onbox.sealed_dir(IDENTITY, cell)
+        return self.durable / box_layout.sealed_dir(IDENTITY, cell)
 
     def seal(
         self, cell: Cell, files: dict[str, bytes], attempt: int = 1, journaled: bool = True, **overrides: Any

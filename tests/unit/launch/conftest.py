@@ -15,8 +15,8 @@ from tests.unit.launch.support import Site
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """No power is cut in these tests, so nothing is flushed here; and their cells do not fail late."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("sweep.launch_wait.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.POLL_SECONDS", 0.02)
     found = Site(tmp_path)
     yield found
     found.close()
@@ -25,4 +25,4 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """For cells that fail: no word of theirs passes for a sign of life first, on however busy a machine."""
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 120.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 120.0)

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.registry import load_platform
-from provider.platforms.ssh import SshPlatform
-from sweep import onbox
-from sweep.evidence.store import EvidenceStore
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.ssh.platform import SshPlatform
 from tests.simulators.host import Host
 from tests.unit.launch.support import IDENTITY, TRAIN, Site
 
@@ -34,7 +34,7 @@ class HostSite(Site):
             made.mkdir()
         (self.job / "train.sh").write_text(TRAIN)
         self.record = self.hosted.create(
-            BoxRequest(onbox.box_tag(IDENTITY, name, 1), name, 0.0, **request), wait=Wait(120)
+            BoxRequest(box_layout.box_tag(IDENTITY, name, 1), name, 0.0, **request), wait=Wait(120)
         )
         self.native_id = self.record.native_id
         self.root = self.host.home / ".local/share/sweepstack/local/boxes" / self.native_id

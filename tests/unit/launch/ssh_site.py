@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from provider.platforms.base import BoxRecord, Phase
-from sweep import onbox
-from sweep.channel import ssh_link
-from sweep.channel.base import SshEndpoint
-from sweep.channel.ssh import SshChannel
-from sweep.channel.ssh_keys import SshKey
-from sweep.evidence.store import EvidenceStore
+from sweepstack.channel import ssh_link
+from sweepstack.channel.ssh import SshChannel
+from sweepstack.channel.ssh_keys import SshKey
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.host.platform import BoxRecord, Phase
 from tests.simulators.machines import Machine
 from tests.unit.launch.support import IDENTITY, TRAIN, Site
 
@@ -47,7 +47,7 @@ class SshSite(Site):
         self.root = self.machine.disk / "sweepstack"
         self.native_id = "pod-1"
         self.record = BoxRecord(
-            self.native_id, onbox.box_tag(IDENTITY, name, 1), "acc", Phase.RUNNING, 0.5, datetime.now(UTC), "there"
+            self.native_id, box_layout.box_tag(IDENTITY, name, 1), "acc", Phase.RUNNING, 0.5, datetime.now(UTC), "there"
         )
         self.store.write_birth(self.birth())
         self.said: list[str] = []
@@ -59,7 +59,7 @@ class SshSite(Site):
     def connect(self) -> SshChannel:
         """As another command would: with connections of its own."""
         endpoint = SshEndpoint(self.machine.host, self.machine.port, start="1")
-        mounts = {onbox.DURABLE: f"/sweepstack/{onbox.DURABLE}"}
+        mounts = {box_layout.DURABLE: f"/sweepstack/{box_layout.DURABLE}"}
         return SshChannel(self.native_id, endpoint, mounts=mounts, key=self.key, host_keys=self.folder / "pins")
 
     def close(self) -> None:

@@ -9,16 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.local import LocalPlatform
-from sweep import onbox
-from sweep.channel import processes
-from sweep.channel.local import LocalChannel
-from sweep.evidence.store import EvidenceStore
-from sweep.journal import Journal
-from sweep.launch import Launched, LaunchSpec, launch, read_journal
-from sweep.model import ArtifactSpec, Birth, Cell, Launch
-from sweep.workdir import collect
+from sweepstack.core.journal import Journal
+from sweepstack.core.records import ArtifactSpec, Birth, Cell, Launch
+from sweepstack.core.workdir import collect
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.launch.launch import Launched, LaunchSpec, launch, read_journal
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout, processes
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import BoxRequest, Wait
 
 IDENTITY = "abcdefghjk"
 SECONDS = 120.0
@@ -49,7 +48,7 @@ class Site:
         self.folder = folder
         self.platform = LocalPlatform(folder / "platform", grace=0.2)
         self.platform.account()
-        self.volume = self.platform.ensure_volume(onbox.volume_tag(IDENTITY, "store"), "store").native_id
+        self.volume = self.platform.ensure_volume(box_layout.volume_tag(IDENTITY, "store"), "store").native_id
         uri = f"file://{socket.gethostname()}{folder / 'evidence'}"
         self.store = EvidenceStore.found(uri, IDENTITY, "project", "sweep-t")
         self.control = folder / "control"
@@ -58,8 +57,10 @@ class Site:
             made.mkdir(exist_ok=True)
         (self.job / "train.sh").write_text(TRAIN)
         self.name = name
-        tag = onbox.box_tag(IDENTITY, name, 1)
-        self.record = self.platform.create(BoxRequest(tag, name, 0.5, {onbox.DURABLE: self.volume}, {}), wait=Wait(60))
+        tag = box_layout.box_tag(IDENTITY, name, 1)
+        self.record = self.platform.create(
+            BoxRequest(tag, name, 0.5, {box_layout.DURABLE: self.volume}, {}), wait=Wait(60)
+        )
         self.native_id = self.record.native_id
         self.root = folder / "platform" / "boxes" / self.native_id
         self.store.write_birth(self.birth())
@@ -144,7 +145,7 @@ class Site:
 
     def queue(self) -> bytes:
         try:
-            return self.channel.read(onbox.QUEUE)
+            return self.channel.read(box_layout.QUEUE)
         except FileNotFoundError:
             return b""
 
@@ -152,14 +153,14 @@ class Site:
         return self.store.launch(self.name, 1)
 
     def runner_pid(self) -> bytes:
-        return self.channel.read(onbox.RUNNER_PID)
+        return self.channel.read(box_layout.RUNNER_PID)
 
     def idle(self) -> bool:
-        return not self.channel.lock_held(onbox.RUNNER_LOCK)
+        return not self.channel.lock_held(box_layout.RUNNER_LOCK)
 
     def until(self, there: Callable[[], bool], what: str) -> None:
         """Waits for it."""
-        until(there, lambda: f"{what}: {self.states()}\n{(self.root / onbox.RUNNER_LOG).read_text()}")
+        until(there, lambda: f"{what}: {self.states()}\n{(self.root / box_layout.RUNNER_LOG).read_text()}")
 
     def until_state(self, state: str, *cells: str) -> None:
         self.until(lambda: all(self.states().get(cell) == state for cell in cells), f"{cells} to be {state}")

@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from sweep import onbox
-from sweep.launch import SetupFailed
-from sweep.workdir import collect
+from sweepstack.core.workdir import collect
+from sweepstack.launch.launch import SetupFailed
+from sweepstack.onbox.common import box_layout
 from tests.unit.launch.support import TRAIN, Site
 
 
@@ -18,7 +18,7 @@ def edited(site: Site) -> Site:
     """One cell is sealed; then a person appends a line to the job's script on the box."""
     site.launch("one")
     site.drained()
-    with (site.root / onbox.code_dir(collect(site.job).digest) / "train.sh").open("a") as script:
+    with (site.root / box_layout.code_dir(collect(site.job).digest) / "train.sh").open("a") as script:
         script.write("echo DRIFTED\n")
     return site
 
@@ -31,7 +31,7 @@ def test_no_cell_runs_it_and_the_next_up_ships_it_again(edited: Site) -> None:
     edited.launch("one", "two")
     edited.until_state("sealed", "two")
     assert any("shipping it again" in line for line in edited.said)
-    code = edited.root / onbox.code_dir(collect(edited.job).digest)
+    code = edited.root / box_layout.code_dir(collect(edited.job).digest)
     assert (code / "train.sh").read_text() == TRAIN
     assert (code / "train.sh.found-changed").read_text() == TRAIN + "echo DRIFTED\n"
     edited.drained()
@@ -53,7 +53,7 @@ def test_a_pinned_version_comes_back_from_the_evidence(edited: Site) -> None:
 def test_a_box_of_an_older_version_gets_the_list_of_its_files(site: Site) -> None:
     site.hold("one")
     site.launch("one")
-    path = onbox.shipped_list(collect(site.job).digest)
+    path = box_layout.shipped_list(collect(site.job).digest)
     listed = site.channel.read(path)
     (site.root / path).unlink()
     site.launch("one")
@@ -64,7 +64,7 @@ def test_a_box_learns_where_its_logins_find_the_command_that_ends_its_bill(site:
     """hosts.md S1: `shutdown` was in /usr/sbin, and the runner's PATH had no sbin."""
     site.hold("one")
     done = site.launch("one", when_drained={"native": "off", "command": "sh -c true"})
-    told = json.loads(site.channel.read(onbox.SPEC))["when_drained"]
+    told = json.loads(site.channel.read(box_layout.SPEC))["when_drained"]
     assert (told["path"], done.notes) == (os.environ["PATH"], ())
     done = site.launch("one", when_drained={"native": "off", "command": "no-such-command now"})
     assert "it has no no-such-command on the PATH of its logins" in done.notes[0]

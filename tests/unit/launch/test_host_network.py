@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.launch import SetupFailed
+from sweepstack.launch.launch import SetupFailed
 from tests.addresses import at_a_new_address
 from tests.simulators import machines
 from tests.unit.launch.host_site import HostSite
@@ -61,7 +61,7 @@ def mirror() -> Iterator[Server]:
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSite]:
     machines.require()
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
     found = HostSite(tmp_path, monkeypatch)
     (found.job / "cell.py").write_text(CELL)
     yield found

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from provider.models import BoxInputs, PlaceFacts
-from provider.resources.renting import places_of
-from sweep import onbox
-from sweep.launch import FirstCellFailed
+from sweepstack.launch.launch import FirstCellFailed
+from sweepstack.onbox.common import box_layout
+from sweepstack.provider.models import BoxInputs, PlaceFacts
+from sweepstack.provider.resources.create import places_of
 from tests.simulators import machines
 from tests.unit.launch.host_site import HostSite
 from tests.unit.launch.support import IDENTITY
@@ -21,11 +21,11 @@ from tests.unit.launch.support import IDENTITY
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSite]:
     machines.require()
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 3.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 3.0)
     (tmp_path / "fs").mkdir()
     durable = {"tier": "durable", "path": str(tmp_path / "fs"), "files": 5}
-    found = HostSite(tmp_path, monkeypatch, places={onbox.DURABLE: durable})
+    found = HostSite(tmp_path, monkeypatch, places={box_layout.DURABLE: durable})
     yield found
     found.close()
 
@@ -54,13 +54,13 @@ def test_cells_are_sealed_on_the_tier_and_wait_while_it_is_not_mounted(site: Hos
 
 def test_a_later_generation_must_see_the_same_file_system(site: HostSite) -> None:
     """Where the tier is bound to a region: what was sealed by the box before lies on one file system alone."""
-    native_id = site.record.mounts[onbox.DURABLE]
-    site.store.write_birth(site.birth(platform="ssh", mounts={onbox.DURABLE: native_id}))
+    native_id = site.record.mounts[box_layout.DURABLE]
+    site.store.write_birth(site.birth(platform="ssh", mounts={box_layout.DURABLE: native_id}))
 
     def asked(name: str, *, region_locked: bool = True) -> dict[str, object]:
-        claims = {onbox.DURABLE: PlaceFacts(tier="durable", region_locked=region_locked)}
-        inputs = BoxInputs.model_construct(name=name, places={onbox.DURABLE: "/fs"}, claims=claims)
-        return places_of(inputs, site.store)[onbox.DURABLE]
+        claims = {box_layout.DURABLE: PlaceFacts(tier="durable", region_locked=region_locked)}
+        inputs = BoxInputs.model_construct(name=name, places={box_layout.DURABLE: "/fs"}, claims=claims)
+        return places_of(inputs, site.store)[box_layout.DURABLE]
 
     assert asked("box-0")["expect"] == native_id
     assert "expect" not in asked("box-1")

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from sweep import onbox
-from sweep.canonical import digest_of
-from sweep.errors import ConfigError, PlatformError, SweepstackError, Unreachable
-from sweep.evidence.verify import BoxView, VerifyRequest, verify
-from sweep.launch import FirstCellFailed
-from sweep.launch_wait import first_end
-from sweep.model import ArtifactSpec, Cell, Launch
-from sweep.resting import Rest
-from sweep.roster import Roster
+from sweepstack.core.journal_copy import Rest
+from sweepstack.core.records import ArtifactSpec, Cell, Launch
+from sweepstack.core.roster import Roster
+from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
+from sweepstack.launch.first_step import first_end
+from sweepstack.launch.launch import FirstCellFailed
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.errors import ConfigError, PlatformError, SweepstackError, Unreachable
 from tests.unit.launch.support import IDENTITY, Broken, Site
 
 OTHER = digest_of("other code")
@@ -39,7 +39,7 @@ def given_elsewhere(site: Site, *cells: str, box: str = "box-1", generation: int
 def verified(site: Site, *cells: str) -> None:
     """These cells have a verified copy in the evidence."""
     for name in cells:
-        sealed = site.folder / "platform" / "volumes" / site.volume / "content" / onbox.sealed_dir(IDENTITY, name)
+        sealed = site.folder / "platform" / "volumes" / site.volume / "content" / box_layout.sealed_dir(IDENTITY, name)
         target = site.store.cell_dir(name)
         target.mkdir(parents=True)
         for path in sealed.iterdir():
@@ -142,13 +142,13 @@ def test_nothing_to_give_leaves_no_trace(site: Site) -> None:
     done = site.launch()
     assert not done.started_runner
     assert site.record_of_launch() is None
-    assert not (site.root / onbox.HOME).exists()
+    assert not (site.root / box_layout.HOME).exists()
 
 
 def test_the_box_gets_the_code_and_the_settings(site: Site) -> None:
     site.launch("a", env={"WORD": "x"})
     spec = site.spec("a")
-    assert site.channel.read(f"{onbox.code_dir(spec.code)}/train.sh") == (site.job / "train.sh").read_bytes()
+    assert site.channel.read(f"{box_layout.code_dir(spec.code)}/train.sh") == (site.job / "train.sh").read_bytes()
     assert any("shipping 1 file" in line for line in site.said)
     site.said.clear()
     site.drained()
@@ -376,7 +376,7 @@ def test_a_dropped_cell_can_come_back(site: Site) -> None:
 
 def test_a_failed_cell_that_is_dropped_can_come_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner had ended when it was dropped, and nothing but the word changed: it is tried anew."""
-    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 60.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 60.0)
     site.fail("b")
     site.hold("b")
     site.launch("a", "b")
@@ -452,21 +452,21 @@ def test_new_code_is_for_cells_that_start_later(site: Site) -> None:
     site.launch("a", "b", slots=1)
     site.release()
     site.drained()
-    log = site.channel.read(f"{onbox.attempt_dir('b', 1)}/log.txt")
+    log = site.channel.read(f"{box_layout.attempt_dir('b', 1)}/log.txt")
     assert b"training b anew" in log
-    assert b"anew" not in site.channel.read(f"{onbox.attempt_dir('a', 1)}/log.txt")
+    assert b"anew" not in site.channel.read(f"{box_layout.attempt_dir('a', 1)}/log.txt")
 
 
 @pytest.mark.parametrize("line", [b"not json\n", b"[]\n", b'{"op":"add"}\n'])
 def test_a_queue_that_is_none_is_an_error_that_shows_the_line(site: Site, line: bytes) -> None:
-    site.channel.append_locked(onbox.QUEUE, line, onbox.QUEUE_LOCK)
+    site.channel.append_locked(box_layout.QUEUE, line, box_layout.QUEUE_LOCK)
     with pytest.raises(SweepstackError, match="holds a line that is not an entry"):
         site.launch("a")
     assert site.record_of_launch() is None
 
 
 def test_a_journal_that_is_none_launches_nothing(site: Site) -> None:
-    site.channel.write(onbox.JOURNAL, b'{"seq":1}\n')
+    site.channel.write(box_layout.JOURNAL, b'{"seq":1}\n')
     with pytest.raises(SweepstackError, match="journal line 1"):
         site.launch("a")
     assert site.record_of_launch() is None
@@ -564,25 +564,25 @@ def test_unchanged_settings_are_not_tried_for_ever(site: Site, patient: None) ->
 
 
 def test_a_runner_that_dies_at_once_is_shown_with_its_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 3.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 3.0)
     (site.root / "mnt" / "durable").unlink()
     with pytest.raises(FirstCellFailed, match=r"(?s)ended before it started a cell.*the durable tier is not there"):
         site.launch("a")
 
 
 def test_a_runner_that_can_t_be_run_is_shown_with_its_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 3.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 3.0)
     site.channel.python = "/bin/cat"
     with pytest.raises(FirstCellFailed, match=r"(?s)ended before it started a cell; the runner's log"):
         site.launch("a")
-    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 120.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 120.0)
     site.channel.python = sys.executable
     site.launch("a")
     site.until_state("sealed", "a")
 
 
 def test_a_runner_that_dies_without_a_word_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch_wait.RUNNER_START_SECONDS", 3.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 3.0)
     site.channel.python = "/bin/true"
     with pytest.raises(FirstCellFailed, match="the runner's log is empty"):
         site.launch("a")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from sweep import onbox
-from sweep.errors import Unreachable
-from sweep.evidence.pull import BoxSource, pull_all
-from sweep.evidence.verify import BoxView, VerifyRequest, verify
-from sweep.launch import FirstCellFailed
-from sweep.roster import Roster
+from sweepstack.core.roster import Roster
+from sweepstack.evidence.pull import BoxSource, pull_all
+from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
+from sweepstack.launch.launch import FirstCellFailed
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import Unreachable
 from tests.simulators import machines
 from tests.unit.launch.ssh_site import Asked, SshSite
 from tests.unit.launch.support import IDENTITY
@@ -25,7 +25,7 @@ from tests.unit.launch.support import IDENTITY
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshSite]:
     machines.require()
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
     found = SshSite(tmp_path)
     yield found
     found.close()
@@ -79,13 +79,13 @@ def test_a_wait_reads_only_what_is_new(site: SshSite, monkeypatch: pytest.Monkey
     """A journal grows for weeks, and is read ten times a second while a first step is waited for."""
     site.launch("a")
     site.drained()
-    length = site.channel.size(onbox.JOURNAL) or 0
+    length = site.channel.size(box_layout.JOURNAL) or 0
     looks: list[tuple[int, int]] = []
     before = site.channel.read
 
     def read(path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         data = before(path, offset=offset, limit=limit)
-        if path == onbox.JOURNAL:
+        if path == box_layout.JOURNAL:
             looks.append((offset, len(data)))
         return data
 
@@ -162,8 +162,8 @@ def test_a_pull_that_is_cut_anywhere_goes_on(site: SshSite) -> None:
 def test_the_box_has_what_is_needed_and_no_path_of_ours(site: SshSite) -> None:
     site.launch("a")
     site.drained()
-    for path in (onbox.SPEC, onbox.QUEUE, onbox.JOURNAL):
+    for path in (box_layout.SPEC, box_layout.QUEUE, box_layout.JOURNAL):
         text = site.channel.read(path).decode()
         assert str(Path.cwd()) not in text
         assert str(site.job) not in text
-    assert "/usr/bin/python3" in site.channel.read(onbox.SPEC).decode()
+    assert "/usr/bin/python3" in site.channel.read(box_layout.SPEC).decode()

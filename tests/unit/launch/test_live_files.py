@@ -7,13 +7,14 @@ import importlib
 import importlib.util
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.unit.launch.support import Site
 
-SHIPS = "sweep.launch_ship" if importlib.util.find_spec("sweep.launch_ship") else "sweep.launch"
+SHIPS = "sweepstack.launch.ship" if importlib.util.find_spec("sweepstack.launch.ship") else "sweepstack.launch.launch"
 """Whichever module knows where the on-box sources lie."""
 
 
@@ -41,12 +42,12 @@ def test_b07_files_of_a_live_runner_and_its_cells_never_change(
     assert os.fsencode(first / "runner.py") in command
     codes = {path.name for path in (home / "code").iterdir()}
     before = digests(first), {name: digests(home / "code" / name) for name in codes}
-    newer = tmp_path / "onbox"  # a newer sweepstack on the laptop
-    newer.mkdir()
-    for source in importlib.import_module(SHIPS).ONBOX_SOURCES.glob("*.py"):
-        text = source.read_text()
-        (newer / source.name).write_text(text + ("\n# newer\n" if source.name == "runner.py" else ""))
-    monkeypatch.setattr(f"{SHIPS}.ONBOX_SOURCES", newer)
+    newer = tmp_path / "sweepstack"  # a newer one on the laptop
+    shutil.copytree(importlib.import_module(SHIPS).PACKAGE / "onbox", newer / "onbox")
+    (newer / "__init__.py").touch()
+    with (newer / "onbox" / "runner" / "main.py").open("a") as file:
+        file.write("\n# newer\n")
+    monkeypatch.setattr(f"{SHIPS}.PACKAGE", newer)
     (site.job / "more.txt").write_text("newer job code")
     done = site.launch("a", "b")
     assert "b" in done.appended

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from sweep import onbox
-from sweep.channel.base import Channel
-from sweep.channel.local import LocalChannel
-from sweep.elsewhere import elsewhere_text, read_elsewhere
-from sweep.errors import Unreachable
-from sweep.launch_queue import hands_on
-from sweep.model import Birth, Cell
-from sweep.moving import Moved, Neighbour, release, settle, unplaced
-from sweep.resting import Rest
+from sweepstack.core.foreign_cells import elsewhere_text, read_elsewhere
+from sweepstack.core.journal_copy import Rest
+from sweepstack.core.records import Birth, Cell
+from sweepstack.launch.entries import hands_on
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.operations.cell_moves import Moved, Neighbour, release, settle, unplaced
 from tests.unit.evidence.world import Box, World
 
 A, B, C = 0, 1, 2
@@ -53,7 +53,7 @@ def give(box: Box, *cells: Cell) -> None:
     """What a queue that was brought up has: lines, and a launch record."""
     lines = [{"op": "add", "cell": cell.name, "params": cell.params} for cell in cells]
     box.channel.append_locked(
-        onbox.QUEUE, b"".join(json.dumps(line).encode() + b"\n" for line in lines), onbox.QUEUE_LOCK
+        box_layout.QUEUE, b"".join(json.dumps(line).encode() + b"\n" for line in lines), box_layout.QUEUE_LOCK
     )
     box.launch(*cells)
 
@@ -68,7 +68,7 @@ def names(world: World, *numbers: int) -> set[str]:
 
 
 def tombstones(box: Box) -> list[str]:
-    lines = [json.loads(line) for line in (box.root / onbox.QUEUE).read_bytes().splitlines()]
+    lines = [json.loads(line) for line in (box.root / box_layout.QUEUE).read_bytes().splitlines()]
     assert all(line["unless_started"] for line in lines if line["op"] == "drop")
     return [line["cell"] for line in lines if line["op"] == "drop"]
 
@@ -121,9 +121,9 @@ def test_a_kill_after_the_tombstone_leaves_a_cell_that_the_next_up_finds(world: 
 
     def killed() -> None:
         world.box.channel.append_locked(
-            onbox.QUEUE,
+            box_layout.QUEUE,
             json.dumps({"op": "drop", "cell": world.cells[B].name, "unless_started": True}).encode() + b"\n",
-            onbox.QUEUE_LOCK,
+            box_layout.QUEUE_LOCK,
         )
         raise KeyboardInterrupt
 
@@ -236,7 +236,7 @@ def test_a_box_that_comes_back_from_a_stop_lets_go_what_others_took(world: World
 
 
 def test_an_unreadable_queue_moves_nothing(world: World) -> None:
-    with (world.box.root / onbox.QUEUE).open("ab") as handle:
+    with (world.box.root / box_layout.QUEUE).open("ab") as handle:
         handle.write(b"not a line\n")
     moved = move(world, names(world), world.box.channel)
     assert set(moved.unknown) == names(world)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep import onbox, provenance
-from sweep.channel.local import LocalChannel
+from sweepstack.launch import provenance
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout
 from tests.unit.launch.support import IDENTITY, Site, until
 
 CODE = "sha256:" + "a" * 64
@@ -62,13 +63,13 @@ def test_it_is_written_once_for_a_version(tmp_path: Path, work: Path, monkeypatc
     (tmp_path / "box").mkdir()
     channel = LocalChannel("local-1", tmp_path / "box", {})
     provenance.record(channel, CODE, work)
-    first = channel.read(onbox.provenance_file(CODE))
+    first = channel.read(box_layout.provenance_file(CODE))
     assert json.loads(first)["git"]["dirty"] is False
     assert b"hunter2" not in first
     git(work, "commit", "-q", "--allow-empty", "-m", "two")
     monkeypatch.setattr(provenance, "git_facts", pytest.fail)  # nor is git asked again
     provenance.record(channel, CODE, work)
-    assert channel.read(onbox.provenance_file(CODE)) == first
+    assert channel.read(box_layout.provenance_file(CODE)) == first
 
 
 def test_a_sealed_cell_knows_its_commit(site: Site) -> None:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.durations import Took, durations
-from sweep.journal import CellProgress, Journal
-from sweep.model import Cell
-from sweep.shares import Asked, AskedBox, BoxSeen, Known, Shares, by_names_alone, shares
+from sweepstack.core.cell_durations import Took, durations
+from sweepstack.core.journal import CellProgress, Journal
+from sweepstack.core.records import Cell
+from sweepstack.launch.cell_shares import Asked, AskedBox, BoxSeen, Known, Shares, by_names_alone, shares
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

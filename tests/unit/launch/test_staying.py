@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sweep.elsewhere import elsewhere_text, read_elsewhere
-from sweep.launch import Launched, launch
-from sweep.launch_queue import changes, entry
-from sweep.model import Cell, Launch
-from sweep.moving import release
-from sweep.workdir import collect
+from sweepstack.core.foreign_cells import elsewhere_text, read_elsewhere
+from sweepstack.core.records import Cell, Launch
+from sweepstack.core.workdir import collect
+from sweepstack.launch.entries import changes, entry
+from sweepstack.launch.launch import Launched, launch
+from sweepstack.operations.cell_moves import release
 from tests.unit.launch.support import Site
 from tests.unit.launch.test_launch import given_elsewhere, later
 from tests.unit.launch.test_moving import free

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from sweep import archive, onbox
-from sweep.canonical import digest_of
-from sweep.errors import ConfigError, EvidenceDamaged, EvidenceMissing, Unreachable
-from sweep.launch import FirstCellFailed, SetupFailed, launch
-from sweep.launch_ship import settings as spec_json
-from sweep.model import Again
-from sweep.workdir import collect
+from sweepstack.core.records import Again
+from sweepstack.core.workdir import collect
+from sweepstack.launch import archive
+from sweepstack.launch.launch import FirstCellFailed, SetupFailed, launch
+from sweepstack.launch.ship import settings as spec_json
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceMissing, Unreachable
 from tests.unit.launch.support import Broken, Site
 from tests.unit.launch.test_launch import given_elsewhere, verified
 
@@ -29,7 +30,7 @@ def lines(site: Site) -> list[dict[str, Any]]:
 
 
 def settings(site: Site) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(site.channel.read(onbox.SPEC))
+    found: dict[str, Any] = json.loads(site.channel.read(box_layout.SPEC))
     return found
 
 
@@ -56,7 +57,7 @@ def test_a_job_without_anything_new_makes_the_lines_that_it_always_made(site: Si
     assert sorted(line) == ["artifacts", "cell", "code", "config_digest", "env", "op", "params", "run"]
     known = "artifacts box durable env generation identity metrics native_id python retries schema slots"
     assert sorted(settings(site)) == known.split()
-    assert site.channel.size(onbox.SECRETS) is None
+    assert site.channel.size(box_layout.SECRETS) is None
 
 
 def test_setup_is_part_of_a_line(site: Site) -> None:
@@ -170,7 +171,7 @@ def test_a_cell_that_failed_for_good_is_tried_again_as_it_is(site: Site) -> None
 
 
 def test_a_setup_s_time_is_not_that_of_the_first_step(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch_wait.PROGRESS_SECONDS", 0.1)
+    monkeypatch.setattr("sweepstack.launch.first_step.PROGRESS_SECONDS", 0.1)
     done = site.launch("a", setup="echo wheels; sleep 6; echo there", seconds=5)
     assert done.started_runner
     assert any("setup, " in line and "wheels" in line for line in site.said)
@@ -244,7 +245,7 @@ def test_a_pinned_cell_runs_code_that_is_here_no_more(site: Site) -> None:
     site.launch("a")
     site.drained()
     first = change_code(site)
-    folder = site.root / onbox.code_dir(first)
+    folder = site.root / box_layout.code_dir(first)
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
@@ -256,7 +257,7 @@ def test_a_pinned_cell_runs_code_that_is_here_no_more(site: Site) -> None:
     }
     assert (folder / "train.sh").read_bytes() == (site.job / "train.sh").read_bytes()
     assert not (folder / "note.txt").exists()
-    assert any(f"of code {onbox.short(first)} from the evidence" in line for line in site.said)
+    assert any(f"of code {box_layout.short(first)} from the evidence" in line for line in site.said)
     site.drained()
     assert site.states() == {"a": "sealed", "b": "sealed", "c": "sealed"}
 
@@ -282,7 +283,7 @@ def test_a_damaged_archive_is_not_shipped(site: Site) -> None:
     first = change_code(site)
     path = site.store.root / "code" / f"{first.removeprefix('sha256:')}.tar"
     path.write_bytes(path.read_bytes().replace(b"training", b"straying"))
-    folder = site.root / onbox.code_dir(first)
+    folder = site.root / box_layout.code_dir(first)
     folder.rename(folder.with_name("moved"))
     with pytest.raises(EvidenceDamaged, match="its content is not what its name says"):
         site.launch("a", "b", pins={"b": first})
@@ -337,7 +338,7 @@ def test_an_archive_that_leads_out_is_refused(name: str) -> None:
 def test_secrets_are_written_for_their_user_alone_and_before_the_queue(site: Site) -> None:
     site.hold("a")
     site.launch("a", secret_names=("KEY",), secrets={"KEY": SECRET})
-    path = site.root / onbox.SECRETS
+    path = site.root / box_layout.SECRETS
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert json.loads(path.read_bytes()) == {"KEY": SECRET}
     others = [p for p in site.root.rglob("*") if p.is_file() and not p.is_symlink() and p != path]
@@ -351,12 +352,12 @@ def test_secrets_are_written_for_their_user_alone_and_before_the_queue(site: Sit
 def test_secrets_that_changed_are_written_again(site: Site) -> None:
     site.hold("a")
     site.launch("a", secret_names=("KEY",), secrets={"KEY": SECRET})
-    before = (site.root / onbox.SECRETS).stat().st_mtime_ns
+    before = (site.root / box_layout.SECRETS).stat().st_mtime_ns
     site.launch("a", secret_names=("KEY",), secrets={"KEY": SECRET})
-    assert (site.root / onbox.SECRETS).stat().st_mtime_ns == before
+    assert (site.root / box_layout.SECRETS).stat().st_mtime_ns == before
     site.launch("a", secret_names=("KEY",), secrets={"KEY": "another"})
-    assert json.loads(site.channel.read(onbox.SECRETS)) == {"KEY": "another"}
+    assert json.loads(site.channel.read(box_layout.SECRETS)) == {"KEY": "another"}
     site.launch("a", secret_names=("KEY",), secrets=None)
-    assert json.loads(site.channel.read(onbox.SECRETS)) == {"KEY": "another"}, "nobody here knows them"
+    assert json.loads(site.channel.read(box_layout.SECRETS)) == {"KEY": "another"}, "nobody here knows them"
     site.launch("a", secrets={})
-    assert json.loads(site.channel.read(onbox.SECRETS)) == {}, "taken out of the config"
+    assert json.loads(site.channel.read(box_layout.SECRETS)) == {}, "taken out of the config"

@@ -16,18 +16,25 @@ from types import SimpleNamespace
 
 import pytest
 
-from profiles.load import load_profile
-from provider.platforms import _local_removal as removal
-from provider.platforms import _local_store, local
-from provider.platforms._local_claim import main as claim
-from provider.platforms._local_drills import BOOT_DRILL, CREATE_DRILL
-from provider.platforms._local_power import KILLED_BY_STOP
-from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
-from provider.platforms.local import LocalPlatform
-from provider.platforms.offers import Constraints
-from sweep.channel import processes
-from sweep.channel.base import BOX_ID_VARIABLE
-from sweep.errors import NotYetGone, PlatformError, StillCreating, Unreachable, Unsupported, WrongAccount
+from sweepstack.onbox.agent.channel import BOX_ID_VARIABLE
+from sweepstack.onbox.common import processes
+from sweepstack.onbox.common.errors import (
+    NotYetGone,
+    PlatformError,
+    StillCreating,
+    Unreachable,
+    Unsupported,
+    WrongAccount,
+)
+from sweepstack.onbox.host import box_folders, removal
+from sweepstack.onbox.host.drills import BOOT_DRILL, CREATE_DRILL
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.offers import Constraints
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.onbox.host.power import KILLED_BY_STOP
+from sweepstack.platforms.local.__main__ import main as claim
+from sweepstack.platforms.local.platform import connect
+from sweepstack.profiles.load import load_profile
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 
@@ -35,10 +42,10 @@ TAG = "sweepstack-a1b2c3-box-0-g1"
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.local import LocalPlatform
-from provider.platforms.offers import Constraints
-from sweep.channel import processes
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.offers import Constraints
+from sweepstack.onbox.common import processes
 left = int(sys.argv[2])
 def counted(real):
     def call(*args, **kwargs):
@@ -271,7 +278,7 @@ def test_an_earlier_name_of_the_host_proves_nothing_of_its_boxes(
 ) -> None:
     """`sweepctl adopt --renamed-from`: the folder without its disk stays unknown, also after something was made."""
     record = rent(platform)
-    monkeypatch.setattr("provider.platforms._local_store.host_identity", lambda: "another-name")
+    monkeypatch.setattr("sweepstack.onbox.host.box_folders.host_identity", lambda: "another-name")
     platform.answer_for(record.account)
     os.rename(root / "boxes", root / "disk")
     (root / "boxes").mkdir()
@@ -286,7 +293,7 @@ def test_where_the_registry_was_lost_the_mark_says_whose_boxes_these_are(
 ) -> None:
     """`sweepctl adopt BOX` on another machine than that of the box, or without the disk of the boxes."""
     record = rent(platform)
-    monkeypatch.setattr("provider.platforms._local_store.host_identity", lambda: "another-name")
+    monkeypatch.setattr("sweepstack.onbox.host.box_folders.host_identity", lambda: "another-name")
     (root / "registry.json").unlink()
     with pytest.raises(WrongAccount, match="is marked as that of the registry"):
         platform.answer_for("far-away/zzzzzzzzzz")
@@ -341,8 +348,8 @@ def test_an_empty_folder_of_before_there_was_a_mark_proves_nothing_until_a_perso
     if remote:
         subprocess.run(["/bin/sh", "-c", word], check=True)
     else:
-        assert word == f"{_local_store.CLAIM} {record.account}"
-        _local_store.LocalStore(root).answer_for(record.account)
+        assert word == f"{box_folders.CLAIM} {record.account}"
+        box_folders.LocalStore(root).answer_for(record.account)
     assert platform.get(record.native_id, record.account).phase is Phase.GONE
     assert rent(platform).phase is Phase.RUNNING
 
@@ -393,7 +400,7 @@ def test_a_fresh_machine_is_not_the_one_that_rented(tmp_path: Path, platform: Lo
 
 def test_xdg_data_home_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    local.connect().account()
+    connect().account()
     assert (tmp_path / "sweepstack" / "local" / "registry.json").is_file()
 
 
@@ -596,10 +603,10 @@ def test_what_the_file_system_refuses_names_the_way_out(
 ) -> None:
     """Read-only homes and disks without inodes can't be had without root: what the system says of them is."""
     room = SimpleNamespace(f_files=1000, f_favail=inodes_left)
-    monkeypatch.setattr(_local_store.os, "statvfs", lambda path: room)
+    monkeypatch.setattr(box_folders.os, "statvfs", lambda path: room)
     with (
         pytest.raises(Unreachable, match=re.escape(said)) as caught,
-        _local_store.answering(tmp_path / "not" / "there"),
+        box_folders.answering(tmp_path / "not" / "there"),
     ):
         raise OSError(number, os.strerror(number))
     assert str(tmp_path) in str(caught.value)
@@ -609,8 +616,8 @@ def test_a_host_that_was_renamed_is_told_from_the_laptop(tmp_path: Path, monkeyp
     """What its own end of the connection does: the person sits elsewhere, and no checkout of ours is on it."""
     from typing import Any, cast
 
-    from provider.platforms._ssh_host import Host
-    from sweep.channel.agent import Wire
+    from sweepstack.onbox.agent.agent import Wire
+    from sweepstack.onbox.host.agent import Host
 
     def host() -> Host:
         return Host(cast(Wire, None), {"root": str(tmp_path / "root"), "grace": 0.1})
@@ -619,7 +626,7 @@ def test_a_host_that_was_renamed_is_told_from_the_laptop(tmp_path: Path, monkeyp
         return {"native_id": "host-abcdefghij", "account": account}
 
     account = str(host().do_verb("account", {})["is"])
-    monkeypatch.setattr("provider.platforms._local_store.host_identity", lambda: "another-name")
+    monkeypatch.setattr("sweepstack.onbox.host.box_folders.host_identity", lambda: "another-name")
     said = host().do_verb("get", box())
     assert said["raised"] == "WrongAccount"
     assert '`sweepctl adopt BOX --reason "…"`' in said["text"]

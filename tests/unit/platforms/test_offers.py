@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provider.platforms.offers import Bound, Constraints, Offer, cheapest_first, no_offer_left, same_gpu
+from sweepstack.onbox.host.offers import Bound, Constraints, Offer, cheapest_first, no_offer_left, same_gpu
 
 
 @pytest.mark.parametrize(

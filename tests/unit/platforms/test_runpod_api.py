@@ -14,14 +14,7 @@ from typing import Any
 
 import pytest
 
-from provider.limiter import PACE_VARIABLE
-from provider.platforms import _runpod_api as api
-from provider.platforms import _runpod_keys as keys
-from provider.platforms.base import BoxRequest, Phase, Wait
-from provider.platforms.offers import Constraints
-from provider.platforms.runpod import RunpodPlatform
-from provider.tag_lock import one_at_a_time
-from sweep.errors import (
+from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NoCapacity,
     NotAuthorized,
@@ -35,6 +28,12 @@ from sweep.errors import (
     Unsupported,
     WrongAccount,
 )
+from sweepstack.onbox.host.offers import Constraints
+from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
+from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
+from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.runpod import api, keys
+from sweepstack.platforms.runpod.platform import RunpodPlatform
 from tests.addresses import at_a_new_address
 from tests.unit.loopback import PROBLEM, Server, cut, reply
 from tests.unit.platforms.test_runpod_states import TAG, pod
@@ -759,7 +758,7 @@ def test_the_sdk_leaves_the_programs_logging_alone() -> None:
     """On the provider's stdout the engine listens."""
     program = """
 import logging, sys
-from provider.platforms import _runpod_keys
+from sweepstack.platforms.runpod import keys as _runpod_keys
 _runpod_keys._sdk()
 _runpod_keys._sdk("cli.groups.config.functions")
 assert "runpod" in sys.modules

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from provider.platforms import _runpod_bodies as bodies
-from provider.platforms.base import BoxRequest
-from provider.platforms.offers import Constraints, Offer
-from sweep.errors import RequestRefused
+from sweepstack.onbox.common.errors import RequestRefused
+from sweepstack.onbox.host.offers import Constraints, Offer
+from sweepstack.onbox.host.platform import BoxRequest
+from sweepstack.platforms.runpod import bodies
 
 # CreatePodRequest of REST v2; every other field is answered by 422.
 CREATE_FIELDS = {

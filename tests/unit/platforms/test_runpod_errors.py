@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from provider.platforms._runpod_errors import refused
-from provider.transport import Answer, Transport
-from sweep.errors import InsufficientFunds, NoCapacity, NotAuthorized, PlatformError, RequestRefused
+from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, NotAuthorized, PlatformError, RequestRefused
+from sweepstack.platforms.common.http import Answer, Transport
+from sweepstack.platforms.runpod.errors import refused
 
 HTTP = Transport("RunPod", "http://127.0.0.1:1", "", key_hint="RUNPOD_API_KEY")
 NO_MORE = "There are no longer any instances available with the requested specifications. Please refresh and try again."

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from provider.platforms._runpod_states import BILLS, PHASES, carries, record_of, volume_of
-from provider.platforms.base import Phase
-from sweep.channel.base import SshEndpoint
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.platforms.runpod.states import BILLS, PHASES, carries, record_of, volume_of
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 DIRECT = {"host": "203.0.113.7", "port": 10341, "username": "root", "command": "ssh root@203.0.113.7 -p 10341"}

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.base import BoxRecord, BoxRequest, Wait
-from provider.platforms.registry import load_platform, prove_same, spelled
-from provider.resources.addresses import moves
-from sweep.channel.host_keys import HostKeyChanged
-from sweep.cli.output import NO, YES, Out
-from sweep.cli.trust import trust_host
-from sweep.errors import ConfigError, RequestRefused, Unreachable
+from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.cli.output import NO, YES, Out
+from sweepstack.cli.trust import trust_host
+from sweepstack.onbox.common.errors import ConfigError, RequestRefused, Unreachable
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
+from sweepstack.platforms.registry import load_platform, prove_same, spelled
+from sweepstack.provider.resources.host_address_change import moves
 from tests.simulators.host import Host
 
 TAG = "sweepstack-a1b2c3-box-0-g1"

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from profiles.load import load_profile, platforms
-from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
-from provider.platforms.registry import load_platform
-from sweep.channel import agent_source, interpreters
-from sweep.errors import PlatformError
-from sweep.site.preflight import preflight
-from sweep.site.steps import facts, script
+from components.host_setup.preflight import preflight
+from components.host_setup.steps import facts, script
+from sweepstack.channel import agent_source, interpreters
+from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.registry import load_platform
+from sweepstack.profiles.load import load_profile, platforms
 from tests.simulators import host as hosts
 from tests.simulators.host import Host, without_python
 

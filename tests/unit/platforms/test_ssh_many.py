@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from bench.pull_bench import CELL, IDENTITY, seal
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.registry import load_platform
-from sweep import onbox
-from sweep.channel import many, ssh_link
-from sweep.channel.base import Channel, host_identity
-from sweep.errors import EvidenceError, Unreachable
-from sweep.evidence.pull import pull_cell
-from sweep.evidence.store import EvidenceStore
+from sweepstack.channel import bulk_fetch, ssh_link
+from sweepstack.evidence.pull import pull_cell
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.agent.channel import Channel, host_identity
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import EvidenceError, Unreachable
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.registry import load_platform
 from tests.simulators.host import Host
 
 FILES = 20_000
@@ -35,7 +35,7 @@ def sealed(host: Host, files: int) -> tuple[Channel, Path]:
     platform = load_platform(f"ssh:{host.address}")
     box = platform.create(BoxRequest("tag", "box-0", 0.0), wait=Wait(60))
     channel = platform.channel(box.native_id, box.account)
-    folder = Path(channel.absolute(f"{onbox.DURABLE}/{onbox.sealed_dir(IDENTITY, CELL)}"))
+    folder = Path(channel.absolute(f"{box_layout.DURABLE}/{box_layout.sealed_dir(IDENTITY, CELL)}"))
     seal(folder, box.native_id, files, 16)
     return channel, folder
 
@@ -56,7 +56,7 @@ def test_a_tree_of_twenty_thousand_files(host: Host, tmp_path: Path, monkeypatch
     channel, folder = sealed(host, FILES)
     found = pull_cell(channel, IDENTITY, CELL, store(tmp_path))
     assert (found.state, found.files) == ("pulled", FILES)
-    assert asked["fetch_many"] == -(-FILES // many.MOST_FILES)
+    assert asked["fetch_many"] == -(-FILES // bulk_fetch.MOST_FILES)
     assert asked["fetch"] == 0
     assert (asked["walk"], asked["listdir"]) == (1, 0), "200 folders are one question"
     copies = tmp_path / "evidence" / "cells" / CELL
@@ -69,15 +69,15 @@ def test_a_cut_in_the_middle_brings_the_rest(host: Host, tmp_path: Path, monkeyp
     channel, folder = sealed(host, 600)
     channel.close()  # type: ignore[attr-defined]  # one that was used before would be replaced, and nobody would notice
     brought: list[Path] = []
-    one = many.Receiver._one
+    one = bulk_fetch.Receiver._one
 
-    def cutting(receiver: many.Receiver, link: ssh_link.Link, target: Path, expected: int) -> Any:
+    def cutting(receiver: bulk_fetch.Receiver, link: ssh_link.Link, target: Path, expected: int) -> Any:
         brought.append(target)
         if len(brought) == 550:
             host.cut()
         return one(receiver, link, target, expected)
 
-    monkeypatch.setattr(many.Receiver, "_one", cutting)
+    monkeypatch.setattr(bulk_fetch.Receiver, "_one", cutting)
     evidence = store(tmp_path)
     while True:
         try:
@@ -89,7 +89,7 @@ def test_a_cut_in_the_middle_brings_the_rest(host: Host, tmp_path: Path, monkeyp
     manifest = json.loads((folder / "manifest.json").read_text())
     assert len(manifest["files"]) == 600
     again = len(brought) - 600
-    assert 0 <= again <= many.MOST_FILES, "what is here already is not brought twice"
+    assert 0 <= again <= bulk_fetch.MOST_FILES, "what is here already is not brought twice"
 
 
 def test_a_copy_has_its_place_only_once_all_of_it_is_on_the_disk(
@@ -135,7 +135,7 @@ def test_a_link_on_the_box_is_told_among_many_files(host: Host, tmp_path: Path) 
 
 def test_sizes_that_are_not_kept_are_not_believed(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     channel, folder = sealed(host, 3)
-    name = onbox.DURABLE + "/" + onbox.sealed_dir(IDENTITY, CELL)
+    name = box_layout.DURABLE + "/" + box_layout.sealed_dir(IDENTITY, CELL)
     count = channel._count  # type: ignore[attr-defined]
     monkeypatch.setattr(channel, "_count", lambda value: count(value) + 1)
     with pytest.raises(Unreachable, match="nothing of it is believed"):

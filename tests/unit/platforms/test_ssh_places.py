@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from provider.platforms import _ssh_places as places
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.registry import load_platform
-from provider.platforms.ssh import SshPlatform
-from sweep import onbox
-from sweep.errors import RequestRefused, Unreachable
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import RequestRefused, Unreachable
+from sweepstack.onbox.host import mounts as places
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.ssh.platform import SshPlatform
 from tests.simulators.host import Host
 
 TAG = "sweepstack-abcdefghjk-box-0-g1"
 
 
 def asked(place: Path, **more: Any) -> dict[str, dict[str, Any]]:
-    return {onbox.DURABLE: {"tier": "durable", "path": str(place), **more}}
+    return {box_layout.DURABLE: {"tier": "durable", "path": str(place), **more}}
 
 
 def refused(root: Path, wanted: dict[str, dict[str, Any]]) -> str:
@@ -43,10 +43,14 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_place_that_is_mounted_and_has_room_is_claimed_once(tmp_path: Path, small: Path) -> None:
     wanted = asked(small, mounted=True, files=20)
-    (folder, native_id) = places.claim(tmp_path / "root", "box-0", wanted)[onbox.DURABLE]
+    (folder, native_id) = places.claim(tmp_path / "root", "box-0", wanted)[box_layout.DURABLE]
     assert (folder, native_id[:6]) == (str(small / "sweepstack"), "place-")
-    assert places.claim(tmp_path / "root", "box-1", wanted)[onbox.DURABLE] == (folder, native_id), "another box's, too"
-    assert places.claim(tmp_path / "elsewhere", "box-0", wanted)[onbox.DURABLE][1] == native_id, "and another host's"
+    assert places.claim(tmp_path / "root", "box-1", wanted)[box_layout.DURABLE] == (folder, native_id), (
+        "another box's, too"
+    )
+    assert places.claim(tmp_path / "elsewhere", "box-0", wanted)[box_layout.DURABLE][1] == native_id, (
+        "and another host's"
+    )
     assert sorted(os.listdir(small)) == ["sweepstack"]
     assert os.listdir(small / "sweepstack") == ["place.json"]
     assert places.where(tmp_path / "root", native_id) == Path(folder)
@@ -68,18 +72,18 @@ def test_an_empty_mount_point_is_not_the_tier(tmp_path: Path) -> None:
     )
     assert os.listdir(place) == []
     claimed = places.claim(tmp_path, "box-0", asked(place))  # a person said that it is the tier
-    assert claimed[onbox.DURABLE][0] == f"{place}/sweepstack"
+    assert claimed[box_layout.DURABLE][0] == f"{place}/sweepstack"
 
 
 def test_another_region_is_another_file_system(tmp_path: Path) -> None:
     here, there = tmp_path / "north", tmp_path / "south"
     here.mkdir()
     there.mkdir()
-    ours = places.claim(tmp_path, "box-0", asked(here))[onbox.DURABLE][1]
+    ours = places.claim(tmp_path, "box-0", asked(here))[box_layout.DURABLE][1]
     said = refused(tmp_path, asked(there, expect=ours))
     assert f"than the one that this box's sealed cells and checkpoints lie on ({ours})" in said
     assert "Next: a host of that region under boxes.box-0.host" in said
-    assert places.claim(tmp_path, "box-0", asked(here, expect=ours))[onbox.DURABLE][1] == ours
+    assert places.claim(tmp_path, "box-0", asked(here, expect=ours))[box_layout.DURABLE][1] == ours
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
@@ -100,16 +104,16 @@ def test_over_ssh_a_box_shows_the_place_and_leaves_it_behind(tmp_path: Path, hos
     assert platform.list_tagged("") == []
     place.mkdir()
     record = platform.create(request, wait=Wait(30))
-    native_id = record.mounts[onbox.DURABLE]
+    native_id = record.mounts[box_layout.DURABLE]
     assert platform.create(request, wait=Wait(30)).native_id == record.native_id, "adopted"
-    assert platform.get(record.native_id, record.account).mounts == {onbox.DURABLE: native_id}
+    assert platform.get(record.native_id, record.account).mounts == {box_layout.DURABLE: native_id}
     channel = platform.channel(record.native_id, record.account)
     channel.write("mnt/durable/abc/cells/a/manifest.json", b"{}")
     assert (place / "sweepstack/abc/cells/a/manifest.json").read_bytes() == b"{}"
     platform.destroy(record.native_id, record.account)
     assert list((tmp_path / "disk/sweepstack/boxes").glob("[!.]*")) == []
-    left = platform.volume_channel(native_id, onbox.DURABLE)
+    left = platform.volume_channel(native_id, box_layout.DURABLE)
     assert left.read("mnt/durable/abc/cells/a/manifest.json") == b"{}", "what was sealed outlives the box"
     (place / "sweepstack/place.json").unlink()
     with pytest.raises(Unreachable, match="is its file system mounted"):
-        platform.volume_channel(native_id, onbox.DURABLE)
+        platform.volume_channel(native_id, box_layout.DURABLE)

@@ -11,12 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from provider.platforms._local_drills import BOOT_DRILL
-from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
-from provider.platforms.registry import load_platform
-from provider.platforms.ssh import SshPlatform
-from sweep.channel.host_keys import HostKeyChanged
-from sweep.errors import (
+from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.onbox.common.errors import (
     ConfigError,
     NotYetGone,
     OutcomeUnknown,
@@ -25,6 +21,10 @@ from sweep.errors import (
     Unreachable,
     WrongAccount,
 )
+from sweepstack.onbox.host.drills import BOOT_DRILL
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.ssh.platform import SshPlatform
 from tests.oldest_python import oldest_python
 from tests.simulators.host import Host
 

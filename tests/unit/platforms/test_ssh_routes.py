@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from provider.platforms.base import BoxRecord, BoxRequest, Wait
-from provider.platforms.registry import load_platform
-from provider.platforms.ssh import SshPlatform
-from sweep.channel import ssh_config, ssh_contact
-from sweep.channel.host_address import HostAddress
-from sweep.channel.host_keys import HostKeyChanged
-from sweep.errors import ConfigError, NotAuthorized, Unreachable
+from sweepstack.channel import ssh_config, ssh_contact
+from sweepstack.channel.host_address import HostAddress
+from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.onbox.common.errors import ConfigError, NotAuthorized, Unreachable
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
+from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.ssh.platform import SshPlatform
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 

@@ -11,12 +11,7 @@ from typing import Any
 
 import pytest
 
-from provider.limiter import PACE_VARIABLE
-from provider.pace import OutOfPatience, Patience
-from provider.platforms._vastai_client import Client
-from provider.platforms._vastai_errors import NoSuchThing, RentedAnyway, StartQueued
-from provider.platforms._vastai_meeting import INTERVALS
-from sweep.errors import (
+from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NoCapacity,
     NotAuthorized,
@@ -25,6 +20,11 @@ from sweep.errors import (
     RequestRefused,
     Unreachable,
 )
+from sweepstack.platforms.common.pace import OutOfPatience, Patience
+from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
+from sweepstack.platforms.vastai.account_state import INTERVALS
+from sweepstack.platforms.vastai.client import Client
+from sweepstack.platforms.vastai.errors import NoSuchThing, RentedAnyway, StartQueued
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import LIST, V0, World, instance
 
@@ -225,7 +225,7 @@ def test_a_list_of_nonsense_is_nothing_known(world: World, changes: dict[str, An
 
 @pytest.mark.parametrize("tokens", ["same", "new"])
 def test_a_list_without_end_ends(world: World, monkeypatch: pytest.MonkeyPatch, tokens: str) -> None:
-    monkeypatch.setattr("provider.platforms._vastai_pages._PAGES", 5)
+    monkeypatch.setattr("sweepstack.platforms.vastai.pages._PAGES", 5)
     world.add(1, "a")
 
     def page(request: Request) -> Reply:

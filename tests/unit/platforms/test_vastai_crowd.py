@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from provider.platforms import _vastai_rent as rent
-from provider.platforms._vastai_meeting import INTERVALS, forget
-from provider.platforms.base import BoxRequest, Phase, Wait
-from provider.platforms.vastai import VastPlatform
-from sweep.errors import Unreachable
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
+from sweepstack.platforms.vastai import create as rent
+from sweepstack.platforms.vastai.account_state import INTERVALS, forget
+from sweepstack.platforms.vastai.platform import VastPlatform
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import Machine, VastSimulator
 

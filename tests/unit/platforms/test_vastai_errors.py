@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provider.platforms._vastai_errors import NoSuchThing, Refusal, RentedAnyway, StartQueued, error_for
-from sweep.errors import (
+from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NoCapacity,
     NotAuthorized,
@@ -20,6 +19,7 @@ from sweep.errors import (
     RequestRefused,
     Unreachable,
 )
+from sweepstack.platforms.vastai.errors import NoSuchThing, Refusal, RentedAnyway, StartQueued, error_for
 
 
 def envelope(error: str, msg: str = "") -> str:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provider.platforms._vastai_offers import Market, disk_for, in_region, query_for, read_ask, up_to_step
-from provider.platforms.offers import Bound, Constraints
+from sweepstack.onbox.host.offers import Bound, Constraints
+from sweepstack.platforms.vastai.offers import Market, disk_for, in_region, query_for, read_ask, up_to_step
 from tests.unit.platforms.vastai_world import offer
 
 

@@ -9,16 +9,8 @@ from typing import Any
 
 import pytest
 
-from provider.limiter import PACE_VARIABLE
-from provider.platforms import _vastai_rent as rent
-from provider.platforms import _vastai_volumes as volumes
-from provider.platforms import vastai
-from provider.platforms._vastai_meeting import forget
-from provider.platforms.base import BoxRecord, BoxRequest, Phase, Wait
-from provider.platforms.offers import Constraints
-from provider.platforms.vastai import VastPlatform
-from provider.tag_lock import one_at_a_time
-from sweep.errors import (
+from sweepstack.onbox.common.box_layout import volume_tag
+from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NoCapacity,
     NotAuthorized,
@@ -32,7 +24,15 @@ from sweep.errors import (
     Unsupported,
     WrongAccount,
 )
-from sweep.onbox import volume_tag
+from sweepstack.onbox.host.offers import Constraints
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
+from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.vastai import create as rent
+from sweepstack.platforms.vastai import platform as vastai
+from sweepstack.platforms.vastai import volumes
+from sweepstack.platforms.vastai.account_state import forget
+from sweepstack.platforms.vastai.platform import VastPlatform
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import AT_REST, LIST, SEARCH, V0, World, instance, offer
 
@@ -286,7 +286,7 @@ def test_boxes_that_were_placed_share_the_search_that_finds_their_offers(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten searches a minute are all there are: with one for each box, a hundred would wait for ten minutes."""
-    monkeypatch.setattr("provider.platforms._vastai_offers._FRESH_SECONDS", 6000.0)
+    monkeypatch.setattr("sweepstack.platforms.vastai.offers._FRESH_SECONDS", 6000.0)
     world.offers = [offer(number, 0.4 + number / 100) for number in range(1, 9)]
     for number in range(1, 9):
         rents(world, number, 4710 + number)

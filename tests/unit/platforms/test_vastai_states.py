@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provider.platforms._vastai_states import (
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.platforms.vastai.states import (
     ACTUAL,
     FROZEN,
     MAY_START,
@@ -24,8 +26,6 @@ from provider.platforms._vastai_states import (
     record_of,
     settled,
 )
-from provider.platforms.base import Phase
-from sweep.channel.base import SshEndpoint
 
 R, S = "running", "stopped"
 TABLE: list[tuple[tuple[str | None, ...], Phase, str]] = [

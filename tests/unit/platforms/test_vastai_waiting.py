@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from provider.limiter import PACE_VARIABLE
-from provider.pace import Limiter, OutOfPatience, Patience
-from provider.platforms import _vastai_power as power
-from provider.platforms import _vastai_rent as rent
-from provider.platforms._vastai_meeting import forget
-from provider.platforms._vastai_session import MOST_POLL_SECONDS, POLL_SECONDS, Session
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.vastai import VastPlatform
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.common.pace import Limiter, OutOfPatience, Patience
+from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
+from sweepstack.platforms.vastai import create as rent
+from sweepstack.platforms.vastai import power
+from sweepstack.platforms.vastai.account_state import forget
+from sweepstack.platforms.vastai.platform import VastPlatform
+from sweepstack.platforms.vastai.session import MOST_POLL_SECONDS, POLL_SECONDS, Session
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import LIST, V0, World, offer
 
@@ -194,7 +194,7 @@ def test_time_in_line_is_not_the_boxs_own() -> None:
 
 
 def test_a_line_that_is_too_long_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provider.pace.MOST_IN_LINE", 900.0)
+    monkeypatch.setattr("sweepstack.platforms.common.pace.MOST_IN_LINE", 900.0)
     limiter = Limiter(1000.0)
     limiter.turn(Patience(1, elastic=True), "end a box")
     with pytest.raises(OutOfPatience, match="900 s is all there is"):

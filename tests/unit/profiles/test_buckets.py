@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from components.config import StackConfig
 from components.queue import job_input
-from profiles.load import load_profile
-from profiles.plan import Plan
-from profiles.resolve import resolve
-from provider.models import JobInput
-from sweep.errors import ConfigError
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.plan import Plan
+from sweepstack.profiles.resolve import resolve
+from sweepstack.provider.models import JobInput
 from tests.unit.config.helpers import GOOD, write
 
 SECRETS = "      secrets: [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY]\n"

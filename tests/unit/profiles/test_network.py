@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from components.config import StackConfig
 from components.queue import job_input
-from profiles.load import load_profile
-from profiles.plan import Plan
-from profiles.resolve import resolve
-from sweep.errors import ConfigError
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.plan import Plan
+from sweepstack.profiles.resolve import resolve
 from tests.unit.config.helpers import GOOD, write
 from tests.unit.profiles.test_rentals import plan, text, there
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from profiles import load
-from profiles.load import FOLDER, load_profile, platforms
-from profiles.model import KEYS, OVERRIDE_NAMES, SECTIONS
-from provider.platforms import registry
-from sweep.errors import ConfigError
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.platforms import registry
+from sweepstack.profiles import load
+from sweepstack.profiles.load import FOLDER, load_profile, platforms
+from sweepstack.profiles.model import KEYS, OVERRIDE_NAMES, SECTIONS
 
 GOTCHA_IDS = {
     "autodl": ["AD1", "AD2", "AD3", "AD4", "AD5", "AD6", "AD9", "AD-DANGER"],
@@ -65,10 +65,10 @@ def test_the_prose_s_survival_matrix_is_the_front_matter_s(name: str) -> None:
 
 
 def test_a_profile_whose_adapter_is_not_there_says_so_and_no_list_names_platforms() -> None:
-    adapters = FOLDER.parent / "provider" / "platforms"
+    adapters = FOLDER.parent / "sweepstack" / "platforms"
     for name in platforms():
         profile = load_profile(name)
-        there = (adapters / f"{profile.adapter}.py").is_file()
+        there = (adapters / profile.adapter / "platform.py").is_file()
         assert there == (profile.unavailable == ""), name
         assert there == (profile.adapter in registry.adapters()), name
         assert there or f"the adapter {profile.adapter}, which is not available yet" in profile.unavailable
@@ -80,7 +80,8 @@ def test_with_its_adapter_there_a_profile_is_available(tmp_path: Path, monkeypat
     shutil.copytree(FOLDER, folder)
     monkeypatch.setattr(load, "ADAPTERS", adapters)
     assert "candidates that are: none" in load_profile("autodl", folder).unavailable
-    (adapters / "ssh.py").touch()
+    (adapters / "ssh").mkdir()
+    (adapters / "ssh" / "platform.py").touch()
     load_profile.cache_clear()
     assert load_profile("autodl", folder).unavailable == ""
     assert "candidates that are: autodl, featurize, generic-ssh" in load_profile("local", folder).unavailable

@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from components.config import StackConfig, StoreConfig, load_any
 from components.queue import job_input
-from profiles.keeping import keep
-from profiles.load import load_profile, load_profiles, platforms
-from profiles.model import Profile
-from profiles.plan import Plan
-from profiles.resolve import resolve
-from provider.models import TeardownFacts
-from sweep.cli.doctor import store
-from sweep.cli.doctor.platforms import checks
-from sweep.cli.kept import adapters_of
-from sweep.cli.look import Sources
-from sweep.cli.place import ask_market
-from sweep.cli.target import Target
-from sweep.errors import ConfigError
-from sweep.model import LedgerEntry, LedgerPhase
-from sweep.money.clocks import countdowns
-from sweep.money.ledger import Bill, total
-from sweep.stackfile import StackFile
-from sweep.state import StackState
+from sweepstack.billing.deadlines import countdowns
+from sweepstack.billing.ledger import Bill, total
+from sweepstack.cli.collect import Sources
+from sweepstack.cli.doctor import store
+from sweepstack.cli.doctor.platforms import checks
+from sweepstack.cli.target import Target
+from sweepstack.cli.volume_status import adapters_of
+from sweepstack.cli.where import ask_market
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
+from sweepstack.core.records import LedgerEntry, LedgerPhase
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.load import load_profile, load_profiles, platforms
+from sweepstack.profiles.model import Profile
+from sweepstack.profiles.plan import Plan
+from sweepstack.profiles.resolve import resolve
+from sweepstack.profiles.store_plan import keep
+from sweepstack.provider.models import TeardownFacts
+from sweepstack.status.engine_state import StackState
 from tests.unit.config.helpers import GOOD, write
 
 ENTERED = ("autodl", "featurize", "generic-ssh", "gpushare", "lambda", "lanrui", "matpool", "paperspace")
@@ -390,8 +390,9 @@ def without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     folder = tmp_path / "adapters"
     folder.mkdir()
     for name in ("local", "runpod", "vastai"):
-        (folder / f"{name}.py").touch()
-    monkeypatch.setattr("profiles.load.ADAPTERS", folder)
+        (folder / name).mkdir()
+        (folder / name / "platform.py").touch()
+    monkeypatch.setattr("sweepstack.profiles.load.ADAPTERS", folder)
     load_profile.cache_clear()
     yield
     load_profile.cache_clear()

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from components.config import StackConfig
 from components.sweep import outlook_of
-from profiles.checked import stamp_notes
-from profiles.load import load_profile
-from profiles.model import Clock, Profile
-from profiles.plan import Plan
-from profiles.resolve import resolve
-from sweep.errors import ConfigError
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.check_dates import stamp_notes
+from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.model import Clock, Profile
+from sweepstack.profiles.plan import Plan
+from sweepstack.profiles.resolve import resolve
 from tests.unit.config.helpers import GOOD, write
 
 FREE = GOOD.replace("    max_price: 2.10\n", "").replace(

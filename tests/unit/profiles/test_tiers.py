@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from components.config import StackConfig
-from profiles.plan import Plan
-from profiles.resolve import resolve
-from sweep import onbox
-from sweep.errors import ConfigError
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.plan import Plan
+from sweepstack.profiles.resolve import resolve
 from tests.unit.config.helpers import write
 from tests.unit.profiles.test_rentals import MOUNTS, plan, text, there
 
@@ -29,10 +29,10 @@ def test_boxes_lie_on_the_data_tier_and_seal_on_the_surviving_one(tmp_path: Path
     assert found.durable is not None
     assert found.site is not None
     assert (found.durable.place, found.durable.kept_volume) == ("/root/autodl-fs", False)
-    assert found.site.places_input() == {"data": "/root/autodl-tmp", onbox.DURABLE: "/root/autodl-fs"}
+    assert found.site.places_input() == {"data": "/root/autodl-tmp", box_layout.DURABLE: "/root/autodl-fs"}
     assert found.site.claims_input() == {
         "data": {"tier": "data"},
-        onbox.DURABLE: {"tier": "durable", "mounted": True, "files": FILES, "region_locked": True},
+        box_layout.DURABLE: {"tier": "durable", "mounted": True, "files": FILES, "region_locked": True},
     }
 
 
@@ -49,16 +49,16 @@ def test_a_file_system_that_a_person_made_is_named_by_the_mount(tmp_path: Path) 
     assert found.durable is not None
     assert found.site is not None
     assert (found.durable.place, found.durable.path) == ("/lambda/nfs/abl-store", "/ckpt")
-    assert found.site.places_input() == {onbox.DURABLE: "/lambda/nfs/abl-store", "data": "/home/ubuntu"}
-    assert found.site.claims[onbox.DURABLE]["mounted"] is True
+    assert found.site.places_input() == {box_layout.DURABLE: "/lambda/nfs/abl-store", "data": "/home/ubuntu"}
+    assert found.site.claims[box_layout.DURABLE]["mounted"] is True
 
 
 def test_a_person_knows_better_where_a_tier_lies(tmp_path: Path) -> None:
     found = with_places(tmp_path, "autodl", "{data: /disk, durable: ~/keep}")
     assert found.adapter_of(found.boxes[0]) == "ssh:root@192.0.2.7:22/disk/sweepstack"
     assert found.site is not None
-    assert found.site.places_input() == {"data": "/disk", onbox.DURABLE: "~/keep"}
-    assert "mounted" not in found.site.claims[onbox.DURABLE], "that is known of the profile's own place alone"
+    assert found.site.places_input() == {"data": "/disk", box_layout.DURABLE: "~/keep"}
+    assert "mounted" not in found.site.claims[box_layout.DURABLE], "that is known of the profile's own place alone"
     own = plan(tmp_path, "autodl").boxes[0]
     assert found.adapter_of(own.__class__(**{**own.__dict__, "host": "ann@h:22/mine"})) == "ssh:ann@h:22/mine"
 

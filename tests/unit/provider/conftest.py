@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sweep.channel import ssh_config
-from sweep.loaders.base import LoadResult
-from sweep.loaders.load import load
-from sweep.loaders.pool import Job
+from sweepstack.channel import ssh_config
+from sweepstack.loaders.base import LoadResult
+from sweepstack.loaders.load import load
+from sweepstack.loaders.pool import Job
 from tests.simulators.machines import require
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import Sweep
@@ -28,10 +28,10 @@ def read_here(jobs: Iterable[Job], **_: Any) -> Iterator[tuple[Job, LoadResult]]
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
     """No power is cut in these tests, so nothing is flushed here; and their cells do not fail late."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr("sweep.evidence.verify.read_all", read_here)
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("sweep.launch_wait.POLL_SECONDS", 0.02)
-    monkeypatch.setattr("provider.resources.box.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("sweepstack.evidence.verify.read_all", read_here)
+    monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("sweepstack.provider.resources.box.POLL_SECONDS", 0.02)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
     for drill in ("SWEEPSTACK_DRILL_CREATE", "SWEEPSTACK_DRILL_BOOT_SECONDS"):
@@ -45,9 +45,9 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSweep]:
     """The same on a host of the user's own, behind a real sshd; nothing of the person's ssh configuration is read."""
     require()
-    monkeypatch.setattr("sweep.evidence.verify.read_all", read_here)
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("sweep.launch_wait.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("sweepstack.evidence.verify.read_all", read_here)
+    monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.POLL_SECONDS", 0.02)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
     monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")

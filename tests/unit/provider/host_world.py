@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from provider.models import BoxInputs, BoxState, VolumeInputs, VolumeState
-from provider.platforms.registry import load_platform
-from provider.platforms.ssh import SshPlatform
-from sweep.state import BoxEntry, IdentityEntry, StackState
+from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.ssh.platform import SshPlatform
+from sweepstack.provider.models import BoxInputs, BoxState, VolumeInputs, VolumeState
+from sweepstack.status.engine_state import BoxEntry, IdentityEntry, StackState
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 from tests.unit.provider.support import VOLUME, Sweep
@@ -48,7 +48,7 @@ def rented_host(folder: Path, monkeypatch: pytest.MonkeyPatch, teardown: dict[st
     """A sweep on a host of its own. Nobody waits long for a host to fall silent."""
     require()
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
     monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{folder}/state")
     monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.01")

@@ -13,7 +13,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from provider.models import (
+from sweepstack.core.records import Abandonment, Action, Approval, ArtifactSpec, Cell, Waiver
+from sweepstack.core.roster import Roster
+from sweepstack.core.workdir import collect
+from sweepstack.evidence.pull import BoxSource, pull_all
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
+from sweepstack.launch.launch import read_journal
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout, processes
+from sweepstack.onbox.common.errors import StillCreating
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.platforms.local.platform import connect
+from sweepstack.provider.models import (
     BoxInputs,
     BoxState,
     GateInputs,
@@ -25,24 +37,12 @@ from provider.models import (
     VolumeInputs,
     VolumeState,
 )
-from provider.platforms.local import LocalPlatform, connect
-from provider.resources.box import BoxHandler
-from provider.resources.gate import GateHandler
-from provider.resources.identity import IdentityHandler
-from provider.resources.queue import QueueHandler
-from provider.resources.volume import VolumeHandler
-from provider.session import Operation, Session, Severity
-from sweep import onbox
-from sweep.channel import processes
-from sweep.channel.base import Channel
-from sweep.errors import StillCreating
-from sweep.evidence.pull import BoxSource, pull_all
-from sweep.evidence.store import EvidenceStore
-from sweep.evidence.verify import BoxView, VerifyRequest, verify
-from sweep.launch import read_journal
-from sweep.model import Abandonment, Action, Approval, ArtifactSpec, Cell, Waiver
-from sweep.roster import Roster
-from sweep.workdir import collect
+from sweepstack.provider.resources.box import BoxHandler
+from sweepstack.provider.resources.gate import GateHandler
+from sweepstack.provider.resources.identity import IdentityHandler
+from sweepstack.provider.resources.queue import QueueHandler
+from sweepstack.provider.resources.volume import VolumeHandler
+from sweepstack.provider.session import Operation, Session, Severity
 from tests.unit.launch.support import TRAIN, until
 
 STACK = "sweep-t"
@@ -126,7 +126,7 @@ class Sweep:
 
     def mounts(self) -> dict[str, str]:
         """Of every box."""
-        return {onbox.DURABLE: self.volume.native_id}
+        return {box_layout.DURABLE: self.volume.native_id}
 
     def box_inputs(self, name: str = "box-0", **changes: Any) -> BoxInputs:
         known = {
@@ -255,7 +255,7 @@ class Sweep:
 
     def drained(self, box: BoxState) -> None:
         channel = self.channel(box)
-        until(lambda: not channel.lock_held(onbox.RUNNER_LOCK), lambda: f"its runner to end: {self.states(box)}")
+        until(lambda: not channel.lock_held(box_layout.RUNNER_LOCK), lambda: f"its runner to end: {self.states(box)}")
 
     def until_state(self, box: BoxState, state: str, *cells: str) -> None:
         until(lambda: all(self.states(box).get(cell) == state for cell in cells), lambda: f"{self.states(box)}")

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from provider.command import dialing
-from provider.command.dialing import Dialer, Ended
-from provider.models import BoxState
-from provider.platforms.observe import observe
-from provider.platforms.registry import load_platform
-from sweep.channel import ssh_config, ssh_link, ssh_mtu, ssh_options
-from sweep.errors import SweepstackError, Unreachable
-from sweep.teardown import Existence
+from sweepstack.channel import ssh_config, ssh_link, ssh_mtu, ssh_options
+from sweepstack.core.observation import Existence
+from sweepstack.onbox.common.errors import SweepstackError, Unreachable
+from sweepstack.operations.observe import observe
+from sweepstack.platforms.registry import load_platform
+from sweepstack.provider.command import ssh_client
+from sweepstack.provider.command.ssh_client import Dialer, Ended
+from sweepstack.provider.models import BoxState
 from tests.simulators import machines, wire
 from tests.simulators.wire import FarHost, Wire
 from tests.unit.launch.support import until
@@ -62,8 +62,8 @@ class Far(HostSweep):
 def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
     wire.require()
     machines.require()
-    monkeypatch.setattr("sweep.evidence.verify.read_all", read_here)
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("sweepstack.evidence.verify.read_all", read_here)
+    monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
     monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
@@ -274,8 +274,8 @@ def how(far: Far) -> str | None:
 def test_a_set_up_over_a_wire_that_goes_dead_ends_in_an_error(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in of the command plugin, which has no agent over there whose answer has a deadline."""
     host = far.hosts["box-0"]
-    monkeypatch.setattr(dialing, "ALIVE_SECONDS", 1)
-    monkeypatch.setattr(dialing, "ALIVE_COUNT", 3)
+    monkeypatch.setattr(ssh_client, "ALIVE_SECONDS", 1)
+    monkeypatch.setattr(ssh_client, "ALIVE_COUNT", 3)
     connection = {"host": host.at, "port": host.port, "user": host.user, "privateKey": host.key.read_text()}
     dialer = Dialer({**connection, "dialErrorLimit": 5, "perDialTimeout": 15}, print, threading.Event())
 

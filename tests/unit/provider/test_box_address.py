@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from provider.dispatch import diff
-from provider.models import BoxState
-from provider.resources.base import Decision
-from sweep import onbox
-from sweep.channel import ssh_config
-from sweep.errors import SweepstackError
+from sweepstack.channel import ssh_config
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.provider.dispatch import diff
+from sweepstack.provider.models import BoxState
+from sweepstack.provider.resources.base import Decision
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import BOX, GATE, QUEUE, approval_for
 from tests.unit.provider.test_box_end import delete
@@ -104,7 +104,7 @@ def test_a_name_of_the_ssh_configuration_is_written_out(
     monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
     unchanged, refused = hosts.checked(box, adapter="ssh:gpu1")
     assert (unchanged.adapter, refused) == (box.adapter, [])
-    assert hosts.channel(_state(box)).size(onbox.JOURNAL) is None
+    assert hosts.channel(_state(box)).size(box_layout.JOURNAL) is None
 
 
 def _state(box: BoxState) -> BoxState:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from provider.models import BoxState, QueueState
-from provider.platforms.base import Phase
-from provider.platforms.observe import observe
-from provider.resources import coming_up, ending, waking
-from provider.session import Operation, Session, Severity
-from sweep.errors import SweepstackError
-from sweep.refusal import waiting_cost
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.observe import observe
+from sweepstack.provider.models import BoxState, QueueState
+from sweepstack.provider.resources import restart, teardown, wait_running
+from sweepstack.provider.session import Operation, Session, Severity
+from sweepstack.teardown.refusal import waiting_cost
 from tests.simulators.vastai import VastSimulator
 from tests.unit.provider.support import BOX, STACK, Sweep, still_creating
 from tests.unit.provider.vast_world import TEARDOWN, vast_world
@@ -195,19 +195,19 @@ def queue_of(spot: Spot) -> QueueState:
 
 
 def test_a_queue_waits_for_its_box_to_run(spot: Spot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coming_up, "LAG_SECONDS", 3000.0)
+    monkeypatch.setattr(wait_running, "LAG_SECONDS", 3000.0)
     queue = queue_of(spot)
     spot.outbid()
     spot.sim.act("set", {"start_reads": SHOWN_AS_ENDED})
     spot.sim.act("price", {"machine": 1, "min_bid": 0.2})
-    assert waking.awake(spot.op(), queue, spot.sweep.store)
+    assert restart.awake(spot.op(), queue, spot.sweep.store)
     assert spot.outline()["actual_status"] == "running"
 
 
 def test_a_queue_whose_box_does_not_come_up_is_remembered_whole(spot: Spot) -> None:
     queue = queue_of(spot)
     spot.sim.act("die", {"id": spot.native_id})
-    error = still_creating(lambda: waking.awake(spot.op(), queue, spot.sweep.store))
+    error = still_creating(lambda: restart.awake(spot.op(), queue, spot.sweep.store))
     assert error.identifier == f"{spot.native_id}/queue"
     assert QueueState.model_validate(error.outputs) == queue
 
@@ -223,6 +223,6 @@ def test_a_stopped_box_is_shown_at_what_it_costs_while_it_is_stopped(spot: Spot)
         assert time.monotonic() < end
         seen, record = observe("vastai", spot.native_id, spot.state.account, files=False)
     assert record.stopped_per_hour == pytest.approx(storage, rel=0.02)
-    facts = ending.with_costs(ending.facts_of(spot.state), spot.state, seen)
+    facts = teardown.with_costs(teardown.facts_of(spot.state), spot.state, seen)
     assert f"${storage:.2f}/h, " in waiting_cost(facts)
     assert "$0.50/h" not in waiting_cost(facts)

@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from provider.models import BoxState
-from provider.platforms.base import BoxRequest, Phase, Wait
-from provider.platforms.local import LocalPlatform
-from sweep import onbox
-from sweep.backends import Takeover, backend_name, take_over
-from sweep.canonical import canonical_json
-from sweep.errors import (
+from sweepstack.core.records import Lease, Receipt, ReceiptBox, Teardown
+from sweepstack.evidence.backends import Takeover, backend_name, take_over
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import canonical_json
+from sweepstack.onbox.common.errors import (
     NotYetGone,
     OutcomeUnknown,
     PlatformError,
@@ -26,8 +24,10 @@ from sweep.errors import (
     Unreachable,
     WrongAccount,
 )
-from sweep.model import Lease, Receipt, ReceiptBox, Teardown
-from sweep.ownership import HELD, Owner, read_owner, sign, who
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
+from sweepstack.provider.models import BoxState
+from sweepstack.teardown.ownership import HELD, Owner, read_owner, sign, who
 from tests.unit.provider.support import BOX, STACK, Sweep, approval_for, approved, still_creating
 from tests.unit.provider.test_box_ledger import STOPPABLE
 
@@ -40,7 +40,7 @@ def test_a_box_is_on_record_from_its_birth(sweep: Sweep) -> None:
     birth = sweep.store.birth("box-0", 1)
     assert birth is not None
     assert (birth.native_id, birth.account, birth.tag) == (box.native_id, box.account, box.tag)
-    assert (birth.price_per_hour, birth.mounts) == (0.5, {onbox.DURABLE: sweep.volume.native_id})
+    assert (birth.price_per_hour, birth.mounts) == (0.5, {box_layout.DURABLE: sweep.volume.native_id})
     assert birth.created_at == box.created_at
     assert sweep.store.lease() is not None
     assert (box.generation, box.phase) == (1, "running")
@@ -97,7 +97,7 @@ def test_a_lost_answer_and_then_an_outage(sweep: Sweep, monkeypatch: pytest.Monk
         patch.setattr(LocalPlatform, "find_by_tag", find_by_tag)
         with pytest.raises(SweepstackError) as lost:
             sweep.box()
-    assert onbox.box_tag(sweep.identity.identity, "box-0", 1) in str(lost.value)
+    assert box_layout.box_tag(sweep.identity.identity, "box-0", 1) in str(lost.value)
     assert "may bill" in str(lost.value)
     (native_id,) = sweep.listed()
     birth = sweep.store.birth("box-0", 1)
@@ -183,7 +183,7 @@ def test_a_list_from_before_a_killed_create_rents_nothing_twice(sweep: Sweep, mo
         with pytest.raises(KeyboardInterrupt):
             sweep.box()
     monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.05")
-    monkeypatch.setattr("provider.resources.renting.LAG_SECONDS", 3600.0)
+    monkeypatch.setattr("sweepstack.provider.resources.create.LAG_SECONDS", 3600.0)
     monkeypatch.setattr(LocalPlatform, "find_by_tag", lagging)
     sweep.box()
     assert len(looks) > 2
@@ -242,7 +242,7 @@ def test_a_lost_answer_in_another_account_is_not_looked_for_in_this_one(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "other"))
     volume = sweep.made_volume()
     with pytest.raises(WrongAccount, match=birth.account):
-        sweep.box(mounts={onbox.DURABLE: volume.native_id})
+        sweep.box(mounts={box_layout.DURABLE: volume.native_id})
     assert sweep.listed() == []
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert [sweep.box().native_id] == first
@@ -267,8 +267,8 @@ def complete(outputs: dict[str, Any], sweep: Sweep) -> BoxState:
     assert [state.native_id] == sweep.listed()
     assert (state.generation, state.price_per_hour, state.evidence) == (1, 0.5, sweep.identity.evidence)
     assert state.account == sweep.platform.account()
-    assert state.tag == onbox.box_tag(sweep.identity.identity, "box-0", 1)
-    assert state.mounts == {onbox.DURABLE: sweep.volume.native_id}
+    assert state.tag == box_layout.box_tag(sweep.identity.identity, "box-0", 1)
+    assert state.mounts == {box_layout.DURABLE: sweep.volume.native_id}
     assert state.created_at is not None
     return state
 
@@ -332,7 +332,7 @@ def test_a_box_that_vanished_is_followed_by_the_next_generation(sweep: Sweep) ->
     sweep.vanish(first)
     second = sweep.box()
     assert (second.generation, second.native_id != first.native_id) == (2, True)
-    assert second.tag == onbox.box_tag(sweep.identity.identity, "box-0", 2)
+    assert second.tag == box_layout.box_tag(sweep.identity.identity, "box-0", 2)
     closed = sweep.store.birth("box-0", 1)
     assert closed is not None
     assert closed.ended_at is not None
@@ -480,7 +480,7 @@ def test_a_box_that_another_backend_holds_is_not_adopted(sweep: Sweep, known: st
         ended = {"ended_at": datetime.now(UTC), "ended_how": "cleared"}
         sweep.platform.destroy(first.native_id, first.account)
         sweep.store.write_birth(birth.model_copy(update=ended))
-        request = BoxRequest(tag=onbox.box_tag(first.identity, "box-0", 2), name="box-0", mounts=first.mounts)
+        request = BoxRequest(tag=box_layout.box_tag(first.identity, "box-0", 2), name="box-0", mounts=first.mounts)
         made = sweep.platform.create(request, wait=Wait(10))
         channel = sweep.platform.channel(made.native_id, made.account)
     else:
@@ -540,13 +540,13 @@ def test_a_box_that_no_record_knows_and_that_can_t_be_asked_is_not_adopted(
     assert birth is not None
     sweep.platform.destroy(first.native_id, first.account)
     sweep.store.write_birth(birth.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "cleared"}))
-    tag = onbox.box_tag(first.identity, "box-0", 2)
+    tag = box_layout.box_tag(first.identity, "box-0", 2)
     made = sweep.platform.create(BoxRequest(tag=tag, name="box-0"), wait=Wait(10))
 
     def silent(*_: Any) -> None:
         raise Unreachable("no answer")
 
-    monkeypatch.setattr("provider.resources.held.read_owner", silent)
+    monkeypatch.setattr("sweepstack.provider.resources.held_by_another.read_owner", silent)
     with pytest.raises(SweepstackError, match=r"whose it is can't be read .* sweepctl audit, which names what ends it"):
         sweep.box()
     assert [one.native_id for one in sweep.store.births()] == [first.native_id]

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from provider.models import BoxState, TeardownFacts
-from provider.platforms import _local_removal
-from provider.platforms.base import BoxRecord, Phase
-from provider.platforms.local import LocalPlatform
-from provider.resources import ending
-from provider.resources.base import Gone
-from provider.session import Severity
-from sweep import onbox
-from sweep.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
-from sweep.evidence import unclaimed
-from sweep.model import Approval, Waiver
-from sweep.revocation import write_revocation
-from sweep.rules import artifacts_digest
+from sweepstack.core.records import Approval, Waiver
+from sweepstack.core.verify_rules import artifacts_digest
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
+from sweepstack.onbox.host import removal
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.provider.models import BoxState, TeardownFacts
+from sweepstack.provider.resources import teardown as ending
+from sweepstack.provider.resources.base import Gone
+from sweepstack.provider.session import Severity
+from sweepstack.teardown import unclaimed
+from sweepstack.teardown.revocation import write_revocation
 from tests.unit.provider.support import (
     ARTIFACT,
     BOX,
@@ -191,8 +191,8 @@ def test_a_destroy_that_was_killed_half_way_may_finish(sweep: Sweep, monkeypatch
 
     def destroy(self: LocalPlatform, native_id: str, account: str) -> None:
         root = sweep.platform_root / "boxes" / native_id
-        _local_removal.mark_ending(root, facts="box.json", ending="ending.json")
-        _local_removal.empty(root, keep=("box.json", "ending.json", "tag", onbox.JOURNAL))
+        removal.mark_ending(root, facts="box.json", ending="ending.json")
+        removal.empty(root, keep=("box.json", "ending.json", "tag", box_layout.JOURNAL))
         raise KeyboardInterrupt
 
     box = sweep.cleared() if how == "cleared" else sweep.box()
@@ -335,7 +335,7 @@ def test_what_is_verified_is_not_lost_with_its_volume(sweep: Sweep) -> None:
     sweep.verified(box)
     sweep.vanish(box)
     for cell in ("a", "b"):
-        (sweep.volume_root / onbox.sealed_dir(sweep.identity.identity, cell) / "manifest.json").unlink()
+        (sweep.volume_root / box_layout.sealed_dir(sweep.identity.identity, cell) / "manifest.json").unlink()
     delete(sweep, box)
     assert sweep.store.losses() == []
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from provider.platforms.base import Wait
-from provider.resources.telling import naming
-from sweep.errors import Unreachable
-from sweep.money.ledger import Bill, spent
+from sweepstack.billing.ledger import Bill, spent
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.host.platform import Wait
+from sweepstack.provider.resources.error_context import naming
 from tests.unit.provider.support import BOX, FACTS, Sweep, still_creating
 
 STOPPABLE = {

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from provider.models import BoxState
-from provider.session import Severity
-from sweep.errors import SweepstackError, TeardownRefused
-from sweep.model import LedgerPhase
-from sweep.money.budget import Budget
-from sweep.money.ledger import record_phase
+from sweepstack.billing.budget import Budget
+from sweepstack.billing.ledger import record_phase
+from sweepstack.core.records import LedgerPhase
+from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
+from sweepstack.provider.models import BoxState
+from sweepstack.provider.session import Severity
 from tests.unit.provider.support import BOX, GATE, IDENTITY, Sweep, approval_for, approved
 
 USED = {"usd": 10}

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from provider.models import BoxState
-from provider.platforms.base import Phase, Wait
-from provider.platforms.power import stop_box
-from provider.resources import pausing
-from provider.session import Severity
-from sweep.errors import SweepstackError, TeardownRefused
-from sweep.model import Teardown
-from sweep.money.ledger import record_phase
+from sweepstack.billing.ledger import record_phase
+from sweepstack.core.records import Teardown
+from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
+from sweepstack.onbox.host.platform import Phase, Wait
+from sweepstack.operations.power import stop_box
+from sweepstack.provider.models import BoxState
+from sweepstack.provider.resources import stop
+from sweepstack.provider.session import Severity
 from tests.unit.provider.support import BOX, FACTS, Sweep
 
 RELEASES = FACTS | {
@@ -79,7 +79,7 @@ def test_a_refused_delete_says_what_survives_a_month(sweep: Sweep) -> None:
 def test_what_cells_leave_on_their_way_out_keeps_the_box_from_its_stop(sweep: Sweep) -> None:
     """Nothing was at risk when the stop was allowed. The runner's end is a SIGTERM, on which cells may write."""
     box = sweep.box(teardown=RELEASES)
-    pause = pausing.judge(box, full=True)
+    pause = stop.judge(box, full=True)
     assert pause is not None
     assert pause.verdict.way == "nothing-at-risk"
     left = sweep.root(box) / "scratch" / "last-words.bin"

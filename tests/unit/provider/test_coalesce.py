@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from provider.coalesce import Shared
-from sweep.errors import Unreachable
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.platforms.common.single_flight import Shared
 
 
 class Asked:

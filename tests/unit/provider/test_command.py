@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from provider.command.choosing import VARIABLE, VERSION, official, with_key
-from sweep.errors import ConfigError
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.provider.command.select import VARIABLE, VERSION, official, with_key
 
 SECONDS = 120
 
@@ -83,7 +83,7 @@ def test_what_the_engine_starts_becomes_the_chosen_one(home: dict[str, str], tmp
     chosen = tmp_path / "chosen"
     chosen.write_text('#!/bin/sh\necho "chosen for $1"\nssh-add -l\n')
     chosen.chmod(0o755)
-    start = Path(__file__).resolve().parents[3] / "provider" / "command" / "pulumi-resource-command"
+    start = Path(__file__).resolve().parents[3] / "sweepstack" / "provider" / "command" / "pulumi-resource-command"
     command = [str(start), "127.0.0.1:1"]
     env = {**home, VARIABLE: str(chosen)}
     said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS).stdout

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from provider.models import BoxState
-from provider.platforms.observe import observe
-from sweep.channel import ssh_link
-from sweep.errors import StillCreating, SweepstackError
-from sweep.evidence.pull import BoxSource, pull_all
-from sweep.model import Approval
-from sweep.teardown import Existence
+from sweepstack.channel import ssh_link
+from sweepstack.core.observation import Existence
+from sweepstack.core.records import Approval
+from sweepstack.evidence.pull import BoxSource, pull_all
+from sweepstack.onbox.common.errors import StillCreating, SweepstackError
+from sweepstack.operations.observe import observe
+from sweepstack.provider.models import BoxState
 from tests.simulators.host import Host
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import approval_for

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from provider.dispatch import HANDLERS, handler_for
-from provider.resources.base import Decision
-from provider.schema import schema_json
+from sweepstack.provider.dispatch import HANDLERS, handler_for
+from sweepstack.provider.resources.base import Decision
+from sweepstack.provider.schema import schema_json
 
 
 @pytest.mark.parametrize("token", HANDLERS)

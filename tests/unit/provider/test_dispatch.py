@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from provider import dispatch
-from provider.resources.base import Failure
-from provider.session import Operation, token_of
-from provider.wire import UNKNOWN, Unknown
-from sweep.errors import SweepstackError, TeardownRefused
+from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
+from sweepstack.provider import dispatch
+from sweepstack.provider.resources.base import Failure
+from sweepstack.provider.session import Operation, token_of
+from sweepstack.provider.wire import UNKNOWN, Unknown
 from tests.unit.provider.support import Sweep, approval_for, approved, picture
 
 

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from provider.resources.base import Decision, Gone
-from sweep.errors import TeardownRefused
+from sweepstack.onbox.common.errors import TeardownRefused
+from sweepstack.provider.resources.base import Decision, Gone
 from tests.unit.provider.support import BOX, GATE, Sweep, action, approval_for, approved, expired
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from provider.models import BoxState
-from provider.resources.base import Decision as Change
-from provider.resources.base import Seen
-from provider.session import Severity
-from sweep.abandoning import alone, keep
-from sweep.decisions import Decision
-from sweep.errors import EvidenceError, SweepstackError, TeardownRefused
-from sweep.evidence.store import EvidenceStore
+from sweepstack.core.local_decisions import Decision
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError, TeardownRefused
+from sweepstack.provider.models import BoxState
+from sweepstack.provider.resources.base import Decision as Change
+from sweepstack.provider.resources.base import Seen
+from sweepstack.provider.session import Severity
+from sweepstack.teardown.abandonment import alone, keep
 from tests.unit.provider.support import BOX, GATE, IDENTITY, QUEUE, Sweep, abandonment, approval_for, approved
 
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import pulumi  # noqa: F401 - before provider.protocol, which else leaves an empty shell for other tests
+import pulumi  # noqa: F401 - before sweepstack.provider.protocol, which else leaves an empty shell for other tests
 import pytest
 from google.protobuf import empty_pb2
 
-from provider import dispatch, host
-from provider.models import BoxState
-from provider.platforms.local import LocalPlatform
-from provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
-from provider.session import Session, Severity
-from provider.wire import SECRET_SIGNATURE, SIGNATURE_KEY, to_python, to_struct
-from sweep.errors import Unreachable
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.provider import dispatch, host
+from sweepstack.provider.models import BoxState
+from sweepstack.provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
+from sweepstack.provider.session import Session, Severity
+from sweepstack.provider.wire import SECRET_SIGNATURE, SIGNATURE_KEY, to_python, to_struct
 from tests.unit.provider.support import STACK, Sweep, approval_for
 
 Stub = provider_pb2_grpc.ResourceProviderStub

@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from provider.models import BoxState
-from provider.resources.base import Gone, Seen
-from provider.session import Severity
-from sweep.books import still_billed
-from sweep.cli import confirm
-from sweep.cli.audit import resting
-from sweep.cli.known import Known
-from sweep.cli.look import Sources
-from sweep.cli.output import YES, No, Out
-from sweep.errors import NotYetGone, SweepstackError, TeardownRefused
-from sweep.evidence.store import EvidenceStore
-from sweep.handover import forget_handover, handover_of, keep_handover
-from sweep.model import Approval, Birth, UnclaimedWaiver
-from sweep.money.ledger import Bill, spent
-from sweep.scene import Scene
-from sweep.view import compose
+from sweepstack.billing.ledger import Bill, spent
+from sweepstack.cli import confirm
+from sweepstack.cli.audit import resting
+from sweepstack.cli.collect import Sources
+from sweepstack.cli.known_boxes import Known
+from sweepstack.cli.output import YES, No, Out
+from sweepstack.core.records import Approval, Birth, UnclaimedWaiver
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
+from sweepstack.provider.models import BoxState
+from sweepstack.provider.resources.base import Gone, Seen
+from sweepstack.provider.session import Severity
+from sweepstack.status.compose import compose
+from sweepstack.status.snapshot import Scene
+from sweepstack.teardown.close_box import still_billed
+from sweepstack.teardown.host_shutdown import forget_handover, handover_of, keep_handover
 from tests.unit.provider.host_world import BY_COMMAND, HostSweep, rented_host
 from tests.unit.provider.support import BOX, QUEUE, abandonment, action, approval_for, approved
 from tests.unit.provider.test_box_end import edited
@@ -36,7 +36,7 @@ from tests.unit.provider.test_box_end import edited
 
 @pytest.fixture
 def parked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSweep]:
-    monkeypatch.setattr("provider.platforms._ssh_host.OFF_SECONDS", 0.1)
+    monkeypatch.setattr("sweepstack.onbox.host.agent.OFF_SECONDS", 0.1)
     with rented_host(tmp_path, monkeypatch, BY_COMMAND) as sweep:
         sweep.host.install_shutdown()
         yield sweep

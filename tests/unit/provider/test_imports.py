@@ -16,8 +16,8 @@ import grpc
 import pytest
 
 import tests.unit.provider.test_host  # noqa: F401 - the real SDK of Pulumi first, for other tests of this process
-from provider.protocol import provider_pb2, provider_pb2_grpc
-from provider.wire import to_struct
+from sweepstack.provider.protocol import provider_pb2, provider_pb2_grpc
+from sweepstack.provider.wire import to_struct
 from tests.conformance.harness import harness_class
 
 ROOT = Path(__file__).parents[3]
@@ -30,7 +30,7 @@ _IMPORT = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)
 @contextmanager
 def plugin(errors: Path, cwd: Path) -> Iterator[Any]:
     """The plugin as the engine starts it; what it imports is in `errors` afterwards."""
-    command = [sys.executable, "-X", "importtime", "-P", "-m", "provider", "127.0.0.1:1"]
+    command = [sys.executable, "-X", "importtime", "-P", "-m", "sweepstack.provider", "127.0.0.1:1"]
     with errors.open("w") as said:
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=said, text=True)
@@ -79,7 +79,7 @@ def test_a_preview_imports_the_sdk_of_its_own_platform_at_most(adapter: str, tmp
         request = provider_pb2.CreateRequest(urn=urn, properties=answer.inputs, preview=True)
         stub.Create(request, timeout=120)
     found = imported(errors)
-    assert {"provider", "grpc", "pydantic"} <= found, "the list of imports is not one"
+    assert {"sweepstack", "grpc", "pydantic"} <= found, "the list of imports is not one"
     assert found & HEAVY <= SDKS[adapter], f"{adapter}: {sorted(found & HEAVY)}"
     parts = {name for name in _IMPORT.findall(errors.read_text()) if name.startswith(("aiohttp.", "runpod.serverless"))}
     assert not parts, f"{adapter}: the SDK's serverless half came in: {sorted(parts)}"
@@ -95,7 +95,18 @@ def test_a_process_that_is_asked_about_its_configuration_alone_imports_nothing_o
         stub.DiffConfig(provider_pb2.DiffRequest(), timeout=120)
         stub.Configure(provider_pb2.ConfigureRequest(), timeout=120)
     found = imported(errors)
-    assert {"provider", "grpc"} <= found, "the list of imports is not one"
+    assert {"sweepstack", "grpc"} <= found, "the list of imports is not one"
     assert "pydantic" not in found
     names = set(_IMPORT.findall(errors.read_text()))
-    assert not {name for name in names if name.startswith(("provider.resources", "provider.platforms", "sweep.model"))}
+    assert not {
+        name
+        for name in names
+        if name.startswith(
+            (
+                "sweepstack.provider.resources",
+                "sweepstack.platforms.registry",
+                "sweepstack.onbox.host",
+                "sweepstack.core.records",
+            )
+        )
+    }

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from provider.models import BoxInputs, BoxState
-from sweep.errors import PlatformError, SweepstackError
+from sweepstack.onbox.common.errors import PlatformError, SweepstackError
+from sweepstack.provider.models import BoxInputs, BoxState
 from tests.unit.provider.support import BOX, Sweep, abandonment, approval_for
 
 
@@ -88,7 +88,7 @@ def test_a_box_that_nobody_can_see_is_locked(sweep: Sweep, monkeypatch: pytest.M
     def silent(*_: Any) -> None:
         raise PlatformError("no answer")
 
-    monkeypatch.setattr("provider.platforms.local.LocalPlatform.get", silent)
+    monkeypatch.setattr("sweepstack.onbox.host.folder_platform.LocalPlatform.get", silent)
     (failure,) = BOX.check(sweep.op(name="box-1"), None, renamed(sweep)).failures
     assert "no answer" in failure.reason
 
@@ -115,6 +115,6 @@ def test_a_create_whose_answer_was_lost_is_in_the_way(sweep: Sweep, monkeypatch:
     def silent(*_: Any) -> None:
         raise PlatformError("no answer")
 
-    monkeypatch.setattr("provider.platforms.local.LocalPlatform.find_by_tag", silent)
+    monkeypatch.setattr("sweepstack.onbox.host.folder_platform.LocalPlatform.find_by_tag", silent)
     (failure,) = BOX.check(sweep.op(name="box-1"), None, renamed(sweep)).failures
     assert f"whether {box.tag} was rented on local can't be told: no answer" in failure.reason

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sweep.cli import never_rented as command
-from sweep.cli.confirm import Word
-from sweep.cli.output import No, Out
-from sweep.cli.strangers import Search, search
-from sweep.errors import NoCapacity, OutcomeUnknown
+from sweepstack.cli import never_rented as command
+from sweepstack.cli.confirm import Word
+from sweepstack.cli.orphans import Search, search
+from sweepstack.cli.output import No, Out
+from sweepstack.onbox.common.errors import NoCapacity, OutcomeUnknown
 from tests.simulators.vastai import Machine, VastSimulator
 from tests.unit.provider.support import BOX, STACK, Sweep
 from tests.unit.provider.vast_world import TEARDOWN, vast_world

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from provider.models import BoxState
-from provider.resources import turns
-from provider.resources.turns import Turn
-from sweep.errors import NotYetGone
+from sweepstack.onbox.common.errors import NotYetGone
+from sweepstack.provider.models import BoxState
+from sweepstack.provider.resources import delete_deadline
+from sweepstack.provider.resources.delete_deadline import Turn
 from tests.simulators.vastai import VastSimulator
 from tests.simulators.vastai.instance import Instance
 from tests.unit.provider.support import BOX, Sweep, abandonment, approval_for, approved
@@ -32,8 +32,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(turns, "time", clock)
-    monkeypatch.setattr(turns, "_moved", {})
+    monkeypatch.setattr(delete_deadline, "time", clock)
+    monkeypatch.setattr(delete_deadline, "_moved", {})
     return clock
 
 
@@ -98,8 +98,8 @@ def test_a_destroy_that_takes_longer_than_one_boxs_deadline_ends_them_all(
 ) -> None:
     boxes = rented(sweep)
     monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.3")  # one in a second: the last has its turn after nine
-    monkeypatch.setattr("provider.resources.box.GONE_SECONDS", 6.0)
-    monkeypatch.setattr("provider.platforms._vastai_session.PATIENCE_SECONDS", 6.0)
+    monkeypatch.setattr("sweepstack.provider.resources.box.GONE_SECONDS", 6.0)
+    monkeypatch.setattr("sweepstack.platforms.vastai.session.PATIENCE_SECONDS", 6.0)
     with ThreadPoolExecutor(BOXES) as threads:
         list(threads.map(lambda box: BOX.delete(sweep.op(name=box.name), box.native_id, box), boxes))
     assert not vast.ledger.live("instance")
@@ -110,7 +110,7 @@ def test_one_that_does_not_end_is_said_to_bill_and_holds_up_nobody(
     sweep: Sweep, vast: VastSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes = rented(sweep)
-    monkeypatch.setattr("provider.resources.box.GONE_SECONDS", 3.0)
+    monkeypatch.setattr("sweepstack.provider.resources.box.GONE_SECONDS", 3.0)
     destroy = vast.world.destroy
 
     def all_but_one(instance: Instance, reads: int | None = None) -> None:

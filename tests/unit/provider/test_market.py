@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from provider.models import BoxInputs
-from provider.platforms.base import BoxRecord, Wait
-from provider.platforms.offers import Constraints
-from provider.resources import market
-from provider.session import Operation, Session, Severity
-from sweep.errors import NoCapacity
+from sweepstack.onbox.common.errors import NoCapacity
+from sweepstack.onbox.host.offers import Constraints
+from sweepstack.onbox.host.platform import BoxRecord, Wait
+from sweepstack.provider.models import BoxInputs
+from sweepstack.provider.resources import market
+from sweepstack.provider.session import Operation, Session, Severity
 from tests.conformance.harness_vastai import Harness
 
 BOXES = ("box-0", "box-1", "box-2")

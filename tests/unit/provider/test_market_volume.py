@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from provider.limiter import paced
-from provider.platforms._runpod_api import CATALOG_SECONDS
-from provider.platforms.observe_volume import find_kept
-from provider.resources import keeping, market
-from provider.resources.base import Failure
-from provider.session import Operation, Session
-from sweep.errors import SweepstackError
-from sweep.onbox import volume_of, volume_tag
+from sweepstack.onbox.common.box_layout import volume_of, volume_tag
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.operations.observe_volume import find_kept
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.runpod.api import CATALOG_SECONDS
+from sweepstack.provider.resources import market, volume_lifecycle
+from sweepstack.provider.resources.base import Failure
+from sweepstack.provider.session import Operation, Session
 from tests.conformance.harness_runpod import REGION, Harness
 from tests.conformance.harness_vastai import Harness as VastHarness
 from tests.unit.provider.support import Said
@@ -57,7 +57,7 @@ def test_its_price_is_the_profile_s_where_the_platform_names_none(harness: Harne
     op = Operation(Session(tmp_path, said.emit, threading.Event()), "urn:pulumi:t::p::sweepstack:index:Volume::abl")
     harness.connect().ensure_volume(volume_tag("keeperxxxx", "abl"), "abl", size_gb=100, region=REGION)
     mounted = {"name": "abl", "adapter": "runpod", "kept": True, "price_per_gb_month": 0.07, "keep_until": "2031-01-31"}
-    assert keeping.say(op, mounted, new=True) == []
+    assert volume_lifecycle.say(op, mounted, new=True) == []
     assert f"100 GB in {REGION}, $7.00/month, kept until 2031-01-31" in said.text()
 
 
@@ -78,7 +78,7 @@ def test_a_volume_is_found_by_its_whole_name(harness: Harness) -> None:
 def of_a_store(tmp_path: Path, said: Said, *, new: bool = True, **changes: Any) -> list[Failure]:
     op = Operation(Session(tmp_path, said.emit, threading.Event()), "urn:pulumi:t::p::sweepstack:index:Volume::abl")
     inputs = {"name": "abl", "adapter": "runpod", "guarded": True, "size_gb": 100, "region": REGION}
-    return keeping.say(op, inputs | changes, new=new)
+    return volume_lifecycle.say(op, inputs | changes, new=new)
 
 
 def test_a_new_volume_in_a_place_that_has_none_is_refused_before_it_is_made(harness: Harness, tmp_path: Path) -> None:

@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-from provider.dispatch import diff, to_properties
-from provider.models import BoxState, QueueState
-from provider.platforms.base import Phase
-from provider.platforms.local import LocalPlatform
-from provider.resources.base import Decision, Gone
-from provider.resources.neighbours import find
-from provider.session import Severity
-from provider.wire import UNKNOWN
-from sweep import onbox
-from sweep.canonical import canonical_json, sha256_hex
-from sweep.channel.local import LocalChannel
-from sweep.elsewhere import elsewhere_text
-from sweep.errors import PlatformError, SweepstackError, TeardownRefused
-from sweep.journal import parse_journal
-from sweep.model import Again, Cell, Retry, Teardown
-from sweep.moving import Neighbour
-from sweep.onbox import short
-from sweep.ownership import read_owner, sign, who
-from sweep.retries import add
-from sweep.workdir import NO_CODE, collect
+from sweepstack.core.foreign_cells import elsewhere_text
+from sweepstack.core.journal import parse_journal
+from sweepstack.core.records import Again, Cell, Retry, Teardown
+from sweepstack.core.workdir import NO_CODE, collect
+from sweepstack.launch.retries import add
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.box_layout import short
+from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
+from sweepstack.onbox.common.errors import PlatformError, SweepstackError, TeardownRefused
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.cell_moves import Neighbour
+from sweepstack.provider.dispatch import diff, to_properties
+from sweepstack.provider.models import BoxState, QueueState
+from sweepstack.provider.resources.base import Decision, Gone
+from sweepstack.provider.resources.cell_moves import find
+from sweepstack.provider.session import Severity
+from sweepstack.provider.wire import UNKNOWN
+from sweepstack.teardown.ownership import read_owner, sign, who
 from tests.unit.provider.support import (
     BOX,
     QUEUE,
@@ -85,7 +85,7 @@ def test_nothing_is_given_while_a_teardown_is_open(sweep: Sweep) -> None:
     with pytest.raises(SweepstackError, match="queue of box-0: a teardown has begun"):
         sweep.queue(box)
     assert sweep.store.launches() == []
-    assert not (sweep.root(box) / onbox.QUEUE).exists()
+    assert not (sweep.root(box) / box_layout.QUEUE).exists()
 
 
 @pytest.mark.parametrize("how", ["cleared", "abandoned", "empty"])
@@ -105,7 +105,7 @@ def test_nothing_is_given_to_a_box_that_is_cleared(sweep: Sweep, how: str) -> No
 
 def test_settings_that_fail_at_once_keep_the_queue_in_the_state(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     """Created, then failed: the next `up` updates it."""
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 120.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 120.0)
     box = sweep.box()
     error = still_creating(lambda: sweep.queue(box, job={"run": "cat no-such-file.py {word} {out}"}))
     assert error.identifier == f"{box.native_id}/queue"
@@ -249,12 +249,14 @@ def test_only_a_box_that_is_stopped_is_spoken_for_by_its_copied_journal(
     (birth,) = sweep.store.births()
     assert birth.native_id is not None
     record = sweep.platform.get(birth.native_id, birth.account)
-    monkeypatch.setattr("provider.platforms.local.LocalPlatform.get", lambda *_: replace(record, phase=phase))
+    monkeypatch.setattr(
+        "sweepstack.onbox.host.folder_platform.LocalPlatform.get", lambda *_: replace(record, phase=phase)
+    )
 
     def silent(*_: Any) -> None:
         raise PlatformError("no answer")
 
-    monkeypatch.setattr("provider.platforms.local.LocalPlatform.channel", silent)
+    monkeypatch.setattr("sweepstack.onbox.host.folder_platform.LocalPlatform.channel", silent)
     assert find(birth) == Neighbour(None, phase is Phase.STOPPED)
 
 
@@ -421,7 +423,7 @@ def test_code_that_can_not_be_had_changes_nothing_and_starts_nothing(sweep: Swee
 
 
 def test_cells_that_failed_for_good_take_the_new_code(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.launch_wait.SETTLE_SECONDS", 120.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 120.0)
     box = sweep.box()
     queue_inputs = sweep.queue_inputs(box, job={"run": "false"})
     still_creating(lambda: QUEUE.create(sweep.op("Queue"), queue_inputs))
@@ -515,7 +517,7 @@ def test_secrets_are_needed_only_while_cells_are_to_start(sweep: Sweep, monkeypa
     queue = sweep.queue(box, job=job)
     monkeypatch.delenv("SWEEP_TEST_A")
     assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job=job)).failures == [], "the box has it"
-    sweep.channel(box).write(onbox.SECRETS, b"{}")
+    sweep.channel(box).write(box_layout.SECRETS, b"{}")
     assert len(QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job=job)).failures) == 1
     sweep.release()
     sweep.drained(box)
@@ -536,7 +538,7 @@ def test_changed_secrets_ask_for_an_update(sweep: Sweep, monkeypatch: pytest.Mon
     assert not isinstance(seen, Gone)
     assert "job.secrets changed" in seen.unhealthy[0]
     QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box, job={"secrets": ["SWEEP_TEST_A"]}))
-    assert sweep.channel(box).read(onbox.SECRETS) == canonical_json({"SWEEP_TEST_A": "another-secret"}) + b"\n"
+    assert sweep.channel(box).read(box_layout.SECRETS) == canonical_json({"SWEEP_TEST_A": "another-secret"}) + b"\n"
 
 
 # Reading
@@ -576,11 +578,11 @@ def test_a_box_that_could_not_stop_itself_is_told_in_every_preview(sweep: Sweep)
     box = sweep.box()
     queue = sweep.queue(box)
     sweep.drained(box)
-    journal = parse_journal(sweep.channel(box).read(onbox.JOURNAL))
+    journal = parse_journal(sweep.channel(box).read(box_layout.JOURNAL))
     entry = {"event": "box-off-failed", "native": "off", "reason": "it ended with 127", "tries": 1, "again": 60.0}
     line = {**entry, "prev": journal.head, "seq": len(journal.entries) + 1, "time": datetime.now(UTC).isoformat()}
     line["hash"] = sha256_hex(canonical_json(line))
-    sweep.channel(box).append_locked(onbox.JOURNAL, canonical_json(line) + b"\n", onbox.QUEUE_LOCK)
+    sweep.channel(box).append_locked(box_layout.JOURNAL, canonical_json(line) + b"\n", box_layout.QUEUE_LOCK)
     QUEUE.read(sweep.op("Queue"), "q", queue)
     assert "ALARM  box-0 should have stopped itself, could not (off: it ended with 127)" in sweep.said.warnings
     assert "sweepctl tend --stack" in sweep.said.warnings
@@ -599,7 +601,7 @@ def test_read_of_a_queue_whose_box_is_gone(sweep: Sweep) -> None:
 def test_a_box_s_journal_that_is_damaged_is_unknown(sweep: Sweep) -> None:
     box = sweep.trained()
     queue = state_of(sweep.queue_inputs(box))
-    path = sweep.root(box) / onbox.JOURNAL
+    path = sweep.root(box) / box_layout.JOURNAL
     path.write_bytes(path.read_bytes().replace(b"cell-sealed", b"cell-sailed", 1))
     seen = QUEUE.read(sweep.op("Queue"), "q", queue)
     assert not isinstance(seen, Gone)
@@ -624,7 +626,7 @@ def test_the_runner_of_an_abandoned_box_is_stopped_and_nothing_removed(sweep: Sw
     QUEUE.delete(sweep.op("Queue"), "q", queue)
     assert sweep.alive(box) == set()
     assert sweep.listed() == [box.native_id]
-    assert sweep.channel(box).size(onbox.QUEUE)
+    assert sweep.channel(box).size(box_layout.QUEUE)
     QUEUE.delete(sweep.op("Queue"), "q", queue)
 
 
@@ -632,7 +634,7 @@ def test_the_runner_of_an_abandoned_box_is_stopped_and_nothing_removed(sweep: Sw
 def test_a_runner_whose_pid_is_not_known_is_stopped_with_all_that_runs(sweep: Sweep, content: bytes | None) -> None:
     box = sweep.at_work()
     queue = state_of(sweep.queue_inputs(approved(box, approval_for(box, abandon=(abandonment(box),)))))
-    path = sweep.root(box) / onbox.RUNNER_PID
+    path = sweep.root(box) / box_layout.RUNNER_PID
     path.unlink() if content is None else path.write_bytes(content)
     QUEUE.delete(sweep.op("Queue"), "q", queue)
     assert sweep.alive(box) == set()

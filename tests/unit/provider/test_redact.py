@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from provider import redact, secrets
+from sweepstack.platforms.common import redact
+from sweepstack.provider import secrets
 
 
 def test_values_of_credential_like_variables_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +33,7 @@ def test_the_filter_works_on_rendered_records(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_job_s_secrets_are_masked_whatever_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provider.redact._learned", {})
+    monkeypatch.setattr("sweepstack.platforms.common.redact._learned", {})
     monkeypatch.setenv("WANDB", "hunter2")
     monkeypatch.setenv("TWO_LINES", "first part\nsecond part")
     monkeypatch.setenv("SHORT", "abc")

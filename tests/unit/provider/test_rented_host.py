@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 
-from provider.models import BoxState
-from provider.platforms.base import Phase
-from provider.resources.base import Gone, Seen
-from provider.resources.neighbours import find
-from sweep.cli import confirm
-from sweep.cli.confirm import Word, confirm_gone
-from sweep.cli.look import Sources
-from sweep.cli.output import YES, No, Out
-from sweep.cli.strangers import Search, search
-from sweep.errors import NotYetGone, SweepstackError, TeardownRefused
-from sweep.evidence.store import EvidenceStore
-from sweep.handover import Handover, handover_of, keep_handover, opened
-from sweep.money.ledger import spent
-from sweep.moving import Neighbour
+from sweepstack.billing.ledger import spent
+from sweepstack.cli import confirm
+from sweepstack.cli.collect import Sources
+from sweepstack.cli.confirm import Word, confirm_gone
+from sweepstack.cli.orphans import Search, search
+from sweepstack.cli.output import YES, No, Out
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.cell_moves import Neighbour
+from sweepstack.provider.models import BoxState
+from sweepstack.provider.resources.base import Gone, Seen
+from sweepstack.provider.resources.cell_moves import find
+from sweepstack.teardown.host_shutdown import Handover, handover_of, keep_handover, opened
 from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host
 from tests.unit.provider.support import BOX, abandonment, approval_for, approved
 from tests.unit.provider.test_given_up import gone, in_zeros, read_only, recorded, unreachable

@@ -7,13 +7,13 @@ import shutil
 
 import pytest
 
-from provider.session import Session
-from provider.sharing import answer, invoke
-from sweep.errors import SweepstackError
-from sweep.evidence.traces import generations
-from sweep.model import Retries, Retry
-from sweep.retries import RECORD
-from sweep.shares import FUNCTION, Asked, AskedBox
+from sweepstack.core.records import Retries, Retry
+from sweepstack.evidence.traces import generations
+from sweepstack.launch.cell_shares import FUNCTION, Asked, AskedBox
+from sweepstack.launch.retries import RECORD
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.provider.session import Session
+from sweepstack.provider.sharing import answer, invoke
 from tests.unit.provider.support import STACK, Sweep
 
 
@@ -65,7 +65,7 @@ def test_receipts_are_read_for_a_box_without_a_birth_record_alone(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = []
-    monkeypatch.setattr("provider.sharing.generations", lambda store: looks.append(1) or generations(store))
+    monkeypatch.setattr("sweepstack.provider.sharing.generations", lambda store: looks.append(1) or generations(store))
     sweep.verified(sweep.trained())
     assert list(answer(sweep.project, asked(sweep, "box-0")).cells) == ["box-0"]
     assert not looks

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from provider.platforms.base import Wait
-from provider.tag_lock import one_at_a_time
-from sweep.errors import PlatformError
+from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.host.platform import Wait
+from sweepstack.platforms.common.tag_lock import one_at_a_time
 
 HOLD = """
 import sys
-from provider.platforms.base import Wait
-from provider.tag_lock import one_at_a_time
+from sweepstack.onbox.host.platform import Wait
+from sweepstack.platforms.common.tag_lock import one_at_a_time
 with one_at_a_time("acme", "me", sys.argv[1], Wait(20)):
     print("held", flush=True)
     sys.stdin.read()

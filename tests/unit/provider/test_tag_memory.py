@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from provider import tag_memory
-from provider.limiter import PACE_VARIABLE
-from provider.platforms.base import BoxRecord, Phase, Wait
-from provider.tag_memory import Memory, Unanswered
-from sweep.errors import PlatformError, Unreachable
+from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
+from sweepstack.platforms.common import tag_memory
+from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
+from sweepstack.platforms.common.tag_memory import Memory, Unanswered
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 

@@ -11,11 +11,7 @@ from typing import Any
 
 import pytest
 
-from provider import limiter as limiter_module
-from provider import transport as transport_module
-from provider.limiter import ALL, Limiter, Quota
-from provider.transport import Transport
-from sweep.errors import (
+from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NotAuthorized,
     OutcomeUnknown,
@@ -25,6 +21,10 @@ from sweep.errors import (
     Unreachable,
     Unsupported,
 )
+from sweepstack.platforms.common import http as transport_module
+from sweepstack.platforms.common import rate_limit as limiter_module
+from sweepstack.platforms.common.http import Transport
+from sweepstack.platforms.common.rate_limit import ALL, Limiter, Quota
 from tests.addresses import at_a_new_address
 from tests.unit.loopback import HTML, PROBLEM, Server, cut, reply, truncated
 

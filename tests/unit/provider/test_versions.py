@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from provider.resources import versions
-from sweep.journal import Journal
-from sweep.model import Birth
-from sweep.teardown import Existence, Observation
+from sweepstack.core.journal import Journal
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import Birth
+from sweepstack.provider.resources import versions
 
 
 def born(native_id: str) -> Birth:

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from provider import dispatch
-from provider.models import IdentityInputs, VolumeInputs, VolumeState
-from provider.platforms.base import VolumeRecord
-from provider.platforms.local import LocalPlatform
-from provider.resources.base import Seen
-from provider.session import Operation, Session
-from sweep import onbox
-from sweep.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused
-from sweep.evidence.store import EvidenceStore
-from sweep.model import Abandonment, Action, Approval
-from sweep.state import IdentityEntry, StackState
-from sweep.volumes.inventory import take_inventory
-from sweep.volumes.records import VERB, mountings, write_inventory
-from sweep.volumes.survey import Survey, survey
+from sweepstack.core.records import Abandonment, Action, Approval
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import VolumeRecord
+from sweepstack.provider import dispatch
+from sweepstack.provider.models import IdentityInputs, VolumeInputs, VolumeState
+from sweepstack.provider.resources.base import Seen
+from sweepstack.provider.session import Operation, Session
+from sweepstack.status.engine_state import IdentityEntry, StackState
+from sweepstack.volumes.inventory import take_inventory
+from sweepstack.volumes.records import VERB, mountings, write_inventory
+from sweepstack.volumes.users import Survey, survey
 from tests.unit.provider.support import IDENTITY, VOLUME, Sweep, approval_for
 
 URN = "urn:pulumi:keep::project::sweepstack:index:Volume::abl"
@@ -40,8 +40,11 @@ class Keeper:
     def __init__(self, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sweep = sweep
         self.states: dict[str, StackState] = {}
-        monkeypatch.setattr("sweep.volumes.survey.list_stacks", lambda root: sorted(self.states))
-        for place in ("sweep.volumes.survey.read_state", "provider.resources.keeping.read_state"):
+        monkeypatch.setattr("sweepstack.volumes.users.list_stacks", lambda root: sorted(self.states))
+        for place in (
+            "sweepstack.volumes.users.read_state",
+            "sweepstack.provider.resources.volume_lifecycle.read_state",
+        ):
             monkeypatch.setattr(place, lambda name, root: self.states[name])
         (sweep.project / "Pulumi.yaml").write_text("name: project\nstackConfigDir: stacks\n")
         (sweep.project / "stacks").mkdir()
@@ -90,7 +93,7 @@ class Keeper:
 
     def approve(self, **changes: Any) -> VolumeState:
         """The state after an approve and an `up`."""
-        from provider.resources.keeping import facts_of
+        from sweepstack.provider.resources.volume_lifecycle import facts_of
 
         facts = facts_of(self.volume)
         found = survey(self.sweep.project, self.store, [facts.native_id], but="keep")
@@ -107,7 +110,7 @@ class Keeper:
 
 @pytest.fixture
 def keeper(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Keeper:
-    monkeypatch.setattr("provider.resources.keeping.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("sweepstack.provider.resources.volume_lifecycle.POLL_SECONDS", 0.02)
     return Keeper(sweep, monkeypatch)
 
 
@@ -216,7 +219,7 @@ def test_a_stack_that_can_t_be_asked_keeps_it_and_is_named(keeper: Keeper, monke
         raise SweepstackError("pulumi said: no")
 
     keeper.states["b"] = StackState("b")
-    monkeypatch.setattr("sweep.volumes.survey.read_state", fail)
+    monkeypatch.setattr("sweepstack.volumes.users.read_state", fail)
     with pytest.raises(TeardownRefused, match="whether b uses it is not known: pulumi said: no"):
         keeper.delete(approved)
     assert keeper.there
@@ -311,7 +314,7 @@ def test_what_read_saw_is_no_reason_for_an_update(keeper: Keeper) -> None:
 
 def test_a_box_on_the_volume_is_seen_by_the_platform(keeper: Keeper) -> None:
     keeper.mount()
-    box = keeper.sweep.box(mounts={onbox.DURABLE: keeper.volume.native_id})
+    box = keeper.sweep.box(mounts={box_layout.DURABLE: keeper.volume.native_id})
     record = keeper.sweep.platform.get_volume(keeper.volume.native_id)
     assert record is not None
     assert record.mounted_by == (box.native_id,)

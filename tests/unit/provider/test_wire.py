@@ -8,7 +8,7 @@ from google.protobuf import struct_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provider.wire import SECRET_SIGNATURE, SIGNATURE_KEY, UNKNOWN, holds_unknown, to_python, to_struct
+from sweepstack.provider.wire import SECRET_SIGNATURE, SIGNATURE_KEY, UNKNOWN, holds_unknown, to_python, to_struct
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**52), 2**52) | st.text(max_size=20),

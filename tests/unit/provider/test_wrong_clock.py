@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from provider.platforms.observe import observe
-from sweep.cli.closer import last_patrol
-from sweep.model import Birth
+from sweepstack.cli.box_telemetry import last_patrol
+from sweepstack.core.records import Birth
+from sweepstack.operations.observe import observe
 from tests.simulators.host import wrong_clock
 from tests.unit.launch.support import until
 from tests.unit.provider.hosts import HostSweep

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provider.resources import coming_up
+from sweepstack.provider.resources import wait_running
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import Machine, VastSimulator
 
@@ -40,10 +40,10 @@ def vast_world(
             "SWEEPSTACK_API_PACE": pace,
         }.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr("provider.platforms._vastai_rent.PROBE", False)
-        monkeypatch.setattr(coming_up, "ANSWER_SECONDS", 0.0)
-        monkeypatch.setattr(coming_up, "POLL_SECONDS", 0.05)
-        monkeypatch.setattr("provider.resources.renting.public_key", lambda: "ssh-ed25519 AAAA test")
+        monkeypatch.setattr("sweepstack.platforms.vastai.create.PROBE", False)
+        monkeypatch.setattr(wait_running, "ANSWER_SECONDS", 0.0)
+        monkeypatch.setattr(wait_running, "POLL_SECONDS", 0.05)
+        monkeypatch.setattr("sweepstack.provider.resources.create.public_key", lambda: "ssh-ed25519 AAAA test")
         yield sim
-        sys.modules["provider.platforms._vastai_meeting"].forget()
+        sys.modules["sweepstack.platforms.vastai.account_state"].forget()
     sim.check()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from provider.command import choosing, standin
 from scripts.lib import command_plugin
 from scripts.lib.console import Console
 from scripts.lib.places import target
+from sweepstack.provider.command import fallback_plugin, select
 from tests.unit.setup.releases import Releases
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,7 +56,7 @@ def test_it_is_fetched_checked_and_found(
 ) -> None:
     publish(releases)
     install(tmp_path / "sweepstack")
-    found = choosing.official({"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path / "home")})
+    found = select.official({"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path / "home")})
     assert found is not None
     assert subprocess.check_output([found]) == b"official\n"
     assert [path.name for path in found.parent.iterdir()] == [command_plugin.PROGRAM]
@@ -88,5 +88,5 @@ def test_one_version_everywhere() -> None:
     """The Python package, the official plugin that fits it, and what the stand-in stands for."""
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     assert f"pulumi-command=={command_plugin.VERSION}" in wanted
-    assert command_plugin.VERSION == choosing.VERSION
-    assert standin.VERSION.startswith(f"{choosing.VERSION}+")
+    assert command_plugin.VERSION == select.VERSION
+    assert fallback_plugin.VERSION.startswith(f"{select.VERSION}+")

@@ -12,10 +12,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from sweep.model import Approval, ReceiptBox
-from sweep.revocation import write_revocation
-from sweep.rules import artifacts_digest
-from sweep.teardown import Existence
+from sweepstack.core.observation import Existence
+from sweepstack.core.records import Approval, ReceiptBox
+from sweepstack.core.verify_rules import artifacts_digest
+from sweepstack.teardown.revocation import write_revocation
 from tests.unit.teardown.support import (
     ARTIFACT,
     FIRST,

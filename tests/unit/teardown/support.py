@@ -13,12 +13,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sweep.canonical import canonical_json, sha256_hex
-from sweep.channel.base import Listing
-from sweep.evidence.store import EvidenceStore
-from sweep.evidence.unsealed import Unsealed, UnsealedOfBox
-from sweep.journal import Journal, parse_journal
-from sweep.model import (
+from sweepstack.core.journal import Journal, parse_journal
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import (
     GENESIS,
     Abandonment,
     Action,
@@ -32,7 +29,11 @@ from sweep.model import (
     UnclaimedWaiver,
     Waiver,
 )
-from sweep.teardown import BoxFacts, Existence, Observation, Verdict, may_end
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.unsealed import Unsealed, UnsealedOfBox
+from sweepstack.onbox.agent.channel import Listing
+from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
+from sweepstack.teardown.check import BoxFacts, Verdict, may_end
 from tests.unit.evidence.world import BEGIN, CODE, IDENTITY, Box, World
 
 ARTIFACT = ArtifactSpec(path="metrics.json", load="json", keys=("loss",))

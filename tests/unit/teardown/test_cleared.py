@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweep.refusal import next_commands
-from sweep.revocation import given_at, write_revocation
-from sweep.rules import artifacts_digest
-from sweep.teardown import Existence
+from sweepstack.core.observation import Existence
+from sweepstack.core.verify_rules import artifacts_digest
+from sweepstack.teardown.refusal import next_commands
+from sweepstack.teardown.revocation import given_at, write_revocation
 from tests.unit.teardown.deviations import DEVIATIONS, box_in_receipt
 from tests.unit.teardown.support import (
     ARTIFACT,

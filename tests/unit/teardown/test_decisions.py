@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from sweep.decisions import Decision, decisions, decisions_file, record_decision
-from sweep.errors import SweepstackError
+from sweepstack.core.local_decisions import Decision, decisions, decisions_file, record_decision
+from sweepstack.onbox.common.errors import SweepstackError
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from sweep.model import Launch
-from sweep.refusal import refusal_text
-from sweep.teardown import Existence
+from sweepstack.core.observation import Existence
+from sweepstack.core.records import Launch
+from sweepstack.teardown.refusal import refusal_text
 from tests.unit.evidence.world import IDENTITY
 from tests.unit.teardown.deviations import DEVIATIONS
 from tests.unit.teardown.support import (

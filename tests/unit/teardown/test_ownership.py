@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from provider.platforms.base import BoxRequest, Wait
-from provider.platforms.local import connect
-from sweep import onbox
-from sweep.channel.base import Channel, Listing
-from sweep.evidence.unclaimed import measure
-from sweep.journal import Journal
-from sweep.ownership import HELD, Owner, read_owner, renew, sign, who
+from sweepstack.core.journal import Journal
+from sweepstack.onbox.agent.channel import Channel, Listing
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.local.platform import connect
+from sweepstack.teardown.ownership import HELD, Owner, read_owner, renew, sign, who
+from sweepstack.teardown.unclaimed import measure
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -34,13 +34,13 @@ def test_what_a_box_says_is_read_back_and_is_no_unclaimed_file(channel: Channel)
     assert read_owner(channel) is None
     sign(channel, owner(channel))
     assert read_owner(channel) == owner(channel)
-    seen = Listing(((onbox.OWNER, 10, 0.0), (onbox.DECISIONS, 10, 0.0)))
+    seen = Listing(((box_layout.OWNER, 10, 0.0), (box_layout.DECISIONS, 10, 0.0)))
     assert not measure(seen, kills=(), box="b", generation=1, journal=None, receipt=None)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"person": 1}'])
 def test_what_does_not_read_is_an_unknown_owner(channel: Channel, text: bytes) -> None:
-    channel.write(onbox.OWNER, text)
+    channel.write(box_layout.OWNER, text)
     assert read_owner(channel) is None
 
 
@@ -51,7 +51,7 @@ def test_a_file_that_was_copied_from_another_box_says_nothing(channel: Channel) 
 
 def test_a_newer_version_may_say_more(channel: Channel) -> None:
     sign(channel, owner(channel))
-    channel.write(onbox.OWNER, channel.read(onbox.OWNER).replace(b"{", b'{"later": [1],', 1))
+    channel.write(box_layout.OWNER, channel.read(box_layout.OWNER).replace(b"{", b'{"later": [1],', 1))
     assert read_owner(channel) == owner(channel)
 
 

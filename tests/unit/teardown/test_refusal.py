@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from sweep.cost import BoxCosts
-from sweep.refusal import SHOWN, next_commands, refusal_text, waiting_cost
-from sweep.teardown import BoxFacts, CellLine, Existence, Verdict
+from sweepstack.billing.cost import BoxCosts
+from sweepstack.core.observation import Existence
+from sweepstack.teardown.check import BoxFacts, CellLine, Verdict
+from sweepstack.teardown.refusal import SHOWN, next_commands, refusal_text, waiting_cost
 from tests.unit.teardown.deviations import DEVIATIONS
 from tests.unit.teardown.support import FIRST, NOW, SECOND, Situation, approval
 

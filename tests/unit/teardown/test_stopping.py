@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sweep.channel.local import LocalChannel
-from sweep.journal import parse_journal
-from sweep.model import Abandonment
-from sweep.stopping import MOST_FILES, AtRisk, look_for_risk, may_stop, stop_facts
-from sweep.teardown import BoxFacts, Existence, Verdict
+from sweepstack.core.journal import parse_journal
+from sweepstack.core.observation import Existence
+from sweepstack.core.records import Abandonment
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.teardown.check import BoxFacts, Verdict
+from sweepstack.teardown.stop_check import MOST_FILES, AtRisk, look_for_risk, may_stop, stop_facts
 from tests.unit.teardown.support import FIRST, Situation, abandonment, action
 
 PATHS = {"scratch": "scratch", "data": "data", "durable": "mnt/durable"}
@@ -151,7 +152,7 @@ def test_what_cannot_be_looked_at_is_at_risk(channel: LocalChannel, tmp_path: Pa
 def test_very_many_files_are_counted_to_a_bound(
     channel: LocalChannel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.stopping.MOST_FILES", 5)
+    monkeypatch.setattr("sweepstack.teardown.stop_check.MOST_FILES", 5)
     assert MOST_FILES > 5
     for number in range(9):
         write(tmp_path, f"scratch/{number}")

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweep.channel.base import Listing
-from sweep.evidence.store import EvidenceStore
-from sweep.journal import parse_journal
-from sweep.ownership import HELD, Owner
-from sweep.teardown import Existence, Observation
-from sweep.teardown_stray import OnIt, Stray, StrayVerdict, Word, may_end_stray
+from sweepstack.core.journal import parse_journal
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.agent.channel import Listing
+from sweepstack.teardown.orphan_check import OnIt, Stray, StrayVerdict, Word, may_end_stray
+from sweepstack.teardown.ownership import HELD, Owner
 from tests.unit.teardown.support import FIRST, SECOND, Situation
 
 NOW = datetime(2026, 12, 22, 9, 0, tzinfo=UTC)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from provider.platforms.observe import _listing
-from sweep.canonical import digest_of
-from sweep.channel.base import Listing
-from sweep.channel.local import LocalChannel
-from sweep.evidence.unclaimed import ABOVE, Unclaimed, lock_reason, measure
-from sweep.model import Approval, UnclaimedWaiver
-from sweep.refusal import refusal_text
-from sweep.teardown import Existence
+from sweepstack.core.observation import Existence
+from sweepstack.core.records import Approval, UnclaimedWaiver
+from sweepstack.onbox.agent.channel import Listing
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.operations.observe import _listing
+from sweepstack.teardown.refusal import refusal_text
+from sweepstack.teardown.unclaimed import ABOVE, Unclaimed, lock_reason, measure
 from tests.unit.teardown.support import CODE, FIRST, Situation, abandonment, approval, waiver
 
 BIG = ("data/notes/optimizer.bin", ABOVE + 1, 0.0)
@@ -64,6 +64,7 @@ def found(
         *(f"data/sweep/{name}" for name in ("journal.jsonl", "queue.jsonl", "queue.lock", "runner.pid", "runner.log")),
         *(f"data/sweep/{name}" for name in ("spec.json", "patrol.jsonl", "patrol.1.jsonl", "secrets.json", "keep-on")),
         *("data/sweep/runner-0a1b2c3d4e5f/runner_disk.py", "data/sweep/setup/0123456789abcdef.log"),
+        *(f"data/sweep/runner-0a1b2c3d4e5f/{name}" for name in ("runner.py", "sweepstack/onbox/runner/disk.py")),
         *("data/sweep/checkpoint/sweepstack_files.py", f"data/sweep/provenance/{CODE.removeprefix('sha256:')}.json"),
         f"data/sweep/shipped/{CODE.removeprefix('sha256:')}.files.json",
         *("data/sweep/owner.json", "data/sweep/decisions.jsonl", "data/sweep/runner.lock"),
@@ -334,7 +335,7 @@ def test_many_cells_are_no_reason_to_lock(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "data/notes.txt").touch()
     for number in range(9):
         (out / f"{number}").touch()
-    monkeypatch.setattr("sweep.evidence.unclaimed.FILES", 4)
+    monkeypatch.setattr("sweepstack.teardown.unclaimed.FILES", 4)
     listing = _listing(LocalChannel("local-1", tmp_path, {}))
     assert listing.problem == ""
     assert [path for path, _, _ in listing.files[:2]] == ["data/notes.txt", "data/sweep/cells/a/1/out/0"]

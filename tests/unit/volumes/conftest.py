@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from sweep.evidence.store import EvidenceStore
-from sweep.model import Abandonment, Action, Approval
-from sweep.teardown import Existence
-from sweep.volumes.ending import VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
-from sweep.volumes.inventory import take_inventory
-from sweep.volumes.records import VERB, write_inventory
-from sweep.volumes.survey import Survey, User
+from sweepstack.core.observation import Existence
+from sweepstack.core.records import Abandonment, Action, Approval
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
+from sweepstack.volumes.inventory import take_inventory
+from sweepstack.volumes.records import VERB, write_inventory
+from sweepstack.volumes.users import Survey, User
 from tests.unit.teardown.support import NOW, Situation, build
 
 NATIVE = "volume-aaaaaaaaaa-bbbbbbbbbb"

@@ -9,11 +9,11 @@ from datetime import timedelta
 
 import pytest
 
-from sweep.errors import EvidenceDamaged
-from sweep.model import Action, Waiver
-from sweep.teardown import Existence
-from sweep.volumes.records import VERB, read_inventory
-from sweep.volumes.survey import Survey, User
+from sweepstack.core.observation import Existence
+from sweepstack.core.records import Action, Waiver
+from sweepstack.onbox.common.errors import EvidenceDamaged
+from sweepstack.volumes.records import VERB, read_inventory
+from sweepstack.volumes.users import Survey, User
 from tests.unit.teardown.support import FIRST, NOW, action, keep_size_and_time
 from tests.unit.volumes.conftest import NATIVE, Kept
 

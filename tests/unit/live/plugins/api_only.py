@@ -1,7 +1,7 @@
 """pytest plugin: no machine stands behind a simulated box, so the API's word that it runs is enough."""
 
-from provider.platforms import _vastai_rent
-from provider.platforms.runpod import RunpodPlatform
+from sweepstack.platforms.runpod.platform import RunpodPlatform
+from sweepstack.platforms.vastai import create
 
 RunpodPlatform._answers = lambda *_, **__: ""  # type: ignore[method-assign,assignment]
-_vastai_rent.PROBE = False
+create.PROBE = False

@@ -1,0 +1,149 @@
+"""Deadlines that a platform sets on a box that stands still: when they come, what they kill. Pure; nothing is sent.
+
+A clock starts when the ledger has the box as stopped, and a start ends it. The facts are inputs in the state, resolved
+from the profile once: who looks at them weeks later needs no profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pydantic import Field
+
+from sweepstack.billing.ledger import Bill
+from sweepstack.core.journal import Journal
+from sweepstack.core.records import Record
+
+SOON = timedelta(days=3)
+DAY = timedelta(days=1)
+
+
+class ClockFact(Record):
+    """`what` happens to a stopped box after so many `days` (None: nobody knows), and the tiers that it kills.
+
+    `first_stop`: it counts from the box's first stop, whatever ran in between; without it a start takes it back.
+    """
+
+    what: str
+    days: float | None = Field(default=None, gt=0)
+    kills: tuple[str, ...] = ()
+    first_stop: bool | None = None
+
+
+@dataclass(frozen=True)
+class Countdown:
+    """One clock that runs. `at`: when it strikes; None where the platform does not say. `left`: 0 when it is over."""
+
+    box: str
+    native_id: str
+    what: str
+    since: datetime
+    at: datetime | None
+    left: timedelta | None
+    kills: tuple[str, ...]
+
+    @property
+    def soon(self) -> bool:
+        """Whether somebody should act now; a deadline that nobody knows always is."""
+        return self.left is None or self.left <= SOON
+
+    def text(self) -> str:
+        """`released in 14 d 3 h (2026-12-05 09:00 UTC): kills data`."""
+        dies = f": kills {', '.join(self.kills)}" if self.kills else ""
+        if self.at is None or self.left is None:
+            return f"{self.what} at a time that is not known (stopped since {_moment(self.since)}){dies}"
+        if not self.left:
+            return f"{self.what} may have happened at {_moment(self.at)}{dies}"
+        return f"{self.what} in {_span(self.left)} ({_moment(self.at)}){dies}"
+
+
+def running(
+    facts: Collection[ClockFact], bill: Bill | None, now: datetime, *, box: str, native_id: str, off: datetime | None
+) -> list[Countdown]:
+    """The clocks of one box that run now, by the ledger; else those that may, where it may have gone `off` by itself
+    since that moment (None: it can't have)."""
+    found = countdowns(facts, bill, now)
+    return found if found or off is None else earliest(facts, box, native_id, off, now)
+
+
+def countdowns(facts: Iterable[ClockFact], bill: Bill | None, now: datetime) -> list[Countdown]:
+    """The clocks of one box that run now, the first to strike first; none while it runs, or where it has no bill."""
+    since = stopped_since(bill)
+    if bill is None or since is None:
+        return []
+    found = []
+    for fact in facts:
+        begin = first_stopped(bill) or since if fact.first_stop else since
+        at = None if fact.days is None else begin + fact.days * DAY
+        left = None if at is None else max(at - now, timedelta())
+        found.append(Countdown(bill.box, bill.native_id, fact.what, begin, at, left, fact.kills))
+    # One that nobody knows may strike first.
+    return sorted(found, key=lambda one: (one.at is not None, one.at or now, one.what))
+
+
+def last_seen(journal: Journal | None, made: datetime | None) -> datetime | None:
+    """When a box was certainly up: by the copy of its journal, else when it was `made`; None where neither is known."""
+    written = journal.last_at if journal is not None else None
+    return written or made
+
+
+def earliest(facts: Iterable[ClockFact], box: str, native_id: str, seen: datetime, now: datetime) -> list[Countdown]:
+    """The clocks of a box that ends its own bill and does not answer, as if it had gone off when it was last `seen`: no
+    platform takes it sooner. Those that count in days, the first to strike first."""
+    found = []
+    for fact in facts:
+        if fact.days is not None:
+            at = seen + fact.days * DAY
+            what = f"{fact.what}, had it gone off when it was last seen,"
+            found.append(Countdown(box, native_id, what, seen, at, max(at - now, timedelta()), fact.kills))
+    return sorted(found, key=lambda one: (one.at or now, one.what))
+
+
+def stopped_since(bill: Bill | None) -> datetime | None:
+    """When the box came to rest, at whatever prices since; None while it runs, and when it has ended."""
+    since = None
+    for span in reversed(bill.spans if bill is not None else ()):
+        if span.phase != "stopped" or (since is None and span.end is not None):
+            break
+        since = span.begin
+    return since
+
+
+def first_stopped(bill: Bill) -> datetime | None:
+    """When the box came to rest for the first time; None where it never did."""
+    return next((span.begin for span in bill.spans if span.phase == "stopped"), None)
+
+
+def starting(facts: Iterable[ClockFact], now: datetime) -> str:
+    """What a stop would start: `a stop starts a clock: released after 15 d, which kills data (at 2026-12-05 09:00 UTC,
+    if it stopped now)`; empty where nothing."""
+    words = []
+    for fact in facts:
+        after = "after a time that is not known" if fact.days is None else f"after {fact.days:g} d"
+        kills = f", which kills {', '.join(fact.kills)}" if fact.kills else ""
+        date = f" (at {_moment(now + fact.days * DAY)}, if it stopped now)" if fact.days is not None else ""
+        words.append(f"{fact.what} {after}{kills}{date}")
+    return f"a stop starts a clock: {'; '.join(words)}" if words else ""
+
+
+def dated(facts: Iterable[ClockFact], begin: datetime) -> str:
+    """What follows a stop at `begin`, with dates: `released at 2026-12-05 09:00 UTC: kills data`; "" for nothing."""
+    words = []
+    for fact in facts:
+        when = "at a time that is not known" if fact.days is None else f"at {_moment(begin + fact.days * DAY)}"
+        words.append(f"{fact.what} {when}" + (f", which kills {', '.join(fact.kills)}" if fact.kills else ""))
+    return "; ".join(words)
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def _span(left: timedelta) -> str:
+    minutes = int(left.total_seconds() // 60)
+    days, hours = minutes // 1440, minutes // 60 % 24
+    if days:
+        return f"{days} d {hours} h" if hours else f"{days} d"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"

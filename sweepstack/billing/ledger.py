@@ -1,0 +1,252 @@
+"""The ledger: what every box ever rented has cost. Entries are only ever added, one file each, in the evidence.
+
+An entry says "from this moment on, this native id is in this phase, at this price"; the spans between them are worked
+out when reading. So two writers need no lock, a repeated entry changes nothing, and a damaged one hurts nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from sweepstack.core.records import Birth, LedgerEntry, LedgerPhase
+
+if TYPE_CHECKING:
+    from sweepstack.evidence.store import EvidenceStore
+
+HOUR = 3600.0
+_PHASES: tuple[LedgerPhase, ...] = ("running", "stopped", "ended")
+
+
+@dataclass(frozen=True)
+class Span:
+    """One phase at one price (USD per hour; None: nobody knows). `end` is None while it goes on."""
+
+    phase: LedgerPhase
+    price_per_hour: float | None
+    begin: datetime
+    end: datetime | None
+
+    def hours(self, now: datetime) -> float:
+        """How long it lasted, or lasts so far."""
+        return max(((self.end or now) - self.begin).total_seconds(), 0.0) / HOUR
+
+    def usd(self, now: datetime) -> float | None:
+        """What it cost, or costs so far; None where its price is not known."""
+        return None if self.price_per_hour is None else self.hours(now) * self.price_per_hour
+
+
+@dataclass(frozen=True)
+class Bill:
+    """One rented thing. `ended_how`: why it ended, "" where nobody wrote that down. `problem`: what is not known."""
+
+    box: str
+    native_id: str
+    platform: str
+    account: str
+    generation: int | None
+    spans: tuple[Span, ...]
+    ended_at: datetime | None
+    ended_how: str = ""
+    problem: str = ""
+
+    @property
+    def open(self) -> Span | None:
+        """The span that goes on, or None when the box has ended."""
+        return self.spans[-1] if self.spans and self.spans[-1].end is None else None
+
+    @property
+    def begin(self) -> datetime | None:
+        """When its bill began."""
+        return self.spans[0].begin if self.spans else None
+
+    def hours(self, now: datetime, phase: LedgerPhase | None = None) -> float:
+        """Hours in `phase`, or in all."""
+        return sum(span.hours(now) for span in self.spans if phase in (None, span.phase))
+
+    def usd(self, now: datetime) -> float | None:
+        """What it cost so far; None where the price of a span is not known, or nothing is."""
+        costs = [span.usd(now) for span in self.spans]
+        return None if not costs or None in costs else sum(cost for cost in costs if cost is not None)
+
+    @property
+    def per_hour(self) -> float | None:
+        """USD per hour now: 0 when it has ended, None where nobody knows."""
+        if self.open is not None:
+            return self.open.price_per_hour
+        return 0.0 if self.ended_at is not None else None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """All bills together. `usd` and `hours` are lower bounds unless `complete`; `hours`: of boxes that ran, added up.
+
+    `problems`: what could not be read or is not on record; nothing of it was counted as zero in silence.
+    """
+
+    bills: tuple[Bill, ...]
+    at: datetime
+    problems: tuple[str, ...] = ()
+
+    @property
+    def usd(self) -> float:
+        return sum(bill.usd(self.at) or 0.0 for bill in self.bills)
+
+    @property
+    def hours(self) -> float:
+        return sum(bill.hours(self.at, "running") for bill in self.bills)
+
+    @property
+    def per_hour(self) -> float:
+        """What all of it costs per hour now."""
+        return sum(bill.per_hour or 0.0 for bill in self.bills)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every bill has a price, a beginning and, if it ended, an end."""
+        return not self.problems and all(bill.usd(self.at) is not None for bill in self.bills)
+
+    def of(self, native_id: str) -> Bill | None:
+        """The bill of one native id."""
+        return next((bill for bill in self.bills if bill.native_id == native_id), None)
+
+
+def record_phase(
+    store: EvidenceStore,
+    *,
+    box: str,
+    native_id: str,
+    platform: str,
+    account: str,
+    phase: LedgerPhase,
+    price_per_hour: float | None,
+    at: datetime,
+    how: str = "",
+) -> None:
+    """Writes down that `native_id` is in `phase` since `at`, at this price (USD per hour; 0 once it has ended).
+
+    Idempotent: what the ledger says already is not written again, whoever noticed it first. `how`: why it ended.
+    Raises EvidenceError. Costs nothing, blocks for one small write.
+    """
+    entry = LedgerEntry(
+        box=box,
+        native_id=native_id,
+        platform=platform,
+        account=account,
+        phase=phase,
+        price_per_hour=0.0 if phase == "ended" else price_per_hour,
+        at=at,
+        how=how,
+    )
+    known = sorted(store.ledger(native_id)[0], key=_order)
+    if any(_same(one, entry) and one.at == at for one in known):
+        return
+    before = [one for one in known if one.at <= at]
+    if before and _same(before[-1], entry):
+        return
+    store.write_ledger(entry)
+
+
+def _same(one: LedgerEntry, other: LedgerEntry) -> bool:
+    return _rate(one) == _rate(other)
+
+
+def spent(store: EvidenceStore, now: datetime, births: Iterable[Birth] | None = None) -> Spent:
+    """Every bill, by box and beginning. Reads only. Raises EvidenceError when the evidence can't be read at all.
+
+    `births`: all of them, where the caller has just read them.
+
+    A box without an entry (rented by an older version), or with a damaged one, is counted by its birth record: from
+    birth to end at the price that it was rented for, which is never too little where it stood still in between.
+    """
+    entries, damaged = store.ledger()
+    return total(entries, store.births() if births is None else births, now, damaged)
+
+
+def bill_of(store: EvidenceStore, box: str, generation: int, native_id: str, now: datetime) -> Bill | None:
+    """The bill of one box, as `spent` has it; None where neither the ledger nor a birth record knows it. Reads what is
+    on record of this box alone, which is what makes it fit for each look at a box. Raises EvidenceError."""
+    entries, damaged = store.ledger(native_id)
+    birth = store.birth(box, generation)
+    return total(entries, [birth] if birth is not None else [], now, damaged).of(native_id)
+
+
+def total(
+    entries: Iterable[LedgerEntry], births: Iterable[Birth], now: datetime, damaged: Sequence[tuple[str, str]] = ()
+) -> Spent:
+    """The same from what was read. Pure. `damaged`: (native id, why) of the entries that don't read."""
+    by_id: dict[str, list[LedgerEntry]] = {}
+    for entry in sorted(entries, key=_order):
+        by_id.setdefault(entry.native_id, []).append(entry)
+    hurt = dict(damaged)
+    bills = []
+    born = {birth.native_id: birth for birth in births if birth.native_id is not None}
+    for native_id in {**by_id, **born}:
+        birth, own = born.get(native_id), by_id.get(native_id, [])
+        if birth is not None:
+            begin = _at_birth(birth, native_id)
+            if native_id in hurt:
+                own = [begin]
+            elif not own or own[0].at > begin.at:  # rented by a version that kept no ledger
+                own = [begin, *own]
+        bills.append(_bill(own, birth, hurt.get(native_id, "")))
+    for native_id in hurt:
+        if native_id not in by_id and native_id not in born:
+            bills.append(Bill("?", native_id, "?", "?", None, (), None, problem=hurt[native_id]))
+    bills.sort(key=lambda bill: (bill.box, bill.begin or now, bill.native_id))
+    return Spent(tuple(bills), now, tuple(why for _, why in damaged))
+
+
+def _at_birth(birth: Birth, native_id: str) -> LedgerEntry:
+    return LedgerEntry(
+        box=birth.box,
+        native_id=native_id,
+        platform=birth.platform,
+        account=birth.account,
+        phase="running",
+        price_per_hour=birth.price_per_hour,
+        at=birth.created_at or birth.begun_at,
+    )
+
+
+def _bill(entries: Sequence[LedgerEntry], birth: Birth | None, problem: str) -> Bill:
+    """`entries`: of one native id, by time, at least one."""
+    # One whose end made it stand still bills until it is released (`sweepstack.teardown.close_box`).
+    ends_by_birth = ended_at = birth.ended_at if birth is not None and not birth.rests else None
+    spans: list[Span] = []
+    for entry, after in zip(entries, [*entries[1:], None], strict=True):
+        if entry.phase == "ended":
+            continue
+        end = after.at if after is not None else ends_by_birth
+        last = spans[-1] if spans else None
+        if last is not None and last.end == entry.at and (last.phase, last.price_per_hour) == _rate(entry):
+            spans[-1] = replace(last, end=end)
+        else:
+            spans.append(Span(entry.phase, entry.price_per_hour, entry.at, end))
+    how = birth.ended_how or "" if birth is not None else ""
+    if entries[-1].phase == "ended":
+        over = list(takewhile(lambda entry: entry.phase == "ended", reversed(entries)))[-1]
+        ended_at, how = over.at, over.how or how
+    return Bill(
+        box=entries[0].box,
+        native_id=entries[0].native_id,
+        platform=entries[0].platform,
+        account=entries[0].account,
+        generation=birth.generation if birth is not None else None,
+        spans=tuple(spans),
+        ended_at=ended_at,
+        ended_how=how,
+        problem=problem,
+    )
+
+
+def _order(entry: LedgerEntry) -> tuple[datetime, int, float]:
+    """By time; what happened at the same moment in one order for everybody."""
+    return entry.at, _PHASES.index(entry.phase), -1.0 if entry.price_per_hour is None else entry.price_per_hour
+
+
+def _rate(entry: LedgerEntry) -> tuple[LedgerPhase, float | None]:
+    return entry.phase, entry.price_per_hour

@@ -1,0 +1,386 @@
+"""A box that is reached by SSH. Everything goes through an agent of ours on the box (see `agent`), over OpenSSH."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NoReturn, TypeVar
+
+from sweepstack.channel import bulk_fetch, ssh_keys, ssh_shell
+from sweepstack.channel.host_keys import Pin
+from sweepstack.channel.ssh_link import MOST_ANSWER, Link
+from sweepstack.channel.ssh_links import Links, shared
+from sweepstack.channel.ssh_options import Way
+from sweepstack.onbox.agent import prefetch
+from sweepstack.onbox.agent.agent import MOST_READ
+from sweepstack.onbox.agent.channel import BoxProcess, Completed, DirEntry, Listing, SshEndpoint, safe_parts
+from sweepstack.onbox.agent.local_channel import CHUNK, open_target
+from sweepstack.onbox.common.canonical import fsync_directory
+from sweepstack.onbox.common.errors import PlatformError, Unreachable, Unsupported
+
+ROOT = "/sweepstack"
+LOCK_SECONDS = 90.0
+"""An append waits on the box for up to 60 s for its lock."""
+MOST_NAME = 4096
+T = TypeVar("T")
+_KINDS = ("file", "dir", "link", "other")
+
+
+class SshChannel:
+    """See `onbox.agent.channel.Channel`. `root`: the folder on the box below which box-relative paths lie; `mounts`:
+    box-relative path → where a volume's content lies on the box. One that lies at its own place below `root` has to be
+    mounted there.
+
+    Cheap to make, and nothing is connected before the first call. Connections stay open for a minute, and all channels
+    of this process that go the same way share them, so that a call costs one round trip; `close` ends them for all.
+    `closed` says why nothing is started on the box now; empty while it is open.
+    """
+
+    def __init__(
+        self,
+        native_id: str,
+        endpoint: SshEndpoint,
+        *,
+        root: str = ROOT,
+        mounts: Mapping[str, str] | None = None,
+        key: ssh_keys.SshKey | None = None,
+        python: str = "python3",
+        host_keys: Path | None = None,
+        config: str = "none",
+        closed: Callable[[], str] | None = None,
+        links: Links | None = None,
+        answers: prefetch.Answers | None = None,
+    ) -> None:
+        """`links`: to an agent that serves more than this box; `endpoint` is then theirs. `answers`: what it said
+        already of what will be asked. Raises NotAuthorized without a key."""
+        self.native_id = native_id
+        self.endpoint = endpoint
+        self.root = root
+        self._closed = closed
+        settings = {"root": root, "mounts": {path: str(PurePosixPath(to)) for path, to in (mounts or {}).items()}}
+        self._settings = settings
+        self._command = python
+        self._about = {"native_id": native_id, **settings} if links is not None else None
+        if links is None:
+            pin = Pin(endpoint.known_as or native_id, endpoint.start, host_keys)
+            way = Way(endpoint, key or ssh_keys.choose(), pin, config)
+            links = shared(way, native_id, settings, python)
+        self._links = links
+        self._answers = prefetch.Answers() if answers is None else answers  # one that knows nothing is false
+
+    def foresee(self, questions: Sequence[prefetch.Question]) -> None:
+        """See `sweepstack.onbox.agent.prefetch.Foresees`."""
+        if not self._answers:
+            came = self._asking(lambda link: link.ask_all(questions, MOST_READ), again=True)
+            self._answers.keep(questions, came)
+
+    @property
+    def python(self) -> str:
+        """Asks the box, the first time. Raises Unreachable."""
+        if not self._links.python:
+            self._ask("ping")
+        return self._links.python
+
+    @property
+    def skew(self) -> float:
+        """Asks the box, the first time. Raises Unreachable."""
+        if not self._links.python:
+            self._ask("ping")
+        return self._links.skew
+
+    @property
+    def way(self) -> Way:
+        """How the box is reached."""
+        return self._links.way
+
+    @property
+    def pin(self) -> Pin:
+        """The host key that the box has to show."""
+        return self._links.way.pin
+
+    def prepare(self) -> None:
+        """Makes the box's root where it is not there. For whoever made the box, once it runs: later on, a root that is
+        not there is a fault. Idempotent."""
+        self._ask("prepare")
+
+    def close(self) -> None:
+        """Ends the connections that are open. Idempotent."""
+        self._links.close()
+
+    def absolute(self, path: str) -> str:
+        return str(PurePosixPath(self.root).joinpath(*safe_parts(path)))
+
+    def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        safe_parts(path)
+        most = MOST_READ if limit is None else min(limit, MOST_READ)
+        data, _ = self._ask_data("read", most=most, path=path, offset=offset, limit=limit)
+        return data
+
+    def size(self, path: str) -> int | None:
+        safe_parts(path)
+        found = self._ask("size", path=path)
+        return None if found is None else self._count(found)
+
+    def tails(self, paths: Sequence[str], most: int) -> dict[str, tuple[int, bytes]]:
+        for path in paths:
+            safe_parts(path)
+        found, left = self._answers.take_tails(paths, most)
+        if left:
+            asked = self._ask("tails", paths=left, limit=most)
+            found = {**found, **(asked if isinstance(asked, dict) else self._nonsense())}
+        try:
+            tails = {path: (self._count(size), base64.b64decode(data)) for path, (size, data) in found.items()}
+        except (AttributeError, TypeError, ValueError):
+            self._nonsense()
+        if not set(tails) <= set(paths) or any(len(data) > min(most, size) for size, data in tails.values()):
+            self._nonsense()
+        return tails
+
+    def listdir(self, path: str) -> list[DirEntry]:
+        safe_parts(path)
+        found = self._ask("listdir", path=path)
+        if not isinstance(found, list):
+            self._nonsense()
+        return [self._entry(one) for one in found]
+
+    def walk(
+        self, folders: Sequence[str], *, skip: Sequence[str] = (), limit: int = 100_000, seconds: float = 5.0
+    ) -> Listing:
+        for folder in folders:
+            safe_parts(folder)
+        found = self._ask(
+            "walk", deadline=seconds + 60, folders=list(folders), skip=list(skip), limit=limit, seconds=seconds
+        )
+        try:
+            files = tuple((str(path), self._count(size), float(changed)) for path, size, changed in found["files"])
+            problem = str(found["problem"])
+        except (KeyError, TypeError, ValueError):
+            self._nonsense()
+        below = tuple(f"{folder}/" for folder in folders)
+        if len(files) > limit or not all(
+            path.startswith(below) and ".." not in path.split("/") for path, _, _ in files
+        ):
+            self._nonsense()
+        return Listing(files, problem)
+
+    def fetch(self, path: str, target: Path, progress: Callable[[int], None] | None = None) -> None:
+        safe_parts(path)
+        say = progress or _silent
+        with open_target(target) as copy:
+            begun = os.fstat(copy.fileno()).st_size
+            said = False
+
+            def receive(link: Link) -> None:
+                nonlocal said
+                done = os.fstat(copy.fileno()).st_size
+                link.request("fetch", path=path, offset=done)
+                expected = self._count(link.answer())
+                if done > expected:
+                    copy.truncate(0)
+                    done = 0
+                copy.seek(done)
+                if not said and begun and done:
+                    say(done)
+                said = True
+
+                def take(chunk: bytes) -> None:
+                    nonlocal done
+                    if done + len(chunk) > expected:
+                        self._nonsense()
+                    copy.write(chunk)
+                    done += len(chunk)
+                    say(len(chunk))
+
+                try:
+                    link.answer(take)
+                finally:
+                    copy.flush()
+                if done != expected:
+                    self._nonsense()
+
+            self._carry(receive)
+            os.fsync(copy.fileno())
+        fsync_directory(target.parent)
+
+    def fetch_many(self, files: Sequence[tuple[str, Path]], progress: Callable[[int], None] | None = None) -> None:
+        for path, _ in files:
+            safe_parts(path)
+        with bulk_fetch.Flushing() as flushing:
+            for begin in range(0, len(files), bulk_fetch.MOST_FILES):
+                batch = files[begin : begin + bulk_fetch.MOST_FILES]
+                self._carry(bulk_fetch.Receiver(batch, self._count, progress or _silent).take)
+                flushing.add([target for _, target in batch])
+
+    def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        safe_parts(path)
+        self._ask("write", data=(data,), path=path, mode=mode, bytes=len(data))
+
+    def append_locked(self, path: str, data: bytes, lock: str) -> None:
+        safe_parts(path), safe_parts(lock)
+        if not data.endswith(b"\n"):
+            raise PlatformError(f"only whole lines are appended to {path}: the data must end in a newline")
+        self._once("append", data=(data,), deadline=LOCK_SECONDS, path=path, lock=lock, bytes=len(data))
+
+    def put_tree(self, files: Iterable[tuple[str, Path, int]], dest: str) -> None:
+        safe_parts(dest)
+        if self._ask("has", path=dest):
+            return
+        self._answers.clear()
+        shipment = []
+        for relative, source, mode in files:
+            safe_parts(relative)
+            status = source.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise PlatformError(f"{source} is not a regular file")
+            shipment.append((relative, source, status.st_size, mode))
+
+        def send(link: Link) -> None:
+            announced = [(relative, size, mode) for relative, _, size, mode in shipment]
+            total = sum(size for _, _, size, _ in shipment)
+            chunks = (chunk for _, source, size, _ in shipment for chunk in _exactly(source, size))
+            link.ask("put_tree", data=chunks, dest=dest, files=announced, bytes=total)
+
+        self._carry(send)
+
+    def spawn(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], log: str) -> int:
+        safe_parts(cwd), safe_parts(log)
+        self._must_run()
+        return self._count(self._once("spawn", argv=list(argv), cwd=cwd, env=dict(env), log=log))
+
+    def lock_held(self, path: str) -> bool:
+        safe_parts(path)
+        return self._ask("lock_held", path=path) is not False
+
+    def run(self, argv: Sequence[str], *, timeout: float, stdin: bytes | None = None) -> Completed:
+        self._must_run()
+        given = stdin or b""
+
+        def do(link: Link) -> tuple[bytes, Any]:
+            words: dict[str, Any] = {"argv": list(argv), "timeout": timeout, "stdin": stdin is not None}
+            return link.ask_data(
+                "run", data=(given,) if given else (), deadline=timeout + 30, bytes=len(given), **words
+            )
+
+        data, how = self._asking(do, again=False)
+        try:
+            code, out, err = (int(how[name]) for name in ("returncode", "stdout", "stderr"))
+        except (KeyError, TypeError, ValueError):
+            self._nonsense()
+        if out < 0 or err < 0 or out + err != len(data):
+            self._nonsense()
+        return Completed(code, data[:out], data[out:])
+
+    def attach(self, argv: Sequence[str], *, cwd: str = "", terminal: bool = False) -> int:
+        self._must_run()
+        if cwd:
+            safe_parts(cwd)
+        self._links.first_contact()
+        settings = {
+            "native_id": self.native_id,
+            "root": self.root,
+            "argv": list(argv),
+            "cwd": cwd,
+            "terminal": terminal,
+        }
+        return ssh_shell.attach(self._links.way, settings, self._command, proxied=self.endpoint.proxied)
+
+    def reach(self, port: int, local: int, say: Callable[[str], None] | None = None) -> str:
+        self._must_copy("forward a port")
+        self._must_run()
+        self._links.first_contact()
+        return ssh_shell.reach(self._links.way, port, local, say or _silent_text)
+
+    def processes(self) -> list[BoxProcess]:
+        found = self._ask("processes")
+        try:
+            return [BoxProcess(self._count(pid), tuple(str(word) for word in argv)) for pid, argv in found]
+        except (TypeError, ValueError):
+            self._nonsense()
+
+    def terminate(self, pid: int, *, grace: float = 5.0) -> None:
+        self._ask("terminate", deadline=grace + 60, pid=pid, grace=grace)
+
+    # -- asking
+
+    def _ask(self, verb: str, **words: Any) -> Any:
+        """For what changes nothing when it is done twice."""
+        return self._ask_data(verb, **words)[1]
+
+    def _ask_data(self, verb: str, *, most: int = MOST_ANSWER, **words: Any) -> tuple[bytes, Any]:
+        if verb in prefetch.READS:
+            known = self._answers.take(verb, {name: word for name, word in words.items() if name != "deadline"})
+            if known is not None:
+                return known.get()
+        elif verb not in ("ping", "size", "listdir", "has", "processes"):
+            self._answers.clear()
+        return self._asking(lambda link: link.ask_data(verb, most=most, **words), again=True)
+
+    def _once(self, verb: str, **words: Any) -> Any:
+        self._answers.clear()
+        return self._asking(lambda link: link.ask(verb, **words), again=False)
+
+    def _carry(self, do: Callable[[Link], None]) -> None:
+        """For files. They go the same way; a relay has none for them."""
+        self._must_copy("copy files")
+        self._links.ask(do, again=True, about=self._about)
+
+    def _asking(self, do: Callable[[Link], T], *, again: bool) -> T:
+        self._must_copy("read or write anything")
+        return self._links.ask(do, again=again, about=self._about)
+
+    def _must_copy(self, what: str) -> None:
+        if self.endpoint.proxied:
+            raise Unsupported(
+                f"{self.native_id} is reached through its platform's relay ({self.endpoint.host}), which passes a "
+                f"terminal and nothing else: it can't {what}. Give the box a public port for SSH, or use "
+                f"`sweepctl ssh BOX`"
+            )
+
+    def _must_run(self) -> None:
+        self._answers.clear()
+        why = self._closed() if self._closed else ""
+        if why:
+            raise PlatformError(f"{self.native_id} {why}")
+
+    # -- what comes from a box is data
+
+    def _entry(self, one: Any) -> DirEntry:
+        try:
+            name, kind, size = one
+        except (TypeError, ValueError):
+            self._nonsense()
+        whole = isinstance(name, str) and 0 < len(name) <= MOST_NAME and name not in (".", "..")
+        if not whole or "/" in name or "\0" in name or kind not in _KINDS:
+            self._nonsense()
+        return DirEntry(name, kind, self._count(size))
+
+    def _count(self, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            self._nonsense()
+        return int(value)
+
+    def _nonsense(self) -> NoReturn:
+        raise Unreachable(f"{self.native_id} gave an answer that can't be one: nothing of it is believed")
+
+
+def _exactly(source: Path, size: int) -> Iterable[bytes]:
+    """The content of a file that was announced with `size` bytes. Raises PlatformError when it changed since."""
+    with source.open("rb") as handle:
+        left = size
+        while left:
+            chunk = handle.read(min(CHUNK, left))
+            if not chunk:
+                raise PlatformError(f"{source} changed while it was shipped: run the command again")
+            left -= len(chunk)
+            yield chunk
+
+
+def _silent(_count: int) -> None:
+    """Progress that nobody reads."""
+
+
+def _silent_text(_text: str) -> None:
+    """Words that nobody reads."""

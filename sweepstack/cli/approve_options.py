@@ -1,0 +1,82 @@
+"""A person's words on the command line: which cells are waived, which boxes abandoned, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from sweepstack.cli.output import Unsure
+from sweepstack.teardown.ownership import who as who
+
+
+@dataclass(frozen=True)
+class Words:
+    """What `sweepctl approve` was told. `waive` (cells), `abandon`, `unclaimed` (boxes): name → reason. `verb`: what
+    the word is for.
+
+    `explained`: boxes with a reason of their own, a person's word where nothing was launched; it is not kept.
+    """
+
+    receipt: str | None = None
+    boxes: tuple[str, ...] = ()
+    waive: dict[str, str] = field(default_factory=dict)
+    abandon: dict[str, str] = field(default_factory=dict)
+    explained: dict[str, str] = field(default_factory=dict)
+    expires: timedelta = timedelta(hours=72)
+    verb: str = "destroy"
+    unclaimed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """Name → reason, by option."""
+
+    waive: dict[str, str]
+    abandon: dict[str, str]
+    boxes: dict[str, str]
+    unclaimed: dict[str, str]
+
+
+def pair_reasons(arguments: Sequence[str]) -> Reasons:
+    """The reasons by their order on the command line.
+
+    A `--reason` belongs to every waiver (`--waive`, `--waive-unclaimed`) and `--abandon` since the `--reason` before
+    it; where there is none, to every `--box`. Raises Unsure for one of them without a reason, for a reason that
+    explains nothing or is empty, and for a name twice.
+    """
+    found: dict[str, dict[str, str]] = {"--waive": {}, "--abandon": {}, "--box": {}, "--waive-unclaimed": {}}
+    waiting: list[tuple[str, str]] = []
+    for option, value in _options(arguments):
+        if option in found:
+            if option != "--box" and (value in found[option] or (option, value) in waiting):
+                raise Unsure(f"{option} {value} is given twice")
+            waiting.append((option, value))
+            continue
+        reason = " ".join(value.split())
+        if not reason:
+            raise Unsure("--reason is empty: say why, it is kept with the approval")
+        explained = [entry for entry in waiting if entry[0] != "--box"] or waiting
+        if not explained:
+            owners = "--waive CELL, --waive-unclaimed BOX or --abandon BOX"
+            raise Unsure(f'--reason "{reason}" explains nothing: it follows its {owners}')
+        for kind, name in explained:
+            found[kind][name] = reason
+        waiting = []
+    for option, name in waiting:
+        if option != "--box":
+            raise Unsure(f'{option} {name} needs a reason: {option} {name} --reason "why"')
+    return Reasons(found["--waive"], found["--abandon"], found["--box"], found["--waive-unclaimed"])
+
+
+def _options(arguments: Sequence[str]) -> list[tuple[str, str]]:
+    """The options that are paired, in order, in both spellings (`--waive x`, `--waive=x`)."""
+    names = ("--waive", "--waive-unclaimed", "--abandon", "--box", "--reason")
+    found = []
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name not in names:
+            continue
+        found.append((name, value if equals else next(rest, "")))
+    return found

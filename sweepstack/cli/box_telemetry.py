@@ -1,0 +1,111 @@
+"""What is read of a box beside its journal: the last patrol line, and where the curves stand.
+
+A cut connection takes nothing away of what is known; what a box says is data, and read in bounded pieces.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, parse_patrol
+from sweepstack.core.journal import CellProgress
+from sweepstack.core.metrics import Point, last_rows, nan_since, number, point
+from sweepstack.onbox.agent import prefetch
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.host.platform import Platform
+from sweepstack.status.engine_state import MetricsEntry
+from sweepstack.status.snapshot import Sight
+
+END_BYTES = 8192
+WHOLE_BYTES = 8 << 20
+"""Of a longer metrics file only the end is searched for the first NaN."""
+SHOWN = 60
+"""So many cells have their curve read for the table; of more, those that run or failed, and some sealed ones."""
+SAMPLE = 3
+
+
+def questions(metrics: MetricsEntry | None) -> list[prefetch.Question]:
+    """What `closer` will ask of a box, for a look that asks it all at once."""
+    asked = [prefetch.tails([box_layout.PATROL, box_layout.SPEC], TAIL_BYTES)]
+    return [*asked, prefetch.newest(box_layout.CELLS, f"out/{metrics.file}", END_BYTES)] if metrics else asked
+
+
+def closer(sight: Sight, platform: Platform) -> Sight:
+    """The same box with its heartbeat and the curves of what runs. Blocks for a few reads of the box."""
+    try:
+        channel = platform.channel(sight.box.native_id, sight.box.account)
+        sight = replace(sight, patrol=last_patrol(channel))
+        metrics = sight.queue.metrics if sight.queue else None
+        if metrics is None or sight.journal is None:
+            return sight
+        points = {}
+        chosen = list(_chosen(list(sight.journal.cells.values())))
+        tails = channel.tails([_curve(progress, metrics) for progress in chosen], END_BYTES)
+        for progress in chosen:
+            found = read_point(channel, progress, metrics, tails.get(_curve(progress, metrics)))
+            if found is not None:
+                points[progress.name] = found
+        return replace(sight, points=points)
+    except (SweepstackError, OSError):
+        return sight
+
+
+def last_patrol(channel: Channel) -> Patrol | None:
+    """The box's last heartbeat; None before the first. Raises Unreachable."""
+    tails = channel.tails([box_layout.PATROL, box_layout.SPEC], TAIL_BYTES)
+    size, data = tails.get(box_layout.PATROL, (0, b""))
+    if not size:
+        return None
+    whole, spec = tails.get(box_layout.SPEC, (0, b""))
+    if len(spec) < whole:
+        spec = channel.read(box_layout.SPEC)
+    return parse_patrol(data, _interval(spec))
+
+
+def _interval(spec: bytes) -> float:
+    """The seconds between two heartbeats, as the box was told."""
+    try:
+        return number(json.loads(spec).get("patrol_seconds")) or INTERVAL
+    except (ValueError, AttributeError, RecursionError):
+        return INTERVAL
+
+
+def _chosen(cells: Sequence[CellProgress]) -> Iterable[CellProgress]:
+    """Those whose curve is worth a read: all of a small sweep, else what runs or failed, and the last few sealed."""
+    begun = [cell for cell in cells if cell.attempts and cell.state in ("running", "failed", "sealed")]
+    if len(begun) <= SHOWN:
+        return begun
+    open_ones = [cell for cell in begun if cell.state == "running"]
+    open_ones += [cell for cell in begun if cell.state == "failed"]
+    return open_ones[:SHOWN] + [cell for cell in begun if cell.state == "sealed"][-SAMPLE:]
+
+
+def _curve(progress: CellProgress, metrics: MetricsEntry) -> str:
+    return f"{box_layout.attempt_dir(progress.name, progress.attempts)}/out/{metrics.file}"
+
+
+def read_point(
+    channel: Channel, progress: CellProgress, metrics: MetricsEntry, tail: tuple[int, bytes] | None
+) -> Point | None:
+    """Where a cell's curve stands; None when it has written none yet. `tail`: size and end of its file, where there is
+    one; more of it is read where that is not enough."""
+    path = _curve(progress, metrics)
+    size, data = tail or (0, b"")
+    if not size:
+        return None
+
+    def read(offset: int, limit: int) -> bytes:
+        begin = offset - (size - len(data))
+        return data[begin : begin + limit] if begin >= 0 else channel.read(path, offset=offset, limit=limit)
+
+    rows = last_rows(read, size, metrics.file, END_BYTES)
+    found = point(rows[-1] if rows else None, metrics.x, metrics.y)
+    if found is None or found.y is None or math.isfinite(found.y):
+        return found
+    rows = last_rows(read, size, metrics.file, WHOLE_BYTES)
+    return replace(found, nan_since=nan_since(rows, metrics.x, metrics.y))

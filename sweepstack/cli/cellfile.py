@@ -1,0 +1,242 @@
+"""A file of a cell, wherever it can be read: on its box, in a pulled copy, or sealed on the volume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sweepstack.cli.collect import Sources
+from sweepstack.cli.output import No, Unsure, count
+from sweepstack.core.records import Manifest
+from sweepstack.evidence.unsealed import of_cell
+from sweepstack.evidence.unsealed import read as read_unsealed
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.platforms.registry import load_platform
+from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.teardown.launched import copied_journal
+
+LOG = "log.txt"
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class CellFile:
+    """Where a file of one attempt is read from. Reading raises what the place raises: SweepstackError, OSError.
+
+    `begins`: where in the file on the box this begins, and `at`: when it was copied, of a copy for which that is known.
+    """
+
+    words: str
+    read: Callable[[int, int], bytes]
+    """(offset, limit) → bytes; fewer at the end"""
+    size: Callable[[], int]
+    attempt: int
+    begins: int = 0
+    at: datetime | None = None
+
+    def whole(self, most: int, offset: int = 0) -> bytes:
+        """At most so many bytes from `offset`."""
+        parts = []
+        while most > 0 and (data := self.read(offset, min(CHUNK, most))):
+            parts.append(data)
+            offset += len(data)
+            most -= len(data)
+        return b"".join(parts)
+
+
+def holder_of(scene: Scene, cell: str) -> Sight | None:
+    """The box that has the cell most surely; None where no box has it."""
+    holder = max(scene.sights, key=lambda sight: sight.holds(cell), default=None)
+    return holder if holder is not None and holder.holds(cell) else None
+
+
+def find_file(sources: Sources, scene: Scene, cell: str, attempt: int | None, file: str = LOG) -> CellFile:
+    """The box's own file, else a pulled copy, else the sealed copy on the volume. Raises No, Unsure."""
+    holder = holder_of(scene, cell)
+    problems = []
+    started = True
+    if holder is not None:
+        progress = holder.progress(cell)
+        attempts = progress.attempts if progress else 0
+        if attempt is not None and attempts and attempt > attempts:
+            raise No(
+                f"{cell} has had {count(attempts, 'attempt')}, not {attempt}",
+                [f"sweepctl logs {sources.target.named()} {cell}"],
+            )
+        if holder.reachable and attempts:
+            try:
+                found = _on_box(holder, cell, attempt or attempts, file)
+            except (SweepstackError, OSError) as error:
+                problems.append(f"box {holder.box.name}: {error}")
+            else:
+                if found is not None:
+                    return found
+        elif holder.reachable:
+            started = False
+        elif not holder.gone:
+            problems.append(f"box {holder.box.name}: {holder.seen.note or 'unknown'}")
+    try:
+        return find_pulled(sources, cell, attempt, file)
+    except Unsure as error:
+        problems += error.args
+    raise _none(sources, holder, cell, file, started, [problem for problem in problems if problem])
+
+
+def _none(sources: Sources, holder: Sight | None, cell: str, file: str, started: bool, problems: list[str]) -> Unsure:
+    """Why a cell has no such file anywhere, and what leads on. That it never ran is said only where that is known."""
+    stack, what = sources.target.stack, "log" if file == LOG else file
+    ran_on = _ran_on(sources, cell)
+    following = [f"sweepctl status --stack {stack}" if sources.target.evidence is None else _results(sources)]
+    if holder is not None and holder.gone and holder.progress(cell) is not None:
+        ran_on = ran_on or [holder.box.name]
+    if ran_on and (holder is None or holder.gone):
+        box = ran_on[-1]
+        problems.insert(0, f"its {what} was on box {box}, which is gone, and `sweepctl pull` had not copied it before")
+    elif not problems and holder is not None and not started:
+        problems.append(f"it has not started on box {holder.box.name}")
+        following = [f"sweepctl wait --stack {stack} --for first-step"]
+    elif not problems and holder is not None and holder.gone:
+        problems.append(f"box {holder.box.name} is gone, and no record says that it ran there")
+    elif not problems and not ran_on:
+        problems.append("no record says that it ever started")
+    return Unsure(f"there is no {what} of {cell}: {'; '.join(problems)}", following)
+
+
+def _results(sources: Sources) -> str:
+    return f"sweepctl results {sources.target.named()}"
+
+
+def _ran_on(sources: Sources, cell: str) -> list[str]:
+    """The boxes on which it ran, by the pulled copies of their journals; the last one last."""
+    store = sources.store
+    if store is None:
+        return []
+    found = []
+    try:
+        for birth in sorted(store.births(), key=lambda birth: birth.begun_at):
+            journal = copied_journal(store, birth.box, birth.generation)
+            progress = journal.cells.get(cell) if journal else None
+            if progress is not None and progress.attempts:
+                found.append(birth.box)
+    except EvidenceError:
+        pass
+    return found
+
+
+def find_pulled(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile:
+    """A copy, of the sealed attempt or of one that ended without a seal: of the later one. Raises Unsure."""
+    left = _left(sources, cell, attempt, file)
+    try:
+        sealed = find_copy(sources, cell, attempt, file)
+    except Unsure:
+        if left is None:
+            raise
+        return left
+    return left if left is not None and left.attempt > sealed.attempt else sealed
+
+
+def find_copy(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile:
+    """The pulled copy, else the sealed copy on the volume: of the attempt that was sealed. Raises Unsure."""
+    problems = []
+    for offer in (_pulled, _on_volume):
+        found, problem = offer(sources, cell, attempt, file)
+        if found is not None:
+            return found
+        problems.append(problem)
+    raise Unsure("; ".join(filter(None, problems)))
+
+
+def _left(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile | None:
+    """What `pull` copied of an attempt that ended without a seal: of the last one, where none is named."""
+    store, path = sources.store, file if file == LOG else f"out/{file}"
+    if store is None:
+        return None
+    try:
+        found = [one for one in of_cell(store, cell) if attempt in (None, one.attempt.attempt)]
+        for one in reversed(found):
+            kept = next((kept for kept in one.attempt.files if kept.path == path), None)
+            data = read_unsealed(store, one, path) if kept is not None else None
+            if kept is not None and data is not None:
+                words = f"the copy of what it left on box {one.box} (not sealed)"
+                words += f"; the first {kept.start:,} bytes were too many to copy" if kept.start else ""
+                return in_memory(words, data, one.attempt.attempt)
+    except EvidenceError:
+        return None
+    return None
+
+
+def in_memory(words: str, data: bytes, attempt: int, begins: int = 0, at: datetime | None = None) -> CellFile:
+    """The same of a file that was read already."""
+    return CellFile(words, lambda offset, limit: data[offset : offset + limit], lambda: len(data), attempt, begins, at)
+
+
+def _on_box(sight: Sight, cell: str, attempt: int, file: str) -> CellFile | None:
+    channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
+    path = attempt_file(cell, attempt, file)
+    if channel.size(path) is None:
+        return None
+    return over_channel(f"box {sight.box.name}", channel, path, attempt)
+
+
+def attempt_file(cell: str, attempt: int, file: str) -> str:
+    """Where an attempt's file lies on its box: the log beside its write path, all else in it."""
+    return f"{box_layout.attempt_dir(cell, attempt)}/{file if file == LOG else f'out/{file}'}"
+
+
+def _pulled(sources: Sources, cell: str, attempt: int | None, file: str) -> tuple[CellFile | None, str]:
+    if sources.store is None:
+        return None, sources.problem
+    copies = sources.store.copies
+    try:
+        data = copies.manifest(cell)
+        manifest = Manifest.model_validate_json(data) if data is not None else None
+        size = copies.size(cell, file)
+    except (OSError, ValueError):
+        return None, ""
+    except EvidenceError as error:
+        return None, str(error)
+    if manifest is None:
+        return None, ""
+    if size is None:
+        return None, f"the pulled copy has no {'log' if file == LOG else file}"
+    if attempt is not None and attempt != manifest.attempt:
+        return None, f"the pulled copy is of attempt {manifest.attempt}"
+
+    def read(offset: int, limit: int) -> bytes:
+        return copies.read(cell, file, offset, limit) or b""
+
+    return CellFile("the pulled copy", read, lambda: size, manifest.attempt), ""
+
+
+def _on_volume(sources: Sources, cell: str, attempt: int | None, file: str) -> tuple[CellFile | None, str]:
+    identity = sources.state.identity
+    problem = ""
+    for volume in sources.state.volumes:
+        if identity is None:
+            break
+        try:
+            channel = load_platform(volume.adapter).volume_channel(volume.native_id, box_layout.DURABLE)
+            folder = f"{box_layout.DURABLE}/{box_layout.sealed_dir(identity.identity, cell)}"
+            if channel.size(f"{folder}/{file}") is None:
+                continue
+            manifest = Manifest.model_validate_json(channel.read(f"{folder}/manifest.json"))
+        except (SweepstackError, OSError, ValueError) as error:
+            problem = f"volume {volume.name}: {error}"
+            continue
+        if attempt is not None and attempt != manifest.attempt:
+            return None, f"the sealed copy is of attempt {manifest.attempt}"
+        return over_channel(f"volume {volume.name}", channel, f"{folder}/{file}", manifest.attempt), ""
+    return None, problem
+
+
+def over_channel(words: str, channel: Channel, path: str, attempt: int) -> CellFile:
+    """The same of a file that is read as it is asked for."""
+    return CellFile(
+        words,
+        lambda offset, limit: channel.read(path, offset=offset, limit=limit),
+        lambda: channel.size(path) or 0,
+        attempt,
+    )

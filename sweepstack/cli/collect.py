@@ -1,0 +1,389 @@
+"""Gathers one scene: asks the engine for its state, the evidence for its records, the platforms for every box.
+
+Boxes are asked side by side, each with a deadline. Whoever does not answer is unknown, never gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from sweepstack.billing.budget import Budget
+from sweepstack.billing.ledger import spent
+from sweepstack.cli.box_telemetry import closer, questions
+from sweepstack.cli.held_by import adopt_command, held_by_another, lock_notes, renamed_from
+from sweepstack.cli.orphans import SEARCH_SECONDS, Search, identity_of, search
+from sweepstack.cli.outlived_volumes import leftovers
+from sweepstack.cli.roster_diff import rosters
+from sweepstack.cli.silent_hosts import LATE, LOOK_SECONDS, beside, late_hosts, remedied
+from sweepstack.cli.target import Target
+from sweepstack.cli.unrecorded_boxes import cells_adrift
+from sweepstack.core import this_host
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.parallel import in_parallel
+from sweepstack.core.records import Approval, Birth, Receipt
+from sweepstack.evidence.manifest import manifest_digest
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
+from sweepstack.operations.balances import left_at
+from sweepstack.operations.observe import Ahead, observe
+from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.status.engine_state import BoxEntry, Export, StackMissing, StackState
+from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.check import may_end
+from sweepstack.teardown.close_box import still_billed
+from sweepstack.teardown.host_shutdown import known_handover
+from sweepstack.teardown.launched import copied_journal
+
+ValueT = TypeVar("ValueT")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What every command works from. `store` is None when the evidence can't be used, and `problem` says why."""
+
+    target: Target
+    state: StackState
+    known: bool
+    """Whether the backend has the stack at all."""
+    evidence: str | None
+    store: EvidenceStore | None
+    problem: str
+
+
+def open_sources(target: Target, export: Export | None = None) -> Sources:
+    """The state and the evidence of a stack. Raises Unsure when neither has ever heard of it.
+
+    `export`: the engine was asked for this stack's state before, and answers while other things are done.
+
+    A stack that the backend forgot is looked for in the evidence folder that its stack file names. Where a person named
+    the evidence, it is all that is read.
+    """
+    if target.evidence is not None:
+        alone = StackState(stack=target.stack)
+        return Sources(target, alone, False, target.evidence, EvidenceStore.open(target.evidence), "")
+    try:
+        state, known = (export or Export(target.stack, target.root)).state(), True
+    except StackMissing:
+        state, known = StackState(stack=target.stack), False
+    evidence = state.identity.evidence if state.identity else next((box.evidence for box in state.boxes), None)
+    problem = ""
+    if evidence is None:
+        evidence, problem = _forgotten(target)
+    if evidence is None:
+        if not known:
+            raise target.no_stack()
+        return Sources(target, state, known, None, None, problem)
+    try:
+        store: EvidenceStore | None = EvidenceStore.open(evidence)
+        problem = ""
+    except EvidenceError as error:
+        store, problem = None, str(error)
+    identity = state.identity.identity if state.identity else None
+    if store is not None and identity is not None and store.marker.identity != identity:
+        problem = f"the evidence at {evidence} belongs to another sweep ({store.marker.identity})"
+        store = None
+    return Sources(target, state, known, evidence, store, problem)
+
+
+def _forgotten(target: Target) -> tuple[str | None, str]:
+    """The evidence that the stack file points to, where it is this stack's; and what was in the way of knowing."""
+    evidence = target.likely_evidence()
+    if evidence is None:
+        return None, f"{target.file.shown} does not say where the evidence is, so what was rented before is not known"
+    try:
+        marker = EvidenceStore.read_marker(evidence)
+    except EvidenceError as error:
+        return None, str(error)
+    return (evidence, "") if marker is not None and marker.stack == target.stack else (None, "")
+
+
+def look(sources: Sources, *, files: bool = True) -> Scene:
+    """Everything for one picture. Blocks for `LOOK_SECONDS` at most for the boxes; reads only; costs nothing.
+
+    Not `files`: the files on a box are listed only where something approves its end. Without an approval it is locked
+    whatever lies on it, and to list the folders of ten thousand cells takes longer than all the rest.
+    """
+    state, store, target = sources.state, sources.store, sources.target
+    now = datetime.now(UTC)
+    notes: list[str] = []
+    read = _safely(lambda: tuple(store.births()) if store else None, None, notes)
+    births = read or ()
+    costs = _safely(lambda: spent(store, now, read) if store and read is not None else None, None, notes)
+    proposed = _proposed(target, notes)
+    plan = rosters(target, state)
+    digest, receipt, broken = _receipt(store, notes)  # before the boxes, which all ask for it
+    asked: dict[str, Platform] = {}  # each with what it lists for the sweep, which is asked for together with the box
+    tasks: dict[Any, Callable[[], Any]] = {
+        index: _looker(box, sources, births, proposed, now, asked, files) for index, box in enumerate(state.boxes)
+    }
+    for adapter, index in {box.adapter: index for index, box in enumerate(state.boxes)}.items():
+        if has_address(adapter):
+            tasks[index], tasks[f"{adapter} tried"] = beside(adapter, tasks[index])
+    accounts = sorted({box.adapter for box in state.boxes}) if target.evidence is None else []
+    found = in_parallel(tasks | {name: partial(left_at, name) for name in accounts}, LOOK_SECONDS)
+    sights = tuple(
+        found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
+    )
+    others, left = Search(searched=False), ()
+    if target.evidence is None:  # else a person named the evidence, and no other source is asked
+        both: dict[str, Callable[[], Any]] = {
+            "search": lambda: search(state, store, births, target, sources.evidence or "", asked, late_hosts(sights)),
+            "left": lambda: leftovers(state, store, births),
+        }
+        told = in_parallel(both, SEARCH_SECONDS + 2)
+        left = told.get("left", ())
+        others = told.get("search") or Search(
+            searched=False, notes=("the platforms did not say in time what they run for this sweep",)
+        )
+    sights = tuple(remedied(sight) for sight in sights)
+    strangers = others.strangers
+    if strangers and (project := renamed_from(store, target.root)):
+        again = f"name: {project} again in Pulumi.yaml, then pulumi up --stack {target.stack}    (adopts it)"
+        strangers = tuple(replace(one, next=again) for one in strangers)
+    elif strangers and held_by_another(store, target.root):
+        strangers = tuple(replace(one, next=adopt_command(target.stack)) for one in strangers)
+    elif not sources.known:  # `pulumi up` takes no stack that its backend does not have
+        init = f"pulumi stack init {target.stack} && pulumi up"
+        strangers = tuple(replace(one, next=one.next.replace("pulumi up", init, 1)) for one in strangers)
+    return Scene(
+        state=state,
+        now=now,
+        roster=plan.cells,
+        dropped=plan.dropped,
+        sights=sights,
+        births=births,
+        spent=costs,
+        budget=_budget(state, notes),
+        losses=tuple(_safely(lambda: store.losses() if store else [], [], notes)),
+        teardown=_safely(lambda: store.teardown() if store else None, None, notes),
+        receipt=receipt,
+        receipt_digest=digest,
+        broken=broken,
+        saved=frozenset(name for sight in sights if sight.lost for name in _saved(sight, store)),
+        waived=_waived(digest, [proposed, *(box.word()[0] for box in state.boxes)]),
+        strangers=strangers,
+        asked=() if target.is_store else target.file.running_boxes(),
+        notes=(*plan.notes, *others.notes, *notes, *lock_notes(target.stack)),
+        evidence=sources.evidence,
+        evidence_problem=sources.problem,
+        named_with=_named_with(sources),
+        known=sources.known,
+        searched=others.searched and sources.store is not None and not state.problems,
+        balances=tuple(balance for name in accounts if (balance := found.get(name)) is not None),
+        left=left,
+        elsewhere=_safely(lambda: cells_adrift(state, store, strangers), {}, notes),
+        still_billed=tuple(_safely(lambda: still_billed(store, costs, births) if store and costs else [], [], notes)),
+    )
+
+
+def _named_with(sources: Sources) -> str:
+    host, _, folder = (sources.evidence or "").removeprefix("file://").partition("/")
+    is_folder = bool(folder) and (sources.evidence or "").startswith("file://")
+    return host if is_folder and sources.store is None and host not in this_host.names() else ""
+
+
+def _looker(
+    box: BoxEntry,
+    sources: Sources,
+    births: tuple[Birth, ...],
+    proposed: Approval | None,
+    now: datetime,
+    asked: dict[str, Platform],
+    files: bool,
+) -> Callable[[], Sight]:
+    first = next(other for other in sources.state.boxes if other.adapter == box.adapter) is box
+    queue, identity = sources.state.queue_of(box.native_id), identity_of(sources.state, sources.store)
+
+    def seen() -> Sight:
+        platform = None
+        try:
+            platform = load_platform(box.adapter)
+            tagged = box_layout.tag_prefix(identity) if first and identity else ""
+            also = Ahead(platform, questions(queue.metrics if queue else None), tagged)
+            listed = files or _approved(box, sources.store, proposed)
+            rented = box.teardown.issue is not None
+            observation, record = observe(
+                box.adapter, box.native_id, box.account, files=listed, evidence=box.evidence, also=also, rented=rented
+            )
+        except SweepstackError as error:
+            observation, record = Observation(Existence.UNKNOWN, note=str(error)), None
+        if first and platform is not None:
+            asked[box.adapter] = platform
+        sight = _sight(box, sources, births, proposed, now, observation, record)
+        return closer(sight, platform) if sight.reachable and platform is not None else sight
+
+    return seen
+
+
+def _approved(box: BoxEntry, store: EvidenceStore | None, proposed: Approval | None) -> bool:
+    """Whether there is any approval that `may_end` may be asked with for this box, good or not."""
+    return bool(proposed or box.word()[0]) or next(iter(on_record(box.facts(), store)), None) is not None
+
+
+def _unanswered(
+    box: BoxEntry, sources: Sources, births: tuple[Birth, ...], proposed: Approval | None, now: datetime
+) -> Sight:
+    silent = Observation(Existence.UNKNOWN, note=LATE)
+    return _sight(box, sources, births, proposed, now, silent, None)
+
+
+def _sight(
+    box: BoxEntry,
+    sources: Sources,
+    births: tuple[Birth, ...],
+    proposed: Approval | None,
+    now: datetime,
+    seen: Observation,
+    record: BoxRecord | None,
+) -> Sight:
+    store, state = sources.store, sources.state
+    approval, unreadable = box.word()
+    facts = box.facts()
+    verdict = may_end(facts, approval, seen, now=now, full=False)
+    for recorded in (
+        () if verdict.allowed else on_record(facts, store)
+    ):  # what a delete goes by where the state has nothing
+        if recorded != approval and (by_record := may_end(facts, recorded, seen, now=now, full=False)).allowed:
+            verdict = by_record
+            break
+    if unreadable and not verdict.allowed:
+        verdict.reasons.insert(0, unreadable)
+    gone = seen.existence is Existence.GONE
+    handed = known_handover(box.evidence, box.native_id) if has_address(box.adapter) and not gone else None
+    if handed is not None and handed.verb == "destroy" and not verdict.allowed:
+        verdict.reasons[:] = ["its end was allowed and begun, and is not proved"]
+    birth = next((birth for birth in births if birth.native_id == box.native_id), None)
+    launch = _safely(lambda: store.launch(box.name, box.generation) if store else None, None, [])
+    gate = state.gate_of(box.native_id)
+    queue = state.queue_of(box.native_id)
+    journal = seen.journal or copied_journal(store, box.name, box.generation)
+    return Sight(
+        box=box,
+        queue=queue,
+        launch=launch,
+        seen=seen,
+        verdict=verdict,
+        phase="gone" if gone else record.phase.value if record else "unknown",
+        where=record.location if record else "",
+        price_per_hour=_price(box, record, birth),
+        since=(record.created_at if record else None) or box.created_at or (birth.created_at if birth else None),
+        journal=journal,
+        copied=journal is not None and seen.journal is None and not gone,
+        proposed=may_end(facts, proposed, seen, now=now, full=False) if proposed and proposed != approval else None,
+        claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
+        handed=handed,
+        bare=record is not None and record.gpu_count == 0 and bool(queue and queue.job.gpus),
+    )
+
+
+def unrented(target: Target, scene: Scene) -> tuple[str, ...]:
+    """The boxes that the next `pulumi up` would rent: the stack file wants them, and none of that name is there, or on
+    record as rented. On the way out that is a box more to end. None where no cell is left for it to train."""
+    try:
+        boxes = target.file.sweep().get("boxes") if scene.unstarted or scene.broken else None
+    except ConfigError:
+        return ()
+    there = {sight.box.name for sight in scene.sights if not sight.gone}
+    there |= {birth.box for birth in scene.births if birth.ended_at is None and birth.native_id not in _gone(scene)}
+    wanted = boxes.items() if isinstance(boxes, dict) else ()
+    ends = {name for name, box in wanted if isinstance(box, dict) and box.get("want") == "gone"}
+    return tuple(str(name) for name, _ in wanted if name not in there | ends)
+
+
+def _gone(scene: Scene) -> set[str]:
+    return {sight.box.native_id for sight in scene.sights if sight.gone}
+
+
+def _saved(sight: Sight, store: EvidenceStore | None) -> Iterator[str]:
+    """Of the cells that were sealed on a box which is gone: those that are not lost with it."""
+    progresses = sight.journal.cells.values() if sight.journal else ()
+    sealed = {one.name: one.manifest for one in progresses if one.state == "sealed" and one.manifest}
+    if not sealed:
+        return
+    volumes = box_layout.surviving(sight.box.teardown.kills, sight.box.mounts)
+    channels = []
+    try:
+        for volume in volumes:
+            channels.append(load_platform(sight.box.adapter).volume_channel(volume, box_layout.DURABLE))
+        for name, manifest in sealed.items():
+            data = store.copies.manifest(name) if store is not None else None
+            path = f"{box_layout.DURABLE}/{box_layout.sealed_dir(sight.box.identity, name)}/manifest.json"
+            copied = data is not None and manifest_digest(data) == manifest
+            if copied or any(channel.size(path) is not None for channel in channels):
+                yield name
+    except (SweepstackError, OSError):
+        yield from sealed
+
+
+def _receipt(store: EvidenceStore | None, notes: list[str]) -> tuple[str | None, Receipt | None, dict[str, str]]:
+    """The latest receipt, and which of its verified cells are not there any more as they were."""
+    if store is None:
+        return None, None, {}
+    try:
+        digest = store.latest_receipt()
+        if digest is None:
+            return None, None, {}
+        receipt = store.receipt(digest)
+        verified = [cell.name for cell in receipt.cells if cell.state == "verified"]
+        checked = store.check_cells(receipt, verified, full=False)
+        return digest, receipt, {name: "; ".join(reasons) for name, reasons in checked.items() if reasons}
+    except EvidenceError as error:
+        notes.append(f"the latest receipt can't be used: {error}")
+        return None, None, {}
+
+
+def _waived(digest: str | None, words: Iterable[Approval | None]) -> dict[str, str]:
+    """What the approvals for this receipt waive."""
+    good = [word for word in words if word is not None and word.receipt is not None and word.receipt == digest]
+    return {waiver.cell: waiver.reason for word in good for waiver in word.waive}
+
+
+def _budget(state: StackState, notes: list[str]) -> Budget | None:
+    """The budget that the last `up` brought in."""
+    raw = state.identity.budget if state.identity else None
+    try:
+        return None if raw is None else Budget.model_validate(raw)
+    except ValidationError:
+        notes.append(f"the budget in the state can't be read; pulumi up --stack {state.stack} writes it again")
+        return None
+
+
+def _proposed(target: Target, notes: list[str]) -> Approval | None:
+    """The approval in the stack file: what the next `up` would take."""
+    if not target.file.path.exists():
+        return None
+    try:
+        return target.file.approval()
+    except ConfigError as error:
+        notes.append(str(error))
+        return None
+
+
+def _price(box: BoxEntry, record: BoxRecord | None, birth: Birth | None) -> float | None:
+    """USD per hour now. What a stopped box still costs the platform says, else the profile."""
+    if record is not None and record.phase is Phase.STOPPED:
+        return _first(record.stopped_per_hour, box.teardown.stop.price_per_hour if box.teardown.stop else None)
+    return _first(
+        record.price_per_hour if record else None, box.price_per_hour, birth.price_per_hour if birth else None
+    )
+
+
+def _safely(ask: Callable[[], ValueT], otherwise: ValueT, notes: list[str]) -> ValueT:
+    try:
+        return ask()
+    except EvidenceError as error:
+        notes.append(str(error))
+        return otherwise
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)

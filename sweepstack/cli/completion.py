@@ -1,0 +1,108 @@
+"""What the shell offers on Tab: stacks, cells, boxes. Quick: a roster is expanded once per version of its stack file.
+
+Never raises and prints nothing: a shell has no place for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from sweepstack.core.paths import cache_folder
+from sweepstack.onbox.common.canonical import write_atomically
+
+MOST = 500
+"""Nobody reads more; the shell would ask whether to show them all."""
+
+
+def stacks(incomplete: str) -> list[str]:
+    """Stacks that have a file here."""
+    folder = _config_dir()
+    found = folder.glob("Pulumi.*.yaml") if folder is not None else ()
+    return _fitting((path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in found), incomplete)
+
+
+def cells(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Cells of the stack named so far, or in PULUMI_STACK."""
+    return _fitting(_names(ctx).get("cells", []), incomplete)
+
+
+def boxes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Boxes of that stack."""
+    return _fitting(_names(ctx).get("boxes", []), incomplete)
+
+
+def cells_or_boxes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Boxes after --setup or --runner, else cells."""
+    return (boxes if ctx.params.get("setup") or ctx.params.get("runner") else cells)(ctx, incomplete)
+
+
+def _fitting(names: Any, incomplete: str) -> list[str]:
+    return sorted(name for name in names if name.startswith(incomplete))[:MOST]
+
+
+def _config_dir() -> Path | None:
+    """Where the stack files are. One line of Pulumi.yaml is looked for; parsing it would take longer than all else."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        try:
+            text = (folder / "Pulumi.yaml").read_text("utf-8")
+        except (OSError, ValueError):
+            continue
+        match = re.search(r"^stackConfigDir:\s*[\"']?([^\s\"'#]+)", text, re.MULTILINE)
+        return folder / match[1] if match else folder
+    return None
+
+
+def _names(ctx: typer.Context) -> dict[str, list[str]]:
+    """`cells` and `boxes` of the stack file, from the cache where that is of this very file."""
+    stack, folder = ctx.params.get("stack") or os.environ.get("PULUMI_STACK"), _config_dir()
+    if not stack or folder is None:
+        return {}
+    path = folder / f"Pulumi.{str(stack).rsplit('/', 1)[-1]}.yaml"
+    try:
+        status = path.stat()
+    except OSError:
+        return {}
+    seen = [status.st_mtime_ns, status.st_size]
+    cache = _cache(path)
+    try:
+        known = json.loads(cache.read_bytes())
+        if known["seen"] == seen:
+            return dict(known)
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    names = _silently(lambda: _expanded(path))
+    if names:
+        _silently(lambda: write_atomically(cache, json.dumps({"seen": seen, **names}).encode()))
+    return names
+
+
+def _cache(path: Path) -> Path:
+    return cache_folder() / "completion" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:16]}.json"
+
+
+def _expanded(path: Path) -> dict[str, list[str]]:
+    """The slow way: half a second of imports, and the roster."""
+    from sweepstack.config.edit.stack_file import StackFile
+    from sweepstack.core.cells import CellsConfig
+    from sweepstack.core.roster import expand
+
+    raw = StackFile(path, path.name).sweep()
+    named = raw.get("boxes")
+    roster = expand(CellsConfig.model_validate(raw.get("cells") or {}))
+    return {"cells": [*roster.names, *roster.dropped], "boxes": [str(name) for name in named or ()]}
+
+
+def _silently(ask: Callable[[], Any]) -> dict[str, list[str]]:
+    try:
+        return ask() or {}
+    except Exception:
+        return {}

@@ -1,0 +1,46 @@
+"""`sweepctl drop`: takes a cell out by writing it into `cells.drop`. The next `pulumi up` stops it."""
+
+from __future__ import annotations
+
+from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.roster_diff import file_roster
+from sweepstack.cli.target import Target
+from sweepstack.config.edit.drop import write_drop
+
+
+def drop(target: Target, cell: str, reason: str, out: Out) -> int:
+    """Exit 0 when the stack file says that the cell is dropped; 1 when it can't be."""
+    reason = " ".join(reason.split())
+    if not reason:
+        raise Unsure(f'why? It is kept with the cell: sweepctl drop {cell} --reason "…"')
+    roster, problem = file_roster(target.file)
+    if roster is None:
+        raise No(problem or f"{target.file.shown} is not there", [f"sweepctl status --stack {target.stack}"])
+    if cell not in roster.names and cell not in roster.dropped:
+        raise target.no_cell(cell, roster.names)
+    if cell in roster.names and len(roster.names) == 1:
+        raise No(
+            f"{cell} is the last cell of the sweep, and a sweep without cells can't be verified",
+            [f"sweepctl finish --stack {target.stack}"],
+        )
+    if roster.dropped.get(cell, reason) != reason:
+        raise No(
+            f"{cell} is dropped already: {roster.dropped[cell]}. Another reason is written into {target.file.shown}",
+            [f"pulumi up --stack {target.stack}"],
+        )
+    changed = write_drop(target.file, cell, reason)
+    following = [f"pulumi up --stack {target.stack}    (stops it, if it runs)"]
+    out.document(
+        {
+            "stack": target.stack,
+            "cell": cell,
+            "reason": reason,
+            "file": target.file.shown,
+            "changed": changed,
+            "next": [f"pulumi up --stack {target.stack}"],
+        }
+    )
+    out.line(f"{cell} is dropped in {target.file.shown}: it stays listed and needs no waiver")
+    out.line("what it sealed before stays where it is; taking the line out brings the cell back")
+    out.next(following)
+    return YES

@@ -1,0 +1,205 @@
+"""What the states, the evidence and the stack files know of what is rented: the side that `sweepctl audit` compares the
+accounts with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sweepstack.billing.ledger import spent
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.core.records import Birth
+from sweepstack.evidence.s3.address import evidence_uri
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.box_layout import volume_of
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, EvidenceMissing, SweepstackError
+from sweepstack.onbox.host.platform import BoxRecord, VolumeRecord
+from sweepstack.platforms.registry import has_address, spelled
+from sweepstack.status.engine_state import StackMissing, StackState, list_stacks, read_state
+from sweepstack.teardown.close_box import StillBilled, still_billed
+
+AT_ONCE = 4
+"""States that are read side by side: each is a process of the engine."""
+
+
+@dataclass
+class Known:
+    """What the states of this backend, of every project, and the stack files of this checkout say.
+
+    `stores`: stack → its evidence, as far as it opens; `births`: what is on record there. `named_hosts`: hosts of the
+    stack files, as adapters. `problems`: what could not be read. `still_billed`: stack and box, where its end only made
+    it stand still.
+    """
+
+    states: dict[str, StackState] = field(default_factory=dict)
+    births: dict[str, list[Birth]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    stores: dict[str, EvidenceStore] = field(default_factory=dict)
+    named_hosts: set[str] = field(default_factory=set)
+    still_billed: list[tuple[str, StillBilled]] = field(default_factory=list)
+
+    def stacks_with(self, kind: str, native_id: str) -> tuple[str, ...]:
+        """The stacks whose state has this box or volume."""
+        return tuple(
+            name
+            for name, state in self.states.items()
+            if any(entry.native_id == native_id for entry in (state.boxes if kind == "box" else state.volumes))
+        )
+
+    def recorded_by(self, record: BoxRecord, *, by_tag: bool) -> tuple[str, ...]:
+        """The stacks whose open records have this box: by its id; with `by_tag` also by its tag, where the record has
+        no id since the answer to the create was lost."""
+        return tuple(
+            name for name, births in self.births.items() if any(is_of(b, record, by_tag=by_tag) for b in births)
+        )
+
+    def doubled_by(self, record: BoxRecord) -> tuple[str, ...]:
+        """The stacks that know another box under the tag of this one, by their state or an open record: no `up` adopts
+        a second one."""
+        tag = record.tag
+        stated = {n for n, state in self.states.items() if tag and any(box.tag == tag for box in state.boxes)}
+        noted = {
+            name
+            for name, births in self.births.items()
+            if any(b.ended_at is None and tag and b.tag == tag and b.native_id is not None for b in births)
+        }
+        return tuple(sorted(stated | noted))
+
+    def keepers_of(self, record: VolumeRecord) -> tuple[str, ...]:
+        """The stacks by whose identity a volume is tagged."""
+        ours = volume_of(record.tag)
+        return self.stacks_of(ours[0]) if ours is not None else ()
+
+    def stacks_of(self, identity: str) -> tuple[str, ...]:
+        """The stacks of this identity, by their state or their evidence."""
+        stated = {n for n, state in self.states.items() if state.identity and state.identity.identity == identity}
+        return tuple(sorted(stated | {n for n, store in self.stores.items() if store.marker.identity == identity}))
+
+    def is_over(self, identity: str) -> bool:
+        """Whether the sweep of this identity has ended: its records say so of every box that it ever had, and no state
+        has one. False for a stack of volumes, which has no boxes, and where the records can't be read."""
+        if any(s.identity and s.identity.identity == identity and s.boxes for s in self.states.values()):
+            return False
+        try:
+            births = [b for store in self.stores_of(identity) for b in store.births()]
+        except EvidenceError:
+            return False
+        return bool(births) and all(birth.ended_at is not None for birth in births)
+
+    def stores_of(self, identity: str) -> list[EvidenceStore]:
+        """The evidence of this identity, as far as it opens."""
+        return [store for store in self.stores.values() if store.marker.identity == identity]
+
+    def hosts(self) -> list[str]:
+        """The adapters that are named with a host's address, as states, open records and stack files know them: a host
+        lists its own boxes, and no list of the hosts exists."""
+        boxes = {box.adapter for state in self.states.values() for box in state.boxes}
+        births = {birth.platform for births in self.births.values() for birth in births if birth.ended_at is None}
+        return sorted(self.named_hosts | {adapter for adapter in boxes | births if has_address(adapter)})
+
+    def speaks_of(self, adapter: str) -> bool:
+        """Whether anything of this platform is in a state or an open record."""
+        boxes = any(box.adapter == adapter for state in self.states.values() for box in state.boxes)
+        open_births = (b for births in self.births.values() for b in births if b.ended_at is None)
+        return boxes or any(birth.platform == adapter for birth in open_births)
+
+
+def is_of(birth: Birth, record: BoxRecord, *, by_tag: bool) -> bool:
+    """Whether an open record is of this very box; with `by_tag` also one that has no id yet."""
+    if birth.ended_at is not None:
+        return False
+    if birth.native_id is not None:
+        return birth.native_id == record.native_id
+    return by_tag and bool(record.tag) and birth.tag == record.tag
+
+
+def read_known(root: Path) -> Known:
+    """Every stack of this backend, whatever its project, the evidence of each, and the evidence and the hosts that the
+    stack files of this checkout name. Blocks: a fraction of a second for each stack.
+
+    Raises SweepstackError when the backend does not answer at all: then nothing would be known.
+    """
+    known = Known()
+    names = list_stacks(root, every_project=True)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        states = list(pool.map(lambda name: _state(name, root), names))
+    for name, state in zip(names, states, strict=True):
+        if isinstance(state, SweepstackError):
+            if not isinstance(state, StackMissing):  # removed since it was listed
+                known.problems.append(f"the state of {name} is not known: {state}")
+            continue
+        known.states[name] = state
+        known.problems += [f"the state of {name}: {problem}" for problem in state.problems]
+        evidence = state.identity.evidence if state.identity else next((box.evidence for box in state.boxes), None)
+        if evidence is not None:
+            _read_evidence(known, name, evidence)
+    for name in StackFile.stacks(root):
+        _read_file(known, root, name)
+    return known
+
+
+def _state(name: str, root: Path) -> StackState | SweepstackError:
+    try:
+        return read_state(name, root)
+    except SweepstackError as error:
+        return error
+
+
+def _read_file(known: Known, root: Path, name: str) -> None:
+    """What a stack file names beyond the states: the evidence of a stack that this backend does not have, and hosts. A
+    file with which nothing was ever brought up names nothing: its hosts are asked for nothing."""
+    file = StackFile.locate(root, name)
+    place = evidence_uri(root, (file.of_store() if file.is_store else file).pull_to() or "")
+    if place is None:
+        return
+    stack = next((stack for stack, store in known.stores.items() if store.shelf.uri == place), None)
+    if stack is not None:
+        known.named_hosts |= set() if _is_over(known, stack) else set(_hosts(file))
+        return
+    try:
+        marker = EvidenceStore.read_marker(place)
+    except EvidenceMissing:
+        return
+    except EvidenceError as error:
+        known.problems.append(f"the records of {name} are not known: {error}")
+        return
+    if marker is not None:
+        _read_evidence(known, marker.stack, place)
+        known.named_hosts |= set() if _is_over(known, marker.stack) else set(_hosts(file))
+
+
+def _is_over(known: Known, stack: str) -> bool:
+    """Whether the records say of every box that the sweep ever had that it has ended: a host that was given back does
+    not answer, and would make every later audit unsure."""
+    births = known.births.get(stack)
+    return bool(births) and all(birth.ended_at is not None for birth in births or ())
+
+
+def _hosts(file: StackFile) -> Iterable[str]:
+    try:
+        boxes = file.sweep().get("boxes")
+    except ConfigError:
+        return
+    for box in boxes.values() if isinstance(boxes, dict) else ():
+        host = box.get("host") if isinstance(box, dict) else None
+        if isinstance(host, str):
+            try:
+                yield spelled(f"ssh:{host}")
+            except SweepstackError:
+                continue  # `preview` says what is wrong with it
+
+
+def _read_evidence(known: Known, name: str, evidence: str) -> None:
+    try:
+        store = EvidenceStore.open(evidence)
+        births = store.births()
+        known.births.setdefault(name, []).extend(births)
+        if any(birth.rests for birth in births):
+            rests = still_billed(store, spent(store, datetime.now(UTC), births), births)
+            known.still_billed += [(store.marker.stack, rest) for rest in rests]
+        known.stores[name if name not in known.stores else evidence] = store
+    except SweepstackError as error:
+        known.problems.append(f"the records of {name} are not known: {error}")

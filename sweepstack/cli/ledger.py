@@ -1,0 +1,177 @@
+"""`sweepctl ledger`: every box ever rented for a sweep: hours, rates, USD, and why it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from sweepstack.billing.ledger import Bill, Spent, spent
+from sweepstack.billing.outlived_volume import Leftover, leftover_lines
+from sweepstack.cli.collect import Sources, open_sources
+from sweepstack.cli.outlived_volumes import leftovers
+from sweepstack.cli.output import UNSURE, YES, Out, Unsure, money
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.silent_hosts import LOOK_SECONDS
+from sweepstack.cli.target import Target
+from sweepstack.core.own_stop import could_not_stop
+from sweepstack.core.parallel import in_parallel
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.platforms.registry import load_platform
+from sweepstack.status.engine_state import BoxEntry
+from sweepstack.teardown.close_box import StillBilled, still_billed
+
+
+def ledger(target: Target, out: Out) -> int:
+    """Exit code: 0 when every bill is known in full, 2 when a part of it is not."""
+    with Progress("reading the ledger"):
+        sources = open_sources(target)
+        if sources.store is None:
+            raise Unsure(
+                f"the ledger is in the evidence: {sources.problem or 'nothing was rented yet'}",
+                [f"sweepctl status --stack {target.stack}"],
+            )
+        births = sources.store.births()
+        found = spent(sources.store, datetime.now(UTC), births)
+        rests = still_billed(sources.store, found, births)
+        gone = _gone(sources, found)
+        left = leftovers(sources.state, sources.store, births)
+        alarms = _own_stops(sources.store, found, gone)
+    volumes = [volume.as_json() for volume in left]
+    out.document({"stack": target.stack, **as_json(found, gone), "volumes_left": volumes, "alarms": alarms})
+    render(found, target.stack, out, gone, left, rests, alarms)
+    return YES if found.complete else UNSURE
+
+
+def _gone(sources: Sources, found: Spent) -> frozenset[str]:
+    """The native ids of boxes whose bill goes on on record, and which are proved gone. Blocks for `LOOK_SECONDS`."""
+    goes_on = {bill.native_id for bill in found.bills if bill.open is not None}
+    open_boxes = [box for box in sources.state.boxes if box.native_id in goes_on]
+
+    def asked(box: BoxEntry) -> bool:
+        try:
+            return load_platform(box.adapter).get(box.native_id, box.account).phase is Phase.GONE
+        except SweepstackError:
+            return False
+
+    answers = in_parallel({box.native_id: partial(asked, box) for box in open_boxes}, LOOK_SECONDS)
+    return frozenset(native_id for native_id, gone in answers.items() if gone)
+
+
+def _own_stops(store: EvidenceStore, found: Spent, gone: Collection[str]) -> list[str]:
+    """A line for each box whose bill runs on and that should have ended it itself, by the copy of its journal."""
+    alarms = []
+    for bill in found.bills:
+        if bill.open is None or bill.open.phase != "running" or bill.generation is None or bill.native_id in gone:
+            continue
+        try:
+            journal = store.journal(bill.box, bill.generation)
+        except (EvidenceError, JournalDamaged):
+            continue  # `status` says so
+        if stop := could_not_stop(journal, found.at, bill.open.price_per_hour):
+            alarms.append(f"ALARM  box {bill.box}, by the last copy of its journal: {stop}")
+    return alarms
+
+
+def as_json(found: Spent, gone: Collection[str] = ()) -> dict[str, Any]:
+    """The documented shape of `sweepctl ledger --json`. `gone`: boxes that are gone and whose bill is not closed."""
+    return {
+        "usd": round(found.usd, 6),
+        "hours": round(found.hours, 6),
+        "per_hour": found.per_hour,
+        "complete": found.complete,
+        "problems": list(found.problems),
+        "boxes": [_row(bill, found.at) | {"gone": bill.native_id in gone} for bill in found.bills],
+    }
+
+
+def _row(bill: Bill, now: datetime) -> dict[str, Any]:
+    return {
+        "box": bill.box,
+        "native_id": bill.native_id,
+        "platform": bill.platform,
+        "account": bill.account,
+        "generation": bill.generation,
+        "from": bill.begin.isoformat() if bill.begin else None,
+        "to": bill.ended_at.isoformat() if bill.ended_at else None,
+        "ended": bill.ended_how or None,
+        "hours": round(bill.hours(now), 6),
+        "usd": bill.usd(now),
+        "problem": bill.problem or None,
+        "spans": [
+            {
+                "phase": span.phase,
+                "price_per_hour": span.price_per_hour,
+                "from": span.begin.isoformat(),
+                "to": span.end.isoformat() if span.end else None,
+                "hours": round(span.hours(now), 6),
+                "usd": span.usd(now),
+            }
+            for span in bill.spans
+        ],
+    }
+
+
+def render(
+    found: Spent,
+    stack: str,
+    out: Out,
+    gone: Collection[str] = (),
+    left: Sequence[Leftover] = (),
+    rests: Sequence[StillBilled] = (),
+    alarms: Sequence[str] = (),
+) -> None:
+    """The table for people: one line a box and rate, then the sum, and what outlived the boxes."""
+    rows = [row for bill in found.bills for row in _lines(bill, found.at, bill.native_id in gone)]
+    if rows:
+        out.table(("BOX", "ID", "WHERE", "FROM", "TO", "PHASE", "HOURS", "$/H", "USD", "END"), rows)
+    for problem in found.problems:
+        out.line(f"note   {problem}")
+    for rest in rests:
+        out.line(f"note   {rest.text(stack)}")
+    for alarm in alarms:
+        out.line(alarm, style="bold red")
+    bound = "" if found.complete else "at least "
+    per_hour = sum(bill.per_hour or 0.0 for bill in found.bills if bill.native_id not in gone)
+    goes_on = f"; ${per_hour:.2f}/h goes on" if per_hour else ""
+    if gone:
+        out.line("note   a box that is gone is counted until now: `pulumi up` or `pulumi destroy` closes its bill")
+    for text in leftover_lines(left):
+        out.line(f"       {text}")
+    out.line(f"total  {bound}${found.usd:.2f}, {found.hours:.2f} hours of running boxes{goes_on}", style="bold")
+    out.next([f"sweepctl status --stack {stack}"])
+
+
+PAST = {"running": "ran", "stopped": "stood still"}
+"""What a phase is called that is over."""
+
+
+def _lines(bill: Bill, now: datetime, gone: bool) -> list[tuple[str, ...]]:
+    if not bill.spans:
+        return [(bill.box, bill.native_id, bill.platform, *["?"] * 6, bill.problem)]
+    lines: list[tuple[str, ...]] = []
+    for index, span in enumerate(bill.spans):
+        last = index == len(bill.spans) - 1
+        over = span.end is not None or gone
+        end = "" if not last else "gone" if gone and span.end is None else "" if not over else bill.ended_how or "ended"
+        who = (bill.box, bill.native_id, bill.platform) if index == 0 else ("", "", "")
+        lines.append(
+            (
+                *who,
+                _clock(span.begin),
+                _clock(span.end) if span.end is not None else "not closed" if gone else "goes on",
+                PAST.get(span.phase, span.phase) if over else span.phase,
+                f"{span.hours(now):.2f}",
+                money(span.price_per_hour),
+                money(span.usd(now)),
+                end,
+            )
+        )
+    return lines
+
+
+def _clock(moment: datetime) -> str:
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,75 @@
+"""`sweepctl new`: a stack file to start from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from sweepstack.cli.output import YES, No, Out
+from sweepstack.cli.target import Target
+from sweepstack.config.edit.stack_file import valid_stack_name
+
+TEMPLATE = """\
+# {name}: a sweep on this machine. Preview it (free): pulumi preview --stack {name}
+config:
+  sweepstack:sweep:
+    job:
+      workdir: examples/digits            # the folder to ship: git-tracked files only
+      run: python train.py --lr {{lr}} --seed {{seed}} --epochs {{epochs}} --out {{out}}
+      # {{out}}: where this cell must write. Between braces such texts need quotes: {{run: "check.py {{file}}"}}
+      # {{checkpoints}} in `run`: a folder that is kept over retries, for what the next try goes on from
+      resources: {{cpu: 1}}
+    cells:                                # one training run each; names come from the axes: lr0.1-seed0 …
+      base: {{epochs: 20}}                  # the same for all; adding a default renames nothing
+      grid: {{lr: [0.1, 0.03], seed: [0, 1, 2]}}
+      # add:  [{{lr: 0.01, seed: 0}}]       # further cells, any day: nothing that runs is restarted
+      # drop: {{lr0.1-seed2: "why"}}        # stops it; stays listed, needs no waiver
+    artifacts:                            # what each cell must leave behind, and how it is proved good
+      model.safetensors: {{load: safetensors, keys: [w1, w2], finite: require}}
+      metrics.json:      {{load: json, keys: [test_accuracy], finite: report}}
+    metrics: {{file: metrics.jsonl, x: step, y: [loss, accuracy]}}
+    candidates: [local]                   # platforms, in order of preference
+    # overrides: {{local: {{price_per_hour: 0.25}}}}   # what this machine costs you, USD
+    boxes: {{box-0: {{want: running}}}}       # running | gone; cells are split over the boxes
+    pull_to: ~/sweeps/{name}               # the evidence; outside of the checkout, so that any clone finds it
+"""
+
+
+STORE = """\
+# {name}: volumes that outlive sweeps. Preview it (free): pulumi preview --stack {name}
+config:
+  sweepstack:store:
+    platform: local                       # where the volumes lie; may not change
+    volumes:
+      {volume}: {{size: 100GB}}   # this name is what mounts.<path>.source of a sweep says; a volume may only grow
+      # region: where it lies, in the platform's own words: needed where volumes are bound to a place (docs/volumes.md)
+      # keep_until: 2027-01-31            # afterwards previews and `sweepctl status` warn; nothing ends by itself
+    pull_to: ~/sweeps/{name}               # records of who used them and what was approved; a place of its own
+"""
+
+
+def new(target: Target, out: Out, *, store: bool = False) -> int:
+    """Writes the stack file; never over one that is there."""
+    if not valid_stack_name(target.stack):
+        raise No(
+            f"\"{target.stack}\" can't be a stack's name: lower-case letters, digits and -, a letter or digit first"
+        )
+    target.file.path.parent.mkdir(parents=True, exist_ok=True)
+    text = (STORE if store else TEMPLATE).format(name=target.stack, volume=target.stack[:35].rstrip("-"))
+    try:
+        descriptor = os.open(target.file.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError as error:
+        again = [f"pulumi preview --stack {target.stack}"]
+        raise No(f"{target.file.shown} is there already, and was left as it is", again) from error
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+            handle.write(text)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            target.file.path.unlink()
+        raise
+    following = [f"pulumi {words} {target.stack}" for words in ("stack init", "preview --stack", "up --stack")]
+    out.document({"stack": target.stack, "file": target.file.shown, "next": following})
+    out.line(f"wrote {target.file.shown}: edit it, then (make up STACK={target.stack} does the first and the last)")
+    out.next(following)
+    return YES

@@ -1,0 +1,280 @@
+"""What runs, or may run, for a sweep and is not in its state: by the records first, then by tag on every platform."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from sweepstack.cli.target import Target
+from sweepstack.core.parallel import in_parallel
+from sweepstack.core.records import Birth
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
+from sweepstack.operations.host_shutdown import settled
+from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.status.engine_state import StackState
+from sweepstack.status.snapshot import Stranger
+
+SEARCH_SECONDS = 36.0
+"""All that one search may take. Who did not answer within it is named; who did is heard all the same."""
+CONNECT_SECONDS = 18.0
+"""What each step but the last may take of that: as long as ssh waits for a connection, and a little more."""
+_LATE = "it did not answer in time"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was found. `searched`: every platform that could bill was asked and answered."""
+
+    strangers: tuple[Stranger, ...] = ()
+    notes: tuple[str, ...] = ()
+    searched: bool = True
+
+
+def search(
+    state: StackState,
+    store: EvidenceStore | None,
+    births: Sequence[Birth],
+    target: Target,
+    evidence: str = "",
+    known_as: Mapping[str, Platform] | None = None,
+    late: Collection[str] = (),
+) -> Search:
+    """Asks which hosts are off by the records and do not answer, then after every birth record that is not settled by
+    that or by the state, then for everything that carries the sweep's tag. Reads only.
+
+    Each step asks all at once, and the next one asks nobody in vain who was silent. Blocks for SEARCH_SECONDS at most.
+    `known_as`: platforms by adapter that may have been asked already; `late`: those that did not answer a look just
+    now, for as long as each may take: they are not asked again.
+    """
+    ends = time.monotonic() + SEARCH_SECONDS
+    known = {box.native_id for box in state.boxes}
+    found: dict[str, Stranger] = {}
+    notes: list[str] = []
+    searched = True
+    to_ask = [birth for birth in births if birth.platform not in late]
+    hosts = {birth.tag: partial(over, birth, evidence) for birth in to_ask if has_address(birth.platform)}
+    off = {tag for tag, is_over in in_parallel(hosts, CONNECT_SECONDS).items() if is_over}
+    silent = {birth.platform for birth in births if birth.tag in off}
+    due = [b for b in births if b.native_id not in known and not (b.tag in off and b.ended_at is not None)]
+    told = in_parallel(
+        {
+            adapter: partial(_by_records, [birth for birth in due if birth.platform == adapter], known, target)
+            for adapter in {birth.platform for birth in due if birth in to_ask}
+        },
+        CONNECT_SECONDS,
+    )
+    for birth in due:
+        stranger, note = told[birth.platform][birth.tag] if birth.platform in told else _late(birth, target)
+        searched &= not note or birth.ended_at is None
+        if stranger is not None:
+            found[stranger.native_id or birth.tag] = stranger
+            searched &= stranger.proved
+        if note:
+            notes.append(note)
+    identity = identity_of(state, store)
+    adapters = {box.adapter for box in state.boxes} | {volume.adapter for volume in state.volumes}
+    adapters |= {birth.platform for birth in births}
+    asked = sorted(adapters - silent) if identity is not None else []
+    left, at_hand = max(0.0, ends - time.monotonic()), known_as or {}
+    listers = {adapter: _lister(adapter, identity or "", at_hand.get(adapter)) for adapter in asked}
+    answers = in_parallel({adapter: ask for adapter, ask in listers.items() if adapter not in late}, left)
+    for adapter in asked:
+        listed = answers.get(adapter, _LATE)
+        if isinstance(listed, str):
+            notes.append(f"what {adapter} runs for this sweep is not known: {listed}")
+            searched = False
+            continue
+        assert identity is not None
+        for record in listed:
+            if record.native_id in known or record.native_id in found or record.phase is Phase.GONE:
+                continue
+            if not record.tag:
+                notes.append(f"{record.native_id} on {adapter} has no readable tag: whose it is, is not known")
+                searched = False
+                continue
+            first = _first_with(record.tag, state, births, found.values())
+            found[record.native_id] = _by_tag(record, adapter, identity, target, first)
+    entries = [_entry(problem, target) for problem in state.problems]
+    return Search((*found.values(), *entries), tuple(notes), searched)
+
+
+def identity_of(state: StackState, store: EvidenceStore | None) -> str | None:
+    """The sweep's, by its state, else by its evidence."""
+    return state.identity.identity if state.identity else store.marker.identity if store else None
+
+
+def _lister(adapter: str, identity: str, platform: Platform | None) -> Callable[[], list[BoxRecord] | str]:
+    """What the platform lists for the sweep, or why it can't be known. One that is down makes no other wait."""
+
+    def listed() -> list[BoxRecord] | str:
+        try:
+            return (platform or load_platform(adapter)).list_tagged(box_layout.tag_prefix(identity))
+        except SweepstackError as error:
+            return str(error)
+
+    return listed
+
+
+def over(birth: Birth, evidence: str) -> bool:
+    """Whether it ended, or stands still, by a word or a command that is on record, and nobody answers there now."""
+    if birth.native_id is None or not has_address(birth.platform):
+        return False
+    try:
+        return settled(load_platform(birth.platform), birth.native_id, birth.account, evidence) is not None
+    except SweepstackError:
+        return False
+
+
+def _by_records(births: Sequence[Birth], known: set[str], target: Target) -> dict[str, tuple[Stranger | None, str]]:
+    """What is behind each of these records of one platform, and what somebody should know of it, by tag."""
+    return {
+        birth.tag: _by_record(birth, known, target) if birth.ended_at is None else _ended(birth, target)
+        for birth in births
+    }
+
+
+def _late(birth: Birth, target: Target) -> tuple[Stranger | None, str]:
+    """What is said of a record whose platform did not answer in time."""
+    return (_unknown(birth, target, _LATE), "") if birth.ended_at is None else (None, _unconfirmed(birth, _LATE))
+
+
+def _unknown(birth: Birth, target: Target, why: str) -> Stranger:
+    return _stranger(birth, target, f"on record as rented, not in the state, and not known: {why}", None)
+
+
+def _unconfirmed(birth: Birth, why: object) -> str:
+    return f"box {birth.box} ({birth.native_id}) ended by the records; {birth.platform} can't confirm: {why}"
+
+
+def _ended(birth: Birth, target: Target) -> tuple[Stranger | None, str]:
+    """A record that says "ended" is asked after too: it may be wrong, and it proves that the account is the right one
+    to ask what else there is."""
+    if birth.native_id is None:
+        return None, ""
+    try:
+        record = load_platform(birth.platform).get(birth.native_id, birth.account)
+    except SweepstackError as error:
+        return None, _unconfirmed(birth, error)
+    if record.phase in (Phase.GONE, Phase.UNKNOWN):
+        return None, "" if record.phase is Phase.GONE else f"box {birth.box} ({birth.native_id}): {record.note}"
+    return _stranger(birth, target, "the records say that it has ended, and it is still there", record), ""
+
+
+def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Stranger | None, str]:
+    """The box behind a birth record that has not ended and that the state does not have."""
+    try:
+        platform = load_platform(birth.platform)
+        if birth.native_id is None:
+            record = platform.find_by_tag(birth.tag)
+            if record is None and platform.account() != birth.account:
+                return _stranger(birth, target, f"it was asked for with another account ({birth.account})", None), ""
+            if record is None and birth.asked_at is not None:
+                return _unanswered(birth, target), ""
+            if record is None or record.native_id in known:
+                return None, ""
+            return _stranger(birth, target, "it was rented and the answer was lost", record), ""
+        record = platform.get(birth.native_id, birth.account)
+    except SweepstackError as error:
+        return _unknown(birth, target, str(error)), ""
+    if record.phase is Phase.GONE:
+        return None, f"box {birth.box} ({birth.native_id}) is gone from {birth.platform}; its record is still open"
+    if record.phase is Phase.UNKNOWN:
+        return _unknown(birth, target, record.note), ""
+    return _stranger(birth, target, "on record as rented, and not in the state", record), ""
+
+
+def _unanswered(birth: Birth, target: Target) -> Stranger:
+    """A box that was asked for, whose answer was lost, and that no list shows: only a person can say that it is not."""
+    assert birth.asked_at is not None
+    asked = f"asked for at {birth.asked_at:%H:%M} UTC, and the answer was lost"
+    if birth.shown_by is not None and datetime.now(UTC) < birth.shown_by:
+        at = f"{birth.shown_by:%H:%M:%S} UTC"
+        late = f"{asked}; {birth.platform} shows no {birth.tag}, and its list may lag until {at}"
+        return replace(
+            _stranger(birth, target, late, None), next=f"pulumi up --stack {target.stack}    (at {at} or later)"
+        )
+    word = f'sweepctl confirm-gone --stack {target.stack} {birth.box} --never-rented --saw "…"'
+    return replace(
+        _stranger(birth, target, f"{asked}; {birth.platform} shows no {birth.tag}: look at its console", None),
+        next=word,
+    )
+
+
+def _stranger(birth: Birth, target: Target, why: str, record: BoxRecord | None) -> Stranger:
+    return Stranger(
+        kind="box",
+        box=birth.box,
+        native_id=record.native_id if record else birth.native_id,
+        platform=birth.platform,
+        tag=birth.tag,
+        price_per_hour=(record.price_per_hour if record else None) or birth.price_per_hour,
+        why=why,
+        next=_adopt(birth.box, target),
+        since=(record.created_at if record else None) or birth.created_at or birth.begun_at,
+        proved=record is not None,
+    )
+
+
+def _first_with(tag: str, state: StackState, births: Sequence[Birth], found: Iterable[Stranger]) -> str:
+    """Which box this tag is known to be of, for people; "" where none is: then an `up` adopts what carries it."""
+    if inside := next((box.native_id for box in state.boxes if box.tag == tag), ""):
+        return f"{inside} is the one in the state"
+    birth = next((birth for birth in births if birth.tag == tag), None)
+    if birth is not None and birth.native_id is not None:
+        return f"{birth.native_id} is the one on record"
+    if birth is not None and birth.ended_at is not None:
+        return f"its record says {birth.ended_how or 'ended'}"
+    other = next((one.native_id for one in found if one.tag == tag), None)
+    return f"{other} is the one that an up adopts" if other else ""
+
+
+def _by_tag(record: BoxRecord, adapter: str, identity: str, target: Target, first: str) -> Stranger:
+    box = record.tag.removeprefix(box_layout.tag_prefix(identity)).rpartition("-g")[0]
+    return Stranger(
+        kind="box",
+        box=box or None,
+        native_id=record.native_id,
+        platform=adapter,
+        tag=record.tag,
+        price_per_hour=record.price_per_hour,
+        why=f"a second box with the tag of {box}; {first}"
+        if first
+        else "it carries this sweep's tag; neither the state nor an open record has it",
+        next=f"sweepctl audit --end {adapter}:{record.native_id}" if first else _adopt(box, target),
+        since=record.created_at,
+    )
+
+
+def _entry(problem: str, target: Target) -> Stranger:
+    return Stranger(
+        kind="entry",
+        box=None,
+        native_id=None,
+        platform=None,
+        tag=None,
+        price_per_hour=None,
+        why=f"an entry of the state can't be read: {problem}",
+        next=f"pulumi stack export --stack {target.stack}    (look at it)",
+        proved=False,
+    )
+
+
+def _adopt(box: str, target: Target) -> str:
+    """The command that takes a box back into the state: `up` finds it by its tag, if the stack file still names it."""
+    up = f"pulumi up --stack {target.stack}"
+    try:
+        boxes = target.file.sweep().get("boxes")
+    except ConfigError:
+        return up
+    if not isinstance(boxes, dict):
+        return up
+    wanted = boxes.get(box, {"want": "gone"})
+    if isinstance(wanted, dict) and wanted.get("want") == "gone":
+        return f"{up}    (after boxes.{box}.want is set to running in {target.file.shown}: adopts it)"
+    return f"{up}    (adopts it; then approve and destroy)"

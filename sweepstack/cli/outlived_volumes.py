@@ -1,0 +1,80 @@
+"""The volumes that outlived a sweep's boxes: found by the sweep's records, asked for at their platforms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from sweepstack.billing.outlived_volume import Leftover
+from sweepstack.core.parallel import in_parallel
+from sweepstack.core.records import Birth
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
+from sweepstack.onbox.host.platform import Platform
+from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.status.engine_state import StackState
+
+ASK_SECONDS = 10.0
+COUNT_SECONDS = 0.5
+"""How long the files of one volume may be counted: a status waits for it."""
+PLACE = "place-"
+"""What the id of a host's own tier begins with: it is the host's, and no volume of ours."""
+
+
+def leftovers(state: StackState, store: EvidenceStore | None, births: Iterable[Birth]) -> tuple[Leftover, ...]:
+    """The volumes of this sweep that are in no box's way any more and in no state; nothing while it has boxes.
+
+    Blocks for seconds at most; reads only. A platform that does not answer is a note. A single host is not asked: one
+    that was given back would keep every later look waiting.
+    """
+    if store is None or state.boxes:
+        return ()
+    known, births = {volume.native_id for volume in state.volumes}, list(births)
+    # A box that has not ended by its records has it still, though the state was lost.
+    known |= {native_id for birth in births if birth.ended_at is None for native_id in birth.mounts.values()}
+    mounted = {(birth.platform, native_id) for birth in births for native_id in birth.mounts.values()}
+    left = sorted(one for one in mounted if one[1] not in known and not one[1].startswith(PLACE))
+    identity = store.marker.identity
+    found = in_parallel({one: partial(_leftover, *one, identity, store) for one in left}, ASK_SECONDS)
+    late = "it did not say in time whether it is still there"
+    all_of_them = (found.get(one, Leftover(*one, one[1], note=late)) for one in left)
+    return tuple(one for one in all_of_them if one is not None)
+
+
+def _leftover(adapter: str, native_id: str, identity: str, store: EvidenceStore) -> Leftover | None:
+    """None: it is gone, or another sweep's, or a stack of volumes keeps it."""
+    if has_address(adapter):
+        if _was_ended(store, native_id):
+            return None
+        return Leftover(adapter, native_id, native_id, note="left on its host, which was not asked")
+    try:
+        platform = load_platform(adapter)
+        record = platform.get_volume(native_id)
+    except SweepstackError as error:
+        return Leftover(adapter, native_id, native_id, note=f"whether it is still there is not known: {error}")
+    ours = box_layout.volume_of(record.tag) if record is not None else None
+    if record is None or ours is None or ours[0] != identity:
+        return None
+    used, more = used_bytes(platform, native_id) if record.size_gb is None else (None, False)
+    where, price = record.region or record.location, record.price_per_month
+    return Leftover(adapter, native_id, ours[1], where, price, record.size_gb, used, more, note=record.lost)
+
+
+def used_bytes(platform: Platform, native_id: str, seconds: float = COUNT_SECONDS) -> tuple[int | None, bool]:
+    """Bytes of the files on a volume, and whether there are more: not all could be counted. None: it can't be read
+    without a box."""
+    try:
+        listing = platform.volume_channel(native_id, box_layout.DURABLE).walk([box_layout.DURABLE], seconds=seconds)
+    except (PlatformError, OSError):
+        return None, False
+    return sum(size for _, size, _ in listing.files), bool(listing.problem)
+
+
+def _was_ended(store: EvidenceStore, native_id: str) -> bool:
+    from sweepstack.core.local_decisions import Decision
+
+    try:
+        return any(decision.native_id == native_id for decision in store.records("decisions", Decision))
+    except EvidenceError:
+        return False

@@ -1,0 +1,187 @@
+"""How `sweepctl` speaks: tables for people on stdout, one JSON document for programs, errors and progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweepstack.core.printable import visible
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.units import spell_bytes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from sweepstack.evidence.s3.object_store import Traffic
+
+YES, NO, UNSURE = 0, 1, 2
+"""Exit codes: yes; no; could not tell, or the command was not understood."""
+
+STYLES = {
+    "verified": "green",
+    "waived": "green",
+    "cleared": "green",
+    "running": "cyan",
+    "sealed": "cyan",
+    "blocked_disk": "red",
+    "failed": "red",
+    "damaged": "red",
+    "missing": "red",
+    "unexpected": "red",
+    "lost": "bold red",
+    "locked": "yellow",
+    "unknown": "yellow",
+}
+
+
+def plain(text: str) -> str:
+    r"""What a file, a box or an API said, with what would steer a terminal or can't be seen as `\u{1b}`."""
+    return visible(text, keep="\n\t")
+
+
+asked_for_json = False
+"""Whether the command line has `--json`: then an error is a document, too."""
+_documents = 0
+"""How many JSON documents this process has printed; a command prints one."""
+
+
+class No(SweepstackError):
+    """The answer is no. `next` are the commands that help, printed below the message."""
+
+    def __init__(self, message: str, next: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.next = list(next)
+
+
+class Unsure(No):
+    """It can't be told."""
+
+
+class Out:
+    """Where a command's answer goes. With `as_json` only the document reaches stdout."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def document(self, value: Any) -> None:
+        """The one JSON document of this command."""
+        global _documents
+        if self.as_json:
+            _documents += 1
+            print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
+
+    def line(self, text: str = "", style: str | None = None) -> None:
+        """A line for people; nothing with `--json`."""
+        if not self.as_json:
+            console().print(plain(text), style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Left-aligned columns without lines; the last may wrap. Known states are coloured."""
+        if self.as_json:
+            return
+        out = console()
+        with out.capture() as captured:
+            out.print(table_of(headers, rows))
+        print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
+
+    def next(self, commands: Sequence[str]) -> None:
+        """The last lines of every command: what to type now."""
+        for index, command in enumerate(commands):
+            self.line(f"{'next' if index == 0 else '    '}   {command}")
+
+
+def warm() -> None:
+    """Imports what a screen needs while boxes are waited for. Returns at once."""
+    threading.Thread(target=console, daemon=True, name="screen").start()
+
+
+def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]], *, wrap: bool = True) -> Table:
+    """The table of `Out.table`, to be shown elsewhere. Not `wrap`: a row is a line, and the last column is cut off."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for index, header in enumerate(headers):
+        table.add_column(header, no_wrap=index < len(headers) - 1)  # what may wrap is what is made narrow
+    for row in rows:
+        table.add_row(
+            *(Text(plain(value), STYLES.get(value, ""), no_wrap=not wrap or None, overflow="ellipsis") for value in row)
+        )
+    return table
+
+
+def console() -> Console:
+    """Stdout for people. Piped output is not squeezed into 80 columns. NO_COLOR is honoured by rich."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, highlight=False, emoji=False)
+
+
+def complain(message: str, next: Sequence[str] = ()) -> None:
+    """The error that a command ends with, on stderr, with what helps; where `--json` was given a document as well."""
+    if asked_for_json:
+        error_document(message, next)
+    from rich.console import Console
+
+    err = Console(file=sys.stderr, highlight=False, emoji=False)
+    lines = [f"error: {message}", *(f"next   {command}" for command in next)]
+    for line in lines:
+        err.print(
+            plain(line), style="red" if line is lines[0] and "\n" not in line else None, markup=False, soft_wrap=True
+        )
+
+
+def error_document(message: str, next: Sequence[str]) -> None:
+    """`{"error": …, "next": […]}` on stdout, unless this command has printed its document already."""
+    if not _documents:
+        Out(as_json=True).document({"error": message, "next": list(next)})
+
+
+def note(message: str) -> None:
+    """A note on stderr about something that changes no answer."""
+    print(f"note   {message}", file=sys.stderr, flush=True)
+
+
+def money(usd: float | None) -> str:
+    """`1.89`, or `?` where nobody knows."""
+    return "?" if usd is None else f"{usd:.2f}"
+
+
+def size(count: float) -> str:
+    """Bytes for people, in powers of ten, as disks and networks count."""
+    return spell_bytes(count)
+
+
+def moved(traffic: Traffic | None) -> str:
+    """What went over the line for evidence in object storage, and what was proved the same without; else empty."""
+    return f"moved {size(traffic.moved)}, {size(traffic.unchanged)} unchanged" if traffic else ""
+
+
+def moved_json(traffic: Traffic | None) -> dict[str, int] | None:
+    """The same for programs, in bytes."""
+    return {"up": traffic.up, "down": traffic.down, "unchanged": traffic.unchanged} if traffic else None
+
+
+def span(seconds: float) -> str:
+    """A duration for people: `12 s`, `41 min`, `3 h 20 min`, `2 d 4 h`."""
+    seconds = max(0.0, seconds)
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 cell`, `2 cells`, `2 boxes`."""
+    plural = noun + ("es" if noun.endswith("x") else "s")
+    return f"{number} {noun if number == 1 else plural}"

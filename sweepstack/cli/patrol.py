@@ -1,0 +1,112 @@
+"""`sweepctl patrol`: one probe of every box, and always a line for each. For cron: the exit code says whether to look.
+
+Classifies and changes nothing. Of a box that does not answer only that is said: what runs on it is not known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from sweepstack.cli.collect import look, open_sources
+from sweepstack.cli.output import NO, UNSURE, YES, Out, count, span
+from sweepstack.cli.target import Target
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.status.compose import BoxView, SweepView, compose
+from sweepstack.status.snapshot import Scene, Sight
+
+Word = Literal["healthy", "done", "escalate", "unreachable"]
+_CODES: dict[Word, int] = {"healthy": YES, "done": YES, "escalate": NO, "unreachable": UNSURE}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was found, and why."""
+
+    box: str
+    native_id: str
+    verdict: Word
+    words: tuple[str, ...]
+
+
+def patrol(target: Target, out: Out) -> int:
+    """Exit 0: every box is healthy, running or cleanly done; 1: one needs a person; 2: one does not answer, and none of
+    the others needs one."""
+    now = datetime.now(UTC)
+    following: Sequence[str]
+    try:
+        scene = look(open_sources(target))
+    except SweepstackError as error:
+        findings = [Finding("-", "", "unreachable", (f"the state is not known: {error}",))]
+        following = [f"sweepctl status --stack {target.stack}"]
+    else:
+        view = compose(scene)
+        findings = judge(scene, view)
+        following = view.next
+    codes = {_CODES[finding.verdict] for finding in findings}
+    code = NO if NO in codes else UNSURE if UNSURE in codes else YES
+    out.document(
+        {
+            "stack": target.stack,
+            "time": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "boxes": [vars(finding) | {"words": list(finding.words)} for finding in findings],
+            "next": list(following) if code else [],
+        }
+    )
+    for finding in findings:
+        style = {"escalate": "bold red", "unreachable": "yellow"}.get(finding.verdict)
+        where = f"{target.stack}/{finding.box}"
+        out.line(f"{now:%Y-%m-%dT%H:%M:%SZ}  {where}  {finding.verdict}  {'; '.join(finding.words)}", style=style)
+    if code:
+        out.next(following)
+    return code
+
+
+def judge(scene: Scene, view: SweepView) -> list[Finding]:
+    """A finding for every box of the state, and for whatever runs beside it. One line where there is none."""
+    found = [_box(sight, box, view) for sight, box in zip(scene.sights, view.boxes, strict=True)]
+    for stranger in view.unknown:
+        known: Word = "escalate" if stranger.proved else "unreachable"
+        found.append(Finding(stranger.box or "-", stranger.native_id or "", known, (f"UNKNOWN: {stranger.why}",)))
+    if not found and not scene.searched:
+        found.append(Finding("-", "", "unreachable", ("no box is in the state; what runs elsewhere is not known",)))
+    return found or [Finding("-", "", "done", ("no box is up",))]
+
+
+def _box(sight: Sight, box: BoxView, view: SweepView) -> Finding:
+    def finding(verdict: Word, *words: str) -> Finding:
+        return Finding(box.name, box.native_id, verdict, tuple(word for word in words if word))
+
+    if sight.gone:
+        lost = [cell.name for cell in view.cells if cell.box == box.name and cell.state == "lost"]
+        return finding("escalate", f"gone from {box.platform}", f"{count(len(lost), 'cell')} lost" if lost else "")
+    if box.phase == "stopped":
+        return finding("done", "stopped")
+    if not sight.reachable:
+        return finding("unreachable", sight.seen.account_problem or sight.seen.note or "it does not answer")
+    mine = set(sight.launch.cells) if sight.launch else set()
+    cells = [cell for cell in view.cells if cell.name in mine and cell.box in (box.name, None)]
+    failed = [cell.name for cell in cells if cell.state == "failed"]
+    left = [cell.name for cell in cells if cell.state in ("running", "pending", "failed", "blocked_disk")]
+    worries = list(box.alarms)
+    if left and not sight.seen.runner_alive and not sight.stranded:  # of those an alarm speaks already
+        worries.append(f"its runner is not alive, and {count(len(left), 'cell')} did not finish{_named(left)}")
+    elif finals := [name for name in failed if (progress := sight.progress(name)) is not None and progress.final]:
+        worries.append(f"{count(len(finals), 'cell')} failed{_named(finals)}")
+    facts = [
+        ", ".join(f"{number} {state}" for state, number in Counter(cell.state for cell in cells).items())
+        or "nothing was launched on it",
+        f"heartbeat {span(box.heartbeat_seconds)} ago" if box.heartbeat_seconds is not None and left else "",
+        f"disk {box.disk_used:.0%}" if box.disk_used is not None else "",
+        *(f"{cell.name} {cell.note}" for cell in cells if cell.suspect),
+    ]
+    if worries:
+        return finding("escalate", *worries, *facts)
+    return finding("healthy" if left else "done", *facts)
+
+
+def _named(names: Sequence[str]) -> str:
+    return f": {', '.join(names[:3])}{', …' if names[3:] else ''}"

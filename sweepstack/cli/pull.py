@@ -1,0 +1,315 @@
+"""`sweepctl pull`: every sealed cell of every box, the journals, and what unsealed attempts left, into the evidence."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from sweepstack.cli.collect import Sources, open_sources
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, moved, moved_json, size
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.roster_diff import rosters
+from sweepstack.cli.target import Target
+from sweepstack.core.journal import CellProgress
+from sweepstack.core.own_stop import could_not_stop
+from sweepstack.evidence.pull import BoxPull, BoxSource, PullResult, pull_all
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.unsealed import UNSEALED, Unsealed
+from sweepstack.loaders.base import printable
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.platforms.registry import load_platform
+from sweepstack.status.engine_state import BoxEntry
+from sweepstack.status.next_commands import give_up
+from sweepstack.teardown.ownership import renew
+
+KEEP_ON_SECONDS = 60.0
+"""Between two signs to a box that it is being read."""
+
+
+LEFT = {
+    "not_copied": "sealed, and not copied",
+    "failed": "failed",
+    "not_sealed": "not sealed yet",
+    "not_seen": "not seen: no box that was reached has them",
+}
+"""Why a cell of the roster is not here: the key of the JSON document, and the words on the screen."""
+
+
+@dataclass
+class Haul:
+    """What one pull brought: per cell its box and result; what could not be reached.
+
+    `unsealed`: attempts that ended without a seal and were copied now, with their boxes. `said`: what the journals that
+    were read say of each cell; `alarms`: of boxes that should have ended their own bill, and could not; `warnings`:
+    logs of the boxes themselves that could not be copied.
+    """
+
+    cells: dict[str, tuple[str, PullResult]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    unsealed: list[tuple[str, Unsealed]] = field(default_factory=list)
+    said: dict[str, CellProgress] = field(default_factory=dict)
+    alarms: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def add(self, pulls: Collection[BoxPull]) -> None:
+        """Later results win only where the earlier one brought nothing."""
+        for pull in pulls:
+            if pull.problem:
+                self.problems.append(f"box {pull.box}: {pull.problem}")
+            self.unsealed += [(pull.box, one) for one in pull.unsealed]
+            self.warnings += [f"box {pull.box}: {warning}" for warning in pull.warnings]
+            if stop := could_not_stop(pull.journal, datetime.now(UTC), None):
+                self.alarms.append(f"ALARM  box {pull.box}: {stop}")
+            for name, progress in (pull.journal.cells if pull.journal else {}).items():
+                if name not in self.said or self.said[name].state in ("pending", "dropped"):
+                    self.said[name] = progress
+            for result in pull.results:
+                before = self.cells.get(result.cell)
+                if before is None or before[1].state in ("absent", "refused"):
+                    self.cells[result.cell] = (pull.box, result)
+
+    def why_left(self, cell: str) -> str:
+        """Why a cell that is not in `cells` is not: a key of LEFT."""
+        said = self.said.get(cell)
+        if said is None:
+            return "not_seen" if self.problems else "not_sealed"
+        if said.state == "sealed":
+            return "not_copied"
+        return "failed" if said.state == "failed" and said.final else "not_sealed"
+
+    @property
+    def bad(self) -> list[PullResult]:
+        """Cells that are sealed and did not get here."""
+        return [result for _, result in self.cells.values() if result.state in ("absent", "refused")]
+
+
+def usable(sources: Sources) -> EvidenceStore:
+    """The evidence, or the reason why nothing can be told."""
+    if sources.store is None:
+        again = [] if sources.problem else [f"pulumi up --stack {sources.target.stack}"]
+        raise Unsure(sources.problem or "there is no evidence yet: nothing was ever brought up", again)
+    return sources.store
+
+
+def pull(target: Target, out: Out) -> int:
+    """Exit 0 when every sealed cell is here; 1 when a box's copy was refused; 2 when a box was not reached."""
+    sources = open_sources(target)
+    store = usable(sources)
+    with Progress("pull", unit="bytes") as progress:
+        haul = fetch(sources, store, progress)
+    return report(sources, haul, out)
+
+
+def tries_again(error: EvidenceError, sources: Sources) -> Unsure:
+    """The same error, with what to type once what it names is mended, and where it can't be."""
+    return Unsure(
+        str(error), [f"sweepctl pull --stack {sources.target.stack}    (once that is mended)", *gives_up(sources)]
+    )
+
+
+def gives_up(sources: Sources) -> list[str]:
+    """The way that needs no copy of anything; none where the state has no box."""
+    boxes = [box.name for box in sources.state.boxes]
+    return [give_up(sources.target.stack, boxes)] if boxes else []
+
+
+def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
+    """Boxes first; then, for what sits only on a volume that outlived its box, the volumes. Resumable, idempotent.
+
+    Raises Unsure where the evidence can't be written, or another pull is at work.
+    """
+    try:
+        return _fetch(sources, store, progress)
+    except EvidenceError as error:
+        raise tries_again(error, sources) from error
+
+
+def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
+    identity = store.marker.identity
+    if sources.state.identity is None and not sources.state.boxes:
+        raise No("there is no box and no volume in the state: nothing to pull from", ["sweepctl status"])
+    progress_of: dict[str, tuple[int, int]] = {}
+
+    armed = _armed(sources)
+    awake = 0.0
+
+    def said(cell: str, done: int, total: int) -> None:
+        nonlocal awake
+        if armed and time.monotonic() - awake > KEEP_ON_SECONDS:
+            awake = time.monotonic()
+            _keep_on(armed)
+        before_done, before_total = progress_of.get(cell, (0, 0))
+        progress.say(cell)
+        progress.expect(total - before_total)
+        progress.advance(done - before_done)
+        progress_of[cell] = (done, total)
+
+    haul = Haul()
+    _keep_on(armed)
+    live, dead = _sources(sources, store, haul)
+    pulls = pull_all(live, identity, store, said)
+    haul.add(pulls)
+    told = {name for pull in pulls if pull.journal for name, cell in pull.journal.cells.items() if cell.manifest}
+    for source in dead:
+        sealed = _sealed_by(store, source.box, source.generation) - told
+        if sealed:
+            wanted = BoxSource(source.box, source.generation, source.channel, cells=sorted(sealed), volume_only=True)
+            haul.add(pull_all([wanted], identity, store, said))
+    return haul
+
+
+def _armed(sources: Sources) -> list[BoxEntry]:
+    """The boxes that end their own bill once their queue is drained: they wait while somebody pulls."""
+    return [box for box in sources.state.boxes if box.ends_itself]
+
+
+def _keep_on(boxes: Sequence[BoxEntry]) -> None:
+    """Tells them that somebody is at work. What can't be told keeps nobody from pulling."""
+    for box in boxes:
+        with contextlib.suppress(SweepstackError, OSError):
+            load_platform(box.adapter).channel(box.native_id, box.account).write(box_layout.KEEP_ON, b"")
+
+
+def _sources(sources: Sources, store: EvidenceStore, haul: Haul) -> tuple[list[BoxSource], list[BoxSource]]:
+    """Boxes that answer, and volumes that speak for boxes which do not."""
+    live: list[BoxSource] = []
+    dead: list[BoxSource] = []
+    named = set()
+    for box in sources.state.boxes:
+        named.add((box.name, box.generation))
+        try:
+            platform = load_platform(box.adapter)
+            if platform.get(box.native_id, box.account).phase is not Phase.GONE:
+                channel = platform.channel(box.native_id, box.account)
+                renew(channel)
+                live.append(BoxSource(box.name, box.generation, channel))
+                continue
+        except SweepstackError as error:
+            haul.problems.append(f"box {box.name}: {error}")
+        dead += _by_volume(box.name, box.generation, box.adapter, box.mounts)
+    for birth in store.births():
+        if (birth.box, birth.generation) not in named:
+            dead += _by_volume(birth.box, birth.generation, birth.platform, birth.mounts)
+    return live, dead
+
+
+def _by_volume(box: str, generation: int, adapter: str, mounts: Mapping[str, str]) -> list[BoxSource]:
+    """The durable volume of a box that does not answer, where that one does."""
+    volume = mounts.get(box_layout.DURABLE)
+    if volume is None:
+        return []
+    try:
+        channel = load_platform(adapter).volume_channel(volume, box_layout.DURABLE)
+    except SweepstackError:
+        return []
+    return [BoxSource(box, generation, channel, volume_only=True)]
+
+
+def _sealed_by(store: EvidenceStore, box: str, generation: int) -> set[str]:
+    try:
+        journal = store.journal(box, generation)
+    except (EvidenceError, JournalDamaged):
+        return set()
+    return {name for name, cell in journal.cells.items() if cell.state == "sealed"} if journal else set()
+
+
+def report(sources: Sources, haul: Haul, out: Out) -> int:
+    """The table of what came, and the exit code."""
+    stack = sources.target.stack
+    roster = rosters(sources.target, sources.state)
+    brought = sum(result.bytes for _, result in haul.cells.values())
+    here = {name for name, (_, result) in haul.cells.items() if result.state in ("pulled", "current")}
+    left = [cell.name for cell in roster.cells if cell.name not in haul.cells]
+    why_left = {why: [name for name in left if haul.why_left(name) == why] for why in LEFT}
+    code = UNSURE if haul.problems else NO if haul.bad else YES
+    if code == YES:
+        following = [f"sweepctl verify --stack {stack}"]
+    else:
+        following = [f"sweepctl pull --stack {stack}    (goes on where this one stopped)", *gives_up(sources)]
+    out.document(
+        {
+            "stack": stack,
+            "evidence": sources.evidence,
+            "bytes": brought,
+            "moved": moved_json(sources.store.traffic if sources.store else None),
+            "cells": [
+                {
+                    "name": name,
+                    "state": result.state,
+                    "box": box,
+                    "files": result.files,
+                    "bytes": result.bytes,
+                    "reasons": list(result.reasons),
+                    "notes": list(result.notes),
+                }
+                for name, (box, result) in sorted(haul.cells.items())
+            ],
+            "unsealed": [_as_json(box, one) for box, one in haul.unsealed],
+            **why_left,
+            "problems": haul.problems,
+            "alarms": haul.alarms,
+            "warnings": haul.warnings,
+            "next": following,
+        }
+    )
+    out.table(
+        ("CELL", "STATE", "BOX", "FILES", "COPIED", "NOTE"),
+        (
+            (
+                name,
+                result.state,
+                box,
+                str(result.files or ""),
+                size(result.bytes) if result.bytes else "",
+                _words(result),
+            )
+            for name, (box, result) in sorted(haul.cells.items())
+        ),
+    )
+    out.line(f"{count(len(here), 'cell')} here, {size(brought)} copied to {sources.evidence}")
+    if sources.store and sources.store.traffic:
+        out.line(moved(sources.store.traffic))
+    for line in _unsealed(haul, sources.evidence or ""):
+        out.line(line)
+    for why, names in why_left.items():
+        if names:
+            out.line(f"{count(len(names), 'cell')} {LEFT[why]}: {', '.join(names[:5])}{', …' if names[5:] else ''}")
+    for problem in haul.problems:
+        out.line(f"UNKNOWN {problem}", style="yellow")
+    for warning in haul.warnings:
+        out.line(f"warning  {warning}", style="yellow")
+    for alarm in haul.alarms:
+        out.line(alarm, style="bold red")
+    out.next(following)
+    return code
+
+
+def _words(result: PullResult) -> str:
+    return "; ".join((*result.reasons, *result.notes))
+
+
+def _unsealed(haul: Haul, evidence: str) -> Iterator[str]:
+    """What was copied of attempts that ended without a seal, and the largest files that were not."""
+    if not haul.unsealed:
+        return
+    files = sum(len(one.files) for _, one in haul.unsealed)
+    named = ", ".join(f"{one.cell} (attempt {one.attempt})" for _, one in haul.unsealed[:5])
+    more = ", …" if haul.unsealed[5:] else ""
+    copied = size(sum(one.bytes for _, one in haul.unsealed))
+    yield f"kept of attempts without a seal: {count(files, 'file')}, {copied}: {named}{more}; in {evidence}/{UNSEALED}"
+    left = [(file.size, one.cell, file) for _, one in haul.unsealed for file in one.left]
+    for amount, cell, file in sorted(left, key=lambda entry: -entry[0])[:5]:
+        yield f"left on the box: {cell} {printable(file.path)} {size(amount)}: {file.why}"
+    rest = len(left[5:]) + sum(one.more for _, one in haul.unsealed)
+    if rest:
+        yield f"left on the box: {count(rest, 'file')} more: sweepctl pull --json"
+
+
+def _as_json(box: str, one: Unsealed) -> dict[str, Any]:
+    return {"box": box, **one.model_dump(mode="json"), "bytes": one.bytes}

@@ -1,0 +1,96 @@
+"""Which cells a command talks about: those that the state's queues were given, compared with the stack file's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from sweepstack.cli.target import Target
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.core.cells import CellsConfig
+from sweepstack.core.records import Cell
+from sweepstack.core.roster import Roster, expand
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.status.engine_state import StackState
+
+
+@dataclass(frozen=True)
+class Rosters:
+    """`cells` and `dropped` as the state has them, or the file's where the state's queues don't make up a whole roster.
+
+    `complete`: `digest` is the one that the boxes were rented for, so a receipt over these cells can clear them.
+    """
+
+    cells: tuple[Cell, ...]
+    dropped: dict[str, str]
+    complete: bool
+    differs: bool = False
+    """The stack file names other cells than the state: the next `up` changes the roster."""
+    notes: tuple[str, ...] = field(default_factory=tuple)
+    ahead: tuple[str, ...] = ()
+    """Cells that the person wrote down and no `up` has brought in yet."""
+    unreadable: str = ""
+    """Why the stack file's roster, which is what the person wants, can't be told."""
+
+    @property
+    def roster(self) -> Roster:
+        """As verifying takes it."""
+        return Roster(self.cells, dict(self.dropped))
+
+
+def rosters(target: Target, state: StackState) -> Rosters:
+    """Reads both. Never raises for the file: a broken one is a note."""
+    cells: dict[str, Cell] = {}
+    dropped: dict[str, str] = {}
+    for queue in state.queues:
+        cells |= {cell.name: cell for cell in queue.roster()}
+        dropped |= queue.dropped
+    for name in set(cells) & set(dropped):
+        del cells[name]
+    given = Roster(tuple(cells[name] for name in sorted(cells)), dropped)
+    wanted = {box.roster_digest for box in state.boxes if not box.to_delete}
+    notes = []
+    written, problem = file_roster(target.file) if not target.is_store else (None, "")
+    if problem:
+        notes.append(problem)
+    if len(wanted) > 1:
+        notes.append("the boxes were rented for different lists of cells: `pulumi up` did not finish")
+    fits = written is not None and wanted == {written.digest}  # first: the state's own digest takes a while
+    if written is not None and (fits or not state.boxes or written.digest == given.digest):
+        # The file's order is the person's; and it knows cells whose queue was never made.
+        return Rosters(written.cells, written.dropped, fits, notes=tuple(notes))
+    if written is not None:
+        notes.append(f"{target.file.shown} {_difference(written, given)}: `pulumi up` brings it in")
+    whole = bool(cells) and wanted == {given.digest}
+    ahead = tuple(sorted(set(written.names) - set(given.names))) if written is not None else ()
+    return Rosters(given.cells, dropped, whole, written is not None, tuple(notes), ahead, problem)
+
+
+def file_roster(file: StackFile) -> tuple[Roster | None, str]:
+    """The roster that the stack file describes, or None and why."""
+    if not file.path.exists():
+        return None, ""
+    try:
+        raw = file.sweep().get("cells")
+        return expand(CellsConfig.model_validate(raw or {})), ""
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(["cells", *(str(part) for part in first["loc"])])
+        return None, f"{file.shown}: {where}: {first['msg']}"
+    except ConfigError as error:
+        problem = error.problems[0] if error.problems else str(error)
+        return None, f"{file.shown}: {problem}"
+
+
+def _difference(written: Roster, given: Roster) -> str:
+    here = {cell.name: cell.config_digest for cell in written.cells}
+    there = {cell.name: cell.config_digest for cell in given.cells}
+    added, gone = set(here) - set(there), set(there) - set(here)
+    changed = [name for name in set(here) & set(there) if here[name] != there[name]]
+    parts = [
+        f"{len(names)} cells {what} ({', '.join(sorted(names)[:3])}{', …' if len(names) > 3 else ''})"
+        for names, what in ((added, "more"), (gone, "fewer"), (changed, "changed"))
+        if names
+    ]
+    return "has " + " and ".join(parts) if parts else "drops other cells"

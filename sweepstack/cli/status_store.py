@@ -1,0 +1,96 @@
+"""`sweepctl status` of a stack of volumes: what is kept, where, for whom, what a month costs, what to type next."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from sweepstack.billing.volume_cost import cost_words, overdue
+from sweepstack.cli.collect import Sources
+from sweepstack.cli.output import NO, UNSURE, YES, Out, count
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.volume_status import Holding, Kept, as_json, holding
+
+
+def status_store(sources: Sources, out: Out) -> int:
+    """Exit code: 1 when a volume of this stack exists that its state does not know, 2 when that could not be told."""
+    with Progress("looking"):
+        held = holding(sources)
+    following = next_of(sources, held)
+    out.document(
+        {
+            "stack": sources.state.stack,
+            "volumes": [as_json(one) for one in held.volumes],
+            "unknown": [
+                {"native_id": record.native_id, "tag": record.tag, "where": record.location}
+                for record in held.strangers
+            ],
+            "problems": held.problems,
+            "bills": held.bills,
+            "next": following,
+        }
+    )
+    render(sources, held, out)
+    out.next(following)
+    return NO if held.strangers else UNSURE if held.problems else YES
+
+
+def render(sources: Sources, held: Holding, out: Out) -> None:
+    """The table for people."""
+    there = [one for one in held.volumes if one.state != "gone"]
+    parts = [sources.state.stack, count(len(there), "volume")]
+    if there:
+        parts += [monthly(there), "CLEARED" if all(one.state == "cleared" for one in there) else "LOCKED"]
+    out.line("   ".join(parts), style="bold")
+    if held.volumes:
+        rows = [
+            (
+                one.facts.name,
+                one.facts.native_id,
+                f"{one.facts.size_gb} GB" if one.facts.size_gb else "-",
+                one.state,
+                ", ".join(one.users) or "no sweep so far",
+                one.facts.where,
+                cost_words(one.facts.price_per_month, one.facts.keep_until, today=date.today()),
+            )
+            for one in held.volumes
+        ]
+        out.table(("VOLUME", "ID", "SIZE", "STATE", "USED BY", "WHERE", "COST"), rows)
+    for one in held.volumes:
+        reasons = [reason for reason in one.verdict.reasons if reason != "not approved"]
+        if one.state == "locked" and reasons:
+            out.line(f"locked {one.facts.name}: {'; '.join(reasons)}", style="yellow")
+    for problem in held.problems:
+        out.line(f"note   {problem}", style="yellow")
+    for record in held.strangers:
+        where = f"{record.tag}, {record.location}"
+        out.line(
+            f"UNKNOWN {record.native_id} ({where}): it exists, may bill, and is not in the state", style="bold red"
+        )
+
+
+def monthly(volumes: list[Kept]) -> str:
+    """What they cost a month together; where a price is not known, at least that."""
+    prices = [one.facts.price_per_month for one in volumes]
+    known = sum(price for price in prices if price is not None)
+    return f"{'at least ' if None in prices else ''}${known:.2f}/month"
+
+
+def next_of(sources: Sources, held: Holding) -> list[str]:
+    """The way on."""
+    stack = sources.state.stack
+    if held.strangers:
+        return [f"pulumi up --stack {stack}    (adopts what its file names)", "sweepctl audit    (for the rest)"]
+    if held.problems:
+        return [f"sweepctl doctor --stack {stack}"]
+    if not held.volumes:
+        return [f"{'' if sources.known else f'pulumi stack init {stack} && '}pulumi up --stack {stack}"]
+    if any(one.state == "gone" for one in held.volumes):
+        return [f"pulumi up --stack {stack}    (makes what is gone again; or want: gone in the stack file)"]
+    late = [one.facts.name for one in held.volumes if overdue(one.facts.keep_until, date.today())]
+    ends = f"sweepctl finish --stack {stack}    (approve, up, destroy: when nobody needs them any more)"
+    if late or all(one.state == "cleared" for one in held.volumes):
+        return [ends]
+    unused = next((one.facts.name for one in held.volumes if not one.users), None)
+    if unused is not None:
+        return [f"mounts: {{/ckpt: {{source: {unused}}}}} in the stack file of a sweep, then pulumi preview", ends]
+    return [ends]

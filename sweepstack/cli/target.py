@@ -1,0 +1,165 @@
+"""Which sweep a command is about: the project, the stack, its file, and where its evidence should be."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from sweepstack.cli.output import No, Unsure
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.edit.text import STORE_KEY
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.evidence.s3.address import evidence_uri
+from sweepstack.onbox.common.units import parse_duration as seconds_of
+from sweepstack.status.engine_call import find_project_root
+
+LONGEST = timedelta(days=30)
+"""No approval holds longer: what it was given for is forgotten by then."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One stack of one project."""
+
+    root: Path
+    stack: str
+    file: StackFile
+    evidence: str | None = None
+    """Set where a person named the evidence: it alone is read, and `file` is the copy that lies in it."""
+
+    @classmethod
+    def find(cls, stack: str | None, *, start: Path | None = None) -> Target:
+        """The project at or above the working folder. Raises Unsure without a stack's name, ConfigError outside one."""
+        root = find_project_root((start or Path.cwd()).resolve())
+        if not stack:
+            here = StackFile.stacks(root)
+            named = f" Here are: {', '.join(here)}." if here else ""
+            raise Unsure(f"which stack? Name it with --stack, or in PULUMI_STACK.{named}")
+        file = StackFile.locate(root, stack)
+        return cls(root, stack, file.of_store() if file.is_store else file)
+
+    @classmethod
+    def find_sweep(cls, stack: str | None) -> Target:
+        """The same for a command about cells or boxes. Raises Unsure for a stack of volumes, too."""
+        target = cls.find(stack)
+        if target.is_store:
+            raise Unsure(
+                f"{target.file.shown} describes volumes (sweepstack:store): {target.stack} has no cells and no boxes, "
+                "and this command is about those",
+                [f"sweepctl status --stack {target.stack}    (its volumes, and which sweeps use them)"],
+            )
+        return target
+
+    @classmethod
+    def find_to_read(cls, stack: str | None, evidence: str | None) -> Target:
+        """`find_sweep`; or, with `evidence` (a folder, or an address), what that alone says. Raises Unsure."""
+        return cls.find_sweep(stack) if evidence is None else cls._of_evidence(evidence)
+
+    @classmethod
+    def _of_evidence(cls, place: str) -> Target:
+        """The stack file that the evidence holds, as a project of its own that ends with this process."""
+        from sweepstack.evidence.stack_copy import stack_file_of
+        from sweepstack.evidence.store import EvidenceStore
+
+        uri = evidence_uri(Path.cwd(), place) or place
+        store = EvidenceStore.open(uri)
+        found = stack_file_of(store)
+        if found is None:
+            raise Unsure(
+                f"{store.shown} holds no copy of its stack file: no `pulumi up` of this version ran. Put the file into "
+                f"{store.shown}/stack-files/Pulumi.{store.marker.stack}.yaml"
+            )
+        name, text = found
+        root = Path(tempfile.mkdtemp(prefix="sweepstack-"))
+        atexit.register(shutil.rmtree, root, ignore_errors=True)
+        (root / "Pulumi.yaml").write_text(f"name: {store.marker.project}\nruntime: python\n")
+        (root / name).write_bytes(text)
+        file = StackFile(root / name, f"{store.shown}/stack-files/{name}")
+        return cls(root, store.marker.stack, file, uri)
+
+    def named(self) -> str:
+        """How a command that only reads names this sweep: `--stack X`, or `--evidence PLACE`."""
+        if self.evidence is None:
+            return f"--stack {self.stack}"
+        return f"--evidence {_path(self.evidence)}"
+
+    @property
+    def is_store(self) -> bool:
+        """Whether it is a stack of volumes, and no sweep."""
+        return self.file.key == STORE_KEY
+
+    def likely_evidence(self) -> str | None:
+        """Where this host would keep the evidence, by the stack file alone: for a sweep that the state forgot."""
+        return self.evidence or evidence_uri(self.root, self.file.pull_to() or "")
+
+    def no_cell(self, cell: str, known: Iterable[str]) -> No:
+        """The error for a cell that the sweep does not have, with the likely one, or some that it has."""
+        names = list(known)
+        hint = did_you_mean(cell, names)
+        if not hint and names:
+            hint = f"; it has {', '.join(names[:5])}{f' and {len(names) - 5} more' if names[5:] else ''}"
+        shows = "status" if self.evidence is None else "results"
+        return No(f"there is no cell {cell} in {self.stack}{hint}", [f"sweepctl {shows} {self.named()}"])
+
+    def no_stack(self) -> Unsure:
+        """The error for a stack that the backend does not have, with the likely reason."""
+        known = StackFile.stacks(self.root)
+        if self.file.path.exists():
+            return Unsure(
+                f"the backend has no stack {self.stack}: nothing was ever brought up, or it was removed, or it is in "
+                "another backend (PULUMI_BACKEND_URL)",
+                [f"pulumi stack init {self.stack} && pulumi up --stack {self.stack}"],
+            )
+        if kept := self._kept():
+            return kept
+        return Unsure(
+            f"there is no stack {self.stack}: the backend has none, and {self.file.shown} "
+            f"is not there{did_you_mean(self.stack, known)}",
+            [f"sweepctl new {self.stack}"],
+        )
+
+    def _kept(self) -> Unsure | None:
+        """The same where this computer remembers the evidence: nothing of it is lost with the stack file."""
+        from sweepstack.evidence.stack_copy import places_of
+
+        places = [_path(uri) for uri in places_of(self.stack)]
+        if not places:
+            return None
+        first = places[0]
+        following = [f"sweepctl results --evidence {first}    (also logs, curves, provenance, verify)"]
+        if first.startswith("/"):
+            copy = f"cp {first}/stack-files/{self.file.path.name} {self.file.path.parent}/"
+            following.append(f"{copy} && pulumi stack init {self.stack}    (brings the stack file back)")
+        return Unsure(
+            f"the backend has no stack {self.stack}, and {self.file.shown} is not there: `pulumi stack rm` deletes "
+            f"both. Its evidence is at {' and '.join(places)}, with a copy of the stack file",
+            following,
+        )
+
+
+def _path(uri: str) -> str:
+    """An address of evidence as a person types it: a folder of this host as its path."""
+    return "/" + uri.removeprefix("file://").partition("/")[2] if uri.startswith("file://") else uri
+
+
+def parse_expires(text: str) -> timedelta:
+    """How long an approval is to hold. Raises Unsure for what is no duration, and for more than `LONGEST`."""
+    lasts = parse_duration(text)
+    if lasts > LONGEST:
+        raise Unsure(
+            f'--expires "{text}" is too long: an approval holds for {LONGEST.days}d at most, and is soon given again'
+        )
+    return lasts
+
+
+def parse_duration(text: str) -> timedelta:
+    """`90s`, `15m`, `12h`, `3d`. Raises Unsure for anything else, and for zero."""
+    try:
+        return timedelta(seconds=seconds_of(text))
+    except ValueError:
+        raise Unsure(f'"{text}" is not a duration; write 90s, 15m, 12h or 3d') from None

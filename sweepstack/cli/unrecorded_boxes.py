@@ -1,0 +1,108 @@
+"""Boxes that the state lost and the records know: a word for them may be given before `up` has adopted them.
+
+After a provider that was killed in a create, the state has nothing, while the box bills. Its birth record says whose it
+is, and the platform that it is there: enough for the check that every end goes through, which asks again anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sweepstack.core.records import Birth
+from sweepstack.core.roster import Roster
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.launch.entries import living
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.operations.observe import observe
+from sweepstack.status.engine_state import BoxEntry, StackState, TeardownEntry
+from sweepstack.status.snapshot import Scene, Sight, Stranger
+from sweepstack.teardown.check import may_end
+
+_ALL = TeardownEntry(verb="destroy", kills=("everything on it",), keeps=())
+"""What an end does to each tier is in the state, which has forgotten this box: so the worst is said."""
+
+
+def with_adrift(scene: Scene, store: EvidenceStore | None) -> Scene:
+    """The scene with those boxes among its sights, as far as the platform proves them there. Reads only."""
+    if store is None:
+        return scene
+    known = {sight.box.name for sight in scene.sights if not sight.gone}
+    found = []
+    for stranger in scene.strangers:
+        birth = _birth(scene, stranger)
+        if birth is not None and birth.box not in known and (sight := _sight(scene, store, stranger, birth)):
+            found.append(sight)
+            known.add(birth.box)
+    return replace(scene, sights=(*scene.sights, *found)) if found else scene
+
+
+def entry_of(store: EvidenceStore, birth: Birth, evidence: str) -> BoxEntry:
+    """A box as its record of birth knows it. It has a native id."""
+    return BoxEntry(
+        urn="",
+        identity=store.marker.identity,
+        evidence=evidence,
+        adapter=birth.platform,
+        name=birth.box,
+        native_id=birth.native_id or "",
+        account=birth.account,
+        generation=birth.generation,
+        tag=birth.tag,
+        price_per_hour=birth.price_per_hour,
+        created_at=birth.created_at or birth.begun_at,
+        mounts=birth.mounts,
+        roster_digest=Roster(()).digest,
+        teardown=_ALL,
+    )
+
+
+def _birth(scene: Scene, stranger: Stranger) -> Birth | None:
+    """The open record of a box that is proved to be there."""
+    if stranger.kind != "box" or not stranger.proved or stranger.native_id is None:
+        return None
+    open_ones = (birth for birth in scene.births if birth.ended_at is None and birth.tag == stranger.tag)
+    return next((birth for birth in open_ones if birth.native_id in (None, stranger.native_id)), None)
+
+
+def _sight(scene: Scene, store: EvidenceStore, stranger: Stranger, birth: Birth) -> Sight | None:
+    assert stranger.native_id is not None
+    box = entry_of(store, birth, scene.evidence or "").model_copy(
+        update={
+            "native_id": stranger.native_id,
+            "price_per_hour": stranger.price_per_hour,
+            "created_at": stranger.since,
+            "roster_digest": Roster(scene.roster, dict(scene.dropped)).digest,
+        }
+    )
+    try:
+        seen, record = observe(box.adapter, box.native_id, box.account, evidence=box.evidence)
+        launch = store.launch(box.name, box.generation)
+    except (EvidenceError, SweepstackError):
+        return None
+    return Sight(
+        box=box,
+        queue=None,
+        launch=launch,
+        seen=seen,
+        verdict=may_end(box.facts(), None, seen, now=scene.now, full=False),
+        phase=record.phase.value if record else "unknown",
+        where=record.location if record else "",
+        price_per_hour=stranger.price_per_hour,
+        since=stranger.since,
+        journal=seen.journal,
+    )
+
+
+def cells_adrift(state: StackState, store: EvidenceStore | None, strangers: Iterable[Stranger]) -> dict[str, str]:
+    """Cells that a box has which the state does not know: name → box. Only where there is such a box."""
+    names = {stranger.box for stranger in strangers if stranger.kind == "box"}
+    if store is None or not names:
+        return {}
+    known = {box.native_id for box in state.boxes}
+    return {
+        cell: launch.box
+        for launch in living(store)
+        if launch.box in names and launch.native_id not in known
+        for cell in launch.cells
+    }

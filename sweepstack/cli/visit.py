@@ -1,0 +1,95 @@
+"""`sweepctl ssh`, `exec`, `forward`: a person on a box, through the same channel that everything else goes through."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from sweepstack.cli.collect import open_sources
+from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.target import Target
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.platforms.registry import load_platform
+from sweepstack.status.engine_state import BoxEntry
+
+NO_WAY = 255
+"""As `ssh` does: the box could not be reached, or nothing may run there. Every other code is the command's own."""
+
+
+def find_box(target: Target, name: str) -> BoxEntry:
+    """The box of this name in the state. Raises No, with those that there are."""
+    sources = open_sources(target)
+    box = sources.state.box(name)
+    if box is not None:
+        return box
+    known = sorted({box.name for box in sources.state.boxes})
+    raise No(
+        f"there is no box {name} in the state (there: {', '.join(known) or 'none'}){did_you_mean(name, known)}",
+        [f"sweepctl status --stack {target.stack}"],
+    )
+
+
+def way_to(target: Target, box: BoxEntry) -> Channel:
+    """A channel to a box on which something may run now. Raises No or Unsure with the command that helps."""
+    try:
+        platform = load_platform(box.adapter)
+        record = platform.get(box.native_id, box.account)
+        if record.phase.at_rest:
+            raise No(
+                f"box {box.name} is {record.phase}: nothing runs on it",
+                [f"pulumi up --stack {target.stack}    (after boxes.{box.name}.want is set to running)"],
+            )
+        if record.phase is not Phase.RUNNING:
+            note = f": {record.note}" if record.note else ""
+            raise No(f"box {box.name} is {record.phase}{note}", [f"sweepctl status --stack {target.stack}"])
+        return platform.channel(box.native_id, box.account)
+    except No:
+        raise
+    except SweepstackError as error:
+        raise Unsure(f"box {box.name}: {error}", [f"sweepctl status --stack {target.stack}"]) from error
+
+
+def visit(target: Target, name: str, command: Sequence[str], *, terminal: bool) -> int:
+    """Runs `command` (a shell where it is empty) on the box. Its exit code, or 255 when it could not be run there."""
+    from sweepstack.cli.output import complain
+
+    try:
+        box = find_box(target, name)
+        channel = way_to(target, box)
+        if not command:
+            print(
+                f"{box.name} ({box.native_id}): your own shell; the queue is in {box_layout.HOME}, and a stop or a "
+                "delete of the box does not wait for you",
+                file=sys.stderr,
+            )
+        return channel.attach(list(command), terminal=terminal)
+    except No as error:
+        complain(str(error), error.next)
+    except SweepstackError as error:
+        complain(str(error), [f"sweepctl status --stack {target.stack}"])
+    return NO_WAY
+
+
+def forward(target: Target, name: str, ports: str, out: Out) -> int:
+    """`PORT` or `PORT:PORT` (here : on the box). Blocks while a tunnel is needed; exit 0 when it can be reached."""
+    here, there = parse_ports(ports)
+    box = find_box(target, name)
+    channel = way_to(target, box)
+    text = channel.reach(there, here, lambda words: print(words, file=sys.stderr, flush=True))
+    following = [f"sweepctl exec --stack {target.stack} {name} -- CMD    (to start what shall listen)"]
+    out.document({"stack": target.stack, "box": name, "port": there, "local": here, "message": text})
+    out.line(text)
+    out.next(following)
+    return YES
+
+
+def parse_ports(text: str) -> tuple[int, int]:
+    """(here, on the box). Raises Unsure for anything but one or two ports."""
+    parts = text.split(":")
+    if len(parts) in (1, 2) and all(part.isascii() and part.isdigit() and 0 < int(part) < 65536 for part in parts):
+        return int(parts[0]), int(parts[-1])
+    raise Unsure(f'"{text}" is no port; write 6006, or 8080:6006 for 8080 here and 6006 on the box')

@@ -1,0 +1,152 @@
+"""The volumes of a stack that keeps them, as they are now: what each costs, who used it, whether it may end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweepstack.cli.collect import Sources
+from sweepstack.cli.target import Target
+from sweepstack.core.observation import Existence
+from sweepstack.core.records import Approval
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.onbox.host.platform import VolumeRecord
+from sweepstack.operations.observe_volume import observe_volume
+from sweepstack.platforms.registry import load_platform
+from sweepstack.profiles.load import load_profile
+from sweepstack.status.engine_state import VolumeEntry
+from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
+from sweepstack.volumes.users import Survey, recorded
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One volume of the state. `verdict`: by the approval in the stack file."""
+
+    facts: VolumeFacts
+    seen: VolumeSeen
+    verdict: VolumeVerdict
+
+    @property
+    def state(self) -> str:
+        """locked, cleared, gone, or unknown."""
+        if self.seen.existence is Existence.GONE:
+            return "gone"
+        if self.seen.existence is not Existence.EXISTS or self.seen.account_problem:
+            return "unknown"
+        return "cleared" if self.verdict.allowed else "locked"
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """The sweeps that used it, as far as was asked."""
+        return tuple(user.stack for user in self.verdict.users)
+
+
+@dataclass
+class Holding:
+    """All of them. `strangers`: what carries this stack's tag and is not in its state; `problems`: what could not be
+    told."""
+
+    volumes: tuple[Kept, ...] = ()
+    strangers: tuple[VolumeRecord, ...] = ()
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def bills(self) -> str:
+        """yes, nothing, or unknown: as for a sweep."""
+        there = [one for one in self.volumes if one.state != "gone"]
+        if self.strangers or any(one.facts.price_per_month != 0 for one in there):
+            return "yes"
+        return "unknown" if self.problems else "nothing"
+
+
+def facts_of(entry: VolumeEntry) -> VolumeFacts:
+    """What the check asks for, out of the state."""
+    return VolumeFacts(
+        identity=entry.identity,
+        evidence=entry.evidence,
+        name=entry.name,
+        native_id=entry.native_id,
+        account=entry.account or "",
+        price_per_month=entry.price_per_month,
+        keep_until=entry.keep_until or "",
+        size_gb=entry.actual_size_gb,
+        where=entry.actual_region or entry.location,
+    )
+
+
+def guarded(sources: Sources) -> list[VolumeEntry]:
+    """The volumes that this stack keeps, by name."""
+    return sorted((entry for entry in sources.state.volumes if entry.guarded), key=lambda entry: entry.name)
+
+
+def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = None) -> Holding:
+    """Asks the platform for each volume and for what else has its stack's tag. Reads only; never raises for an outage.
+
+    `ask`: who uses them (native ids → survey); by default the stack's own records, which know every sweep that told.
+    """
+    entries = guarded(sources)
+    ids = [entry.native_id for entry in entries]
+    found = ask(ids) if ask is not None else recorded(sources.store, ids) if sources.store else Survey()
+    held = Holding(problems=list(dict.fromkeys([*found.problems, *sources.state.problems])))
+    if sources.problem:
+        held.problems.append(sources.problem)
+    approval = _approval(sources.target, held.problems)
+    kept = []
+    for entry in entries:
+        facts = facts_of(entry)
+        seen, _ = observe_volume(entry.adapter, facts, found.of(facts.native_id))
+        kept.append(Kept(facts, seen, may_delete(facts, approval, seen, found, full=False)))
+        if kept[-1].state == "unknown":
+            held.problems.append(f"volume {entry.name}: {seen.account_problem or seen.note or 'not known'}")
+    held.volumes = tuple(kept)
+    held.strangers = _strangers(sources, set(ids), held.problems)
+    return held
+
+
+def adapters_of(sources: Sources) -> set[str]:
+    """The platforms on which volumes of this stack lie, or would."""
+    found = {entry.adapter for entry in guarded(sources)}
+    with contextlib.suppress(ConfigError):  # the stack file is not here, or not right: the state's word is enough
+        profile = load_profile(str(sources.target.file.sweep().get("platform")))
+        found |= {profile.adapter} if not profile.unavailable else set()
+    return found
+
+
+def as_json(one: Kept) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "name": one.facts.name,
+        "native_id": one.facts.native_id,
+        "state": one.state,
+        "reasons": list(one.verdict.reasons),
+        "size_gb": one.facts.size_gb,
+        "where": one.facts.where,
+        "usd_per_month": one.facts.price_per_month,
+        "keep_until": one.facts.keep_until or None,
+        "used_by": list(one.users),
+    }
+
+
+def _approval(target: Target, problems: list[str]) -> Approval | None:
+    try:
+        return target.file.approval() if target.file.path.exists() else None
+    except ConfigError as error:
+        problems.append(str(error))
+        return None
+
+
+def _strangers(sources: Sources, known: set[str], problems: list[str]) -> tuple[VolumeRecord, ...]:
+    identity = sources.state.identity
+    if identity is None:
+        return ()
+    found: list[VolumeRecord] = []
+    for adapter in sorted(adapters_of(sources)):
+        try:
+            found += load_platform(adapter).list_volumes(box_layout.volume_tag(identity.identity, ""))
+        except SweepstackError as error:
+            problems.append(f"what {adapter} keeps for this stack is not known: {error}")
+    return tuple(record for record in found if record.native_id not in known)

@@ -1,0 +1,127 @@
+"""`sweepctl wait`: blocks until the answer is yes, or can't become yes any more, or the time is up."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Literal
+
+from sweepstack.cli.budget_alerts import Teller
+from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.output import YES, No, Out, count, span
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.render import headline, own_stops
+from sweepstack.cli.target import Target
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.platforms.registry import load_platform
+from sweepstack.status.boxes import stranded_words
+from sweepstack.status.compose import SweepView, compose
+from sweepstack.status.snapshot import Scene
+
+What = Literal["done", "verified", "first-step"]
+POLL_SECONDS = 2.0
+PATIENCE = 3
+"""Looks in a row with nothing alive before "nothing will happen any more" is believed."""
+FINISHED = frozenset({"sealed", "verified", "waived", "damaged", "missing", "unexpected"})
+
+
+def wait(target: Target, what: What, timeout: timedelta, out: Out) -> int:
+    """Exit 0 only for yes; 1 when it can't come true or the time is up. An outage of a box is waited out."""
+    deadline = time.monotonic() + timeout.total_seconds()
+    sources = open_sources(target)
+    teller = Teller()
+    try:
+        return _wait(sources, what, deadline, timeout, out, teller)
+    finally:
+        teller.end()
+
+
+def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out: Out, teller: Teller) -> int:
+    target, still = sources.target, 0
+    with Progress(f"waiting for {what}") as progress:
+        while True:
+            scene = look(sources)
+            view = compose(scene)
+            teller.look(sources, scene, view)
+            progress.say(headline(view).partition("   ")[2])
+            if reached(what, scene, view):
+                return _answer(target, what, view, out)
+            hopeless = no_hope(what, scene, view)
+            still = still + 1 if hopeless else 0
+            if still >= PATIENCE:
+                raise No("\n".join([hopeless, *own_stops(view)]), list(view.next))
+            if time.monotonic() + POLL_SECONDS > deadline:
+                left = ", ".join(f"{number} {state}" for state, number in view.counts().items())
+                again = f"sweepctl wait --stack {target.stack} --for {what}"
+                late = f"not {what} within {span(timeout.total_seconds())}: {left or 'no cells'}"
+                raise No("\n".join([late, *own_stops(view)]), [again])
+            time.sleep(POLL_SECONDS)
+
+
+def reached(what: What, scene: Scene, view: SweepView) -> bool:
+    """Whether the answer is yes now."""
+    if what == "first-step":
+        return any(cell.state in FINISHED or cell.step for cell in view.cells) or _wrote_something(scene)
+    if what == "done":
+        return bool(view.cells) and all(cell.state in FINISHED for cell in view.cells)
+    return view.settled
+
+
+def no_hope(what: What, scene: Scene, view: SweepView) -> str:
+    """Why waiting longer brings nothing, or nothing."""
+    if not scene.sights:
+        return "there is no box: nothing will happen"
+    if any(sight.seen.runner_alive or (not sight.reachable and not sight.gone) for sight in scene.sights):
+        # The others may take hours, and a box whose runner has died bills as long.
+        if (hung := _only_hung(scene)) is not None:
+            return f"{hung} is hung, and nothing else runs: it would be waited for in vain"
+        dead = next((sight for sight in scene.sights if sight.stranded), None)
+        return f"box {dead.box.name}: {stranded_words(dead)}" if dead is not None else ""
+    left = [cell for cell in view.cells if cell.state not in FINISHED]
+    if left:
+        named = ", ".join(f"{cell.name} ({cell.state})" for cell in left[:5])
+        return f"no runner is alive, and {count(len(left), 'cell')} did not finish: {named}{', …' if left[5:] else ''}"
+    # Everything is finished: `verified` comes from another command, which somebody may be running.
+    return ""
+
+
+def _only_hung(scene: Scene) -> str | None:
+    """A hung cell, where every cell at work is one: without a person none of them ends."""
+    if any(not sight.reachable and not sight.gone for sight in scene.sights):
+        return None
+    at_work = [(sight, name) for sight in scene.sights if sight.seen.runner_alive for name in sight.running]
+    hung = [name for sight, name in at_work if name in sight.hung]
+    return hung[0] if hung and len(hung) == len(at_work) else None
+
+
+def _wrote_something(scene: Scene) -> bool:
+    for sight in scene.sights:
+        if not sight.reachable or sight.journal is None:
+            continue
+        try:
+            channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
+            for name, progress in sight.journal.cells.items():
+                if progress.state == "running" and channel.size(
+                    f"{box_layout.attempt_dir(name, progress.attempts)}/log.txt"
+                ):
+                    return True
+        except (SweepstackError, OSError):
+            continue
+    return False
+
+
+def _answer(target: Target, what: What, view: SweepView, out: Out) -> int:
+    out.document(
+        {"stack": target.stack, "for": what, "reached": True, "cells": view.counts(), "alarms": own_stops(view)}
+    )
+    out.line(headline(view), style="bold")
+    for line in own_stops(view):
+        out.line(line, style="bold red")
+    following = list(view.next)
+    if what == "first-step":
+        following = [f"sweepctl wait --stack {target.stack} --for done"]
+    elif what == "done" and not view.settled:
+        following = [f"sweepctl finish --stack {target.stack}"]
+    out.next(following)
+    return YES

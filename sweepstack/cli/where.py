@@ -1,0 +1,274 @@
+"""`sweepctl place`: what the candidates have now, which of it the boxes get, and the choice written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from sweepstack.cli.collect import open_sources
+from sweepstack.cli.output import YES, No, Out, Unsure, money
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.target import Target
+from sweepstack.config.edit.placement import write_placement
+from sweepstack.config.rent import Resources
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.records import Birth
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.host.offers import Capability, Constraints, Offer
+from sweepstack.operations.observe_volume import find_kept
+from sweepstack.platforms.registry import load_platform
+from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.resolve import unfit
+
+SHOWN = 12
+"""Offers of one candidate in the table for people; `--json` has all."""
+
+
+@dataclass
+class Market:
+    """What one candidate has for these boxes. `refusals`: why it is out; `offers`: box → what it could get."""
+
+    platform: str
+    refusals: list[str] = field(default_factory=list)
+    offers: dict[str, list[Offer]] = field(default_factory=dict)
+    fixed_price: bool = False
+
+    @property
+    def first(self) -> list[Offer]:
+        """The offers for the first box, which stand for all in the table."""
+        return next(iter(self.offers.values()), [])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The offers that the boxes get, by box; `lacking`: boxes for which nothing was left."""
+
+    platform: str
+    offers: Mapping[str, Offer]
+    lacking: tuple[str, ...] = ()
+
+
+def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool) -> int:
+    """Exit code: 0 when a choice was written (or shown), 1 when nothing that fits can be had."""
+    if clear:
+        changed = write_placement(target.file, None)
+        out.document({"stack": target.stack, "placement": None, "changed": changed})
+        out.line(f"{target.file.shown}: {'the placement is taken out' if changed else 'there is no placement'}")
+        out.next([f"pulumi preview --stack {target.stack}"])
+        return YES
+    config = StackConfig.load(target.root, target.stack)
+    rented = _rented(target)
+    with Progress("asking the candidates"):
+        markets = [ask_market(config, name, rented) for name in config.candidates]
+    choice = choose(config, markets, next_one=next_one)
+    document = {
+        "stack": target.stack,
+        "rented": sorted(rented),
+        "candidates": [_as_json(market) for market in markets],
+        "placement": None,
+        "changed": False,
+    }
+    render(markets, choice, config, out)
+    if choice is None or choice.lacking:
+        out.document(document)
+        missing = f" for {', '.join(choice.lacking)}" if choice is not None else ""
+        raise No(
+            f"nothing that fits can be had now{missing}; {target.file.shown} was left as it is",
+            ["docs/stack-config.md#resources (other constraints)", f"sweepctl place --stack {target.stack} (later)"],
+        )
+    if show:
+        out.document(document)
+        out.next([f"sweepctl place --stack {target.stack}"])
+        return YES
+    placement = as_placement(choice, config, rented)
+    changed = write_placement(target.file, placement)
+    out.document(document | {"placement": placement, "changed": changed})
+    out.line(f"{target.file.shown}: {'written' if changed else 'nothing changed'}")
+    out.next([f"pulumi preview --stack {target.stack}"])
+    return YES
+
+
+def _rented(target: Target) -> dict[str, Birth]:
+    """Boxes that are rented already: they stay where they are."""
+    try:
+        store = open_sources(target).store
+    except Unsure:  # the backend has no such stack yet: nothing was ever brought up
+        store = None
+    births = store.births() if store is not None else []
+    return {birth.box: birth for birth in births if birth.native_id is not None and birth.ended_at is None}
+
+
+def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> Market:
+    """What `name` has for the boxes that are wanted running and are not rented yet. Reads only; raises nothing."""
+    market = Market(name)
+    try:
+        profile = load_profile(name)
+        market.refusals += unfit(config.model_copy(update={"placement": None}), profile)
+        elsewhere = sorted({birth.platform for birth in rented.values() if birth.platform != profile.adapter})
+        if elsewhere:
+            market.refusals.append(f"boxes are rented on {', '.join(elsewhere)}: end them first, or keep to it")
+        if profile.unavailable:  # said among the refusals
+            return market
+        platform = load_platform(profile.adapter)
+        if Capability.OFFERS not in platform.capabilities:
+            price = _own_price(config, name, profile.meter.price_per_hour)
+            market.fixed_price = True
+            market.offers = {box: [Offer(name, "", 0, price, "")] for box in _to_place(config, rented)}
+            return market
+        if market.refusals:
+            return market
+        volume = next((find_kept(platform, mount.source).native_id for mount in config.volume_mounts.values()), "")
+        known: dict[Constraints, list[Offer]] = {}
+        for box in _to_place(config, rented):
+            resources = _resources(config, box).as_inputs()
+            wanted = Constraints.of(resources, max_price=config.max_price, volume=volume)
+            if wanted not in known:
+                known[wanted] = platform.offers(wanted)
+            market.offers[box] = known[wanted]
+    except SweepstackError as error:
+        market.refusals.append(str(error))
+    return market
+
+
+def _own_price(config: StackConfig, name: str, price: float | None) -> float:
+    override = config.overrides.get(name)
+    own = override.price_per_hour if override is not None else None
+    return (price or 0.0) if own is None else own
+
+
+def _to_place(config: StackConfig, rented: Mapping[str, Birth]) -> list[str]:
+    return [name for name, box in config.boxes.items() if box.want == "running" and name not in rented]
+
+
+def _resources(config: StackConfig, box: str) -> Resources:
+    return config.boxes[box].resources or config.job.resources
+
+
+def choose(config: StackConfig, markets: Sequence[Market], *, next_one: bool) -> Choice | None:
+    """The first candidate that has something for every box, its cheapest offers; a single offer goes to one box.
+
+    With `next_one`: what comes after the present placement, first on its platform, then on the candidates behind it.
+    """
+    present = config.placement if next_one else None
+    past = present is None
+    best: Choice | None = None
+    for market in markets:
+        if market.refusals or not market.offers:
+            continue
+        left = market.offers
+        if present is not None and market.platform == present.platform:
+            past = True
+            taken = {box: placed.offer for box, placed in present.boxes.items()}
+            left = {box: _after(offers, taken) for box, offers in market.offers.items()}
+        if not past:
+            continue
+        found = _assign(market.platform, left)
+        if not found.lacking:
+            return found
+        best = best or found
+    return best
+
+
+def _after(offers: list[Offer], taken: Mapping[str, str]) -> list[Offer]:
+    """What comes behind the last of the offers that were taken; everything where none of them is left."""
+    keys = [offer.key for offer in offers]
+    places = [keys.index(key) for key in taken.values() if key in keys]
+    return offers[max(places) + 1 :] if places else offers
+
+
+def _assign(platform: str, offers: Mapping[str, list[Offer]]) -> Choice:
+    given: dict[str, Offer] = {}
+    gone: set[str] = set()
+    lacking = []
+    for box, candidates in offers.items():
+        offer = next((offer for offer in candidates if offer.key not in gone), None)
+        if offer is None:
+            lacking.append(box)
+            continue
+        given[box] = offer
+        if offer.single:
+            gone.add(offer.key)
+    return Choice(platform, given, tuple(lacking))
+
+
+def as_placement(choice: Choice, config: StackConfig, rented: Mapping[str, Birth]) -> dict[str, Any]:
+    """The block for the stack file. What was placed for boxes that are rented stays."""
+    kept = config.placement.boxes if config.placement is not None else {}
+    boxes: dict[str, Any] = {
+        name: placed.model_dump(mode="json") for name, placed in kept.items() if name in rented and name in config.boxes
+    }
+    for name, offer in choice.offers.items():
+        if offer.price_per_hour > 0:
+            boxes[name] = {
+                "offer": offer.key,
+                "price_per_hour": round(offer.price_per_hour, 4),
+                "gpu": offer.gpu,
+                "count": offer.gpu_count,
+                "region": offer.region,
+            }
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {"platform": choice.platform, "boxes": boxes, "at": now}
+
+
+def render(markets: Sequence[Market], choice: Choice | None, config: StackConfig, out: Out) -> None:
+    """One screen: every candidate's offers, cheapest first, what was chosen marked, what refused named."""
+    hours = config.budget.hours if config.budget is not None else None
+    chosen = {offer.key for offer in choice.offers.values()} if choice is not None else set()
+    rows = []
+    for market in markets:
+        for offer in market.first[:SHOWN]:
+            mark = "*" if choice is not None and market.platform == choice.platform and offer.key in chosen else ""
+            rows.append((mark, market.platform, *_row(offer, hours)))
+        if len(market.first) > SHOWN:
+            rows.append(("", market.platform, f"… {len(market.first) - SHOWN} more (--json)", *[""] * 7))
+    if rows:
+        out.table(("", "WHERE", "GPU", "REGION", "$/H", "$/GPU·H", "DISK", "$/GB NET", "SWEEP", "STOCK"), rows)
+    for market in markets:
+        for refusal in market.refusals:
+            out.line(f"refused  {market.platform}: {refusal}")
+        if not market.refusals and not market.first:
+            out.line(f"nothing  {market.platform}: no offer fits now")
+    if rows and hours is None:
+        out.line("note     SWEEP is $/H times budget.hours, and the stack file has none")
+
+
+def _row(offer: Offer, hours: float | None) -> tuple[str, ...]:
+    cards = f"{offer.gpu_count} x {offer.gpu}" if offer.gpu_count > 1 else offer.gpu or "-"
+    disk = f"{offer.disk_gb:g} GB" if offer.disk_gb else "-"
+    if offer.disk_per_gb_month:
+        disk += f" (${offer.disk_per_gb_month:.2f}/GB·month)"
+    network = f"{offer.network_per_gb:.3f}" if offer.network_per_gb else "-"
+    whole = money(offer.price_per_hour * hours) if hours is not None else "-"
+    stock = offer.stock or (f"{offer.reliability:.3f}" if offer.reliability is not None else "-")
+    price, each = f"{offer.price_per_hour:.3f}", f"{offer.price_per_gpu_hour:.3f}"
+    return (cards, offer.region or "-", price, each, disk, network, whole, stock)
+
+
+def _as_json(market: Market) -> dict[str, Any]:
+    return {
+        "platform": market.platform,
+        "refusals": market.refusals,
+        "offers": {
+            box: [
+                {
+                    "key": offer.key,
+                    "gpu": offer.gpu,
+                    "gpu_count": offer.gpu_count,
+                    "gpu_memory_gb": offer.gpu_memory_gb,
+                    "region": offer.region,
+                    "price_per_hour": offer.price_per_hour,
+                    "price_per_gpu_hour": offer.price_per_gpu_hour,
+                    "stopped_per_hour": offer.stopped_per_hour,
+                    "disk_gb": offer.disk_gb,
+                    "network_per_gb": offer.network_per_gb,
+                    "spot": offer.spot,
+                    "reliability": offer.reliability,
+                    "stock": offer.stock,
+                }
+                for offer in offers
+            ]
+            for box, offers in market.offers.items()
+        },
+    }

@@ -1,0 +1,1 @@
+"""The stack config: its model, where each value stands in the file, and what is wrong with it."""

@@ -1,0 +1,168 @@
+"""Checks that no single key of a stack config can make. On raw values: they run beside other mistakes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from sweepstack.config.file import Document, Loc
+from sweepstack.config.model import SweepConfig
+from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, keyed, shape_at
+from sweepstack.config.secrets import ENV_NAME, Found, secrets_in
+from sweepstack.core.cells import CHECKPOINTS, RESERVED
+from sweepstack.core.roster import Roster
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.loaders.base import FILE
+
+PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""What the runner fills in; `${NAME}` is the shell's."""
+_UNCLOSED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)(?![A-Za-z0-9_},])")
+"""`{a,b}` is the shell's, too."""
+_MOST_LISTED = 20
+
+
+def cross_checks(
+    values: dict[str, Any], roster: Roster | None, platforms: Collection[str], document: Document, at: Loc
+) -> list[Mistake]:
+    """Platforms without a profile, artifacts in each other's way, placeholders that nothing fills."""
+    found = [*_platforms(values, platforms), *_artifacts(values), *_env(values), *_secrets(values), *secrets_in(values)]
+    if roster is not None:
+        found += _placeholders(values, roster)
+    mistakes = []
+    for loc, fix, value in found:
+        key = dotted(loc) if value is None else keyed(loc, value)
+        mistakes.append(Mistake(document.line((*at, *loc)), key, fix, shape_at(SweepConfig, loc[:-1])))
+    return mistakes
+
+
+def _platforms(values: dict[str, Any], platforms: Collection[str]) -> Found:
+    candidates = values.get("candidates")
+    names = [name for name in candidates if isinstance(name, str)] if isinstance(candidates, list) else []
+    have = f"profiles: {', '.join(platforms)}"
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if name not in platforms:
+            near = did_you_mean(name, platforms) if index < MOST_HINTS else ""
+            yield ("candidates", index), f"no such platform{near} ({have})", name
+        elif name in seen:
+            yield ("candidates", index), "is listed twice", name
+        seen.add(name)
+    placed = _mapping(values.get("placement")).get("platform")
+    if isinstance(placed, str) and placed not in names:
+        fix = "is not one of candidates; sweepctl place chooses again, sweepctl place --clear takes the block out"
+        yield ("placement", "platform"), fix, placed
+    for index, name in enumerate(_mapping(values.get("overrides"))):
+        if name not in platforms:
+            near = did_you_mean(name, platforms) if index < MOST_HINTS else ""
+            yield ("overrides", name), f"no such platform{near} ({have})", None
+
+
+def _artifacts(values: dict[str, Any]) -> Found:
+    files: dict[str, str] = {}
+    for path in _mapping(values.get("artifacts")):
+        other = files.setdefault(path.casefold(), path)
+        if other != path:
+            yield ("artifacts", path), f"differs from {other} by case alone", None
+    for path in files.values():
+        parts = path.split("/")
+        above = ("/".join(parts[:count]) for count in range(1, len(parts)))
+        for folder in above:
+            if folder.casefold() in files:
+                yield ("artifacts", path), f"{files[folder.casefold()]} would be a file and a folder at once", None
+    for path, artifact in _mapping(values.get("artifacts")).items():
+        for key, fix in _loader(_mapping(artifact)):
+            yield ("artifacts", path, key), fix, None
+
+
+def _loader(artifact: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Keys that don't go with the loader, and what a command lacks: (key, what to do instead)."""
+    load, run = artifact.get("load"), artifact.get("run")
+    if load == "npy" and artifact.get("keys"):
+        yield "keys", "an npy file is one array without a name; keys is for npz"
+    if load != "command":
+        for key in ("run", "trust"):
+            if key in artifact:
+                yield key, "is for load: command"
+        return
+    for key in ("keys", "finite"):
+        if key in artifact:
+            yield key, "is for the other loaders; here the command judges that"
+    if not isinstance(run, str):
+        yield "run", 'load: command needs run, such as run: "python check.py {file}"'
+    elif not FILE.search(run):
+        yield "run", "must name {file}: that is where the path of the file goes"
+    elif other := next((name for name in PLACEHOLDER.findall(run) if name != "file"), ""):
+        yield "run", f"{{{other}}}: a check is given {{file}} and nothing else"
+    if artifact.get("trust") is not True:
+        yield (
+            "trust",
+            "a command is your own code and runs on this machine with your rights; if you want that, trust: true",
+        )
+
+
+def _env(values: dict[str, Any]) -> Found:
+    """Names that are none, or ours."""
+    for name in _mapping(_mapping(values.get("job")).get("env")):
+        loc = ("job", "env", name)
+        if not ENV_NAME.fullmatch(name):
+            yield loc, "is no name of an environment variable", None
+        elif name.startswith("SWEEPSTACK_"):
+            yield loc, "is set by sweepstack; take another name", None
+
+
+def _secrets(values: dict[str, Any]) -> Found:
+    """Names that are none, ours, the engine's, or taken. Whether they are set is asked where `pulumi` runs."""
+    job = _mapping(values.get("job"))
+    names = job.get("secrets")
+    listed: list[Any] = [names] if isinstance(names, str) else names if isinstance(names, list) else []
+    seen: set[str] = set()
+    for index, name in enumerate(listed):
+        loc = ("job", "secrets", index)
+        if not isinstance(name, str):
+            continue
+        if not ENV_NAME.fullmatch(name):
+            # What stands here may be the secret itself: it is not shown.
+            yield loc, "is no name of an environment variable; write the name alone, such as HF_TOKEN", None
+        elif name.startswith("SWEEPSTACK_"):
+            yield loc, f"{name} is set by sweepstack; take another name", None
+        elif name.startswith("PULUMI_"):
+            yield loc, f"{name} is the engine's, and its keys never reach a box", None
+        elif name in seen:
+            yield loc, f"{name} is listed twice", None
+        elif name in _mapping(job.get("env")):
+            yield loc, f"{name} stands in job.env too; keep one of them", None
+        seen.add(name)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
+    """Placeholders that not every cell can fill."""
+    job = _mapping(values.get("job"))
+    texts: dict[Loc, Any] = {("job", "run"): job.get("run")}
+    texts[("job", "smoke", "run")] = _mapping(job.get("smoke")).get("run")
+    texts |= {("job", "env", name): text for name, text in _mapping(job.get("env")).items()}
+    everywhere = set(roster.cells[0].params).intersection(*(cell.params for cell in roster.cells))
+    anywhere = set().union(*(cell.params for cell in roster.cells))
+    filled = RESERVED | ({CHECKPOINTS} - anywhere)
+    known = [*sorted(anywhere), *sorted(filled)]
+    there = f" (there are: {', '.join(known[:_MOST_LISTED])}{', …' if len(known) > _MOST_LISTED else ''})"
+    for loc, text in texts.items():
+        if not isinstance(text, str):
+            continue
+        for name in dict.fromkeys(PLACEHOLDER.findall(text)):
+            if name in everywhere or name in filled:
+                continue
+            if name in anywhere:
+                lacking = next(cell.name for cell in roster.cells if name not in cell.params)
+                yield loc, f"{{{name}}}: {lacking} has no such parameter; give it a default in cells.base", None
+            else:
+                yield loc, f"{{{name}}}: no cell has such a parameter{did_you_mean(name, known)}{there}", None
+        for name in dict.fromkeys(_UNCLOSED.findall(text)):
+            if name in anywhere or name in filled:
+                fix = f"{{{name} is not closed, and every cell would run with it as it stands here; write {{{name}}}"
+                fix += f", or {{ {name} with a space where a brace of your own is meant"
+                yield loc, fix, None

@@ -1,0 +1,1 @@
+"""Edits a stack file and leaves every other byte as it was."""

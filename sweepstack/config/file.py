@@ -1,0 +1,149 @@
+"""YAML with line numbers. The engine drops them, so what a person wrote is read again from the file.
+
+Plain scalars are read by the YAML 1.2 core schema (as the engine's own reader does, `1e-4` is a number and `on` is
+text); dates stay text; keys are always text. A key that stands twice in one mapping is a mistake.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]  # comes with the engine's SDK, which has imported it already
+
+from sweepstack.config.yaml_bounds import TEXT, composed, read_text
+from sweepstack.onbox.common.errors import ConfigError
+
+Loc = tuple[str | int, ...]
+_INT = re.compile(r"[-+]?[0-9]+")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
+_OTHER_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf"), float("inf")),
+    "-.inf": float("-inf"),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """Something that YAML allows and we don't, and where."""
+
+    line: int
+    loc: Loc
+    text: str
+
+
+@dataclass
+class Document:
+    """One YAML file: `shown` is how messages call it, `data` its content as plain Python, {} when it is empty."""
+
+    shown: str
+    data: dict[str, Any]
+    root: yaml.Node | None
+    first_line: int = 1
+    flaws: list[Flaw] = field(default_factory=list)
+    _keys: dict[int, dict[str, tuple[int, yaml.Node]]] = field(default_factory=dict, repr=False)
+
+    def line(self, loc: Loc) -> int:
+        """The 1-based line of the key or item at `loc`; of its nearest ancestor where it isn't there."""
+        node, line = self.root, 1
+        for part in loc:
+            found = self._child(node, part)
+            if found is None:
+                break
+            line, node = found
+        return line + self.first_line - 1
+
+    def _child(self, node: yaml.Node | None, part: str | int) -> tuple[int, yaml.Node] | None:
+        """Line (1-based in the text) and value node of one step down."""
+        if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            child = node.value[part]
+            return child.start_mark.line + 1, child
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        if id(node) not in self._keys:  # once for each mapping: a file may have as many mistakes as keys
+            pairs = [(key, value) for key, value in reversed(node.value) if isinstance(key, yaml.ScalarNode)]
+            self._keys[id(node)] = {key.value: (key.start_mark.line + 1, value) for key, value in pairs}
+        return self._keys[id(node)].get(str(part))
+
+
+def read_document(path: Path, shown: str) -> Document:
+    """The file as a Document. Raises ConfigError, with the line, when it isn't YAML, isn't a mapping or is too much."""
+    return parse_document(read_text(path, shown), shown)
+
+
+def parse_document(text: str, shown: str, *, first_line: int = 1) -> Document:
+    """`text` as a Document; `first_line`: the file's line number of its first line. See `config.yaml_bounds`."""
+    root = composed(text, shown, first_line=first_line)
+    if root is not None and not isinstance(root, yaml.MappingNode):
+        raise ConfigError(f"{shown}, line {first_line}: expected keys and values")
+    document = Document(shown, {}, root, first_line)
+    if root is not None:
+        document.data = _Reader(document).value(root, ())
+    return document
+
+
+@dataclass
+class _Reader:
+    document: Document
+    open_nodes: set[int] = field(default_factory=set)
+
+    def value(self, node: yaml.Node, loc: Loc) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, loc)
+        if id(node) in self.open_nodes:
+            self._flaw(node, loc, "an alias that contains itself")
+            return None
+        self.open_nodes.add(id(node))
+        try:
+            if isinstance(node, yaml.SequenceNode):
+                return [self.value(child, (*loc, index)) for index, child in enumerate(node.value)]
+            return self._mapping(node, loc)
+        finally:
+            self.open_nodes.discard(id(node))
+
+    def _mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._flaw(key_node, loc, "expected text as a key")
+                continue
+            key = key_node.value
+            value = self.value(value_node, (*loc, key))
+            if key == "<<" and not key_node.style:
+                for part in value if isinstance(value, list) else [value]:
+                    merged = {**(part if isinstance(part, dict) else {}), **merged}
+            elif key in own:
+                self._flaw(key_node, (*loc, key), "stands twice in the same mapping")
+            else:
+                own[key] = value
+        return {**merged, **own}
+
+    def _scalar(self, node: yaml.ScalarNode, loc: Loc) -> Any:
+        text = node.value
+        if node.tag not in (TEXT, "!"):
+            self._flaw(node, loc, f"the tag {node.tag.replace('tag:yaml.org,2002:', '!!')} is not supported")
+        if node.style:
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INT.fullmatch(text):
+            if _LEADING_ZERO.match(text):
+                number = text.lstrip("+-0") or "0"
+                self._flaw(node, loc, f'{text} is octal to some readers of YAML: write {number}, or in quotes "{text}"')
+            return int(text)
+        if _OTHER_BASE.fullmatch(text):
+            return int(text, 0)
+        return float(text) if _FLOAT.fullmatch(text) else text
+
+    def _flaw(self, node: yaml.Node, loc: Loc, text: str) -> None:
+        line = node.start_mark.line + self.document.first_line
+        self.document.flaws.append(Flaw(line, loc, text))

@@ -1,0 +1,160 @@
+"""Which object a stack's file holds, and where: read from its file with every mistake. No engine in here.
+
+A stack is one sweep (`sweepstack:sweep`), or the volumes that outlive sweeps (`sweepstack:store`), and never both: a
+destroy of the one must not be a destroy of the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweepstack.config.file import Document, Loc, read_document
+from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, oddly_written, value_at
+from sweepstack.core.suggest import closest, did_you_mean
+from sweepstack.onbox.common.errors import ConfigError
+
+PROJECT = "sweepstack"
+SWEEP, STORE = "sweep", "store"
+WHAT = {SWEEP: "a sweep", STORE: "a stack of volumes"}
+"""The objects that a stack config may hold, and what each describes."""
+STACKS = "stacks"
+PROFILES = Path(__file__).resolve().parents[2] / "profiles"
+ENGINE_KEYS = ("config", "encryptionsalt", "encryptedkey", "secretsprovider", "environment")
+"""Top-level keys that the engine itself reads."""
+
+
+@dataclass
+class Found:
+    """A stack's file as it was read. `at`: where its object stands, None where that can't be said; `kind`: which."""
+
+    stack: str
+    file: str
+    document: Document
+    kind: str = ""
+    at: Loc | None = None
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The object as plain values."""
+        assert self.at is not None
+        return dict(value_at(self.document.data, self.at))
+
+    def other_than(self, kind: str) -> Mistake:
+        """The mistake of naming this stack where one of the other kind is needed."""
+        key = f"{PROJECT}:{self.kind}"
+        line = self.document.line(self.at or ())
+        return Mistake(line, key, f"this is {WHAT[self.kind]}, and {WHAT[kind]} is needed here ({PROJECT}:{kind})")
+
+
+def config_path(project_root: Path, stack: str) -> Path:
+    """Where a stack's config lies: in Pulumi.yaml's `stackConfigDir`. `stack` may be qualified (`org/project/name`)."""
+    project = project_root / "Pulumi.yaml"
+    settings = read_document(project, project.name).data if project.exists() else {"stackConfigDir": STACKS}
+    return project_root / str(settings.get("stackConfigDir") or ".") / f"Pulumi.{stack.rsplit('/', 1)[-1]}.yaml"
+
+
+def known_platforms() -> list[str]:
+    """The platforms that have a profile."""
+    return sorted(path.stem for path in PROFILES.glob("*.md") if not path.stem.isupper())
+
+
+def find(project_root: Path, stack: str) -> Found:
+    """Reads `stacks/Pulumi.<stack>.yaml`. Raises ConfigError when there is none, or it is no YAML."""
+    path = config_path(project_root, stack)
+    file = Path(os.path.relpath(path, project_root)).as_posix()
+    if not path.exists():
+        raise _no_such_stack(path, file)
+    found = Found(stack.rsplit("/", 1)[-1], file, read_document(path, file))
+    document = found.document
+    _look_for_the_object(found)
+    found.mistakes += _top_level(document)
+    at = found.at
+    for flaw in document.flaws:
+        inside = at is not None and flaw.loc[: len(at)] == at
+        found.mistakes.append(Mistake(flaw.line, dotted(flaw.loc[2:] if inside else flaw.loc), flaw.text))
+    return found
+
+
+def _no_such_stack(path: Path, file: str) -> ConfigError:
+    there = sorted(
+        found.name.removeprefix("Pulumi.").removesuffix(".yaml") for found in path.parent.glob("Pulumi.*.yaml")
+    )
+    name = path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+    near = did_you_mean(name, there)
+    listed = f"; there are: {', '.join(there)}." if there else "."
+    return ConfigError(f"{file} does not exist{near or listed} To make it: sweepctl new {name}")
+
+
+def _top_level(document: Document) -> list[Mistake]:
+    unknown = [key for key in document.data if key not in ENGINE_KEYS]
+    return [
+        Mistake(
+            document.line((key,)),
+            dotted((key,), all_ascii=True),
+            f"unknown key{did_you_mean(key, ENGINE_KEYS) if index < MOST_HINTS else ''}{oddly_written(key)}",
+        )
+        for index, key in enumerate(unknown)
+    ]
+
+
+def _look_for_the_object(found: Found) -> None:
+    """Where the stack's object stands, and keys that look like it or that the project doesn't have."""
+    document, mistakes = found.document, found.mistakes
+    wanted = f"{PROJECT}:{SWEEP}"
+    config = document.data.get("config")
+    if not isinstance(config, dict):
+        if config is not None:
+            mistakes.append(Mistake(document.line(("config",)), "config", "expected keys and values"))
+        else:
+            mistakes.append(Mistake(1, "config", f"is missing; the sweep stands below it as {wanted}"))
+        return
+    keys: dict[str, str] = {}
+    for key in itertools.islice(config, 1000):  # the rest are not shown anyway
+        shown = dotted((key,), all_ascii=True)
+        namespace, colon, name = key.partition(":")
+        line = document.line(("config", key))
+        kind = name if colon and namespace == PROJECT else key
+        if kind in WHAT:
+            if kind in keys:
+                mistakes.append(Mistake(line, key, f"is the same as {keys[kind]}; keep one of them"))
+            elif keys:
+                other = next(iter(keys.values()))
+                mistakes.append(
+                    Mistake(line, key, f"{other} is here too; move one to a file of its own: a stack is one of them")
+                )
+            keys.setdefault(kind, key)
+        elif not colon or namespace == PROJECT:
+            mistakes.append(Mistake(line, shown, f'unknown key; "{PROJECT}:{closest(kind, WHAT) or SWEEP}"?'))
+        elif closest(namespace, [PROJECT], cutoff=0.8):
+            mistakes.append(Mistake(line, shown, f'unknown namespace; "{PROJECT}:{name if name in WHAT else SWEEP}"?'))
+    if not keys:
+        if not mistakes:
+            mistakes.append(Mistake(document.line(("config",)), wanted, "is missing"))
+        return
+    found.kind, key = next(iter(keys.items()))
+    if not isinstance(config[key], dict):
+        mistakes.append(Mistake(document.line(("config", key)), key, "expected keys and values"))
+        return
+    secret = next(iter(_secrets(config[key], ())), None)
+    if secret is not None:
+        where = document.line(("config", key, *secret))
+        fix = "an encrypted value would end up in clear in the state; write its name in job.secrets, and export it"
+        mistakes.append(Mistake(where, dotted(secret) or key, fix))
+        return
+    found.at = ("config", key)
+
+
+def _secrets(value: Any, loc: Loc) -> list[Loc]:
+    """Where the engine's encrypted values stand."""
+    if isinstance(value, dict):
+        if set(value) == {"secure"}:
+            return [loc]
+        return [found for key, inner in value.items() for found in _secrets(inner, (*loc, key))]
+    if isinstance(value, list):
+        return [found for index, inner in enumerate(value) for found in _secrets(inner, (*loc, index))]
+    return []

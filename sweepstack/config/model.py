@@ -1,0 +1,354 @@
+"""What a stack config may hold: closed shapes. docs/stack-config.md documents every key; a test compares the two."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+
+from sweepstack.billing.budget import NOTIFY, Budget
+from sweepstack.config.network import NetworkOverride
+from sweepstack.config.rent import FittingMount, Mount, MountPath, Placement, Resources
+from sweepstack.config.types import (
+    BoxKey,
+    Count,
+    CountOrZero,
+    DurationText,
+    EnvName,
+    EnvNames,
+    EnvValue,
+    FilePath,
+    Flag,
+    Fraction,
+    HostPath,
+    HostProgram,
+    HostText,
+    Hours,
+    Names,
+    PlatformName,
+    Price,
+    PriceOrZero,
+    Shape,
+    SizeText,
+    Text,
+    Usd,
+    wrong,
+)
+from sweepstack.core import git_source
+from sweepstack.core.cells import CellsConfig
+from sweepstack.core.loader_names import Loader
+from sweepstack.core.records import Approval, ArtifactSpec
+from sweepstack.evidence.s3.address import SCHEME, S3Address
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+from sweepstack.onbox.common.units import parse_size
+
+
+def _not_a_url(value: Any) -> Any:
+    if isinstance(value, str) and ("://" in value or value.startswith("git@")):
+        raise wrong("a folder; anything else is not available yet in this version")
+    if isinstance(value, str) and value.strip() and _is_no_folder_of_its_own(value.strip()):
+        raise wrong("a folder of its own, such as results/mine: records and cells would lie here among other files")
+    return value
+
+
+def _is_no_folder_of_its_own(text: str) -> bool:
+    """`/`, `.`, `..`, `~`, however they are written, and the home folder by its name."""
+    plain = os.path.normpath(text).replace("//", "/")
+    return plain in ("/", ".", "~", os.path.expanduser("~")) or set(plain.split("/")) == {".."}
+
+
+Folder = Annotated[Text, BeforeValidator(_not_a_url)]
+
+
+def _a_work_dir(value: str) -> str:
+    try:
+        git_source.parse(value)
+    except ConfigError as error:
+        raise wrong("a folder or a git URL; " + str(error).removeprefix("job.workdir: ")) from None
+    return value
+
+
+WorkDir = Annotated[Text, AfterValidator(_a_work_dir)]
+
+
+def _an_address(value: Any) -> Any:
+    if not isinstance(value, str) or "://" not in value:
+        return _not_a_url(value)
+    if not value.startswith(SCHEME):
+        raise wrong("a folder, or s3://bucket/prefix")
+    try:
+        S3Address.parse(value)
+    except EvidenceError as error:
+        raise wrong(f"s3://bucket/prefix; {error}") from None
+    return value
+
+
+EvidencePlace = Annotated[Text, BeforeValidator(_an_address)]
+
+
+class SmokeConfig(Shape):
+    """A batch or two of the job, before anything is rented."""
+
+    anchor: ClassVar[str] = "smoke"
+    run: Text
+    """a shell command with the placeholders of `job.run`: `python train.py --max-steps 2 --lr {lr} --out {out}`"""
+    on: Literal["local", "box"] = "local"
+    """`local` (default): here, before anything is rented; `box`: on each box, after its set-up and before any cell"""
+    timeout: DurationText = "10m"
+    """when it has failed: `10m` by default"""
+
+
+class MinFree(Shape):
+    """How much room a box must have before it starts one more cell."""
+
+    anchor: ClassVar[str] = "min_free"
+    disk: SizeText | None = None
+    """a size with its unit: `10GB`"""
+    inodes: Count | None = None
+    """how many more files"""
+
+
+class Job(Shape):
+    """What a cell runs, and where its files come from."""
+
+    anchor: ClassVar[str] = "job"
+    workdir: WorkDir
+    """a folder anywhere, relative to the project; its git-tracked files are shipped as they lie there (outside
+    git: all but dotfiles). Or a repository at a branch, a tag or a commit: [workdir](#workdir). Files that look like
+    a key (`.env`, `id_rsa`, `*.pem`, `credentials.json`, a PRIVATE KEY inside) are refused"""
+    run: Text
+    """a shell command with placeholders: every parameter of the cells as `{lr}`, and `{cell}` (its name), `{out}`
+    (the folder to write results to, new for each try), `{checkpoints}` (a folder that is kept over tries:
+    [checkpoints.md](checkpoints.md)). Values are quoted for the shell; `${NAME}` is the shell's own.
+    `{lr` without its end is refused; a brace of your own before such a name takes a space: `{ lr: 1}`"""
+    resources: Resources = Field(default_factory=Resources)
+    """what one box must have: [resources](#resources)"""
+    setup: Text | None = None
+    """shell commands that prepare a box, such as `pip install -r requirements.txt`: run once for each version of
+    the code, in its folder, before any of its cells, in a virtual environment that sees the box's own packages.
+    When it fails, no cell is started, and `pulumi up` shows the end of what it printed"""
+    smoke: SmokeConfig | None = None
+    """a batch or two of the job on this machine, before anything is rented: [smoke](#smoke)"""
+    env: dict[str, EnvValue] = Field(default_factory=dict)
+    """environment variables of the job; placeholders work here too. No secrets: they would stand in the state"""
+    secrets: EnvNames = ()
+    """names of environment variables, such as `[WANDB_API_KEY]`. Their values are taken from where `pulumi up`
+    runs, and go to a file on the box that only its user can read: into no state, log, queue or evidence. One
+    that is not set is refused before anything is rented; a changed one reaches cells that start after the next
+    `pulumi up`"""
+    not_secret: Names = ()
+    """what looks like a secret and is none: names of variables in `env` and of options in `run`, or the very texts,
+    such as `[SORT_KEY, "AC0123"]`: [secrets](#secrets). A private key is refused all the same"""
+    slots: Count | None = None
+    """cells at once on one box; by default one a GPU, and 1 where no GPU is asked for. Each gets its share of the
+    GPUs (`CUDA_VISIBLE_DEVICES`)"""
+    mixing: Literal["refuse", "allow"] = "refuse"
+    """`refuse` (default): new code is refused while cells of the sweep that ran keep the old one and others would
+    take the new one. `allow`: that is meant so. See [versions](#versions)"""
+    min_free: MinFree | None = None
+    """how much room a box must have before it starts one more cell: [min_free](#min_free)"""
+    stall: DurationText | None = None
+    """a duration such as `10m` (the default): a cell that prints nothing, writes nothing and computes nothing for
+    so long is shown as hung"""
+    on_hang: Literal["tell", "retry", "drop"] = "tell"
+    """what becomes of a hung cell: [timeouts](#timeouts). `tell` (default): every screen says so, and it keeps its slot
+    until a person acts; where other cells wait for it, for three times `stall`. `retry`: it is ended, which counts as a
+    failed try. `drop`: it is ended and given up, until `sweepctl retry` or `sweepctl drop`"""
+    timeout: DurationText | None = None
+    """how long one try of a cell may take, such as `12h`; then it is ended, which counts as a failed try. None by
+    default: [timeouts](#timeouts)"""
+    retries: CountOrZero | None = None
+    """how often a cell that failed is tried again by itself: 1 by default, so two tries in all; 0: never. What no
+    repetition can mend (an exception of the code, NaN where `stop_on_nan` is set) is not tried again, and a full disk
+    does not count: [timeouts](#timeouts)"""
+    image: Text | None = None
+    """a container image, on platforms that use one; elsewhere it has no effect, and the preview says so"""
+    include: Names = ()
+    """globs, relative to `workdir`, of files to ship although git does not track them"""
+
+
+class Artifact(Shape):
+    """How a file that every cell leaves behind is proved good."""
+
+    anchor: ClassVar[str] = "artifacts"
+    load: Loader
+    """`torch`, `safetensors`, `npz`, `npy`, `csv`, `json`, `parquet`, or `command`: your own check"""
+    keys: Names = ()
+    """names that the file must hold: arrays, tensors, columns, top-level keys"""
+    finite: Literal["require", "report"] = "require"
+    """`require` (default): NaN or infinity fails the cell; `report`: it is only shown"""
+    plausible: Literal["require", "report"] = "report"
+    """`require`: a file that looks untrained fails the cell: every number is the same within each tensor, or within one
+    of `keys`; with `finite: require` also a null, or a text such as "NaN" or "NaN%", in place of a number (npz, npy:
+    in an array of texts). `report` (default): it is only shown"""
+    min: SizeText | None = None
+    """a size such as `50MB`; a smaller file fails. An empty one always does"""
+    run: Text | None = None
+    """with `load: command`: a shell command that names the file as `{file}`"""
+    trust: Flag = False
+    """with `load: command`: `true`, or it is refused. The command is your code and runs on your machine"""
+
+    def spec(self, path: str) -> ArtifactSpec:
+        """The same for the box and the evidence."""
+        least = parse_size(self.min).bytes if self.min else 1
+        return ArtifactSpec(
+            path=path,
+            load=self.load,
+            keys=self.keys,
+            finite=self.finite,
+            plausible=self.plausible,
+            min_bytes=max(least, 1),
+            run=self.run,
+            trust=self.trust,
+        )
+
+
+class Metrics(Shape):
+    """Which file of a cell holds its curve."""
+
+    anchor: ClassVar[str] = "metrics"
+    file: FilePath
+    """a JSON-lines file below `{out}`"""
+    x: Text
+    """the key of the horizontal axis, such as `step`"""
+    y: Names
+    """one key or a list: `[loss, accuracy]`"""
+    stop_on_nan: Flag = False
+    """`true`: a cell is ended at the first NaN or infinity in one of `y`; it failed, and is not tried again"""
+
+
+class BoxConfig(Shape):
+    """What a person wants of one box."""
+
+    anchor: ClassVar[str] = "boxes"
+    want: Literal["running", "stopped", "gone"] = "running"
+    """`running` (default); `stopped`: the next `pulumi up` ends its processes and pauses its bill as far as the
+    platform can, and the preview says which tiers that wipes; back to `running` starts it again; `gone`: taken
+    out of the graph, so that the next `pulumi up` deletes it, if it may end"""
+    resources: Resources | None = None
+    """what this box must have, instead of `job.resources`: [resources](#resources)"""
+    host: HostText | None = None
+    """the host that it is on, where you bring your own: `user@host:port`, with a folder behind it if its files are to
+    lie elsewhere than below the user's home: `root@192.0.2.7:22/data`"""
+
+
+class BudgetConfig(Shape):
+    """What may be spent in all, and who is told on the way."""
+
+    anchor: ClassVar[str] = "budget"
+    usd: Usd | None = None
+    """USD in all; `usd`, `hours` or both"""
+    hours: Hours | None = None
+    """hours of running boxes, added up: two boxes for three hours are six"""
+    notify: tuple[Fraction, ...] = NOTIFY
+    """parts of the budget at which the webhook is told, `[0.8, 1.0]` by default; each once"""
+    webhook: EnvName | None = None
+    """the *name* of the environment variable that holds a URL; the URL itself is a secret and stands in no file"""
+    stop: Flag = False
+    """`true`: past the budget `sweepctl tend` stops boxes where that kills nothing that is not saved; by default
+    `false`"""
+
+    def budget(self) -> Budget:
+        """The same for the provider and the evidence."""
+        return Budget(**self.model_dump() | {"notify": tuple(sorted(set(self.notify)))})
+
+
+def _usd_or_hours(value: BudgetConfig | None) -> BudgetConfig | None:
+    if value is not None and value.usd is None and value.hours is None:
+        raise wrong("usd, hours, or both, such as {usd: 60, hours: 30}")
+    return value
+
+
+class Override(Shape):
+    """What a person knows better than the platform's profile."""
+
+    anchor: ClassVar[str] = "overrides"
+    price_per_hour: PriceOrZero | None = None
+    """USD per hour and box, where nobody quotes a price (`local`), so that the meter shows something; needed where
+    boxes bill all the same, such as hosts that are entered by SSH"""
+    stopped_price_per_hour: PriceOrZero | None = None
+    """the same while the box is stopped"""
+    network: NetworkOverride | None = None
+    """proxy, mirrors and caches of boxes that are entered by SSH: [network](#network)"""
+    places: dict[Literal["scratch", "data", "durable"], HostPath] = Field(default_factory=dict)
+    """tier → where it lies on the hosts of this platform, where that is not the place of its profile:
+    `{durable: /data/keep}`. It is looked at when a box is made"""
+    python: HostProgram | None = None
+    """the interpreter for what is done on its hosts before the queue starts, where that is not its profile's:
+    `/opt/conda/bin/python`"""
+
+
+def at_least_one(what: str) -> Callable[[Any], Any]:
+    """A check for keys and values, or a list, of which there has to be one."""
+
+    def check(value: Any) -> Any:
+        if not value:
+            raise wrong(f"at least one {what}")
+        return value
+
+    return check
+
+
+def _together(value: dict[str, Mount]) -> dict[str, Mount]:
+    if sum(not mount.bucket for mount in value.values()) > 1:
+        raise wrong("one volume; boxes take one each")
+    if sum(mount.mode == "MOUNT_CACHED" for mount in value.values()) > 1:
+        raise wrong("one MOUNT_CACHED; there is one durable tier to stand behind")
+    return value
+
+
+class SweepConfig(Shape):
+    """`sweepstack:sweep`."""
+
+    anchor: ClassVar[str] = "sweep"
+    job: Job
+    """what a cell runs: [job](#job)"""
+    cells: CellsConfig
+    """which cells there are: [cells](#cells)"""
+    artifacts: Annotated[dict[FilePath, Artifact], AfterValidator(at_least_one("file that proves a cell"))]
+    """the files that prove a cell: [artifacts](#artifacts)"""
+    metrics: Metrics | None = None
+    """which file holds a cell's curve: [metrics](#metrics)"""
+    candidates: Annotated[tuple[PlatformName, ...], AfterValidator(at_least_one("platform"))]
+    """platforms in order of preference, each with a profile (`profiles/<name>.md`); the first that fits is taken"""
+    max_price: Price | None = None
+    """USD per hour and box, such as 2.10, with its disk: nothing that costs more is rented"""
+    bid: Price | None = None
+    """USD per hour and box that a spot box may cost (`resources.spot: true`), where the platform takes bids; may be
+    changed while it runs. Without it the lowest bid that the offer takes"""
+    mounts: Annotated[dict[MountPath, FittingMount], AfterValidator(_together)] = Field(default_factory=dict)
+    """storage that outlives the boxes: [mounts](#mounts)"""
+    placement: Placement | None = None
+    """written by `sweepctl place`: [placement](#placement)"""
+    budget: Annotated[BudgetConfig | None, AfterValidator(_usd_or_hours)] = None
+    """what may be spent in all: [budget](#budget); needed on a platform that sends a bill"""
+    when_done: Literal["stop", "keep"] | None = None
+    """`keep` (default) or `stop`: whether a box whose queue is drained is stopped, by
+    [`sweepctl tend`](cli.md#tend), or by itself where it can ([hosts](hosts.md#a-rented-host-who-ends-its-bill)).
+    Required for platforms that send a bill"""
+    boxes: Annotated[dict[BoxKey, BoxConfig], AfterValidator(at_least_one("box, such as box-0: {want: running}"))]
+    """the boxes and what is wanted of each: [boxes](#boxes)"""
+    pull_to: EvidencePlace
+    """where the evidence lies (receipts, records, pulled copies): a folder, relative to the project, or
+    `s3://bucket/prefix` ([evidence.md](evidence.md))"""
+    overrides: dict[PlatformName, Override] = Field(default_factory=dict)
+    """what you know better than a profile: [overrides](#overrides)"""
+    approval: Approval | None = None
+    """written by `sweepctl approve`: [approval](#approval)"""
+
+
+ANCHORS: dict[type[BaseModel], str] = {CellsConfig: "cells", Approval: "approval"}
+"""Headings of the shapes that are not ours."""
+
+
+def anchor_of(shape: type[BaseModel]) -> str:
+    """The heading of docs/stack-config.md that lists the keys of `shape`."""
+    found = ANCHORS.get(shape) or getattr(shape, "anchor", "")
+    return found or "approval"
+
+
+def keys_of(shape: type[BaseModel]) -> list[str]:
+    """The keys of `shape` as they are written."""
+    return [field.alias or name for name, field in shape.model_fields.items()]

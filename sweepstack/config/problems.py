@@ -1,0 +1,191 @@
+"""From what a validator says to what a person needs: file, line, key, value, fix; all of them at once."""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from sweepstack.config.file import Document, Loc
+from sweepstack.config.model import anchor_of, keys_of
+from sweepstack.config.rent import LATER
+from sweepstack.config.secret_rules import without_secrets
+from sweepstack.config.secrets import key_shown, may_show, without_value
+from sweepstack.core.printable import foreign_letters, visible
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.errors import ConfigError
+
+DOCS = "docs/stack-config.md"
+_MOST_SHOWN = 40
+MOST_HINTS = 100
+"""For how many wrong keys a near one is looked for: more are not shown."""
+_WIDEST_KEY = 44
+_KINDS = {
+    "string_type": "text; quote it",
+    "list_type": "a list, such as [0.1, 0.03]",
+    "tuple_type": "a list, such as [a, b]",
+    "dict_type": "keys and values",
+    "model_type": "keys and values",
+    "missing": "",
+}
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One line of the message: where, which key (with its value where that is the mistake), what to do instead."""
+
+    line: int
+    key: str
+    fix: str
+    shape: type[BaseModel] | None = None
+    lists_keys: bool = False
+
+
+def dotted(loc: Loc, *, all_ascii: bool = False) -> str:
+    r"""`cells.add[1].lr`, as a person writes a path. `all_ascii`: other letters as `\u{455}`, for wrong keys."""
+    text = ""
+    for index, part in enumerate(loc):
+        word = f"[{part}]" if isinstance(part, int) else key_shown(part, loc[:index])
+        word = foreign_letters(word)[0] if all_ascii else word
+        text += f".{word}" if text and not isinstance(part, int) else word
+    return text
+
+
+def keyed(loc: Loc, value: Any) -> str:
+    """The key with its value, as far as that may be shown."""
+    return f"{dotted(loc)}: {shown(value)}" if may_show(loc, value) else dotted(loc)
+
+
+def shown(value: Any) -> str:
+    """A value as it is quoted in a message."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except ValueError:
+        text = repr(value)
+    return visible(text if len(text) <= 50 else f"{text[:47]}…")
+
+
+def value_at(data: Any, loc: Loc) -> Any:
+    """What stands at `loc`; None where nothing does."""
+    for part in loc:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def shape_at(shape: type[BaseModel], loc: Loc) -> type[BaseModel]:
+    """The shape of the object at `loc`, or of its nearest ancestor that has one."""
+    annotation: Any = shape
+    for part in loc:
+        inside = _shape_in(annotation)
+        if inside is not None:
+            fields = {field.alias or name: field for name, field in inside.model_fields.items()}
+            if part not in fields:
+                break
+            annotation = fields[str(part)].annotation
+        else:
+            arguments = [a for a in typing.get_args(annotation) if a is not type(None) and a is not Ellipsis]
+            annotation = arguments[-1] if arguments else None
+        shape = _shape_in(annotation) or shape
+    return shape
+
+
+def _shape_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation is, optional or annotated or not."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _shape_in(typing.get_args(annotation)[0])
+    options = [a for a in typing.get_args(annotation) if a is not type(None)]
+    is_optional = type(None) in typing.get_args(annotation)
+    return _shape_in(options[0]) if is_optional and len(options) == 1 else None
+
+
+def from_validation(error: ValidationError, document: Document, at: Loc, shape: type[BaseModel]) -> list[Mistake]:
+    """The mistakes of a ValidationError about the object at `at`."""
+    found = []
+    for item in error.errors(include_url=False, include_input=False):
+        loc = tuple(part for part in item["loc"] if part != "[key]")
+        found.append((document.line((*at, *loc)), loc, item))
+    found.sort(key=lambda entry: entry[0])
+    return [
+        _mistake(item, line, loc, document, at, shape, hint=index < MOST_HINTS)
+        for index, (line, loc, item) in enumerate(found)
+    ]
+
+
+def _mistake(
+    item: Any, line: int, loc: Loc, document: Document, at: Loc, shape: type[BaseModel], *, hint: bool
+) -> Mistake:
+    kind, owner = item["type"], shape_at(shape, loc[:-1])
+    if kind == "extra_forbidden":
+        fix = unknown_key(str(loc[-1]), owner) if hint else "unknown key"
+        return Mistake(line, dotted(loc, all_ascii=True), fix, owner, lists_keys=True)
+    if kind == "missing":
+        return Mistake(line, dotted(loc), "is missing", owner, lists_keys=True)
+    if kind == "hidden":
+        return Mistake(line, dotted(loc), item["ctx"]["text"], owner)
+    value = value_at(document.data, (*at, *loc))
+    key = keyed(loc, value)
+    if kind == "expected":
+        fix = item["ctx"]["text"]
+        if "[key]" in item["loc"]:
+            return Mistake(line, dotted(loc), fix, owner)
+        return Mistake(line, key, fix if may_show(loc, value) else without_value(fix, value), owner)
+    if kind == "literal_error":
+        wanted = item["ctx"]["expected"]
+        near = did_you_mean(str(value), wanted.replace(" or ", ", ").replace("'", "").split(", "))
+        return Mistake(line, key, f"expected {wanted}{near}".replace("'", '"'), owner)
+    if kind in _KINDS:
+        return Mistake(line, key, f"expected {_KINDS[kind]}", owner)
+    if kind == "string_pattern_mismatch":
+        wanted = "expected sha256: and 64 hex digits" if "sha256" in str(item["ctx"]["pattern"]) else "is no such name"
+        return Mistake(line, key, f"{wanted}, as sweepctl writes it; sweepctl approve --revoke takes it out", owner)
+    text = item["msg"]
+    return Mistake(line, key, text[:1].lower() + text[1:], owner)
+
+
+def unknown_key(key: str, shape: type[BaseModel]) -> str:
+    """What to say of a key that `shape` does not have."""
+    later = LATER.get((anchor_of(shape), key))
+    if later:
+        return f"not available yet in this version (issue {later})"
+    return f"unknown key{did_you_mean(key, keys_of(shape))}{oddly_written(key)}"
+
+
+def oddly_written(key: str) -> str:
+    """What letters of a key are called that are none of ASCII: one of them may look like the right one."""
+    return f" ({names})" if (names := foreign_letters(key)[1]) else ""
+
+
+def refuse(mistakes: Iterable[Mistake], document: Document) -> ConfigError:
+    """One error with all mistakes, in the order of the file, and where to read on."""
+    ordered = sorted(set(mistakes), key=lambda mistake: (mistake.line, mistake.key, mistake.fix))
+    count = len(ordered)
+    head = f"{document.shown} has {count} mistake{'' if count == 1 else 's'}; nothing was rented"
+    most = ordered[:_MOST_SHOWN]
+    number_width = max(len(str(mistake.line)) for mistake in most)
+    key_width = min(max(len(mistake.key) for mistake in most), _WIDEST_KEY)
+    lines = [visible(without_secrets(f"line {m.line:>{number_width}}  {m.key:<{key_width}}  {m.fix}")) for m in most]
+    if count > len(most):
+        lines.append(f"… and {count - len(most)} more")
+    body = "\n".join(f"  {line}" for line in lines)
+    foot = "\n".join(f"  {line}" for line in _foot(ordered))
+    return ConfigError(f"{head}\n\n{body}\n\n{foot}", [f"{document.shown} {line}" for line in lines])
+
+
+def _foot(mistakes: list[Mistake]) -> list[str]:
+    """The keys of each object that had an unknown or missing one, and the place in the docs."""
+    listed = dict.fromkeys(m.shape for m in mistakes if m.shape is not None and m.lists_keys)
+    if listed:
+        keys = {shape: f"keys of {anchor_of(shape)}: {', '.join(keys_of(shape))}" for shape in listed}
+        width = max(len(text) for text in keys.values())
+        return [f"{text:<{width}}      {DOCS}#{anchor_of(shape)}" for shape, text in keys.items()]
+    anchors = dict.fromkeys(anchor_of(m.shape) for m in mistakes if m.shape is not None)
+    return [f"{DOCS}#{anchor}" for anchor in anchors] or [DOCS]

@@ -1,0 +1,160 @@
+"""Secrets in a stack config: which values a message may show, and which texts are refused because they hold one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from sweepstack.config.file import Loc
+from sweepstack.config.secret_rules import MOST_LOOKED_AT, assigned_in, is_secret_value, secret_in
+from sweepstack.core.printable import visible
+
+Found = Iterator[tuple[Loc, str, Any]]
+"""Where, what to do instead, and the value to show or None."""
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+COMMANDS: tuple[Loc, ...] = (("job", "run"), ("job", "setup"), ("job", "smoke", "run"))
+"""What a shell is given."""
+_HIDDEN = "…"
+_NEVER_SHOWN: tuple[Loc, ...] = (("job", "env"), ("job", "secrets"), ("job", "not_secret"))
+_ADDRESSES = frozenset(("workdir", "pull_to", "source", "endpoint", "host", "image"))
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
+_LIKE_A_TOKEN = re.compile(r"(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Z])[A-Za-z0-9]{16,}")
+_BEFORE_THE_SIGN = re.compile(r"([A-Z_][A-Z0-9_]*)[=: ]")
+_SCHEMES = frozenset(("https", "http", "file"))
+_WRITTEN_BY_US = frozenset(("approval", "placement"))
+
+
+def may_show(loc: Loc, value: Any) -> bool:
+    """Whether a message may quote the value at `loc`. The one place where that is decided.
+
+    Hidden: what stands where a secret may stand by mistake (environment, commands, network), an address with anything
+    in it that is not just an address, whatever has the shape of a secret, and everything with parts of its own.
+    """
+    if any(loc[: len(place)] == place for place in _NEVER_SHOWN) or "network" in loc[2:] or "webhook" in loc:
+        return False
+    if isinstance(value, dict) and value:
+        return False
+    if isinstance(value, list):
+        return len(value) <= 100 and all(not isinstance(item, dict | list) and may_show(loc, item) for item in value)
+    if not isinstance(value, str):
+        return True
+    if any(loc[: len(place)] == place for place in COMMANDS):
+        return False
+    name = next((part for part in reversed(loc) if isinstance(part, str)), "")
+    if is_secret_value(name, value) or secret_in(value):
+        return False
+    return _is_plain_address(value) if name in _ADDRESSES else True
+
+
+def _is_plain_address(text: str) -> bool:
+    """Whether an address names a place, with a user at most: no password, no query, nothing like a token."""
+    if len(text) > 1000 or re.search(r"[?&%]", text) or _LIKE_A_TOKEN.search(text):
+        return False
+    scheme, has_scheme, rest = text.partition("://")
+    authority = (rest if has_scheme else text).partition("/")[0]
+    user, has_user, _ = authority.rpartition("@")
+    if has_user:
+        return _USER.fullmatch(user) is not None and scheme.lower() not in ("http", "https", "s3")
+    port = authority.partition(":")[2]
+    return not has_scheme or not port or port.isdigit()
+
+
+def without_value(text: str, value: Any) -> str:
+    """A sentence about a value that may not be shown, with `…` for the parts of the value that it quotes."""
+    parts = re.split(r"[^\w.+-]+", value) if isinstance(value, str) else []
+    for part in sorted({part for part in parts if len(part) > 2 and part not in _SCHEMES}, key=len, reverse=True):
+        text = re.sub(rf"(?<![\w.+-]){re.escape(part)}(?![\w.+-])", _HIDDEN, text)
+    return text
+
+
+def key_shown(key: str, above: Loc) -> str:
+    """A key as a message may quote it: nothing invisible in it, and no value that was written into it.
+
+    What has the shape of a secret is taken out of the whole message at the end (`config_problems.refuse`).
+    """
+    if above[:2] == ("job", "env") or "network" in above[2:]:
+        sign = _BEFORE_THE_SIGN.match(key)
+        if not ENV_NAME.fullmatch(key):
+            return f"{sign[1]}{_HIDDEN}" if sign else _HIDDEN
+    return visible(key)
+
+
+def secrets_in(values: dict[str, Any]) -> Found:
+    """Every text of the config that holds a secret, as far as its shape or its name tells. Values are not shown."""
+    job = values.get("job") if isinstance(values.get("job"), dict) else {}
+    assert isinstance(job, dict)
+    listed = job.get("not_secret")
+    allowed = {text for text in ([listed] if isinstance(listed, str) else listed or ()) if isinstance(text, str)}
+    yield from _env(job, allowed)
+    for loc in COMMANDS:
+        yield from _command(loc, _at(values, loc), allowed)
+    skipped = {*COMMANDS, ("job", "env"), ("job", "secrets"), ("job", "not_secret")}
+    for loc, text in _texts(values, (), skipped):
+        kind = secret_in(text)
+        if kind and not _is_allowed(text, allowed):
+            yield loc, f"looks like {kind}: it would stand in the state; take it out{_or_else('that text')}", None
+
+
+def _env(job: dict[str, Any], allowed: set[str]) -> Found:
+    env = job.get("env")
+    for name, value in env.items() if isinstance(env, dict) else ():
+        text, loc = str(value), ("job", "env", name)
+        kind = secret_in(text)
+        instead = f"take it out, write job.secrets: [{name}], and export it where you run pulumi"
+        if "private key" in kind:
+            yield loc, f"a private key would stand here, in the state and in logs; {instead}", None
+        elif name in allowed or not ENV_NAME.fullmatch(name) or name.startswith("SWEEPSTACK_"):
+            continue
+        elif kind or is_secret_value(name, text):
+            what = f"a secret would stand here{f' (it looks like {kind})' if kind else ''}, in the state and in logs"
+            yield loc, f"{what}; {instead}{_or_else(name)}", None
+
+
+def _command(loc: Loc, text: Any, allowed: set[str]) -> Found:
+    if not isinstance(text, str):
+        return
+    if len(text) > MOST_LOOKED_AT:
+        yield loc, f"has {len(text):,} characters, and a shell takes {MOST_LOOKED_AT:,}; put it in a script", None
+        return
+    kind = secret_in(text)
+    instead = "in the state, in logs and manifests; export it where you run pulumi, list its name in job.secrets"
+    if kind and ("private key" in kind or not _is_allowed(text, allowed)):
+        yield loc, f"holds {kind}: it would stand {instead}, and write ${{NAME}} here{_or_else('that text')}", None
+        return
+    for name, value in assigned_in(text):
+        if is_secret_value(name, value) and name not in allowed and value not in allowed:
+            fix = f"{name} is given a secret here: it would stand {instead}, and write ${{NAME}} here{_or_else(name)}"
+            yield loc, fix, None
+
+
+def _or_else(what: str) -> str:
+    return f". If it is none: list {what} in job.not_secret"
+
+
+def _is_allowed(text: str, allowed: set[str]) -> bool:
+    """Whether nothing is left of what looks like a secret once the texts that a person called none are out of it."""
+    for known in sorted(allowed, key=len, reverse=True):
+        text = text.replace(known, "") if known else text
+    return not secret_in(text)
+
+
+def _texts(value: Any, loc: Loc, skipped: set[Loc]) -> Iterator[tuple[Loc, str]]:
+    """All texts below, with their places."""
+    if loc in skipped or (len(loc) == 1 and loc[0] in _WRITTEN_BY_US) or "webhook" in loc:
+        return
+    if isinstance(value, str):
+        yield loc, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _texts(inner, (*loc, key), skipped)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, (*loc, index), skipped)
+
+
+def _at(values: dict[str, Any], loc: Loc) -> Any:
+    found: Any = values
+    for part in loc:
+        found = found.get(part) if isinstance(found, dict) else None
+    return found

@@ -1,0 +1,180 @@
+"""The stack config: read from its file, closed, with every mistake named at once. No engine in here.
+
+`sweepctl` and the Pulumi program load it the same way, so what one accepts the other does.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import PrivateAttr, ValidationError
+
+from sweepstack.config.checks import cross_checks
+from sweepstack.config.file import Document, Loc
+from sweepstack.config.find import PROJECT, STORE, SWEEP, Found, config_path, find, known_platforms
+from sweepstack.config.model import Artifact, BoxConfig, Job, Metrics, Override, SweepConfig
+from sweepstack.config.problems import Mistake, dotted, from_validation, keyed, refuse, value_at
+from sweepstack.config.rent import Gpu, Mount, Resources
+from sweepstack.config.store import StoreShape
+from sweepstack.config.types import Shape
+from sweepstack.core.cells import CellsConfig
+from sweepstack.core.records import ArtifactSpec
+from sweepstack.core.roster import Roster, examine
+from sweepstack.core.suggest import did_you_mean
+
+__all__ = [
+    "PROJECT",
+    "Artifact",
+    "BoxConfig",
+    "Gpu",
+    "Job",
+    "Metrics",
+    "Override",
+    "Resources",
+    "StackConfig",
+    "StoreConfig",
+    "config_path",
+    "load_any",
+]
+
+
+class OfFile(Shape):
+    """What every stack config knows of the file that it was read from. `key`: what the engine calls the object."""
+
+    key: ClassVar[str]
+    _stack: str = PrivateAttr()
+    _file: str = PrivateAttr()
+    _raw: dict[str, Any] = PrivateAttr()
+
+    @property
+    def stack(self) -> str:
+        """The stack's name, unqualified."""
+        return self._stack
+
+    @property
+    def file(self) -> str:
+        """The file as messages call it, relative to the project."""
+        return self._file
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """What the file says, as plain values."""
+        return self._raw
+
+    @classmethod
+    def load(cls, project_root: Path, stack: str, platforms: Collection[str] | None = None) -> Self:
+        """Reads `stacks/Pulumi.<stack>.yaml`. Reads files only; raises ConfigError with all mistakes.
+
+        `platforms`: those that may be candidates; by default those with a profile.
+        """
+        return cls.of(find(project_root, stack), platforms)
+
+    @classmethod
+    @abstractmethod
+    def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
+        """The config in a file that was read."""
+
+
+class StoreConfig(OfFile, StoreShape):
+    """A stack of volumes whose config holds: `stack` and `file` say which one."""
+
+    key = STORE
+
+    @classmethod
+    def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
+        """The config in a file that was read."""
+        mistakes, at, document = list(found.mistakes), found.at, found.document
+        if found.kind == SWEEP:
+            mistakes.append(found.other_than(STORE))
+        if at is None or found.kind == SWEEP:
+            raise refuse(mistakes, document)
+        values, config = found.values, None
+        try:
+            config = cls.model_validate(values)
+        except ValidationError as error:
+            mistakes += from_validation(error, document, at, StoreShape)
+        known = known_platforms() if platforms is None else platforms
+        name = values.get("platform")
+        if isinstance(name, str) and name not in known:
+            fix = f"no such platform{did_you_mean(name, known)} (profiles: {', '.join(known)})"
+            mistakes.append(Mistake(document.line((*at, "platform")), keyed(("platform",), name), fix, StoreShape))
+        if mistakes or config is None:
+            raise refuse(mistakes, document)
+        config._stack, config._file, config._raw = found.stack, found.file, values
+        return config
+
+
+def load_any(project_root: Path, stack: str) -> StackConfig | StoreConfig:
+    """Whichever of the two the file holds. Reads files only; raises ConfigError with all mistakes."""
+    found = find(project_root, stack)
+    return StoreConfig.of(found) if found.kind == STORE else StackConfig.of(found)
+
+
+class StackConfig(OfFile, SweepConfig):
+    """A stack config that holds: `stack` and `file` say which one, `roster` is what its cells make."""
+
+    key = SWEEP
+    _roster: Roster = PrivateAttr()
+
+    @property
+    def roster(self) -> Roster:
+        """Every cell that must exist at the end."""
+        return self._roster
+
+    @property
+    def volume_mounts(self) -> dict[str, Mount]:
+        """Path → the volume that shows there; one at most."""
+        return {path: mount for path, mount in self.mounts.items() if not mount.bucket}
+
+    @property
+    def bucket_mounts(self) -> dict[str, Mount]:
+        """Path → the bucket that is copied, mounted or written there."""
+        return {path: mount for path, mount in self.mounts.items() if mount.bucket}
+
+    def artifact_specs(self) -> tuple[ArtifactSpec, ...]:
+        """The artifacts in the order in which they were written."""
+        return tuple(artifact.spec(path) for path, artifact in self.artifacts.items())
+
+    @classmethod
+    def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
+        """The config in a file that was read."""
+        mistakes, at, document = list(found.mistakes), found.at, found.document
+        if found.kind == STORE:
+            mistakes.append(found.other_than(SWEEP))
+        if at is None or found.kind == STORE:
+            raise refuse(mistakes, document)
+        values, config = found.values, None
+        try:
+            config = cls.model_validate(values)
+        except ValidationError as error:
+            mistakes += from_validation(error, document, at, SweepConfig)
+        roster, more = _roster(values, document, at)
+        mistakes += more
+        known = known_platforms() if platforms is None else platforms
+        told = {(mistake.line, mistake.key.partition(": ")[0]) for mistake in mistakes}
+        checked = cross_checks(values, roster, known, document, at)
+        mistakes += [mistake for mistake in checked if (mistake.line, mistake.key) not in told]  # one for each key
+        if mistakes or roster is None or config is None:
+            raise refuse(mistakes, document)
+        config._stack, config._file = found.stack, found.file
+        config._roster, config._raw = roster, values
+        return config
+
+
+def _roster(values: dict[str, Any], document: Document, at: Loc) -> tuple[Roster | None, list[Mistake]]:
+    """The roster, where `cells` has the right shape; whatever else is wrong."""
+    try:
+        cells = CellsConfig.model_validate(values.get("cells"))
+    except ValidationError:
+        return None, []
+    roster, problems = examine(cells)
+    mistakes = []
+    for problem in problems:
+        value = value_at(document.data, (*at, *problem.where))
+        is_one = isinstance(value, str | int | float)
+        key = keyed(problem.where, value) if is_one else dotted(problem.where)
+        mistakes.append(Mistake(document.line((*at, *problem.where)), key, problem.text, CellsConfig))
+    return roster, mistakes

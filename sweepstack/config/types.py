@@ -1,0 +1,273 @@
+"""The kinds of value that a stack config holds, each with the words for what was expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
+
+from sweepstack.channel.host_address import HostAddress
+from sweepstack.core.records import BoxName
+from sweepstack.evidence.s3.address import S3Address
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+from sweepstack.onbox.common.units import parse_duration, parse_size
+
+_PLATFORM = re.compile(r"[a-z][a-z0-9_-]*")
+_SYSTEM = frozenset(
+    ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "sbin", "sys", "usr", "var", "sweepstack")
+)
+_RESERVED_FILES = frozenset({"log.txt", "manifest.json"})
+
+
+class Shape(BaseModel):
+    """An object of the stack config: closed, frozen. `anchor` is its heading in docs/stack-config.md."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+    anchor: ClassVar[str]
+
+
+def wrong(expected: str) -> PydanticCustomError:
+    """The error for a value of the wrong kind; `expected` completes "expected …"."""
+    return PydanticCustomError("expected", "{text}", {"text": f"expected {expected}"})
+
+
+def _number(expected: str, *, whole: bool = False, zero: bool = False) -> BeforeValidator:
+    def read(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise wrong(expected)
+        try:
+            number: int | float = int(value) if whole and not isinstance(value, float) else float(value)
+        except ValueError:
+            raise wrong(expected) from None
+        too_small = number < 0 or (number == 0 and not zero)
+        if too_small or not number < 1e15 or (whole and isinstance(number, float)):
+            raise wrong(expected)
+        return number
+
+    return BeforeValidator(read)
+
+
+def _text(expected: str, reads: Callable[[str], str]) -> BeforeValidator:
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise wrong(expected)
+        try:
+            return reads(value)
+        except ValueError:
+            raise wrong(expected) from None
+
+    return BeforeValidator(read)
+
+
+def _nonempty(value: str) -> str:
+    if not value.strip() or "\0" in value:
+        raise ValueError
+    return value
+
+
+def _size(value: str) -> str:
+    size = parse_size(value)
+    if size.at_least or not size.bytes:
+        raise ValueError
+    return size.text
+
+
+def _bound(value: str) -> str:
+    size = parse_size(value)
+    if not size.bytes:
+        raise ValueError
+    return size.text
+
+
+def _duration(value: str) -> str:
+    parse_duration(value)
+    return value.strip()
+
+
+def _cuda(value: str) -> str:
+    if not re.fullmatch(r"\d+\.\d+\+?", value):
+        raise ValueError
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise wrong("true or false")
+    return value
+
+
+def _env_value(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
+        raise wrong("text; quote it")
+    return str(value)
+
+
+def relative_file(path: str) -> str:
+    """`path` if it names one file below a cell's folder; raises with the reason otherwise."""
+    parts = path.split("/")
+    if path.startswith(("/", "~")) or "\\" in path or ".." in parts:
+        raise wrong("a path below the cell's {out}, without .. and not absolute")
+    if not path or "" in parts or "." in parts or not path.isprintable():
+        raise wrong("a plain relative path, such as checkpoints/best.pt")
+    if any(character in path for character in "*?"):
+        raise wrong("the name of one file; patterns are not supported")
+    if path in _RESERVED_FILES:
+        raise wrong(f"another name: {path} is written by sweepstack")
+    return path
+
+
+def _box_name(name: Any) -> str:
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", name):
+        raise wrong("a box's name: lower-case letters, digits and inner dashes, 40 at most")
+    return name
+
+
+def _platform(name: Any) -> str:
+    if not isinstance(name, str) or not _PLATFORM.fullmatch(name):
+        raise wrong("a platform's name, such as local")
+    return name
+
+
+def hidden(expected: str) -> PydanticCustomError:
+    """Like `wrong`, for a value that must not be shown: it may be a secret."""
+    return PydanticCustomError("hidden", "{text}", {"text": f"expected {expected}"})
+
+
+def _env_name(value: Any) -> str:
+    """A wrong value is not shown: who writes a URL or a key here has just shown it to a file, and not to a log too."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        raise hidden("the name of an environment variable; what it holds is a secret and stands in no file")
+    return value
+
+
+def _fraction(value: Any) -> float:
+    expected = "a part of the budget: 0.8 for 80 %, at most 2"
+    try:
+        number = float(value) if not isinstance(value, bool) else 0.0
+    except (TypeError, ValueError):
+        raise wrong(expected) from None
+    if not 0 < number <= 2:
+        raise wrong(expected)
+    return number
+
+
+def _share(value: Any) -> float:
+    expected = "a part between 0 and 1, such as 0.98"
+    try:
+        number = float(value) if not isinstance(value, bool) else 0.0
+    except (TypeError, ValueError):
+        raise wrong(expected) from None
+    if not 0 < number < 1:
+        raise wrong(expected)
+    return number
+
+
+def _mount_path(path: Any) -> str:
+    if not isinstance(path, str) or not re.fullmatch(r"(/[A-Za-z0-9][A-Za-z0-9._-]*){1,4}", path):
+        raise wrong("an absolute path of plain names, such as /ckpt")
+    if path.split("/")[1] in _SYSTEM:
+        raise wrong(f"another path: /{path.split('/')[1]} is the system's")
+    return path
+
+
+def _volume_name(name: Any) -> str:
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,33}[a-z0-9])?", name):
+        # 64 characters is what a platform lets a volume be called, and its tag takes 29 of them
+        raise wrong("a volume's name: lower-case letters, digits and inner dashes, 35 at most")
+    return name
+
+
+def _source(value: Any) -> str:
+    if isinstance(value, str) and "://" not in value and re.search(r"^[.~]|[/\\]", value):
+        raise wrong(
+            "the name of a volume, or s3://bucket/prefix; a folder of this machine is none: "
+            "small files ship with job.include, large ones from a bucket"
+        )
+    if not isinstance(value, str) or "://" not in value:
+        return _volume_name(value)
+    try:
+        return S3Address.parse(value).uri
+    except EvidenceError as error:
+        raise wrong(f"the name of a volume, or s3://bucket/prefix; {error}") from None
+
+
+def _endpoint(text: str) -> str:
+    found = urlsplit(text)
+    if found.scheme not in ("http", "https") or not found.hostname or "@" in found.netloc or found.query:
+        raise ValueError
+    return text.rstrip("/")
+
+
+def _one_or_more(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+_DAY = re.compile(r"(\d{4}-\d{2}-\d{2})([T ]00:00:00(\.0+)?( ?(Z|UTC|[+]00:?00( UTC)?))?)?")
+
+
+def _day(value: Any) -> date:
+    """A day; also as the engine spells one when it saves the file (`2027-01-31 00:00:00 +0000 UTC`)."""
+    match = _DAY.fullmatch(value.strip()) if isinstance(value, str) else None
+    try:
+        return date.fromisoformat(match[1] if match else "")
+    except ValueError:
+        raise wrong("a day, such as 2027-01-31") from None
+
+
+Text = Annotated[str, _text("text", _nonempty)]
+Price = Annotated[float, _number("USD per hour, such as 2.10")]
+PriceOrZero = Annotated[float, _number("USD per hour, such as 0.12", zero=True)]
+Count = Annotated[int, _number("a whole number from 1 on", whole=True)]
+CountOrZero = Annotated[int, _number("a whole number from 0 on", whole=True, zero=True)]
+Cores = Annotated[float, _number("a number of cores, such as 4")]
+SizeText = Annotated[str, _text("a size with its unit, such as 50MB, and more than 0", _size)]
+BoundText = Annotated[str, _text("a size with its unit, such as 40GB, or 40GB+ for at least, and more than 0", _bound)]
+DurationText = Annotated[str, _text("a duration with its unit, such as 10m", _duration)]
+CudaText = Annotated[str, _text('a CUDA version in quotes, such as "12.4"', _cuda)]
+FilePath = Annotated[str, AfterValidator(relative_file)]
+Names = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
+EnvValue = Annotated[str, BeforeValidator(_env_value)]
+Usd = Annotated[float, _number("USD in all, such as 60")]
+Hours = Annotated[float, _number("hours, such as 30")]
+Fraction = Annotated[float, BeforeValidator(_fraction)]
+Share = Annotated[float, BeforeValidator(_share)]
+MountPath = Annotated[str, BeforeValidator(_mount_path)]
+Source = Annotated[str, BeforeValidator(_source)]
+Endpoint = Annotated[str, _text("the URL of an S3 server, without keys, such as https://minio.lab:9000", _endpoint)]
+VolumeName = Annotated[str, BeforeValidator(_volume_name)]
+Day = Annotated[date, BeforeValidator(_day)]
+EnvName = Annotated[str, BeforeValidator(_env_name)]
+EnvNames = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
+"""Names of environment variables; sweepstack/config/checks.py judges them."""
+
+
+def _host(text: str) -> str:
+    try:
+        return str(HostAddress.parse(text))
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+def _host_path(text: str) -> str:
+    if not text or not re.fullmatch(r"~?(/[^/\s\0:]+)*/?", text) or ".." in text.split("/"):
+        raise ValueError
+    return text.rstrip("/") or text
+
+
+def _host_program(text: str) -> str:
+    if not re.fullmatch(r"(/[^/\s\0:]+)+", text) or ".." in text.split("/"):
+        raise ValueError
+    return text
+
+
+HostPath = Annotated[str, _text("a folder of the host, such as /data or ~/keep", _host_path)]
+HostProgram = Annotated[str, _text("the whole path of a host's program, such as /opt/conda/bin/python", _host_program)]
+HostText = Annotated[str, _text("a host such as root@192.0.2.7:22, or root@192.0.2.7:22/folder", _host)]
+BoxKey = Annotated[BoxName, BeforeValidator(_box_name)]
+PlatformName = Annotated[str, BeforeValidator(_platform)]

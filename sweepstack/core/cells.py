@@ -1,0 +1,90 @@
+"""How a person writes the cells of a sweep, and how parameters are read and spelled.
+
+A parameter is text, a number or a boolean: it ends up in a command line. `"0.1"` and `0.1` are the same parameter,
+since `pulumi config set` writes fractions as text; text that a number would not spell the same way ("1.10", "007")
+stays text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Param = str | int | float | bool
+PARAM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+RESERVED = frozenset({"cell", "name", "out"})
+"""Placeholders that the runner fills itself."""
+CHECKPOINTS = "checkpoints"
+"""One more, which older stack files may have as a parameter's name: then it is that."""
+PIN = "code"
+"""What pins a listed cell to a version of the code; so no parameter is called so."""
+_LONGEST = 4096
+"""Characters of one parameter: it stands in a command line, which has its limit, too."""
+_NUMBER = re.compile(r"-?(\d+|\d+\.\d+|\d+(\.\d+)?e[+-]\d+)")
+
+
+class CellsConfig(BaseModel):
+    """`cells:` of a stack config, shapes only: `sweepstack.core.roster.expand` judges names and values."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+
+    base: dict[str, Any] = Field(default_factory=dict)
+    """parameters of every cell; adding one renames nothing"""
+    grid: dict[str, list[Any]] = Field(default_factory=dict)
+    """axis → values; every combination is a cell"""
+    zip_: Annotated[dict[str, list[Any]], Field(alias="zip")] = Field(default_factory=dict)
+    """axis → values; the first of each go together, then the second …; combined with `grid`"""
+    include: list[dict[str, Any]] = Field(default_factory=list)
+    """parameters for some cells of the matrix: `[{lr: 0.03, warmup: 5}]` sets `warmup` where `lr` is 0.03, and
+    renames nothing"""
+    exclude: list[dict[str, Any]] = Field(default_factory=list)
+    """combinations to leave out: `[{lr: 0.1, seed: 2}]`"""
+    list_: Annotated[list[dict[str, Any]], Field(alias="list")] = Field(default_factory=list)
+    """cells one by one instead of a matrix: `[{name: baseline, lr: 0.1}, {lr: 0.03}]`; `name` may be left out, and
+    `code: "a1f3"` pins the cell to the version whose digest begins so (in quotes)"""
+    add: list[dict[str, Any]] = Field(default_factory=list)
+    """further cells beside a matrix, written like those of `list`"""
+    drop: dict[str, str] = Field(default_factory=dict)
+    """cell name → reason. Stops the cell and keeps it listed; it needs no waiver. A dropped cell stays in `grid`,
+    `list` or `add`"""
+
+
+def read_param(value: Any) -> Param:
+    """`value` as a parameter. Raises ValueError, whose text says what was expected, for anything else."""
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("expected text without NUL")
+        if len(value) > _LONGEST:
+            raise ValueError(f"expected {_LONGEST:,} characters at most; put longer text in a file")
+        return _number_spelled_as(value)
+    if isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f'expected a finite number, or quoted text such as "{value}"')
+        return value
+    if value is None:
+        raise ValueError('expected a value; for the word, quote it: "null"')
+    raise ValueError("expected text, a number or a boolean: it ends up in a command line")
+
+
+def _number_spelled_as(text: str) -> Param:
+    if not _NUMBER.fullmatch(text):
+        return text
+    number: int | float = int(text) if text.lstrip("-").isdigit() else float(text)
+    return number if spell(number) == text else text
+
+
+def spell(value: Param) -> str:
+    """A parameter as a name and a command line show it: 0.1, 0.0001, 1e-05, 20, true, text as it is."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def same(one: Param, other: Param) -> bool:
+    """Equality of parameters: 1 and 1.0 are equal, 1 and true are not."""
+    return isinstance(one, bool) == isinstance(other, bool) and one == other

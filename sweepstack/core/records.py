@@ -1,0 +1,400 @@
+"""The records that travel between the program, the provider, the box and the evidence.
+
+Shapes that we write are closed and frozen (`Record`). Digests are `sha256:<hex>` where a field is called
+`*_digest`, `receipt` or `manifest`; times are RFC 3339 in UTC; sizes are bytes; prices are USD per hour.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    WithJsonSchema,
+    model_serializer,
+)
+
+from sweepstack.core.loader_names import Loader
+from sweepstack.core.timestamps import Moment
+from sweepstack.onbox.common.canonical import digest_of
+
+SCHEMA = 1
+GENESIS = "0" * 64
+"""What the first journal entry names as its predecessor, and the head of an empty journal."""
+
+CellName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$")]
+BoxName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+CellState = Literal[
+    "pending",  # on the roster, not started
+    "blocked_disk",  # not started: its box has too little room (bytes or inodes) to start another cell
+    "running",  # started, its runner is alive
+    "failed",  # started and ended badly, or its runner died
+    "sealed",  # finished and sealed on its box; not verified here yet
+    "missing",  # sealed or expected, and there is no copy here
+    "damaged",  # there is a copy, and it is not what was sealed, or does not load
+    "unexpected",  # a copy of something that nobody asked for
+    "lost",  # its box is proved gone and no verified copy exists
+    "verified",
+    "waived",
+]
+SETTLED: frozenset[str] = frozenset({"verified", "waived"})
+"""The only states that let a box go."""
+
+
+class Record(BaseModel):
+    """A shape that sweepstack writes: closed, frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+def _without_defaults(written: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Leaves out fields that older records do not have, so that the same facts keep their digest."""
+    return {name: value for name, value in written.items() if name not in defaults or value != defaults[name]}
+
+
+class Cell(Record):
+    """One training run. `params` are resolved: base and axes merged."""
+
+    name: CellName
+    params: dict[str, Any]
+
+    @cached_property
+    def config_digest(self) -> str:
+        """The identity of the cell: name and resolved parameters."""
+        return digest_of({"name": self.name, "params": self.params})
+
+
+def _read_cell(value: Any) -> Any:
+    """A cell from `<name> <JSON object of its parameters>`; or from a mapping whose parameters are JSON texts."""
+    if isinstance(value, str):
+        name, _, text = value.partition(" ")
+        return {"name": name, "params": json.loads(text)}
+    if isinstance(value, dict) and isinstance(value.get("params"), dict):
+        return {**value, "params": {key: json.loads(text) for key, text in value["params"].items()}}
+    return value
+
+
+def _write_cell(cell: Cell) -> str:
+    return f"{cell.name} {json.dumps(cell.params, sort_keys=True, ensure_ascii=False)}"
+
+
+CellText = Annotated[
+    Cell, BeforeValidator(_read_cell), PlainSerializer(_write_cell), WithJsonSchema({"type": "string"})
+]
+"""A cell as it passes the engine: one line of text. The engine has one kind of number, we have 20 and 20.0; and what it
+does with each value, for each of 10,000 cells, would take most of a preview."""
+
+
+class ArtifactSpec(Record):
+    """A file that a cell must leave behind, and how it is proved good.
+
+    `keys`: names that the file must hold. `finite`: NaN or infinity fails the cell, or is only reported. `plausible`:
+    so with numbers that are all the same, and a null or text in place of a number.
+    `min_bytes`: smaller files fail; an empty file always fails. `run`, `trust`: the user's own check (`load: command`)
+    and the word that it may run; left out of what is written where there is none, so that digests stay what they were.
+    """
+
+    path: str
+    load: Loader
+    keys: tuple[str, ...] = ()
+    finite: Literal["require", "report"] = "require"
+    min_bytes: int = 1
+    run: str | None = None
+    trust: bool = False
+    plausible: Literal["require", "report"] = "report"
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_defaults(serialize(self), {"run": None, "trust": False, "plausible": "report"})
+
+
+class FileEntry(Record):
+    """One file of a sealed cell: path relative to the cell's folder, size in bytes, SHA-256 as bare hex."""
+
+    path: str
+    size: int = Field(ge=0)
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    role: Literal["artifact", "log", "metrics", "extra"]
+
+
+class Manifest(BaseModel):
+    """What a box says that a cell left behind when it was sealed. The runner writes it: unknown keys pass.
+
+    `setup`: the digest of set-up and code, None where there was none. `provenance`: what was known of the code when it
+    was shipped (`git: {commit, branch, dirty}`), `code_changed` during the run. `environment`: libraries, GPUs, image.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+    schema_: int = Field(alias="schema")
+    identity: str
+    box: str
+    native_id: str
+    generation: int
+    cell: str
+    attempt: int
+    config_digest: Digest
+    params: dict[str, Any]
+    code: Digest
+    argv: list[str]
+    started_at: Moment
+    sealed_at: Moment
+    environment: dict[str, Any]
+    setup: str | None = None
+    provenance: dict[str, Any] = Field(default_factory=dict)
+    files: tuple[FileEntry, ...]
+
+
+class Waiver(Record):
+    """A person's word that a cell need not be verified."""
+
+    cell: str
+    reason: str = Field(min_length=1)
+
+
+class Action(Record):
+    """One verb on one box, by its native id: what an approval allows."""
+
+    verb: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]*$")]
+    box: str
+    native_id: str
+
+
+class Abandonment(Record):
+    """A person's word that whatever this verb kills on a box may be lost. A word for a stop is none for a destroy."""
+
+    box: str
+    native_id: str
+    reason: str = Field(min_length=1)
+    verb: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]*$")] = "destroy"
+
+
+class UnclaimedWaiver(Record):
+    """A person's word that files on a box which belong to no cell may die with it: these and no others, by the digest
+    of their list (`listed`, None in an older word). `uncounted`: also what could not be counted."""
+
+    box: str
+    native_id: str
+    files: int = Field(ge=0)
+    bytes: int = Field(ge=0)
+    reason: str = Field(min_length=1)
+    uncounted: bool = False
+    listed: Digest | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_defaults(serialize(self), {"listed": None})
+
+
+class Approval(Record):
+    """A person's word for one receipt and named actions; lives in the stack config under `approval`.
+
+    `receipt` is null only where nothing was launched on any named box, or all named boxes are abandoned. `unclaimed` is
+    left out of what is written where there is none, so that approvals given before it came keep their digest.
+    """
+
+    receipt: Digest | None = None
+    actions: tuple[Action, ...]
+    waive: tuple[Waiver, ...] = ()
+    abandon: tuple[Abandonment, ...] = ()
+    unclaimed: tuple[UnclaimedWaiver, ...] = ()
+    waivers_digest: Digest
+    by: str
+    at: Moment
+    expires: Moment
+
+    @staticmethod
+    def digest_waivers(
+        waive: tuple[Waiver, ...], abandon: tuple[Abandonment, ...], unclaimed: tuple[UnclaimedWaiver, ...] = ()
+    ) -> str:
+        """The digest that `waivers_digest` must equal."""
+        words: dict[str, Any] = {
+            "waive": [w.model_dump() for w in sorted(waive, key=lambda w: w.cell)],
+            # A digest of before there were other verbs, and other waivers, stays what it was.
+            "abandon": [
+                a.model_dump(exclude={"verb"} if a.verb == "destroy" else None)
+                for a in sorted(abandon, key=lambda a: (a.box, a.native_id, a.verb))
+            ],
+        }
+        if unclaimed:
+            words["unclaimed"] = [u.model_dump() for u in sorted(unclaimed, key=lambda u: (u.box, u.native_id))]
+        return digest_of(words)
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if name != "unclaimed" or value}
+
+
+class ReceiptFile(Record):
+    """A file as verifying found it. `verdict`: ok, or the reason in a few words.
+
+    `loader`: as the config has it; for a command followed by the digest of the code it ran (`command sha256:…`)."""
+
+    path: str
+    size: int
+    sha256: str
+    role: str
+    loader: str | None
+    verdict: str
+
+
+class ReceiptCell(Record):
+    """A cell as verifying found it; the box that sealed it, and the manifest's digest where there is one."""
+
+    name: str
+    config_digest: Digest
+    state: CellState
+    box: str | None
+    generation: int | None
+    attempt: int | None
+    manifest: Digest | None
+    files: tuple[ReceiptFile, ...]
+    reasons: tuple[str, ...]
+
+
+class ReceiptBox(Record):
+    """A box whose journal was read: head as bare hex, and the cells that its queue was given."""
+
+    box: str
+    native_id: str
+    generation: int
+    journal_head: str
+    cells: tuple[str, ...]
+
+
+class Receipt(Record):
+    """What verifying found. Content-addressed: neither a time nor a host is in it."""
+
+    schema_: Literal[1] = Field(alias="schema", default=1)
+    identity: str
+    stack: str
+    roster_digest: Digest
+    artifacts_digest: Digest
+    boxes: tuple[ReceiptBox, ...]
+    cells: tuple[ReceiptCell, ...]
+    verified: int
+    total: int
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+
+    @cached_property
+    def digest(self) -> str:
+        """The name that its content gives it."""
+        return digest_of(self.model_dump(mode="json", by_alias=True))
+
+
+class Birth(Record):
+    """Written before a box is rented (without `native_id`), and again when its id is known. `asked_at`: when a request
+    went out whose answer did not come; `shown_by`: from when on a list shows what it made. `rests`: it bills on."""
+
+    box: str
+    generation: int
+    tag: str
+    platform: str
+    account: str
+    native_id: str | None
+    price_per_hour: float | None
+    mounts: dict[str, str] = Field(default_factory=dict)  # path on the box → native id of the volume, which outlives it
+    begun_at: Moment
+    created_at: Moment | None
+    ended_at: Moment | None = None
+    ended_how: str | None = None
+    asked_at: Moment | None = None
+    shown_by: Moment | None = None
+    rests: bool = False
+
+
+LedgerPhase = Literal["running", "stopped", "ended"]
+
+
+class LedgerEntry(Record):
+    """From `at` on, `native_id` is in this phase at this price (USD per hour; null: nobody knows). Never changed."""
+
+    box: str
+    native_id: str
+    platform: str
+    account: str
+    phase: LedgerPhase
+    price_per_hour: float | None = Field(ge=0)
+    at: Moment
+    how: str = ""  # why it ended
+
+
+class Launch(Record):
+    """Written before a queue starts anything on a box: which cells that box's queue was given."""
+
+    box: str
+    generation: int
+    native_id: str
+    cells: dict[str, Digest]  # cell name → config digest
+    code: Digest
+    at: Moment
+    dropped: dict[str, str] = Field(default_factory=dict)
+    """Cells that had started here and that a person dropped since → the reason."""
+
+
+class Retry(Record):
+    """A person's word that a cell is to run again. `retry` counts them; 1 is the first.
+
+    `salt`: 0, or the retry since which its checkpoints are others: a cell that had been sealed starts from nothing.
+    `code`: what it had last run with; `manifest`: the sealed copy that counts no more, where there is one.
+    """
+
+    retry: int = Field(ge=1)
+    salt: int = Field(ge=0)
+    code: Digest | None = None
+    manifest: Digest | None = None
+    by: str
+    at: Moment
+    reason: str = ""
+
+
+class Again(Record):
+    """What of a `Retry` a box is told."""
+
+    retry: int = Field(ge=1)
+    salt: int = Field(default=0, ge=0)
+    manifest: Digest | None = None
+
+
+class Retries(Record):
+    """All retries that were ever asked for, by cell: the last one of each."""
+
+    cells: dict[str, Retry] = Field(default_factory=dict)
+
+
+class Teardown(Record):
+    """An open teardown: its boxes may finish after the approval has expired; nothing new is rented meanwhile."""
+
+    receipt: Digest | None = None
+    native_ids: tuple[str, ...]
+    ended: tuple[str, ...] = ()
+    begun_at: Moment
+
+
+class Loss(Record):
+    """Cells of a vanished or abandoned box that had no verified copy."""
+
+    box: str
+    native_id: str
+    cells: tuple[str, ...]
+    why: str
+    at: Moment
+
+
+class Lease(Record):
+    """Which backend's state holds this identity now."""
+
+    backend: str
+    host: str
+    taken_at: Moment

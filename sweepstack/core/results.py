@@ -1,0 +1,152 @@
+"""The table that a sweep is for: what each cell measured, over its axes, and means over seeds.
+
+Pure. A mean is over all cells that were given, never over those that happen to be finite; what is not there is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweepstack.core.metrics import number
+from sweepstack.core.records import Cell
+
+Scalar = float | int | bool | str
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """One cell: its parameters, its state, and every scalar that it left behind. `code`: digest, None where unknown."""
+
+    name: str
+    params: Mapping[str, Any]
+    state: str
+    values: Mapping[str, Scalar]
+    code: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Over `n` cells; `std` with n - 1, None for one cell. Both are None where a value is not finite."""
+
+    mean: float | None
+    std: float | None
+    n: int
+    not_finite: int = 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells that differ in nothing but what is averaged over. `wanted`: all on the roster; `cells`: those here."""
+
+    axes: Mapping[str, Any]
+    cells: tuple[str, ...]
+    wanted: tuple[str, ...]
+    values: Mapping[str, Mean]
+    codes: tuple[str, ...]
+    verified: int = 0
+
+    @property
+    def mixed(self) -> bool:
+        """Whether these cells ran different versions of the code."""
+        return len(self.codes) > 1
+
+
+def axes_of(cells: Sequence[Cell]) -> list[str]:
+    """The parameters in which cells differ, in the order in which they are written."""
+    names = list(dict.fromkeys(name for cell in cells for name in cell.params))
+    return [name for name in names if len({_key(cell.params.get(name)) for cell in cells}) > 1]
+
+
+def scalars(document: Any, prefix: str = "") -> dict[str, Scalar]:
+    """Every number, truth value and text of a JSON object, by its dotted key. Lists are no scalars."""
+    found: dict[str, Scalar] = {}
+    if isinstance(document, dict):
+        for key, value in document.items():
+            if isinstance(value, dict):
+                found |= scalars(value, f"{prefix}{key}.")
+            elif isinstance(value, (int, float, str)):
+                found[f"{prefix}{key}"] = value
+    return found
+
+
+def combine(files: Iterable[tuple[str, Mapping[str, Scalar]]], axes: Iterable[str]) -> dict[str, Scalar]:
+    """The scalars of several files (name → scalars) in one row. A name that two files have gets its file's before it,
+    unless both say the same.
+
+    What a cell repeats of its own parameters is left out.
+    """
+    row: dict[str, Scalar] = {}
+    known = set(axes)
+    for file, values in files:
+        for name, value in values.items():
+            if name in known or (name in row and _same(row[name], value)):
+                continue
+            row[f"{file}:{name}" if name in row else name] = value
+    return row
+
+
+def _same(one: Scalar, other: Scalar) -> bool:
+    """Whether two files say the same, NaN included, be it as a number or as text."""
+    a, b = number(one), number(other)
+    if a is None or b is None:
+        return one == other
+    return a == b or (math.isnan(a) and math.isnan(b))
+
+
+def columns_of(results: Iterable[CellResult]) -> list[str]:
+    """The names of all values, numbers first come first."""
+    return list(dict.fromkeys(name for result in results for name in result.values))
+
+
+def groups(cells: Sequence[Cell], results: Sequence[CellResult], over: Sequence[str]) -> list[Group]:
+    """The results by all axes but `over`, in the roster's order. Values that are a number in no cell are left out."""
+    axes = [name for name in axes_of(cells) if name not in over]
+    by_name = {result.name: result for result in results}
+    members: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        members.setdefault(tuple(_key(cell.params.get(name)) for name in axes), []).append(cell)
+    made = []
+    for together in members.values():
+        here = [by_name[cell.name] for cell in together if cell.name in by_name]
+        means = {name: mean for name in columns_of(here) if (mean := _mean(here, name)) is not None}
+        made.append(
+            Group(
+                axes={name: together[0].params.get(name) for name in axes},
+                cells=tuple(result.name for result in here),
+                wanted=tuple(cell.name for cell in together),
+                values=means,
+                verified=sum(result.state == "verified" for result in here),
+                codes=tuple(dict.fromkeys(result.code for result in here if result.code)),
+            )
+        )
+    return made
+
+
+def _mean(results: Sequence[CellResult], name: str) -> Mean | None:
+    given = [result.values[name] for result in results if name in result.values]
+    values = [value for one in given if not isinstance(one, str) and (value := number(one)) is not None]
+    if not values:
+        return None
+    broken = sum(not math.isfinite(value) for value in values)
+    if broken:
+        return Mean(None, None, len(values), broken)
+    return Mean(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+
+
+def short_codes(codes: Iterable[str]) -> dict[str, str]:
+    """Digests → the shortest beginnings, of four digits or more, that tell them apart."""
+    digits = {code: code.removeprefix("sha256:") for code in dict.fromkeys(codes)}
+    length = 4
+    while length < 64 and len({text[:length] for text in digits.values()}) < len(digits):
+        length += 1
+    return {code: text[:length] for code, text in digits.items()}
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

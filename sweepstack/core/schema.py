@@ -1,0 +1,41 @@
+"""Which shapes this code reads: what a newer sweepstack wrote is told apart from what is damaged.
+
+States, records and receipts carry `schema`, a number; what has none is of before it was counted, and is read as 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from sweepstack.core.records import SCHEMA
+
+KEY = "schema"
+UPDATE = "Update this checkout: git pull && make setup"
+
+
+def newer(version: Any) -> str:
+    """Why what says that it is of this version can't be read here; empty where it can."""
+    if not isinstance(version, int | float) or isinstance(version, bool) or version <= SCHEMA:
+        return ""
+    return f"it was written by a newer sweepstack (schema {version:g}; this one knows {SCHEMA}). {UPDATE}"
+
+
+def unknown(error: ValidationError) -> str:
+    """Why, where all that is wrong is fields that this code does not know; empty for other mistakes."""
+    if any(item["type"] != "extra_forbidden" for item in error.errors()):
+        return ""
+    fields = [_at(item["loc"]) for item in error.errors()]
+    return f"this sweepstack does not know {', '.join(fields[:3])}: a newer one wrote it. {UPDATE}"
+
+
+def first(error: ValidationError) -> str:
+    """The first mistake: where, and what."""
+    item = error.errors()[0]
+    at = _at(item["loc"])
+    return f"{at + ': ' if at else ''}{item['msg']}"
+
+
+def _at(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location)

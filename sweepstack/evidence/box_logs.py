@@ -1,0 +1,187 @@
+"""The logs of a box itself, its runner's and those of its set-up, copied before it ends: their ends, secrets masked.
+
+They lie in `box-logs/<box>-g<generation>/`, for a person who asks why a box that is gone did nothing. They prove
+nothing, and no end waits for them: what can't be copied is named, and that is all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from sweepstack.core.journal import Journal
+from sweepstack.core.parallel import in_parallel
+from sweepstack.core.records import Record
+from sweepstack.core.timestamps import Moment
+from sweepstack.evidence.masking import hidden_on, masked
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.agent import prefetch
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import sha256_hex
+from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, PlatformError, SweepstackError, Unreachable
+
+if TYPE_CHECKING:
+    from sweepstack.onbox.agent.channel import Channel
+
+BOX_LOGS = "box-logs"
+MOST_BYTES = 256 << 10
+"""Of one log: its end, where it is longer."""
+SETUPS = 8
+"""Logs of set-up steps that are copied, those that changed last."""
+LAST_SECONDS = 20.0
+"""What the last copy may take of the time in which a box is ended."""
+_FILES, _SECONDS = 1000, 5.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.log")
+
+
+class BoxLog(Record):
+    """A log that was copied. `path`: on the box; `start`: how many bytes of it come before the copy; `at`: when."""
+
+    path: str
+    at: Moment
+    start: int = Field(default=0, ge=0)
+    sha256: str = ""
+
+
+class BoxLogs(Record):
+    """What was copied of one generation of a box, the set-up that wrote last at the end. `head`: its journal's, where
+    that was read then; `problems`: what could not be copied the last time."""
+
+    schema_: Literal[1] = Field(alias="schema", default=1)
+    box: str
+    generation: int
+    head: str = ""
+    logs: tuple[BoxLog, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    model_config = Record.model_config | {"populate_by_name": True}
+
+
+def known(store: EvidenceStore, box: str, generation: int) -> BoxLogs:
+    """What was copied before. A record that does not read is made anew. Raises EvidenceError where nothing is known."""
+    try:
+        found = store.record(_record(box, generation), BoxLogs)
+    except EvidenceDamaged:
+        found = None
+    return found or BoxLogs(box=box, generation=generation)
+
+
+def due(store: EvidenceStore, box: str, generation: int, journal: Journal) -> bool:
+    """Whether the journal of a box whose runner has ended says more than when its logs were copied."""
+    return bool(journal.entries) and known(store, box, generation).head != journal.head
+
+
+def foresee(channel: Channel, before: BoxLogs) -> None:
+    """Asks for the box's journal and, in the same round trip, for what `copy` wants, where the way to the box can do
+    that. Raises Unreachable."""
+    if isinstance(channel, prefetch.Foresees):
+        walk = prefetch.walk([box_layout.SETUP_LOGS], limit=_FILES, seconds=_SECONDS)
+        tails = prefetch.tails(_paths(before), MOST_BYTES)
+        channel.foresee([prefetch.read(box_layout.JOURNAL), prefetch.read(box_layout.SECRETS), walk, tails])
+
+
+def copy(channel: Channel, before: BoxLogs, store: EvidenceStore, head: str) -> BoxLogs:
+    """Copies the ends of the logs that are there; returns what is in the evidence now. Idempotent.
+
+    `before`: of `known`. What can't be read on a box that answers, or written, is in `problems`; an earlier copy of it
+    stays. Raises Unreachable.
+    """
+    logs = {log.path: log for log in before.logs}
+    problems: list[str] = []
+    now = datetime.now(UTC).replace(microsecond=0)
+    try:
+        hidden = hidden_on(channel)
+        found, order, problems = _read(channel, before)
+        for path in order:
+            size, data = found[path]
+            start = size - len(data)
+            text = _notice(start) + masked(data, hidden, cut=start > 0)
+            log = BoxLog(path=path, at=now, start=start, sha256=sha256_hex(text))
+            if path not in logs or logs[path].sha256 != log.sha256:
+                store.shelf.write(_key(before, path), text)
+            logs.pop(path, None)  # those that were read now come last
+            logs[path] = log
+    except Unreachable:
+        raise
+    except (EvidenceError, PlatformError, OSError) as error:
+        problems.append(f"its logs were not copied: {error}")
+    after = before.model_copy(update={"head": head, "logs": tuple(logs.values()), "problems": tuple(problems)})
+    try:
+        store.write_record(_record(before.box, before.generation), after)
+    except EvidenceError as error:
+        return after.model_copy(
+            update={"problems": (*problems, f"what was copied of its logs is not on record: {error}")}
+        )
+    return after
+
+
+def copy_last(
+    channel: Callable[[], Channel], evidence: str, box: str, generation: int, head: str = ""
+) -> tuple[str, ...]:
+    """The last copy of a box that ends or stops now; what is in the way, for people. Never raises, and ends in time."""
+
+    def work() -> tuple[str, ...]:
+        try:
+            store = EvidenceStore.open(evidence)
+            return copy(channel(), known(store, box, generation), store, head).problems
+        except (SweepstackError, OSError) as error:
+            return (f"its logs were not copied: {error}",)
+
+    late = (f"its logs were not copied within {LAST_SECONDS:.0f} s",)
+    return in_parallel({box: work}, LAST_SECONDS).get(box, late)
+
+
+def read(store: EvidenceStore, kept: BoxLogs, log: BoxLog) -> bytes | None:
+    """What a copy has of the log, from `log.start` on; None where it is not there. Raises EvidenceError."""
+    held = store.shelf.read(_key(kept, log.path))
+    return None if held is None else held.data[len(_notice(log.start)) :]
+
+
+def _read(channel: Channel, before: BoxLogs) -> tuple[dict[str, tuple[int, bytes]], list[str], list[str]]:
+    """Size and end of each log, in which order they are kept, and what can't be read. Raises PlatformError."""
+    found = channel.tails(_paths(before), MOST_BYTES)
+    listing = channel.walk([box_layout.SETUP_LOGS], limit=_FILES, seconds=_SECONDS)
+    logs = [
+        (at, path) for path, _, at in listing.files if _NAME.fullmatch(path.removeprefix(f"{box_layout.SETUP_LOGS}/"))
+    ]
+    order = [box_layout.RUNNER_LOG, *(path for _, path in sorted(logs)[-SETUPS:])]
+    if new := [path for path in order[1:] if path not in found]:
+        found |= channel.tails(new, MOST_BYTES)
+    problems = [why for path in order if path not in found and (why := _why(channel, path))]
+    if listing.problem:
+        problems.append(f"{box_layout.SETUP_LOGS}: {listing.problem}")
+    return found, [path for path in order if path in found], problems
+
+
+def _why(channel: Channel, path: str) -> str:
+    """Why a log can't be read; empty where it is not there. Raises Unreachable."""
+    try:
+        channel.read(path, limit=1)
+    except FileNotFoundError:
+        pass
+    except Unreachable:
+        raise
+    except (PlatformError, OSError) as error:
+        return f"{path} was not copied: {(error.strerror if isinstance(error, OSError) else None) or error}"
+    return ""
+
+
+def _paths(before: BoxLogs) -> list[str]:
+    return [box_layout.RUNNER_LOG, *(log.path for log in before.logs if log.path != box_layout.RUNNER_LOG)]
+
+
+def _notice(start: int) -> bytes:
+    return b"[sweepstack] the first %d bytes of this log are not in this copy\n" % start if start else b""
+
+
+def _key(kept: BoxLogs, path: str) -> str:
+    name = path.removeprefix(f"{box_layout.HOME}/").replace("/", "-")
+    return f"{BOX_LOGS}/{kept.box}-g{kept.generation}/{name}"
+
+
+def _record(box: str, generation: int) -> str:
+    return f"{BOX_LOGS}/{box}-g{generation}.json"

@@ -1,0 +1,66 @@
+"""What verifying notices of several cells together: worth a person's look, and no mistake of any one of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sweepstack.core.records import Cell, ReceiptCell
+from sweepstack.evidence.seal_resolution import Testimony
+from sweepstack.loaders.base import some
+from sweepstack.onbox.common.canonical import canonical_json
+
+if TYPE_CHECKING:
+    from sweepstack.core.roster import Roster
+
+WEIGHTS = ("torch", "safetensors", "npz", "npy")
+"""Loaders of files that hold what a training run ends with."""
+
+
+def doubts(cells: Sequence[ReceiptCell], roster: Roster, testimony: Testimony) -> list[str]:
+    """A sentence for each doubt."""
+    return [*_same_weights(cells, roster), *_sealed_twice(cells, testimony)]
+
+
+def _same_weights(cells: Sequence[ReceiptCell], roster: Roster) -> list[str]:
+    """Cells of different parameters all of whose weights are the same: one that is the same beside others that differ
+    is a split or a frozen part, and cells of the same parameters repeat each other on purpose."""
+    same = defaultdict(list)
+    for cell in cells:
+        weights = [(f.path, f.sha256) for f in cell.files if f.role == "artifact" and f.loader in WEIGHTS]
+        if weights and cell.state == "verified":
+            same[tuple(sorted(weights))].append(cell.name)
+    known = {cell.name: cell for cell in roster.cells}
+    found = []
+    for held, names in sorted(same.items()):
+        differing = some(_differing([known[name] for name in names]))
+        if differing:
+            files = some([path for path, _ in held])
+            found.append(
+                f"the same {files}, byte for byte, in {some(names)}, whose {differing} differ: does the job use it?"
+            )
+    return found
+
+
+def _differing(cells: Sequence[Cell]) -> list[str]:
+    keys = sorted({key for cell in cells for key in cell.params})
+    return [key for key in keys if len({canonical_json(cell.params.get(key)) for cell in cells}) > 1]
+
+
+def _sealed_twice(cells: Sequence[ReceiptCell], testimony: Testimony) -> list[str]:
+    """Cells of which another box of the sweep has a result of its own, which ends with that box."""
+    found = []
+    for cell in cells:
+        said = [(witness, one) for witness in testimony.witnesses if (one := witness.journal.cells.get(cell.name))]
+        if cell.state != "verified" or len(said) < 2:
+            continue
+        ours = max((one.retry for _, one in said if one.manifest == cell.manifest), default=0)
+        others = [
+            witness.name
+            for witness, one in said
+            if witness.live and one.state == "sealed" and one.manifest != cell.manifest and one.retry >= ours
+        ]
+        if others:
+            found.append(f"{cell.name}: {some(others)} sealed it, too; the copy here is that of {cell.box}")
+    return found

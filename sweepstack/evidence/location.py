@@ -1,0 +1,182 @@
+"""Where evidence lies, and the marker that says whose it is."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic_core import from_json
+
+from sweepstack.core import schema, this_host
+from sweepstack.core.records import SCHEMA as SCHEMA_VERSION
+from sweepstack.core.records import Digest, Record
+from sweepstack.evidence.object_store import ABSENT, FolderShelf, Shelf
+from sweepstack.evidence.s3.address import SCHEME, S3Address
+from sweepstack.evidence.s3.object_store import S3Shelf
+from sweepstack.onbox.common.canonical import canonical_json
+from sweepstack.onbox.common.errors import (
+    EvidenceChanged,
+    EvidenceDamaged,
+    EvidenceElsewhere,
+    EvidenceError,
+    EvidenceMissing,
+    EvidenceMoved,
+)
+
+MARKER = "sweep.json"
+MOVED = "moved-to.json"
+PUBLISHED = "published.json"
+CELLS = "cells"
+CODE = "code"
+JOURNALS = "journals"
+RECEIPTS = "receipts"
+RECORDS = "records"
+_SCHEME = "file://"
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+class Marker(Record):
+    """Whose evidence a place holds. Written once."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+
+    schema_: Literal[1] = Field(alias="schema", default=1)
+    identity: str
+    project: str
+    stack: str
+    created_at: datetime
+
+
+def resolve(uri: str) -> Shelf:
+    """The shelf at `file://<host>/<absolute path>` or `s3://<bucket>/<prefix>`; it need not exist. Asks nobody.
+
+    Raises EvidenceElsewhere when it is a folder of another host, EvidenceError when it is no such address.
+    """
+    if uri.startswith(SCHEME):
+        return S3Shelf(S3Address.parse(uri))
+    if not uri.startswith(_SCHEME):
+        raise EvidenceError(f"{uri} is not an evidence folder (file://<host>/<path>), nor s3://<bucket>/<prefix>")
+    host, slash, path = uri.removeprefix(_SCHEME).partition("/")
+    if not host or not slash:
+        raise EvidenceError(f"{uri} names no host and absolute path (file://<host>/<path>)")
+    here, *earlier = this_host.names()
+    if host not in (here, *earlier):
+        raise EvidenceElsewhere(
+            f"the evidence is a folder on the host {host} (/{path}), and this is {here}. Run the command there; or run "
+            f"`sweepctl publish s3://<bucket>/<prefix>` there: it copies the evidence to object storage, for all hosts"
+            f". If this computer was {host} and was renamed: `sweepctl adopt --renamed-from {host}`"
+        )
+    return FolderShelf(uri, Path("/" + path))
+
+
+class Moved(Record):
+    """Left in a folder whose evidence was published: nobody may use it by mistake any more."""
+
+    to: str
+    identity: str
+    at: datetime
+
+
+class Published(Record):
+    """Written to where evidence was published, when all of `source` had been found there by checksum."""
+
+    source: str
+    identity: str
+    at: datetime
+    objects: int
+    bytes: int
+    digest: Digest
+    """Over the keys and SHA-256 of all objects."""
+
+
+def read_marker(shelf: Shelf) -> Marker | None:
+    """The marker on `shelf`; None when it, or the whole place, is proved not to be there.
+
+    Raises EvidenceDamaged for one that does not read, EvidenceMoved, EvidenceError when nobody can know.
+    """
+    marker = marker_on(shelf)
+    moved = moved_on(shelf) if marker is not None else None
+    if moved is not None:
+        raise EvidenceMoved(
+            f"the evidence in {shelf.shown()} moved to {moved.to} (published {moved.at:%Y-%m-%d %H:%M} UTC). Name "
+            f"that as pull_to in the stack file, as `sweepctl publish` did; the next `pulumi up` makes the state follow"
+        )
+    return marker
+
+
+def marker_on(shelf: Shelf) -> Marker | None:
+    """The same for evidence that may have moved on."""
+    held = shelf.read(MARKER)
+    return None if held is None else parse_record(Marker, held.data, shelf.shown(MARKER))
+
+
+def moved_on(shelf: Shelf) -> Moved | None:
+    """Where the evidence on `shelf` went, if it did."""
+    held = shelf.read(MOVED) if isinstance(shelf, FolderShelf) else None
+    return None if held is None else parse_record(Moved, held.data, shelf.shown(MOVED))
+
+
+def require_marker(shelf: Shelf) -> Marker:
+    """The marker on `shelf`. Raises EvidenceMissing: a place without one is unknown, not empty."""
+    marker = read_marker(shelf)
+    if marker is None:
+        why = shelf.missing().format(MARKER)
+        raise EvidenceMissing(f"the evidence {shelf.shown()} {why}; without it nothing is known to be safe")
+    return marker
+
+
+def make_marker(shelf: Shelf, identity: str, project: str, stack: str) -> Marker:
+    """Claims `shelf` for a sweep; two claims at once get one winner. Idempotent for the same sweep.
+
+    Raises EvidenceError when the place is another sweep's, or holds evidence whose marker is lost.
+    """
+    before = read_marker(shelf)
+    if before is None:
+        orphans = [name for name in (CELLS, CODE, JOURNALS, RECEIPTS, RECORDS) if shelf.holds_any(name)]
+        if orphans:
+            raise EvidenceError(
+                f"{shelf.shown()} holds {', '.join(orphans)} and no {MARKER}: whose evidence this is can't be said. "
+                f"Put the marker back, or move what is there away, or choose another pull_to"
+            )
+        before = Marker(identity=identity, project=project, stack=stack, created_at=datetime.now(UTC))
+        try:
+            shelf.write(MARKER, canonical_json(before.model_dump(mode="json", by_alias=True)) + b"\n", over=ABSENT)
+        except EvidenceChanged:
+            before = require_marker(shelf)
+        if isinstance(shelf, S3Shelf):
+            shelf.proves_conditions(MARKER)
+    if (before.identity, before.project, before.stack) != (identity, project, stack):
+        raise EvidenceError(
+            f"{shelf.shown()} holds the evidence of {before.project}/{before.stack} ({before.identity}); give {stack} "
+            f"its own pull_to"
+        )
+    return before
+
+
+def parse_record(kind: type[RecordT], data: bytes, where: str) -> RecordT:
+    """The record in `data`. Raises EvidenceDamaged, which says where it was read, and whether a newer one wrote it."""
+    raw: Any = None
+    if b'"schema"' in data and "schema_" not in kind.model_fields:
+        with contextlib.suppress(ValueError):
+            raw = from_json(data)
+    version = raw.pop(schema.KEY, None) if isinstance(raw, dict) else None
+    if why := schema.newer(version):
+        raise EvidenceDamaged(f"{where} can't be read here: {why}")
+    try:
+        return kind.model_validate_json(data) if version is None else kind.model_validate(raw)
+    except ValidationError as error:
+        with contextlib.suppress(ValueError, AttributeError):
+            why = schema.newer(from_json(data).get(schema.KEY)) or schema.unknown(error)
+            if why:
+                raise EvidenceDamaged(f"{where} can't be read here: {why}") from error
+        raise EvidenceDamaged(f"{where} is damaged: {schema.first(error)}") from error
+
+
+def written_record(record: Record) -> bytes:
+    """The bytes of a record, with the schema that it is of."""
+    dumped = record.model_dump(mode="json", by_alias=True)
+    return canonical_json({schema.KEY: SCHEMA_VERSION, **dumped}) + b"\n"

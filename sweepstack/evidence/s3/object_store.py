@@ -1,0 +1,179 @@
+"""A prefix of a bucket as a shelf: small things by key, written whole or not at all, conditionally where asked."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweepstack.evidence.object_store import ABSENT, Held, changed
+from sweepstack.evidence.s3.address import S3Address
+from sweepstack.evidence.s3.client import NotThere, Precondition, asking
+from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
+
+PART_BYTES = 64 << 20
+"""A larger file goes up in parts of this size, and after a cut only with those that are missing."""
+
+REMOVED = b"null\n"
+"""What a key holds that was taken away under a condition. S3 has conditional deletes, but not every server: MinIO
+deletes whatever `If-Match` says. All have conditional writes, and no record reads as this."""
+
+
+@dataclass
+class Traffic:
+    """Bytes that went over the line, and bytes that were proved to be the same without that."""
+
+    up: int = 0
+    down: int = 0
+    unchanged: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, *, up: int = 0, down: int = 0, unchanged: int = 0) -> None:
+        """Counts; from any thread."""
+        with self._lock:
+            self.up += up
+            self.down += down
+            self.unchanged += unchanged
+
+    @property
+    def moved(self) -> int:
+        """Bytes over the line, both ways."""
+        return self.up + self.down
+
+
+@dataclass(frozen=True)
+class Item:
+    """An object as a listing names it."""
+
+    key: str
+    size: int
+    etag: str
+
+
+class S3Shelf:
+    """Tags are ETags. A reader sees the old content or the new: that is what S3 promises for a key."""
+
+    def __init__(self, address: S3Address) -> None:
+        self.address = address
+        self.uri = address.uri
+        self.traffic = Traffic()
+        self.part_bytes = PART_BYTES
+
+    def shown(self, key: str = "") -> str:
+        return f"{self.uri}/{key}" if key else self.uri
+
+    def missing(self) -> str:
+        return "holds no {}: deleted, or another prefix, bucket or server (AWS_ENDPOINT_URL)? Put it right"
+
+    def where(self, key: str) -> dict[str, str]:
+        """The words by which the SDK names an object."""
+        return {"Bucket": self.address.bucket, "Key": f"{self.address.prefix}/{key}"}
+
+    def read(self, key: str) -> Held | None:
+        held = self._object(key)
+        return None if held is None or held.data == REMOVED else held
+
+    def _object(self, key: str) -> Held | None:
+        try:
+            with asking(self.shown(key)) as s3:
+                answer = s3.get_object(**self.where(key), ChecksumMode="ENABLED")
+                data = answer["Body"].read()
+        except NotThere:
+            return None
+        self.traffic.add(down=len(data))
+        return Held(data, answer["ETag"])
+
+    def write(self, key: str, data: bytes, *, over: str | None = None) -> str:
+        only: dict[str, str] = {}
+        if over is not None:
+            only = {"IfNoneMatch": "*"} if over == ABSENT else {"IfMatch": over}
+        try:
+            with asking(self.shown(key)) as s3:
+                answer = s3.put_object(**self.where(key), Body=data, ChecksumSHA256=sha256_b64(data), **only)
+        except (NotThere, Precondition):
+            held = self._object(key)
+            if over == ABSENT and held is not None and held.data == REMOVED:
+                return self.write(key, data, over=held.tag)
+            if held is not None and held.data == data:  # our own write, whose answer was lost
+                return held.tag
+            raise changed(self.shown(key)) from None
+        self.traffic.add(up=len(data))
+        tag: str = answer["ETag"]
+        return tag
+
+    def remove(self, key: str, *, over: str | None = None) -> None:
+        if over is None:
+            with asking(self.shown(key)) as s3:
+                s3.delete_object(**self.where(key))
+            return
+        try:
+            if over == ABSENT and self.read(key) is not None:
+                raise changed(self.shown(key))
+            if over != ABSENT:
+                self.write(key, REMOVED, over=over)
+        except EvidenceChanged:
+            if self.read(key) is not None:  # somebody else took it away: as was wanted
+                raise
+
+    def names(self, folder: str) -> list[str]:
+        base = f"{self.address.prefix}/{folder}/"
+        found: list[str] = []
+        for page in self._pages(base, delimiter="/"):
+            found += [item["Key"][len(base) :] for item in page.get("Contents", ())]
+            found += [item["Prefix"][len(base) :].rstrip("/") for item in page.get("CommonPrefixes", ())]
+        return sorted(name for name in found if name)
+
+    def holds_any(self, folder: str) -> bool:
+        with asking(self.shown(folder)) as s3:
+            prefix = f"{self.address.prefix}/{folder}/"
+            answer = s3.list_objects_v2(Bucket=self.address.bucket, Prefix=prefix, MaxKeys=1)
+        return bool(answer.get("Contents"))
+
+    def lists(self, key: str) -> bool:
+        """Is there an object of exactly this key, by a listing? That answer proves that the bucket is there."""
+        full = self.where(key)["Key"]
+        with asking(self.shown(key)) as s3:
+            answer = s3.list_objects_v2(Bucket=self.address.bucket, Prefix=full, MaxKeys=1)
+        return any(item["Key"] == full for item in answer.get("Contents", ()))
+
+    def items(self, folder: str) -> list[Item]:
+        """Every object below `folder`, at any depth, with keys relative to the shelf."""
+        start = len(self.address.prefix) + 1
+        return [
+            Item(item["Key"][start:], int(item["Size"]), item["ETag"])
+            for page in self._pages(f"{self.address.prefix}/{folder}/" if folder else f"{self.address.prefix}/")
+            for item in page.get("Contents", ())
+        ]
+
+    def proves_conditions(self, key: str) -> None:
+        """Raises EvidenceError where the server writes over a key that it was told to leave. `key` must be there."""
+        held = self.read(key)
+        try:
+            with asking(self.shown(key)) as s3:
+                data = held.data if held else b""
+                s3.put_object(**self.where(key), Body=data, ChecksumSHA256=sha256_b64(data), IfNoneMatch="*")
+        except Precondition:
+            return
+        raise EvidenceError(
+            f"{self.uri}: this server ignores conditional writes (If-None-Match), so two people could overwrite each "
+            f"other's records. Use one that keeps to them (AWS, MinIO, R2, …), or a folder"
+        )
+
+    def _pages(self, prefix: str, **settings: str) -> Iterator[dict[str, Any]]:
+        words = {"Delimiter": settings["delimiter"]} if "delimiter" in settings else {}
+        token: dict[str, str] = {}
+        while True:
+            with asking(f"s3://{self.address.bucket}/{prefix}") as s3:
+                page = s3.list_objects_v2(Bucket=self.address.bucket, Prefix=prefix, **words, **token)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
+
+def sha256_b64(data: bytes) -> str:
+    """The SHA-256 as S3 writes it."""
+    return base64.b64encode(hashlib.sha256(data).digest()).decode()

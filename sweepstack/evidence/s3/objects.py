@@ -1,0 +1,260 @@
+"""Files as objects: uploads that appear whole and checked or not at all, and that go on after a cut; downloads; proof.
+
+An upload needs no other key to be made under first: nothing of it can be seen before the request that completes it, and
+that request is refused by the server unless the bytes have the SHA-256 that was sent along and the key is still free.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweepstack.evidence.object_store import changed
+from sweepstack.evidence.s3.client import NotThere, Precondition, asking
+from sweepstack.evidence.s3.object_store import S3Shelf, sha256_b64
+from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
+
+MOST_PARTS = 10_000
+CHUNK = 4 << 20
+
+Say = Callable[[int], None]
+"""Gets the bytes that went over the line since the last call."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the server says of an object. `checksum`: the SHA-256 that it checked when the bytes came, base64; with
+    `-<n>` it is one over the parts' digests; empty when it has none."""
+
+    size: int
+    etag: str
+    version: str
+    checksum: str
+
+    @property
+    def stamp(self) -> tuple[str, str, str]:
+        """Changes when the object is written again."""
+        return self.etag, self.version, self.checksum
+
+    def is_content(self, sha256: str) -> bool | None:
+        """Is it the content with this SHA-256 (hex)? None where the server's checksum can't tell."""
+        if not self.checksum or "-" in self.checksum:
+            return None
+        return self.checksum == _base64(sha256)
+
+
+def head(shelf: S3Shelf, key: str) -> Head | None:
+    """What is under a key; None when that is proved to be nothing (a bare 404 may also be the bucket's)."""
+    try:
+        with asking(shelf.shown(key)) as s3:
+            answer = s3.head_object(**shelf.where(key), ChecksumMode="ENABLED")
+    except EvidenceError as error:
+        if not _bare_404(error):
+            raise
+        return head(shelf, key) if shelf.lists(key) else None
+    return _head(answer)
+
+
+def fits(shelf: S3Shelf, path: Path, found: Head, sha256: str) -> bool:
+    """Does the object have the bytes of this local file, which has that SHA-256, by the server's checksum?"""
+    known = found.is_content(sha256)
+    if known is not None:
+        return known
+    count = found.checksum.rpartition("-")[2]
+    step = part_size(shelf, found.size)
+    if not count.isdecimal() or int(count) != math.ceil(found.size / step):
+        return False
+    return found.checksum == _composite(_digests(path, step)[1])
+
+
+def part_size(shelf: S3Shelf, size: int) -> int:
+    """How large the parts of a file are, by its size alone: who goes on with an upload cuts it as before."""
+    return max(shelf.part_bytes, math.ceil(size / MOST_PARTS / (1 << 20)) << 20)
+
+
+def upload(shelf: S3Shelf, key: str, path: Path, sha256: str, say: Say | None = None) -> Head:
+    """Puts a local file of that SHA-256 under a free key, and looks at it after. Resumable; blocks.
+
+    The file is hashed once, before; that these very bytes came is the server's to check, by the checksums sent along.
+    Raises EvidenceChanged when something else is under the key, EvidenceError when the file is not what it was.
+    """
+    size = path.stat().st_size
+    parts: list[bytes] = []
+    try:
+        if size > shelf.part_bytes:
+            whole, parts = _digests(path, part_size(shelf, size))
+            _require(path, whole, sha256, shelf.shown(key))
+            _in_parts(shelf, key, path, size, parts, say)
+        else:
+            data = path.read_bytes()
+            _require(path, hashlib.sha256(data).hexdigest(), sha256, shelf.shown(key))
+            with asking(shelf.shown(key)) as s3:
+                s3.put_object(**shelf.where(key), Body=data, ChecksumSHA256=_base64(sha256), IfNoneMatch="*")
+            shelf.traffic.add(up=size)
+            if say:
+                say(size)
+    except Precondition:
+        pass  # something is there by now; whether it is this is seen below
+    found = head(shelf, key)
+    if (
+        found is None
+        or found.size != size
+        or not (found.checksum == _composite(parts) or fits(shelf, path, found, sha256))
+    ):
+        raise changed(shelf.shown(key))
+    return found
+
+
+def _require(path: Path, found: str, wanted: str, shown: str) -> None:
+    if found != wanted:
+        raise EvidenceError(f"{path} changed while it was copied to {shown}: run it again")
+
+
+def download(shelf: S3Shelf, key: str, found: Head, target: Path, say: Say | None = None) -> None:
+    """Brings an object to `target`, by way of a file beside it with which a later call goes on. Blocks.
+
+    Raises EvidenceChanged when it is not `found` any more.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    mark = hashlib.sha256(repr(found).encode()).hexdigest()[:12]
+    partial = target.with_name(f".{target.name[:200]}.{mark}.part")
+    done = partial.stat().st_size if partial.exists() else 0
+    if done > found.size:
+        partial.unlink()
+        done = 0
+    try:
+        while done < found.size or not partial.exists():
+            with asking(shelf.shown(key)) as s3, partial.open("ab") as handle:
+                span = {"Range": f"bytes={done}-"} if done else {}
+                body = s3.get_object(**shelf.where(key), IfMatch=found.etag, **span)["Body"]
+                before = done
+                for chunk in _chunks(body):
+                    handle.write(chunk)
+                    done += len(chunk)
+                    shelf.traffic.add(down=len(chunk))
+                    if say:
+                        say(len(chunk))
+                if done == before < found.size:
+                    raise EvidenceError(f"{shelf.shown(key)}: the server sent nothing; run the command again")
+    except (NotThere, Precondition) as error:
+        raise EvidenceChanged(f"{shelf.shown(key)} changed while it was read: run the command again") from error
+    os.replace(partial, target)
+
+
+def digest(shelf: S3Shelf, key: str, found: Head) -> str:
+    """The SHA-256 (hex) of an object, by reading all of it. Raises EvidenceChanged."""
+    hasher = hashlib.sha256()
+    try:
+        with asking(shelf.shown(key)) as s3:
+            body = s3.get_object(**shelf.where(key), IfMatch=found.etag)["Body"]
+            for chunk in _chunks(body):
+                hasher.update(chunk)
+                shelf.traffic.add(down=len(chunk))
+    except (NotThere, Precondition) as error:
+        raise EvidenceChanged(f"{shelf.shown(key)} changed while it was read: run the command again") from error
+    return hasher.hexdigest()
+
+
+def _in_parts(shelf: S3Shelf, key: str, path: Path, size: int, digests: list[bytes], say: Say | None) -> None:
+    """`digests`: SHA-256 of the parts, as `part_size` cuts the file."""
+    step = part_size(shelf, size)
+    upload_id, there = _begun(shelf, key, digests)
+    where = shelf.where(key)
+    parts: list[dict[str, Any]] = []
+    with path.open("rb") as handle:
+        for number, wanted in enumerate(digests, 1):
+            checksum = base64.b64encode(wanted).decode()
+            length = min(step, size - (number - 1) * step)
+            etag = there.get(number)
+            if etag is None:
+                handle.seek((number - 1) * step)
+                with asking(shelf.shown(key)) as s3:
+                    answer = s3.upload_part(
+                        **where,
+                        UploadId=upload_id,
+                        PartNumber=number,
+                        Body=handle.read(length),
+                        ChecksumSHA256=checksum,
+                    )
+                etag = answer["ETag"]
+                shelf.traffic.add(up=length)
+            if say:
+                say(length)
+            parts.append({"PartNumber": number, "ETag": etag, "ChecksumSHA256": checksum})
+    try:
+        with asking(shelf.shown(key)) as s3:
+            s3.complete_multipart_upload(**where, UploadId=upload_id, MultipartUpload={"Parts": parts}, IfNoneMatch="*")
+    except (NotThere, Precondition):
+        with contextlib.suppress(EvidenceError), asking(shelf.shown(key)) as s3:
+            s3.abort_multipart_upload(**where, UploadId=upload_id)
+        raise Precondition(shelf.shown(key)) from None
+
+
+def _begun(shelf: S3Shelf, key: str, digests: list[bytes]) -> tuple[str, dict[int, str]]:
+    """The upload of this very content that was cut off before, with its parts; else a new one."""
+    where = shelf.where(key)
+    wanted = {number: base64.b64encode(digest).decode() for number, digest in enumerate(digests, 1)}
+    with asking(shelf.shown(key)) as s3:
+        open_ones = s3.list_multipart_uploads(Bucket=where["Bucket"], Prefix=where["Key"]).get("Uploads", ())
+    for one in open_ones:
+        if one["Key"] != where["Key"]:
+            continue
+        there: dict[int, str] = {}
+        try:
+            with asking(shelf.shown(key)) as s3:
+                pages = s3.get_paginator("list_parts").paginate(**where, UploadId=one["UploadId"])
+                parts = [part for page in pages for part in page.get("Parts", ())]
+        except EvidenceError:
+            continue
+        if all(wanted.get(part["PartNumber"]) == part.get("ChecksumSHA256") for part in parts):
+            there = {part["PartNumber"]: part["ETag"] for part in parts}
+            return str(one["UploadId"]), there
+    with asking(shelf.shown(key)) as s3:
+        return str(s3.create_multipart_upload(**where, ChecksumAlgorithm="SHA256")["UploadId"]), {}
+
+
+def _chunks(body: Any) -> Iterator[bytes]:
+    while chunk := body.read(CHUNK):
+        yield chunk
+
+
+def _digests(path: Path, step: int) -> tuple[str, list[bytes]]:
+    """The SHA-256 of a file (hex) and those of its parts, from one reading."""
+    whole, parts = hashlib.sha256(), []
+    with path.open("rb") as handle:
+        while data := handle.read(step):
+            whole.update(data)
+            parts.append(hashlib.sha256(data).digest())
+    return whole.hexdigest(), parts
+
+
+def _base64(sha256: str) -> str:
+    """A SHA-256 in hex as S3 writes it."""
+    return base64.b64encode(bytes.fromhex(sha256)).decode()
+
+
+def _composite(digests: list[bytes]) -> str:
+    return f"{sha256_b64(b''.join(digests))}-{len(digests)}"
+
+
+def _head(answer: dict[str, Any]) -> Head:
+    return Head(
+        size=int(answer["ContentLength"]),
+        etag=str(answer["ETag"]),
+        version=str(answer.get("VersionId") or ""),
+        checksum=str(answer.get("ChecksumSHA256") or ""),
+    )
+
+
+def _bare_404(error: EvidenceError) -> bool:
+    from botocore.exceptions import ClientError
+
+    cause = error.__cause__
+    return isinstance(cause, ClientError) and cause.response["ResponseMetadata"].get("HTTPStatusCode") == 404

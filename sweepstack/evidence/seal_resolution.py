@@ -1,0 +1,186 @@
+"""What journals and records say of the cells: which seal counts, and where a cell without a copy stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sweepstack.core.journal import CellProgress, Journal
+from sweepstack.core.records import Birth, CellState, Launch, Manifest
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import JournalDamaged
+
+
+@dataclass(frozen=True)
+class BoxView:
+    """A box of the sweep as it was just seen.
+
+    `journal`: as read from the box; None when it was not reached, and then the last pulled copy speaks for it.
+    `broken`: why the journal that was read is none; then nothing speaks for the box. `runner_alive`: None is unknown.
+    `launch`: None reads the record from the evidence. `gone`: it is proved gone, and no volume outlived it.
+    """
+
+    box: str
+    native_id: str
+    generation: int
+    journal: Journal | None
+    launch: Launch | None = None
+    broken: str = ""
+    runner_alive: bool | None = None
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A journal that may speak for cells. `live`: it is of a box of the sweep, not of one that was before."""
+
+    box: str
+    generation: int
+    journal: Journal
+    live: bool
+    runner_alive: bool | None = None
+    gone: bool = False
+
+    @property
+    def name(self) -> str:
+        """How a person knows it."""
+        return self.box if self.live else f"{self.box} (generation {self.generation})"
+
+    @cached_property
+    def seals(self) -> dict[str, dict[str, int | None]]:
+        """cell → the digest of each manifest that a seal recorded → its attempt; None of one that was found sealed."""
+        found: dict[str, dict[str, int | None]] = {}
+        for entry in self.journal.entries:
+            if entry["event"] in ("cell-sealed", "cell-found-sealed"):
+                found.setdefault(entry["cell"], {}).setdefault(entry["manifest"], entry.get("attempt"))
+        return found
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A state that is not `verified`, and why."""
+
+    state: CellState
+    reason: str = ""
+
+
+@dataclass
+class Testimony:
+    """All witnesses of a sweep. `heads`: boxes of the sweep whose journal could be read, with it."""
+
+    witnesses: list[Witness] = field(default_factory=list)
+    heads: list[tuple[BoxView, Journal, Launch | None]] = field(default_factory=list)
+    broken: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
+    """box → why its journal is no witness, and the cells that its queue was given"""
+    births: dict[tuple[str, int], Birth] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    """cell → why"""
+
+    def knows(self, manifest: Manifest | None) -> bool:
+        """Whether the box that sealed it is on record; yes for a manifest that does not read."""
+        return manifest is None or (manifest.box, manifest.generation) in self.births
+
+    def copy_problem(self, cell: str, manifest: Manifest, digest: str) -> Standing | None:
+        """Why a pulled manifest does not count; None when a journal records exactly this seal as its last word."""
+        birth = self.births.get((manifest.box, manifest.generation))
+        if birth is None or birth.native_id != manifest.native_id:
+            return Standing("damaged", "its manifest was sealed by a box that this sweep's records do not know")
+        said = list(self._said(cell))
+        sealed = [(witness, progress) for witness, progress in said if progress.state == "sealed"]
+        same = [witness for witness, progress in sealed if progress.manifest == digest]
+        other = [witness for witness, progress in sealed if progress.manifest != digest]
+        for witness in same:
+            if not any(o.box == witness.box and o.generation > witness.generation for o in other):
+                return None
+        if other:
+            return Standing("damaged", f"{self._why_not_this(cell, manifest, digest, other[-1])}; pull again")
+        for witness, progress in said:
+            if witness.live and progress.state in ("running", "failed"):
+                standing = _standing(witness, progress)
+                return Standing(standing.state, f"the copy here is of an earlier attempt; {standing.reason}")
+        return Standing("damaged", self._broken_for(cell, manifest.box) or "no journal at hand records its seal")
+
+    def _why_not_this(self, cell: str, manifest: Manifest, digest: str, last: Witness) -> str:
+        """What the journals prove of a copy that is not the seal that they record last."""
+        if any(digest in witness.seals.get(cell, {}) for witness in self.witnesses):
+            return f"stale copy: {last.name} sealed the cell again"
+        for witness in self.witnesses:
+            own = (witness.box, witness.generation) == (manifest.box, manifest.generation)
+            if own and manifest.attempt in witness.seals.get(cell, {}).values():
+                return f"its manifest was changed after {witness.name} sealed attempt {manifest.attempt} with it"
+        return f"no journal at hand records its seal, but one of another manifest, by {last.name}"
+
+    def without_copy(self, cell: str) -> Standing:
+        """Where a cell stands of which there is no copy here."""
+        said = list(self._said(cell))
+        for state in ("sealed", "running", "failed"):
+            for witness, progress in said:
+                if witness.live and progress.state == state:
+                    return _standing(witness, progress)
+        if cell in self.lost:
+            return Standing("lost", self.lost[cell])
+        for witness, progress in said:
+            if progress.state == "sealed":
+                return _standing(witness, progress)
+        for witness, progress in said:
+            if witness.live and progress.state == "dropped":
+                return Standing("pending", f"taken out of the queue of {witness.box}: {progress.reason}")
+        return Standing("pending", self._broken_for(cell, None))
+
+    def _said(self, cell: str) -> Iterator[tuple[Witness, CellProgress]]:
+        for witness in self.witnesses:
+            progress = witness.journal.cells.get(cell)
+            if progress is not None:
+                yield witness, progress
+
+    def _broken_for(self, cell: str, sealed_on: str | None) -> str:
+        for box, (why, cells) in sorted(self.broken.items()):
+            if box == sealed_on or cell in cells:
+                return f"the journal of {box} is broken: {why}"
+        return ""
+
+
+def gather(store: EvidenceStore, boxes: Sequence[BoxView]) -> Testimony:
+    """Reads births, losses and pulled journals, and puts them beside what was seen. Raises EvidenceError."""
+    found = Testimony(births={(birth.box, birth.generation): birth for birth in store.births()})
+    for loss in store.losses():
+        found.lost |= dict.fromkeys(loss.cells, f"lost with {loss.box} ({loss.native_id}): {loss.why}")
+    views = {(view.box, view.generation): view for view in boxes}
+    for box, generation in sorted(found.births.keys() | views.keys()):
+        view = views.get((box, generation))
+        launch = (view.launch if view else None) or store.launch(box, generation)
+        cells = frozenset(launch.cells) if launch else frozenset()
+        try:
+            copied = store.journal(box, generation)
+        except JournalDamaged as error:
+            if view is None or view.journal is None:
+                found.broken[box] = (f"the copy pulled before: {error}", cells)
+                continue
+            copied = None
+        if view is not None and view.broken:
+            found.broken[box] = (view.broken, cells)
+            continue
+        journal = view.journal if view and view.journal is not None else copied
+        if journal is None:
+            continue
+        if copied is not None and not journal.continues(copied):
+            found.broken[box] = ("it does not continue the copy pulled before: cut, or written again", cells)
+            continue
+        alive, gone = (view.runner_alive, view.gone) if view else (None, False)
+        found.witnesses.append(Witness(box, generation, journal, view is not None, alive, gone))
+        if view is not None:
+            found.heads.append((view, journal, launch))
+    return found
+
+
+def _standing(witness: Witness, progress: CellProgress) -> Standing:
+    if progress.state == "sealed" and witness.gone:
+        return Standing("lost", f"sealed on {witness.name}, which is gone, and never pulled; `pulumi up` runs it again")
+    if progress.state == "sealed":
+        return Standing("missing", f"sealed on {witness.name} and not pulled")
+    if progress.state == "running" and witness.runner_alive is False:
+        return Standing("failed", f"its runner on {witness.name} is not alive; `pulumi up` resumes it")
+    if progress.state == "running":
+        return Standing("running", f"attempt {progress.attempts} on {witness.name}")
+    return Standing("failed", f"attempt {progress.attempts} on {witness.name}: {progress.reason}")

@@ -1,0 +1,78 @@
+"""The stack file of a sweep as a copy in its evidence: `pulumi stack rm` deletes the file, and the results need it.
+
+The text is kept as it is: a stack file names secrets and holds none. An earlier text is kept beside it, by its digest.
+This computer remembers where the evidence of each stack lies, for the day when the stack file is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from sweepstack.core.paths import data_folder
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.canonical import sha256_hex, write_atomically
+from sweepstack.onbox.common.errors import EvidenceError
+
+STACK_FILES = "stack-files"
+
+
+def keep_stack_file(uri: str, path: Path) -> str:
+    """Copies the stack file into the evidence at `uri`, and remembers that place on this computer. Idempotent.
+
+    Returns where the copy lies. Raises EvidenceError where it can't be written, OSError where the file can't be read.
+    """
+    store = EvidenceStore.open(uri)
+    data = path.read_bytes()
+    name = _name(store)
+    key = f"{STACK_FILES}/{name}"
+    held = store.shelf.read(key)
+    if held is None or held.data != data:
+        if held is not None:
+            store.shelf.write(f"{STACK_FILES}/earlier/{sha256_hex(held.data)[:12]}-{name}", held.data)
+        store.shelf.write(key, data)
+    _remember(store.marker.stack, uri)
+    return store.shelf.shown(key)
+
+
+def stack_file_of(store: EvidenceStore) -> tuple[str, bytes] | None:
+    """The name and the text of the stack file that the last `pulumi up` kept; None where none did."""
+    name = _name(store)
+    held = store.shelf.read(f"{STACK_FILES}/{name}")
+    return None if held is None else (name, held.data)
+
+
+def places_of(stack: str) -> list[str]:
+    """Where evidence of a stack of this name lies by what this computer remembers, and still is. Never raises."""
+    return [uri for uri in _remembered(stack) if _is_of(uri, stack)]
+
+
+def _name(store: EvidenceStore) -> str:
+    return f"Pulumi.{store.marker.stack.rsplit('/', 1)[-1]}.yaml"
+
+
+def _is_of(uri: str, stack: str) -> bool:
+    try:
+        marker = EvidenceStore.read_marker(uri)
+    except EvidenceError:
+        return False
+    return marker is not None and marker.stack == stack
+
+
+def _record(stack: str) -> Path:
+    return data_folder() / "evidence" / f"{stack.rsplit('/', 1)[-1]}.txt"
+
+
+def _remembered(stack: str) -> Iterator[str]:
+    try:
+        yield from _record(stack).read_text("utf-8").split()
+    except (OSError, ValueError):
+        return
+
+
+def _remember(stack: str, uri: str) -> None:
+    known = list(_remembered(stack))
+    if uri not in known:
+        with contextlib.suppress(OSError):  # a convenience only
+            write_atomically(_record(stack), "\n".join([*known, uri, ""]).encode())

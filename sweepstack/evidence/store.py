@@ -1,0 +1,391 @@
+"""The evidence of one sweep in one place: records, receipts, journals, code, pulled cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from sweepstack.core.journal import Journal, parse_journal, whole_lines
+from sweepstack.core.journal_copy import Rest
+from sweepstack.core.paths import cache_folder
+from sweepstack.core.records import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Receipt, Teardown
+from sweepstack.evidence import check_files as files
+from sweepstack.evidence import location
+from sweepstack.evidence.cell_store import Copies, FolderCopies, Known
+from sweepstack.evidence.location import Marker, parse_record
+from sweepstack.evidence.object_store import ABSENT, FolderShelf, Shelf
+from sweepstack.evidence.records import RecordShelf
+from sweepstack.evidence.s3.cell_store import S3Copies
+from sweepstack.evidence.s3.object_store import S3Shelf, Traffic
+from sweepstack.onbox.common.canonical import DIGEST_PREFIX, canonical_json, digest_of, sha256_hex
+from sweepstack.onbox.common.errors import (
+    EvidenceChanged,
+    EvidenceDamaged,
+    EvidenceError,
+    EvidenceMissing,
+    JournalDamaged,
+)
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_LATEST = f"{location.RECORDS}/latest-receipt"
+_LEASE = f"{location.RECORDS}/lease.json"
+_TEARDOWN = "teardown.json"
+_TRIES = 10
+
+
+class EvidenceStore(RecordShelf):
+    """See the module. Reads raise EvidenceDamaged for a record that does not parse and EvidenceError where nobody can
+    know; writes are whole or not there, idempotent, and last. No method costs money.
+
+    Records that two people may write (births, lease, teardown) are written only over what this object read of them
+    last: EvidenceChanged, when somebody else wrote meanwhile.
+    """
+
+    workplace: Path
+    """A folder of this machine for what is under way: the evidence itself where that is a folder, else a cache."""
+
+    def __init__(self, shelf: Shelf, marker: Marker) -> None:
+        super().__init__(shelf)
+        self.marker = marker
+        self.copies: Copies
+        if isinstance(shelf, S3Shelf):
+            self.workplace = cache_folder() / "evidence" / marker.identity
+            self.copies = S3Copies(shelf, self.workplace, self._known_files)
+        else:
+            self.workplace = _folder(shelf)
+            self.copies = FolderCopies(self.workplace / location.CELLS)
+
+    @classmethod
+    def open(cls, uri: str) -> EvidenceStore:
+        """The evidence at `uri` (`file://<host>/<absolute path>` or `s3://<bucket>/<prefix>`).
+
+        Raises EvidenceElsewhere (another host), EvidenceMissing (nothing, or no marker in it), EvidenceDamaged,
+        EvidenceError (nobody can know: no answer, wrong keys).
+        """
+        shelf = location.resolve(uri)
+        return cls(shelf, location.require_marker(shelf))
+
+    @classmethod
+    def found(cls, uri: str, identity: str, project: str, stack: str) -> EvidenceStore:
+        """Claims the place at `uri` for a sweep, making it where needed. Idempotent for the same sweep.
+
+        Raises EvidenceError when it is another sweep's, or holds evidence without a marker.
+        """
+        shelf = location.resolve(uri)
+        return cls(shelf, location.make_marker(shelf, identity, project, stack))
+
+    @staticmethod
+    def read_marker(uri: str) -> Marker | None:
+        """Whose evidence is at `uri`; None when there is no marker there, or no such folder on this host."""
+        return location.read_marker(location.resolve(uri))
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for people."""
+        return self.shelf.shown()
+
+    @property
+    def root(self) -> Path:
+        """The folder, where it is one. Raises EvidenceError for another place: use the other methods for records."""
+        return _folder(self.shelf)
+
+    # Boxes
+
+    def births(self) -> list[Birth]:
+        """All boxes that were ever rented, or tried to be, by box and generation."""
+        return sorted(self._all("births", Birth), key=lambda birth: (birth.box, birth.generation))
+
+    def birth(self, box: str, generation: int) -> Birth | None:
+        """The birth record of one generation of a box, or None when there is none."""
+        return self._one(self._record("births", box, generation), Birth)
+
+    def write_birth(self, birth: Birth) -> None:
+        """Writes the birth record of its box and generation.
+
+        Where somebody else wrote it since it was read here, an id and an end that stand there are kept; another id
+        than ours raises EvidenceChanged.
+        """
+        key = self._record("births", birth.box, birth.generation)
+        for left in reversed(range(_TRIES)):
+            try:
+                self._write(key, birth, contested=True)
+                return
+            except EvidenceChanged:
+                theirs = self._one(key, Birth)
+                if not left or (theirs and not _same_box(theirs, birth)):
+                    raise
+                if theirs is not None:
+                    birth = birth.model_copy(
+                        update={
+                            "native_id": birth.native_id or theirs.native_id,
+                            "created_at": birth.created_at or theirs.created_at,
+                            "ended_at": birth.ended_at or theirs.ended_at,
+                            "ended_how": birth.ended_how or theirs.ended_how,
+                        }
+                    )
+
+    def launches(self) -> list[Launch]:
+        """What each box's queue was given, by box and generation."""
+        return sorted(self._all("launches", Launch), key=lambda launch: (launch.box, launch.generation))
+
+    def launch(self, box: str, generation: int) -> Launch | None:
+        """The launch record of one generation of a box, or None when nothing was ever launched on it."""
+        return self._one(self._record("launches", box, generation), Launch)
+
+    def write_launch(self, launch: Launch) -> None:
+        """Writes the launch record of its box and generation."""
+        self._write(self._record("launches", launch.box, launch.generation), launch)
+
+    def rest(self, box: str, generation: int) -> Rest | None:
+        """What is known of the end of a box's runner, or None when it was never ended for a stop."""
+        return self._one(self._record("rests", box, generation), Rest)
+
+    def write_rest(self, rest: Rest) -> None:
+        """Writes it for its box and generation."""
+        self._write(self._record("rests", rest.box, rest.generation), rest)
+
+    def losses(self) -> list[Loss]:
+        """Cells that are gone for good, by box and native id."""
+        return sorted(self._all("losses", Loss), key=lambda loss: (loss.box, loss.native_id))
+
+    def write_loss(self, loss: Loss) -> None:
+        """Writes what was lost with one box."""
+        self._write(f"{location.RECORDS}/losses/{loss.box}-{quote(loss.native_id, safe='')}.json", loss)
+
+    def ledger(self, native_id: str | None = None) -> tuple[list[LedgerEntry], list[tuple[str, str]]]:
+        """The entries of the ledger, or of one native id, and (native id, why) of those that don't read; `billing`
+        adds them up."""
+        names = [name for name in self._listed("ledger") if native_id in (None, _whose(name))]
+        found = self._each(self._ledger_entry, names)
+        entries = [entry for entry in found if isinstance(entry, LedgerEntry)]
+        damaged = [(_whose(name), entry) for name, entry in zip(names, found, strict=True) if isinstance(entry, str)]
+        return entries, damaged
+
+    def _ledger_entry(self, name: str) -> LedgerEntry | str | None:
+        """One entry, or why it doesn't read; None where it is not there any more."""
+        try:
+            return self._one(f"{location.RECORDS}/ledger/{name}", LedgerEntry)
+        except EvidenceDamaged as error:
+            return str(error)
+
+    def write_ledger(self, entry: LedgerEntry) -> None:
+        """Adds one entry, under a name made of its content: the same twice is one file, and none replaces another."""
+        digest = digest_of(entry.model_dump(mode="json")).removeprefix(DIGEST_PREFIX)[:16]
+        self._write(f"{location.RECORDS}/ledger/{quote(entry.native_id, safe='')}--{digest}.json", entry)
+
+    def clearance(self, native_id: str) -> Approval | None:
+        """The approval that `up` checked and cleared this box with, or None. Proves nothing: it is checked again."""
+        return self._one(_clearance(native_id), Approval)
+
+    def write_clearance(self, native_id: str, approval: Approval | None) -> None:
+        """Keeps what a box was cleared with, for deletes that the program can't hand it to; None forgets it."""
+        self._write(_clearance(native_id), approval)
+
+    # The sweep as a whole
+
+    def teardown(self) -> Teardown | None:
+        """The open teardown, or None."""
+        return self.record(_TEARDOWN, Teardown)
+
+    def write_teardown(self, teardown: Teardown | None) -> None:
+        """Writes the open teardown; None closes it."""
+        self.write_record(_TEARDOWN, teardown)
+
+    def update_teardown(self, change: Callable[[Teardown | None], Teardown | None]) -> None:
+        """Writes what `change` makes of the open teardown; asks it again when somebody else was faster."""
+        self.update_record(_TEARDOWN, Teardown, change)
+
+    def lease(self) -> Lease | None:
+        """Which backend's state holds the sweep, or None."""
+        return self._one(_LEASE, Lease)
+
+    def write_lease(self, lease: Lease) -> None:
+        """Writes who holds the sweep. Says nothing about who held it before: read first."""
+        self._write(_LEASE, lease, contested=True)
+
+    def release_lease(self) -> None:
+        """No backend holds the sweep any more."""
+        self._write(_LEASE, None)
+
+    # Code
+
+    def write_code(self, digest: str, archive: bytes) -> None:
+        """Keeps the archive of one version of the code, by the digest of its content. Idempotent; never changed."""
+        key = _code(digest)
+        location.require_marker(self.shelf)
+        if self.shelf.read(key) is None:
+            try:
+                self.shelf.write(key, archive, over=ABSENT)
+            except EvidenceChanged:  # somebody else kept the same version
+                return
+
+    def read_code(self, digest: str) -> bytes | None:
+        """The archive of one version of the code, or None. What is in it has to be compared with `digest` again."""
+        return self._read(_code(digest))
+
+    def codes(self) -> list[str]:
+        """The versions of the code that are kept (`sha256:<hex>`), sorted."""
+        names = self.shelf.names(location.CODE)
+        return [DIGEST_PREFIX + name.removesuffix(".tar") for name in names if name.endswith(".tar")]
+
+    # Receipts
+
+    def receipt(self, digest: str) -> Receipt:
+        """The receipt of that digest, which is recomputed from the bytes. EvidenceMissing, EvidenceDamaged."""
+        key = _receipt(digest)
+        data = self._read(key)
+        if data is None:
+            raise EvidenceMissing(f"the receipt {digest} is not in {self.shown}")
+        if DIGEST_PREFIX + sha256_hex(data) != digest:
+            raise EvidenceDamaged(
+                f"{self.shelf.shown(key)} was edited or damaged: its content is not what its name says"
+            )
+        return self._parsed_receipt(digest, data, self.shelf.shown(key))
+
+    @staticmethod
+    @lru_cache(maxsize=2)
+    def _parsed_receipt(digest: str, data: bytes, where: str) -> Receipt:
+        """The digest is of these very bytes, and a receipt is frozen: one command parses it once, not for every box."""
+        receipt = parse_record(Receipt, data, where)
+        vars(receipt)["digest"] = digest  # what the property would work out, from bytes that were hashed just now
+        return receipt
+
+    def write_receipt(self, receipt: Receipt) -> str:
+        """Writes the receipt under its digest, which is returned, and makes it the latest."""
+        data = canonical_json(receipt.model_dump(mode="json", by_alias=True))
+        digest = DIGEST_PREFIX + sha256_hex(data)
+        if self._read(_receipt(digest)) != data:
+            self.shelf.write(_receipt(digest), data)
+        self.shelf.write(_LATEST, digest.encode() + b"\n")
+        return digest
+
+    def latest_receipt(self) -> str | None:
+        """The digest of the receipt written last, or None. A convenience: what counts is what was approved."""
+        data = self._read(_LATEST)
+        if data is None:
+            return None
+        digest = data.decode("ascii", "replace").strip()
+        if not _DIGEST.fullmatch(digest):
+            raise EvidenceDamaged(f"{self.shelf.shown(_LATEST)} is damaged; `sweepctl verify` writes it again")
+        return digest
+
+    def receipts_naming(self, native_id: str) -> list[str]:
+        """The digests of all receipts in which this native id stands, sorted. Reads all that there are."""
+        names = [name.removesuffix(".json") for name in self.shelf.names(location.RECEIPTS) if name.endswith(".json")]
+        digests = [DIGEST_PREFIX + name for name in sorted(names) if _DIGEST.fullmatch(DIGEST_PREFIX + name)]
+        word = canonical_json(native_id)
+        found = self._each(lambda digest: word in (self._read(_receipt(digest)) or b""), digests)
+        return [digest for digest, named in zip(digests, found, strict=True) if named]
+
+    # Pulled cells and journals
+
+    def journal_path(self, box: str, generation: int) -> Path:
+        """Where the last pulled copy of a box's journal lies, in a folder."""
+        return self.root / _journal(box, generation)
+
+    def cell_dir(self, name: str) -> Path:
+        """Where the pulled copy of a cell lies, in a folder. `copies` reads them wherever the evidence is."""
+        return FolderCopies(self.root / location.CELLS).folder(name)
+
+    def journal(self, box: str, generation: int) -> Journal | None:
+        """The last pulled copy of a box's journal, or None. Raises JournalDamaged."""
+        data = self._read(_journal(box, generation))
+        return None if data is None else parse_journal(data)
+
+    def write_journal(self, box: str, generation: int, data: bytes) -> Journal:
+        """Keeps a copy of a box's journal; an older copy is replaced only by its continuation.
+
+        Raises JournalDamaged when `data` is no journal, EvidenceDamaged when it does not continue the copy.
+        """
+        journal = parse_journal(data)
+        key = _journal(box, generation)
+        for left in reversed(range(_TRIES)):
+            held = self._held(key)
+            try:
+                before = None if held is None else parse_journal(held.data)
+            except JournalDamaged:  # our copy was hurt here; the box's own is whole, and replaces it
+                before = None
+            if before is not None and left < _TRIES - 1 and before.continues(journal):
+                break  # somebody else wrote a later copy meanwhile
+            if before is not None and not journal.continues(before):
+                raise EvidenceDamaged(
+                    f"the journal of {box} (generation {generation}) does not continue the copy pulled before, "
+                    f"{self.shelf.shown(key)}: it was cut or written again, and the copy is kept"
+                )
+            if before is not None and before.head == journal.head:
+                break
+            try:
+                self.shelf.write(key, whole_lines(data), over=held.tag if held else ABSENT)
+                break
+            except EvidenceChanged:
+                if not left:
+                    raise
+        return journal
+
+    def check_files(self, receipt: Receipt, cells: Iterable[str], *, full: bool) -> list[str]:
+        """Why the pulled copies of `cells` are not what the receipt says; empty when they are.
+
+        `full` proves every file again. Otherwise size and mtime decide, by an index written when verifying; a file of
+        which the index knows nothing, or whose mtime moved, is read. Changes nothing.
+        """
+        return files.check_files(self, receipt, cells, full=full)
+
+    def check_cells(self, receipt: Receipt, cells: Iterable[str], *, full: bool) -> dict[str, list[str]]:
+        """The same by cell; an empty list for one whose copy is what the receipt says. Reads the index once."""
+        return files.check_cells(self, receipt, cells, full=full)
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What was moved over the line through this object, and what was spared; None for a folder."""
+        return self.shelf.traffic if isinstance(self.shelf, S3Shelf) else None
+
+    def _known_files(self) -> Mapping[str, Known]:
+        """What the last verifying wrote down of files. A convenience: without it they are read again."""
+        try:
+            latest = self.latest_receipt()
+            return files.read_index(self, self.receipt(latest)) if latest else {}
+        except EvidenceError:
+            return {}
+
+    def _record(self, kind: str, box: str, generation: int) -> str:
+        return f"{location.RECORDS}/{kind}/{box}-g{generation}.json"
+
+
+def _folder(shelf: Shelf) -> Path:
+    if not isinstance(shelf, FolderShelf):
+        raise EvidenceError(f"{shelf.shown()} is not a folder")
+    return shelf.root
+
+
+def _same_box(one: Birth, other: Birth) -> bool:
+    return one.tag == other.tag and (None in (one.native_id, other.native_id) or one.native_id == other.native_id)
+
+
+def _whose(name: str) -> str:
+    """The native id that the name of a ledger entry begins with."""
+    return unquote(name.rpartition("--")[0])
+
+
+def _clearance(native_id: str) -> str:
+    return f"{location.RECORDS}/clearances/{quote(native_id, safe='')}.json"
+
+
+def _journal(box: str, generation: int) -> str:
+    return f"{location.JOURNALS}/{box}-g{generation}.jsonl"
+
+
+def _code(digest: str) -> str:
+    return f"{location.CODE}/{_hex(digest, 'code')}.tar"
+
+
+def _receipt(digest: str) -> str:
+    return f"{location.RECEIPTS}/{_hex(digest, 'receipt')}.json"
+
+
+def _hex(digest: str, what: str) -> str:
+    if not _DIGEST.fullmatch(digest):
+        raise EvidenceError(f"{digest!r} is no {what} digest (sha256:<64 hex>)")
+    return digest.removeprefix(DIGEST_PREFIX)

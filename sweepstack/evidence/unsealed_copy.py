@@ -1,0 +1,228 @@
+"""Copying what attempts without a seal left on a box into the evidence: within bounds, the rest by name."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweepstack.core.journal import Journal
+from sweepstack.evidence.masking import hidden_on, masked
+from sweepstack.evidence.pull_cell import PARTIAL, require_room
+from sweepstack.evidence.unsealed import (
+    LOG,
+    NAMED,
+    KeptFile,
+    LeftFile,
+    Unsealed,
+    UnsealedOfBox,
+    ended_unsealed,
+    key_of,
+    name_of,
+    of_box,
+    record_of,
+    recorded,
+)
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import sha256_hex
+from sweepstack.onbox.common.errors import PlatformError, Unreachable
+
+if TYPE_CHECKING:
+    from sweepstack.evidence.store import EvidenceStore
+    from sweepstack.onbox.agent.channel import Channel
+
+MOST_BYTES = 64 << 20
+"""Of one cell, from one box, all its attempts together. Later attempts come first."""
+MOST_FILES = 200
+"""Of one attempt. Its log comes first, then the smallest files."""
+LOG_BYTES = 8 << 20
+"""Of one log: its end, where it is longer."""
+LOG_END_BYTES = 64 << 10
+"""Of a log, also where MOST_BYTES is used up."""
+WALK_FILES = 100_000
+WALK_SECONDS = 20.0
+
+_CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+_LONGEST_NAME = 255
+
+
+def bring(channel: Channel, box: str, generation: int, journal: Journal, store: EvidenceStore) -> list[Unsealed]:
+    """Copies what every attempt that ended unsealed left on the box; returns those that were copied now. Idempotent.
+
+    A file that can't be read on a box which answers is named as left, with the reason. Raises Unreachable when the box
+    is cut off on the way (call again: it goes on), EvidenceError when the evidence can't be written. Costs nothing.
+    """
+    running = any(progress.state == "running" for progress in journal.cells.values())
+    dead = running and not channel.lock_held(box_layout.RUNNER_LOCK)
+    over = set(ended_unsealed(journal, dead=False))
+    before = {(one.cell, one.attempt): one for one in of_box(store, box, generation).attempts}
+    wanted = [
+        one
+        for one in ended_unsealed(journal, dead=dead)
+        if _CELL.fullmatch(one[0]) and (one not in before or (one in over and not before[one].ended))
+    ]
+    if not wanted:
+        return []
+    work = _Work(channel, box, generation, store, before)
+    brought: list[Unsealed] = []
+    try:
+        listed = work.listed(wanted)
+        for one in reversed(wanted):  # later attempts of a cell first
+            brought.append(work.bring(*one, *listed[one], ended=one in over))
+    finally:
+        work.close()
+        if brought:
+            _write(store, box, generation, brought)
+    return brought
+
+
+def _write(store: EvidenceStore, box: str, generation: int, brought: Sequence[Unsealed]) -> None:
+    def change(known: UnsealedOfBox | None) -> UnsealedOfBox:
+        attempts = {(one.cell, one.attempt): one for one in (*(known.attempts if known else ()), *brought)}
+        ordered = tuple(attempts[key] for key in sorted(attempts))
+        return UnsealedOfBox(box=box, generation=generation, attempts=ordered)
+
+    store.update_record(record_of(box, generation), UnsealedOfBox, change)
+
+
+Files = list[tuple[str, int]]
+"""Paths inside an attempt's folder, and their bytes."""
+
+
+class _Work:
+    """One box's attempts on their way into the evidence."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        box: str,
+        generation: int,
+        store: EvidenceStore,
+        before: Mapping[tuple[str, int], Unsealed],
+    ) -> None:
+        self._channel, self._box, self._generation, self._store = channel, box, generation, store
+        self._used: dict[str, int] = {}
+        for (cell, _), one in before.items():
+            self._used[cell] = self._used.get(cell, 0) + one.bytes
+        self._secrets: list[bytes] | None = None
+        self._folder = store.workplace / PARTIAL / ".unsealed"
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def listed(self, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[Files, str]]:
+        """The files of each attempt, and what was in the way of listing all of them."""
+        folders = {box_layout.attempt_dir(*one): one for one in wanted}
+        listing = self._channel.walk(list(folders), limit=WALK_FILES, seconds=WALK_SECONDS)
+        if listing.problem and len(wanted) > 1:  # one attempt with very many files must not hide the others
+            return {one: found for one in wanted for found in self.listed([one]).values()}
+        found: dict[tuple[str, int], tuple[Files, str]] = {one: ([], listing.problem) for one in wanted}
+        for path, size, _ in listing.files:
+            parts = path.split("/")
+            depth = len(box_layout.CELLS.split("/")) + 2
+            one = folders.get("/".join(parts[:depth]))
+            inside = "/".join(parts[depth:])
+            if one is not None and (inside == LOG or inside.startswith("out/")):
+                found[one][0].append((inside, size))
+        return found
+
+    def bring(self, cell: str, attempt: int, files: Files, problem: str, *, ended: bool) -> Unsealed:
+        """Copies what fits, and names the rest."""
+        room = MOST_BYTES - self._used.get(cell, 0)
+        wanted: Files = []
+        left: list[LeftFile] = []
+        kept: list[KeptFile] = []
+        for path, size in sorted(files, key=lambda file: (file[0] != LOG, file[1], file[0])):
+            told = recorded(path)
+            if path == LOG:
+                most = max(min(LOG_BYTES, room), LOG_END_BYTES)
+                kept += self._log(cell, attempt, size, most, left)
+                room -= min(size, most)
+            elif not _fits_a_name(told):
+                left.append(LeftFile(path=told[:_LONGEST_NAME], size=size, why="its name is too long for a copy"))
+            elif len(wanted) + 1 >= MOST_FILES:
+                left.append(LeftFile(path=told, size=size, why=f"{MOST_FILES} files of an attempt are copied"))
+            elif size > room:
+                why = f"{MOST_BYTES >> 20} MiB of a cell are copied from a box"
+                left.append(LeftFile(path=told, size=size, why=why))
+            else:
+                wanted.append((path, size))
+                room -= size
+        kept += self._files(cell, attempt, wanted, left)
+        left.sort(key=lambda file: -file.size)
+        self._used[cell] = self._used.get(cell, 0) + sum(file.size for file in kept)
+        return Unsealed(
+            cell=cell,
+            attempt=attempt,
+            ended=ended,
+            files=tuple(sorted(kept, key=lambda file: file.path)),
+            left=tuple(left[:NAMED]),
+            more=len(left[NAMED:]),
+            more_bytes=sum(file.size for file in left[NAMED:]),
+            note=problem,
+        )
+
+    def _log(self, cell: str, attempt: int, size: int, most: int, left: list[LeftFile]) -> Iterator[KeptFile]:
+        """The log, or its end; secrets masked as the runner masks them: it had no time to, where it was killed."""
+        require_room(self._store, min(size, most), f"the log of {cell}")
+        start = max(0, size - most)
+        try:
+            data = self._channel.read(f"{box_layout.attempt_dir(cell, attempt)}/{LOG}", offset=start, limit=most)
+        except Unreachable:
+            raise
+        except (PlatformError, OSError) as error:
+            left.append(LeftFile(path=LOG, size=size, why=_why(error)))
+            return
+        if self._secrets is None:
+            self._secrets = hidden_on(self._channel)
+        yield self._keep(cell, attempt, LOG, masked(data, self._secrets, cut=start > 0), start)
+
+    def _files(self, cell: str, attempt: int, wanted: Files, left: list[LeftFile]) -> Iterator[KeptFile]:
+        if not wanted:
+            return
+        # Twice: once on the way, once in its place.
+        require_room(self._store, 2 * sum(size for _, size in wanted), f"what {cell} left")
+        self.close()
+        self._folder.mkdir(parents=True)
+        base = box_layout.attempt_dir(cell, attempt)
+        targets = {path: self._folder / str(number) for number, (path, _) in enumerate(wanted)}
+        try:
+            self._channel.fetch_many([(f"{base}/{path}", target) for path, target in targets.items()])
+        except Unreachable:
+            raise
+        except (PlatformError, OSError):
+            pass  # one of them can't be read: they are asked for one by one
+        for path, size in wanted:
+            data = _whole(targets[path], size)
+            if data is None:
+                try:
+                    data = self._channel.read(f"{base}/{path}", limit=size)
+                except Unreachable:
+                    raise
+                except (PlatformError, OSError) as error:
+                    left.append(LeftFile(path=recorded(path), size=size, why=_why(error)))
+                    continue
+            yield self._keep(cell, attempt, recorded(path), data, 0)
+
+    def _keep(self, cell: str, attempt: int, path: str, data: bytes, start: int) -> KeptFile:
+        self._store.shelf.write(key_of(self._box, self._generation, cell, attempt, path), data)
+        return KeptFile(path=path, size=len(data), sha256=sha256_hex(data), start=start)
+
+
+def _whole(path: Path, size: int) -> bytes | None:
+    """What was fetched; None where it is not all there."""
+    try:
+        return path.read_bytes() if path.stat().st_size == size else None
+    except FileNotFoundError:
+        return None
+
+
+def _why(error: Exception) -> str:
+    words = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return f"it can't be read on the box: {words}"[:200]
+
+
+def _fits_a_name(path: str) -> bool:
+    return all(len(name_of(part)) <= _LONGEST_NAME - 16 for part in path.split("/"))

@@ -1,0 +1,383 @@
+"""Verifying: every cell of the roster is compared with what was sealed, read, loaded, and named good or not.
+
+A cell is `verified` when its pulled manifest is this cell's and this config's, was sealed by a box of this sweep, is
+the seal that a journal records last, and its folder holds exactly the manifest's files, each with its size and digest,
+each artifact loading with its keys and with finite numbers. Nothing else verifies a cell: no log line, exit code or
+file name. A cell that no reader came to an answer about stays `sealed`: neither good nor proved bad.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import tee
+from typing import TYPE_CHECKING
+
+from sweepstack.core.records import (
+    SETTLED,
+    ArtifactSpec,
+    Cell,
+    CellState,
+    FileEntry,
+    Manifest,
+    Receipt,
+    ReceiptBox,
+    ReceiptCell,
+    ReceiptFile,
+)
+from sweepstack.core.verify_rules import artifacts_digest
+from sweepstack.evidence.cell_store import Folder, Known, each
+from sweepstack.evidence.check_files import write_index
+from sweepstack.evidence.check_sandbox import CheckCode
+from sweepstack.evidence.doubts import doubts
+from sweepstack.evidence.manifest import (
+    LOG,
+    MANIFEST,
+    ManifestRefused,
+    binding_problem,
+    manifest_digest,
+    parse_manifest,
+)
+from sweepstack.evidence.seal_resolution import BoxView, Standing, Testimony, gather
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.tally import Clock, Progress, Said
+from sweepstack.loaders.base import LoadResult, Reader, printable
+from sweepstack.loaders.pool import Job, WorkersBroken, deadline_for, read_all
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+
+if TYPE_CHECKING:
+    from sweepstack.core.roster import Roster
+
+__all__ = ["BoxView", "VerifyOutcome", "VerifyRequest", "verify"]
+
+READER_VARIABLE = "SWEEPSTACK_TORCH_READER"
+"""`restricted` (the default: no torch needed) or `torch` (torch.load with weights_only=True, after the same pass)."""
+
+
+@dataclass(frozen=True)
+class VerifyRequest:
+    """What to verify, against what. `boxes`: those of the sweep now; earlier ones speak by their pulled journals.
+
+    `keep`: writes the receipt and its index; False only looks. `check`: what `load: command` runs; None where that code
+    is not here. `reader`: None asks the environment
+    (`READER_VARIABLE`). `workers`: None is one per core. `seconds`: how long a file of a size may take.
+    """
+
+    identity: str
+    stack: str
+    roster: Roster
+    artifacts: tuple[ArtifactSpec, ...]
+    store: EvidenceStore
+    boxes: Sequence[BoxView]
+    check: CheckCode | None = None
+    reader: Reader | None = None
+    workers: int | None = None
+    seconds: Callable[[int], float] = deadline_for
+    keep: bool = True
+
+
+@dataclass(frozen=True)
+class VerifyOutcome:
+    """The receipt, which is in the store already, and what it does not say.
+
+    `unexpected`: names in the evidence's `cells/` that are on no roster. `unknown`: cells of which it could not be told
+    whether they are good. `network`: whether a reader could have reached a network; None where none read. `stages`:
+    seconds; those that begin with `worker.` are summed over the workers.
+    """
+
+    receipt: Receipt
+    digest: str
+    unexpected: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    network: bool | None = None
+    stages: dict[str, float] = field(default_factory=dict)
+    differing: list[str] = field(default_factory=list)
+    """Cells whose copy is not what was sealed, and which a box that was read still has: pulling copies them again."""
+    notes: list[str] = field(default_factory=list)
+    """What is worth a person's look and fails no cell."""
+
+    @property
+    def ok(self) -> bool:
+        """Is every cell settled, is there one at all, and nothing else?"""
+        cells = self.receipt.cells
+        return bool(cells) and not self.unexpected and all(cell.state in SETTLED for cell in cells)
+
+
+@dataclass
+class _Copy:
+    """A pulled copy on its way to a verdict. `standing` is set when the copy does not count, whatever it holds."""
+
+    cell: Cell
+    folder: Folder
+    manifest: Manifest | None = None
+    digest: str | None = None
+    standing: Standing | None = None
+    reasons: list[str] = field(default_factory=list)
+    read: dict[str, LoadResult] = field(default_factory=dict)
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is not what its manifest says, or its manifest is none that counts."""
+        if self.standing is not None or self.manifest is None:
+            return True
+        found = {path: (result.bytes, result.sha256) for path, result in self.read.items()}
+        return any(found.get(file.path) != (file.size, file.sha256) for file in self.manifest.files)
+
+    @property
+    def unknown(self) -> bool:
+        """Whether a reader of one of its files came to no answer."""
+        return any(result.unknown for result in self.read.values())
+
+
+def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOutcome:
+    """Verifies every cell and writes the receipt and the index of its files. Same facts, same digest, on any machine.
+
+    Blocks: reads every byte once. Idempotent. Raises EvidenceError when the records can't be read (then nothing is
+    known), ConfigError when torch is asked for and is not there.
+    """
+    reader = _reader(request)
+    specs = {spec.path: spec for spec in request.artifacts}
+    clock = Clock()
+    testimony = gather(request.store, request.boxes)
+    clock.lap("records")
+    copies: list[_Copy] = []
+
+    def looked() -> Iterator[_Copy]:
+        for copy in each(
+            request.store.copies, lambda cell: _look(request, cell, testimony, specs), request.roster.cells
+        ):
+            copies.append(copy)
+            yield copy
+
+    _read(request, looked(), specs, reader, clock, progress)
+    clock.lap("read")
+    cells = sorted((_verdict(request, copy, specs) for copy in copies), key=lambda cell: cell.name)
+    receipt = Receipt(
+        identity=request.identity,
+        stack=request.stack,
+        roster_digest=request.roster.digest,
+        artifacts_digest=artifacts_digest(request.artifacts),
+        boxes=tuple(
+            ReceiptBox(
+                box=view.box,
+                native_id=view.native_id,
+                generation=view.generation,
+                journal_head=journal.head,
+                cells=tuple(sorted(launch.cells)) if launch else (),
+            )
+            for view, journal, launch in testimony.heads
+        ),
+        cells=tuple(cells),
+        verified=sum(cell.state == "verified" for cell in cells),
+        total=len(cells),
+    )
+    unexpected = _unexpected(request)
+    digest = request.store.write_receipt(receipt) if request.keep else receipt.digest
+    if request.keep:
+        verified = {cell.name for cell in cells if cell.state == "verified"}
+        write_index(request.store, digest, _index(request.store, copies, verified))
+    clock.lap("receipt")
+    states = {cell.name: cell.state for cell in cells}
+    unknown = sorted(copy.cell.name for copy in copies if copy.unknown and states[copy.cell.name] == "sealed")
+    said = {result.network for copy in copies for result in copy.read.values() if result.network is not None}
+    network = any(said) if said else None
+    differing = _differing(request, copies, states, testimony)
+    notes = doubts(cells, request.roster, testimony)
+    return VerifyOutcome(receipt, digest, unexpected, unknown, network, clock.stages, differing, notes)
+
+
+def _differing(
+    request: VerifyRequest, copies: Sequence[_Copy], states: Mapping[str, str], testimony: Testimony
+) -> list[str]:
+    sealed = {
+        name
+        for view in request.boxes
+        for name, progress in (view.journal.cells.items() if view.journal else ())
+        if progress.state == "sealed"
+    }
+    return sorted(
+        copy.cell.name
+        for copy in copies
+        if states[copy.cell.name] == "damaged"
+        and copy.cell.name in sealed
+        and copy.differs
+        and testimony.knows(copy.manifest)  # else it is our records that lack something
+    )
+
+
+def _look(request: VerifyRequest, cell: Cell, testimony: Testimony, specs: dict[str, ArtifactSpec]) -> _Copy:
+    """All that can be said of a copy without reading its files."""
+    copies = request.store.copies
+    copy = _Copy(cell, copies.look(cell.name))
+    if not copy.folder.exists:
+        copy.standing = testimony.without_copy(cell.name)
+        return copy
+    copy.reasons += copy.folder.problems
+    try:
+        data = copies.manifest(cell.name) if MANIFEST in copy.folder.files else None
+        if data is None:
+            raise ManifestRefused(f"has no {MANIFEST}")
+        manifest = parse_manifest(data, request.identity, cell.name)
+        copy.manifest, copy.digest = manifest, manifest_digest(data)
+    except ManifestRefused as refusal:
+        copy.standing = Standing("damaged", str(refusal))
+        return copy
+    except OSError as error:
+        copy.standing = Standing("damaged", f"its manifest can't be read: {error.strerror}")
+        return copy
+    problem = binding_problem(manifest, cell)
+    copy.standing = (
+        Standing("damaged", problem) if problem else testimony.copy_problem(cell.name, manifest, copy.digest)
+    )
+    if copy.standing is None:
+        copy.reasons += _folder_reasons(copy.folder, manifest, specs)
+    return copy
+
+
+def _folder_reasons(folder: Folder, manifest: Manifest, specs: dict[str, ArtifactSpec]) -> list[str]:
+    named = {file.path: file for file in manifest.files}
+    reasons = [f"{printable(path)} is not in its manifest" for path in sorted(folder.files.keys() - {MANIFEST, *named})]
+    reasons += [f"{path} is not there" for path in sorted(named.keys() - folder.files.keys())]
+    reasons += [f"{path} was not sealed with it" for path in sorted(specs.keys() - named.keys())]
+    if LOG not in named:
+        reasons.append(f"{LOG} was not sealed with it")
+    return reasons
+
+
+def _read(
+    request: VerifyRequest,
+    looked: Iterable[_Copy],
+    specs: dict[str, ArtifactSpec],
+    reader: Reader,
+    clock: Clock,
+    progress: Progress | None,
+) -> None:
+    """Reads the files of all copies that count, while the next copies are still being looked at."""
+    said = Said(progress)
+    jobs: dict[str, tuple[_Copy, FileEntry]] = {}
+    check = request.check.root if request.check else None
+
+    def here(copy: _Copy) -> dict[str, str]:
+        name, files = copy.cell.name, _wanted(copy)
+        said.to_fetch += sum(file.size for file in files)
+        return request.store.copies.here(name, files, lambda _, count: said.fetched(name, count)) if files else {}
+
+    def work() -> Iterator[Job]:
+        ours, theirs = tee(looked)
+        for copy, paths in zip(ours, each(request.store.copies, here, theirs), strict=True):
+            for file in _wanted(copy):
+                path = paths[file.path]
+                jobs[path] = (copy, file)
+                said.to_read += file.size
+                yield Job(path, specs.get(file.path), file.sha256, file.size, check)
+        clock.lap("folders")
+
+    def read(job: Job, count: int) -> None:
+        said.read(jobs[job.path][0].cell.name, count)
+
+    results = read_all(work(), reader=reader, workers=request.workers, seconds=request.seconds, progress=read)
+    try:
+        for job, result in results:
+            copy, file = jobs[job.path]
+            copy.read[file.path] = result
+            for stage, seconds in result.stages.items():
+                clock.stages[f"worker.{stage}"] = clock.stages.get(f"worker.{stage}", 0.0) + seconds
+    except WorkersBroken as error:
+        raise EvidenceError(f"the processes that read files do not run here, so nothing is known: {error}") from error
+    finally:
+        results.close()  # a Ctrl-C ends the workers, too
+
+
+def _wanted(copy: _Copy) -> list[FileEntry]:
+    """The files to read: none of a copy that does not count, whatever it holds."""
+    if copy.standing is not None or copy.manifest is None:
+        return []
+    return [file for file in copy.manifest.files if file.path in copy.folder.files]
+
+
+def _verdict(request: VerifyRequest, copy: _Copy, specs: dict[str, ArtifactSpec]) -> ReceiptCell:
+    manifest = copy.manifest
+    reasons, untold, notes = list(copy.reasons), list[str](), list[str]()
+    files: list[ReceiptFile] = []
+    if copy.standing is None and manifest is not None:
+        for file in sorted(manifest.files, key=lambda file: file.path):
+            result = copy.read.get(file.path)
+            files.append(_file(file, result, specs.get(file.path), request.check))
+            if result is not None and result.unknown:
+                untold += [f"could not tell: {file.path} {reason}" for reason in result.reasons]
+            elif result is not None:
+                reasons += [f"{file.path} {reason}" for reason in result.reasons]
+                notes += [f"{file.path}: {_reported(note)}" for note in result.notes]
+    # Damaged is what was proved to be so. What nobody could tell is as it was: sealed, and not verified.
+    state: CellState = "damaged" if reasons else "sealed" if untold else "verified"
+    reasons += untold
+    if copy.standing is not None:
+        state = copy.standing.state
+        reasons = [reason for reason in (copy.standing.reason, *reasons) if reason]
+    return ReceiptCell(
+        name=copy.cell.name,
+        config_digest=copy.cell.config_digest,
+        state=state,
+        box=manifest.box if manifest else None,
+        generation=manifest.generation if manifest else None,
+        attempt=manifest.attempt if manifest else None,
+        manifest=copy.digest,
+        files=tuple(files),
+        reasons=tuple(reasons + notes),
+    )
+
+
+def _reported(note: str) -> str:
+    """A note, marked where it would have failed the cell under another setting."""
+    return f"{note}, reported only" if "non-finite" in note else note
+
+
+def _file(
+    file: FileEntry, result: LoadResult | None, spec: ArtifactSpec | None, check: CheckCode | None
+) -> ReceiptFile:
+    loader: str | None = spec.load if spec else None
+    if spec is not None and spec.load == "command" and check is not None:
+        loader = f"command {check.digest}"
+    verdict = "is not there" if result is None else "; ".join(result.reasons) or "ok"
+    return ReceiptFile(
+        path=file.path,
+        size=result.bytes if result else 0,
+        sha256=result.sha256 if result else "",
+        role=file.role,
+        loader=loader,
+        verdict=verdict,
+    )
+
+
+def _index(store: EvidenceStore, copies: Sequence[_Copy], verified: set[str]) -> dict[str, Known]:
+    index: dict[str, Known] = {}
+    for copy in copies:
+        if copy.cell.name not in verified:
+            continue
+        for path, result in copy.read.items():
+            stamp = store.copies.stamp(copy.cell.name, path, result.mtime_ns)
+            index[f"{copy.cell.name}/{path}"] = (result.bytes, stamp, result.sha256)
+        manifest = store.copies.manifest_known(copy.cell.name)
+        if manifest is not None:
+            index[f"{copy.cell.name}/{MANIFEST}"] = manifest
+    return index
+
+
+def _unexpected(request: VerifyRequest) -> list[str]:
+    known = {cell.name for cell in request.roster.cells} | set(request.roster.dropped)
+    return sorted(printable(name) for name in request.store.copies.cells() if name not in known)
+
+
+def _reader(request: VerifyRequest) -> Reader:
+    asked = request.reader or os.environ.get(READER_VARIABLE) or "restricted"
+    if asked == "restricted":
+        return "restricted"
+    if asked != "torch":
+        raise ConfigError(f"{READER_VARIABLE}={asked}: it is restricted or torch")
+    if importlib.util.find_spec("torch") is None:
+        raise ConfigError(
+            f"{READER_VARIABLE}=torch, and torch is not installed here: `uv sync --group torch`, or unset it"
+        )
+    return "torch"

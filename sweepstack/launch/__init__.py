@@ -1,0 +1,1 @@
+"""Gives cells to boxes: what is shipped, what is queued, and what moves."""

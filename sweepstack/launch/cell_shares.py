@@ -1,0 +1,193 @@
+"""Which box is to run which cell, by what is known of a sweep; and which boxes have nothing to run.
+
+Asked for by the program, gathered and answered by the provider (`provider.sharing`), which alone may look at records
+and boxes. Pure: it proposes. That no cell runs twice is the work of the one move there is (`operations.cell_moves`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from sweepstack.core.cell_durations import Took, durations
+from sweepstack.core.journal import CellProgress, Journal, started
+from sweepstack.core.records import BoxName, Cell, CellText, Record
+from sweepstack.launch.entries import finished
+from sweepstack.launch.split import Worker, by_count, by_time
+
+FUNCTION = "sweepstack:index:shares"
+"""The token by which the program asks. Both sides pass one JSON text: the engine is slow with 10,000 values."""
+
+
+class AskedBox(Record):
+    """A box of the program. `slots`: cells at once on it."""
+
+    want: str = "running"
+    slots: int = 1
+
+
+class Asked(Record):
+    """The program's question: whose evidence, which cells, and over which boxes. `pull_to` as the person wrote it."""
+
+    project: str
+    stack: str
+    pull_to: str
+    cells: tuple[CellText, ...]
+    boxes: dict[BoxName, AskedBox]
+
+
+class Shares(Record):
+    """The answer. `cells`: box → its cells, for each box that the program is to declare, in the program's order.
+
+    `left`: box → how many of them are not through; `verified`: cells of the roster with a verified copy in the
+    evidence; `unknown`: why nothing but names could be gone by, "" where the records were read.
+    """
+
+    cells: dict[BoxName, tuple[str, ...]]
+    left: dict[BoxName, int]
+    verified: int = 0
+    unknown: str = ""
+
+
+@dataclass(frozen=True)
+class BoxSeen:
+    """A box on record that has not ended. `machine`: its native id; `given`: the cells of its launch record;
+    `reachable`: whether cells can be taken from its queue now; `resting`: whether it is stopped; `there`: False only
+    where its platform proves that it is gone.
+    """
+
+    there: bool = True
+    machine: str = ""
+    given: frozenset[str] = frozenset()
+    journal: Journal | None = None
+    reachable: bool = False
+    resting: bool = False
+    skew: float = 0.0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the evidence and the boxes say. `boxes`: by name; `retries`: cell → how often it was asked for again;
+    `ending`: boxes of a teardown that is open: they are declared while a cell is left to train, so that their create
+    says what is in its way. `unrecorded`: boxes whose birth record is lost, as a journal or a receipt says: their
+    create asks the platform for them, and rents none for a finished sweep."""
+
+    now: datetime
+    boxes: Mapping[str, BoxSeen] = field(default_factory=dict)
+    verified: Collection[str] = ()
+    retries: Mapping[str, int] = field(default_factory=dict)
+    took: Sequence[Took] = ()
+    ending: Collection[str] = ()
+    unrecorded: Collection[str] = ()
+
+
+def by_names_alone(asked: Asked, why: str) -> Shares:
+    """Where the records can't be read: even by count, and every box is declared, since any of them may be there."""
+    owner = by_count((cell.name for cell in asked.cells), _at_work(asked))
+    cells = _listed(asked, owner, asked.boxes)
+    return Shares(cells=cells, left={box: len(mine) for box, mine in cells.items()}, unknown=why)
+
+
+def shares(asked: Asked, known: Known) -> Shares:
+    """Cells that have started stay. Those that have not are split by time once one of the sweep was measured, else by
+    count; sticky both ways. A box that is not there and gets nothing to do is not declared."""
+    owner: dict[str, str] = {}
+    left = dict.fromkeys(asked.boxes, 0)
+    held: dict[str, str] = {}
+    running: dict[str, list[CellProgress]] = {box: [] for box in asked.boxes}
+    verified = set(known.verified)
+    there = {name: box for name, box in known.boxes.items() if name in asked.boxes and box.there}
+    for cell in asked.cells:
+        name = cell.name
+        if name in verified:
+            continue
+        box = _started_on(name, there)
+        if box is None:
+            box = next((one for one, seen in there.items() if name in seen.given), None)
+            if box is not None and there[box].reachable:
+                held[name], box = box, None
+            if box is None:
+                continue
+        owner[name] = box
+        progress = _progress(there[box], name)
+        if not finished(progress, known.retries.get(name, 0)):
+            left[box] += 1
+            if progress is not None and progress.state == "running":
+                running[box].append(progress)
+    free = [cell for cell in asked.cells if cell.name not in owner and cell.name not in verified]
+    for name, box in _placed(asked, known, free, held, running).items():
+        owner[name] = box
+        left[box] += 1
+    kept = {*there, *known.unrecorded, *(known.ending if any(left.values()) else ())}
+    declared = [box for box in asked.boxes if box in kept or left[box]]
+    owner |= _settled(asked, verified, there, declared)
+    return Shares(
+        cells=_listed(asked, owner, declared), left={box: left[box] for box in declared}, verified=len(verified)
+    )
+
+
+def _placed(
+    asked: Asked,
+    known: Known,
+    free: Sequence[Cell],
+    held: Mapping[str, str],
+    running: Mapping[str, Sequence[CellProgress]],
+) -> dict[str, str]:
+    """Box of each cell that has not started."""
+    work = _at_work(asked)
+    if all(cell.name in held for cell in free):  # a box that rests is not woken for what others have
+        work = [box for box in work if not known.boxes.get(box, BoxSeen()).resting] or work
+    expected = durations(asked.cells, known.took)
+    if expected is None:
+        return by_count((cell.name for cell in free), work, held, {box: len(at) for box, at in running.items()})
+    cells = {cell.name: cell for cell in asked.cells}
+    workers = {}
+    for box in work:
+        seen = known.boxes.get(box, BoxSeen(there=False))
+        speed = expected.speed(seen.machine) if seen.there else 1.0  # the next one of this name is another machine
+        there = known.now + timedelta(seconds=seen.skew)  # cells were started by the clock of their box
+        busy = [
+            _remaining(expected.of(cells[one.name]) / speed, (there - one.started_at).total_seconds())
+            for one in running[box]
+            if one.started_at is not None
+        ]
+        workers[box] = Worker(asked.boxes[box].slots, speed, tuple(busy))
+    return by_time({cell.name: expected.of(cell) for cell in free}, workers, held)
+
+
+def _remaining(expected: float, elapsed: float) -> float:
+    """Seconds that a running cell still takes. One that is over its time may take as long again."""
+    return expected - elapsed if elapsed < expected else expected
+
+
+def _at_work(asked: Asked) -> list[str]:
+    """Boxes that are to run; where none is, cells wait with those that are stopped."""
+    return [name for name, box in asked.boxes.items() if box.want == "running"] or list(asked.boxes)
+
+
+def _progress(box: BoxSeen, cell: str) -> CellProgress | None:
+    return box.journal.cells.get(cell) if box.journal is not None else None
+
+
+def _started_on(cell: str, there: Mapping[str, BoxSeen]) -> str | None:
+    """The box on which the cell started; of several the one whose launch record names it."""
+    found = [name for name, box in there.items() if started(_progress(box, cell))]
+    return next((name for name in found if cell in there[name].given), found[0] if found else None)
+
+
+def _settled(
+    asked: Asked, verified: Collection[str], there: Mapping[str, BoxSeen], declared: Sequence[str]
+) -> dict[str, str]:
+    """Verified cells are listed with the box that has them, and else with any: they are not run."""
+    owner = {name: box for box, seen in there.items() for name in seen.given if name in verified}
+    rest = [name for name in verified if name not in owner]
+    return owner | by_count(rest, [box for box in _at_work(asked) if box in declared] or declared)
+
+
+def _listed(asked: Asked, owner: Mapping[str, str], boxes: Collection[str]) -> dict[str, tuple[str, ...]]:
+    mine: dict[str, list[str]] = {box: [] for box in asked.boxes if box in boxes}
+    for cell in asked.cells:
+        if cell.name in owner:
+            mine[owner[cell.name]].append(cell.name)
+    return {box: tuple(names) for box, names in mine.items()}

@@ -1,0 +1,271 @@
+"""The queue's lines: which cells a box is given or loses, as which version, and what of that is on it already."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sweepstack.core.foreign_cells import same_config
+from sweepstack.core.journal import CellProgress, Journal, started
+from sweepstack.core.records import Cell, Launch
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.traces import receipts
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
+
+if TYPE_CHECKING:
+    from sweepstack.launch.spec import LaunchSpec
+
+Line = Mapping[str, Any]
+MOVED = "moved to another box"
+
+_alone: dict[str, threading.RLock] = {}
+_finding = threading.Lock()
+
+
+def hands_on(native_id: str) -> threading.RLock:
+    """Held while cells change hands on this box: what its queue says, and its launch record, are judged and changed
+    together. Queues are brought up side by side in one process, and a move changes two of them; the engine's lock keeps
+    other processes away."""
+    with _finding:
+        return _alone.setdefault(native_id, threading.RLock())
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is to become of the queue. `wanted`: cells that this box shall have run; `entries`: their lines.
+
+    `appended`: those of which the queue does not say that yet; `drops`: lines that take cells out; `waiting`: cells
+    that another box still holds; `staying`: those of `wanted` that the program gives another box, which does not have
+    them yet.
+    """
+
+    wanted: Mapping[str, Cell]
+    entries: Mapping[str, Line]
+    appended: tuple[str, ...]
+    drops: tuple[Line, ...]
+    waiting: tuple[str, ...]
+    staying: frozenset[str] = frozenset()
+
+    def lines(self) -> list[Line]:
+        """What is appended to the queue, in order."""
+        return [*(self.entries[name] for name in self.appended), *self.drops]
+
+    def unfinished(self, journal: Journal) -> bool:
+        """Whether something is left to do that only a runner can."""
+        if any(not finished(journal.cells.get(name), self._retry(name)) for name in self.wanted):
+            return True
+        # Only a runner can write that a cell at work, or failed, is dropped; and only then can it come back.
+        found = (journal.cells.get(str(drop["cell"])) for drop in self.drops)
+        return any(cell is not None and cell.state in ("running", "failed") for cell in found)
+
+    def codes(self, journal: Journal) -> set[str]:
+        """The code that the cells which are to run, or to go on, run with."""
+        left = [name for name in self.wanted if not finished(journal.cells.get(name), self._retry(name))]
+        begun = {cell.code for name in left if (cell := journal.cells.get(name)) is not None and cell.code}
+        return begun | {str(self.entries[name]["code"]) for name in left}
+
+    def less(self, gone: Collection[str], present: Mapping[str, Line]) -> Changes:
+        """Without cells that another box took meanwhile. A line that was left in the queue is taken out."""
+        left = sorted(name for name in gone if present.get(name, {}).get("op") == "add")
+        return replace(
+            self,
+            wanted={name: cell for name, cell in self.wanted.items() if name not in gone},
+            entries={name: line for name, line in self.entries.items() if name not in gone},
+            appended=tuple(name for name in self.appended if name not in gone),
+            drops=(
+                *self.drops,
+                *({"op": "drop", "cell": name, "reason": MOVED, "unless_started": True} for name in left),
+            ),
+            staying=self.staying - set(gone),
+        )
+
+    def _retry(self, name: str) -> int:
+        return int(self.entries[name].get("retry", 0))
+
+
+def changes(spec: LaunchSpec, store: EvidenceStore, journal: Journal, present: Mapping[str, dict[str, Any]]) -> Changes:
+    """Compares what the box is told with what its queue holds (`present`: the last line of each cell)."""
+    elsewhere = held_elsewhere(store, spec)
+    own = store.launch(spec.box, spec.generation)
+    stay = staying(present, own, spec.elsewhere, {*elsewhere, *spec.dropped})
+    held = elsewhere | verified_here(store, spec, stay.values())
+    wanted = {cell.name: cell for cell in spec.cells if cell.name not in held and cell.name not in spec.dropped}
+    wanted |= _kept(spec, present, wanted)
+    wanted |= {name: cell for name, cell in stay.items() if name not in held}
+    entries = {name: entry(cell, spec) for name, cell in wanted.items()}
+    appended = tuple(
+        name for name, line in entries.items() if _may_append(present.get(name), line, journal.cells.get(name))
+    )
+    drops = tuple(
+        {"op": "drop", "cell": name, "reason": reason}
+        for name, reason in _drops(spec, present, journal, wanted).items()
+        if present.get(name, {}).get("op") == "add"
+    )
+    named = {cell.name for cell in spec.cells}
+    staying_here = frozenset(stay) & set(wanted)
+    return Changes(wanted, entries, appended, drops, tuple(sorted(elsewhere & named)), staying_here)
+
+
+def staying(
+    present: Mapping[str, Line], own: Launch | None, elsewhere: Mapping[str, str], held: Collection[str]
+) -> dict[str, Cell]:
+    """Cells of this queue (`present`) that the program gives another box, which does not have them yet: until it takes
+    them they are this box's, and run here when their turn comes. A cell between two queues would wait for nobody.
+
+    `own`: this box's launch record. What it does not name was taken while this box was at rest, and may be in another
+    box's hands already. `elsewhere`: cell → first digits of the config that it is to have; one that is to have another
+    config than the line here says is not to run here. `held`: what is another box's, or dropped.
+    """
+    found = {}
+    for name in own.cells if own is not None else ():
+        line, digits = present.get(name), elsewhere.get(name)
+        if not digits or line is None or line.get("op") != "add" or name in held:
+            continue
+        cell = Cell(name=name, params=line["params"])
+        if same_config(cell.config_digest, digits):
+            found[name] = cell
+    return found
+
+
+def finished(progress: CellProgress | None, retry: int) -> bool:
+    """Whether a cell has ended for good, in the retry that is asked for or a later one."""
+    if progress is None or progress.retry < retry:
+        return False
+    return progress.state in ("sealed", "dropped") or progress.final
+
+
+def entry(cell: Cell, spec: LaunchSpec) -> dict[str, Any]:
+    """A cell's line. What is as it always was is left out, so that a queue from before goes on as it is."""
+    again = spec.retries.get(cell.name)
+    more: dict[str, Any] = {
+        "setup": spec.setup,
+        "retry": again.retry if again else 0,
+        "salt": again.salt if again else 0,
+    }
+    return {
+        "op": "add",
+        "cell": cell.name,
+        "params": cell.params,
+        "config_digest": cell.config_digest,
+        "code": spec.code_of(cell.name),
+        "run": spec.run,
+        "env": dict(spec.env),
+        # A cell that failed for good because of a misspelt artifact is tried again once that is mended.
+        "artifacts": digest_of([artifact.model_dump(mode="json") for artifact in spec.artifacts]),
+        **{key: value for key, value in more.items() if value},
+    }
+
+
+def queue_entries(channel: Channel) -> dict[str, dict[str, Any]]:
+    """The last line of each cell in a box's queue. Raises JournalDamaged for a line that is none."""
+    try:
+        data = channel.read(box_layout.QUEUE)
+    except FileNotFoundError:
+        return {}
+    entries = {}
+    for line in data.splitlines():
+        try:
+            found = json.loads(line)
+            entries[str(found["cell"])] = found
+        except (ValueError, KeyError, TypeError) as error:
+            raise JournalDamaged(f"{box_layout.QUEUE} holds a line that is not an entry: {line[:80]!r}") from error
+    return entries
+
+
+def refuse_changed(journal: Journal, cells: tuple[Cell, ...]) -> None:
+    """Raises when a started cell would get another config: the inputs of a live run never change."""
+    changed = changed_cells(journal, cells)
+    if changed:
+        raise SweepstackError(
+            f"{', '.join(changed)} started with another config. A started cell's config can't change: give the changed "
+            "cell a new name (cells.add), and take the old one out with cells.drop"
+        )
+
+
+def changed_cells(journal: Journal, cells: tuple[Cell, ...]) -> list[str]:
+    """Names of started cells whose config differs from what they started with."""
+    return [
+        cell.name
+        for cell in cells
+        if (progress := journal.cells.get(cell.name)) is not None
+        and progress.config_digest is not None
+        and started(progress)
+        and progress.config_digest != cell.config_digest
+    ]
+
+
+def _kept(spec: LaunchSpec, present: Mapping[str, dict[str, Any]], wanted: Iterable[str]) -> dict[str, Cell]:
+    """Cells to run again that the program gives another box, and that stay here: this queue was given them first."""
+    names = set(spec.retries) - set(wanted) - set(spec.dropped)
+    return {
+        name: Cell(name=name, params=present[name]["params"])
+        for name in sorted(names & set(spec.elsewhere))
+        if present.get(name, {}).get("op") == "add"
+    }
+
+
+def _may_append(present: Line | None, line: Line, progress: CellProgress | None) -> bool:
+    """New cells, and cells that have not been sealed whose version changed. A sealed one keeps what it has, unless a
+    person asked for it again."""
+    if present == line:
+        return False
+    return progress is None or progress.state != "sealed" or int(line.get("retry", 0)) > progress.retry
+
+
+def _drops(spec: LaunchSpec, present: Mapping[str, Any], journal: Journal, wanted: Collection[str]) -> dict[str, str]:
+    """Cells to take out: dropped by name; or not started and now another box's, or taken off the roster."""
+    drops = {name: reason for name, reason in spec.dropped.items() if name in present}
+    named = {cell.name for cell in spec.cells} | set(wanted)
+    for name in present:
+        if name not in named and name not in drops and not started(journal.cells.get(name)):
+            drops[name] = MOVED if name in spec.elsewhere else "taken off the roster before it started"
+    return drops
+
+
+def living(store: EvidenceStore) -> list[Launch]:
+    """The launch records of boxes that have not ended."""
+    ended = {(birth.box, birth.generation) for birth in store.births() if birth.ended_at is not None}
+    return [launch for launch in store.launches() if (launch.box, launch.generation) not in ended]
+
+
+def held_elsewhere(store: EvidenceStore, spec: LaunchSpec) -> set[str]:
+    """Cells that the queue of another box was given, while that box has not ended: a cell runs in one place."""
+    return {cell for other in living(store) if other.box != spec.box for cell in other.cells}
+
+
+def verified_here(store: EvidenceStore, spec: LaunchSpec, further: Iterable[Cell] = ()) -> set[str]:
+    """Cells, and `further` ones, whose verified copy the evidence holds, whole, and that nobody asked to run again
+    since."""
+    superseded = {name: again.manifest for name, again in spec.retries.items() if again.manifest is not None}
+    return verified_cells(store, {cell.name: cell.config_digest for cell in (*spec.cells, *further)}, superseded)
+
+
+def verified_cells(store: EvidenceStore, digests: Mapping[str, str], superseded: Mapping[str, str]) -> set[str]:
+    """Cells of `digests` (cell → digest of its config) whose verified copy the evidence holds, whole. `superseded`:
+    cell → the manifest that does not count any more, since a person asked for it again. Empty where that can't be read.
+
+    Where the record is lost that says which receipt is the latest, each one that reads counts: a copy is compared anew.
+    """
+    try:
+        digest = store.latest_receipt()
+        known = [store.receipt(digest)] if digest else list(receipts(store))
+    except EvidenceError:
+        return set()
+    found: set[str] = set()
+    for receipt in known:
+        good = [
+            cell.name
+            for cell in receipt.cells
+            if cell.state == "verified"
+            and cell.name not in found
+            and digests.get(cell.name) == cell.config_digest
+            and superseded.get(cell.name) != cell.manifest
+        ]
+        found |= {name for name, problems in store.check_cells(receipt, good, full=False).items() if not problems}
+    return found

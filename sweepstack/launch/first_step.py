@@ -1,0 +1,200 @@
+"""Waiting for a first sign of life: a setup that goes through, then a cell that prints or writes, and does not fail."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sweepstack.core.journal import Entry, Journal, parse_journal, whole_lines
+from sweepstack.launch.spec import FirstCellFailed, LaunchSpec, SetupFailed, WaitEnded
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+
+FIRST_STEP_SECONDS = 60.0
+SETUP_SECONDS = 3600.0
+"""How long a setup is watched. It goes on when the watching ends."""
+RUNNER_START_SECONDS = 10.0
+SETTLE_SECONDS = 1.0
+"""Between a cell's first output and the word that it works: a wrong setting shows within that."""
+PROGRESS_SECONDS = 2.0
+POLL_SECONDS = 0.1
+LOG_TAIL_BYTES = 1500
+LINE_CHARS = 120
+_MEND = {"commands": "job.setup, or the files that it uses (requirements.txt)", "smoke": "the job, or job.smoke"}
+"""What may be wrong where a stage before the first cell has a log."""
+_SEALED = ("cell-sealed", "cell-found-sealed")
+
+
+def read_journal(channel: Channel) -> Journal:
+    """The box's journal, empty before its first line."""
+    try:
+        return parse_journal(channel.read(box_layout.JOURNAL))
+    except FileNotFoundError:
+        return parse_journal(b"")
+
+
+class GrowingJournal:
+    """The box's journal, of which only what is new is fetched at each look: it may be long, and the box far away."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._whole = b""
+
+    def look(self) -> Journal:
+        """The journal as it is now. Raises JournalDamaged, Unreachable."""
+        try:
+            data = self._whole + self._channel.read(box_layout.JOURNAL, offset=len(self._whole))
+        except FileNotFoundError:
+            data = b""
+        journal = parse_journal(data)
+        self._whole = whole_lines(data)  # a torn end may be cut off by the next runner
+        return journal
+
+
+def await_first_step(
+    spec: LaunchSpec,
+    channel: Channel,
+    before: Journal,
+    progress: Callable[[str], None],
+    *,
+    step_seconds: float,
+    setup_seconds: float,
+    cancelled: Callable[[], bool],
+) -> str:
+    """Returns when a cell is sealed, or has shown a sign of life and not failed on its heels: a traceback is output,
+    too. The time of a setup does not count as that of the first step. A queue that waits for room is no failure: then
+    the words for that are returned, else "".
+
+    Raises FirstCellFailed for a first attempt that fails, for silence, and when it is told to stop; SetupFailed.
+    """
+    began = said = lived = time.monotonic()
+    preparing: float | None = None
+    first: float | None = None
+    quiet = False
+    growing = GrowingJournal(channel)
+    while True:
+        now = time.monotonic()
+        if cancelled():
+            raise WaitEnded("the wait for the first step was ended; the box bills, and goes on with its cells")
+        alive = channel.lock_held(
+            box_layout.RUNNER_LOCK
+        )  # asked first: what a runner that has ended wrote is all there
+        journal = growing.look()
+        entries = journal.entries[len(before.entries) :]
+        _refuse_failed_setup(entries, channel)
+        ended = first_end(entries)
+        if ended is not None and ended["event"] == "cell-failed":
+            tail = log_tail(channel, str(ended["cell"]), int(ended["attempt"]))
+            raise FirstCellFailed(f"{ended['cell']} failed at once: {ended.get('reason', '')}\n{tail}".rstrip())
+        if ended is not None:
+            return ""
+        if alive and first is None and journal.blocked is not None:
+            room = journal.blocked
+            return f"it waits for room ({room.why}): {room.hint}"
+        if first is None and any(_shows_life(entry, spec, channel) for entry in entries):
+            first = now
+        if first is not None and now - first >= SETTLE_SECONDS:
+            return ""
+        setup = _open_setup(entries) if first is None and alive else None
+        if setup is not None:
+            preparing = preparing or now
+            began = now
+            if now - preparing > setup_seconds:
+                raise FirstCellFailed(_silent_setup(setup, channel, setup_seconds))
+        if alive:
+            lived, quiet = now, False
+        elif entries:
+            if quiet and _open_setup(entries) is not None:
+                raise FirstCellFailed(_silent("the runner ended during the setup", channel))
+            if quiet:  # twice: the first look may have been just before its start
+                return ""
+            quiet = True
+        elif now - lived > RUNNER_START_SECONDS:
+            raise FirstCellFailed(_silent("the runner ended before it started a cell", channel))
+        if now - began > step_seconds:
+            raise FirstCellFailed(_silent(f"no cell showed a sign of life within {step_seconds:.0f} s", channel))
+        if now - said > PROGRESS_SECONDS:
+            said = now
+            if setup is not None and preparing is not None:
+                progress(f"setup, {now - preparing:.0f} s: {_last_line(channel, setup)}")
+            else:
+                waited = f"{now - began:.0f} s of at most {step_seconds:.0f} s"
+                progress(f"waiting for the first step of a cell: {waited}")
+        time.sleep(POLL_SECONDS)
+
+
+def first_end(entries: Sequence[Entry]) -> Entry | None:
+    """What tells how a launch began: the first seal, or failure of an attempt that was the first in its slot.
+
+    A later attempt started because one before it ended, and cells are sealed beside those that run: so it may fail
+    before the good end of the first is written down. It is then the queue's matter, and no failure of the launch.
+    """
+    firsts: dict[object, tuple[object, object]] = {}
+    for entry in entries:
+        attempt = entry.get("cell"), entry.get("attempt")
+        if entry["event"] == "cell-started":
+            firsts.setdefault(entry.get("slot"), attempt)
+        elif entry["event"] in _SEALED or (entry["event"] == "cell-failed" and attempt in firsts.values()):
+            return entry
+    return None
+
+
+def log_tail(channel: Channel, cell: str, attempt: int) -> str:
+    """The end of one attempt's log."""
+    return _tail(channel, f"{box_layout.attempt_dir(cell, attempt)}/log.txt")
+
+
+def _open_setup(entries: Sequence[Entry]) -> str | None:
+    """The digest of a setup that has begun and not ended."""
+    open_ones: dict[str, None] = {}
+    for entry in entries:
+        if entry["event"] == "setup-started":
+            open_ones[str(entry["setup"])] = None
+        elif entry["event"] in ("setup-finished", "setup-failed"):
+            open_ones.pop(str(entry["setup"]), None)
+    return next(iter(open_ones), None)
+
+
+def _refuse_failed_setup(entries: Sequence[Entry], channel: Channel) -> None:
+    failed = next((entry for entry in entries if entry["event"] == "setup-failed"), None)
+    if failed is None:
+        return
+    reason = str(failed.get("reason", "")).strip()
+    stage = failed.get("stage", "commands")
+    if stage not in _MEND:  # the probe before the first cell, or the secrets: no log of theirs
+        raise SetupFailed(f"nothing was started with this code: {reason}")
+    tail = _tail(channel, box_layout.setup_log(str(failed["setup"])))
+    mend = f"No cell of this version was started. Fix {_MEND[stage]}"
+    raise SetupFailed("\n".join(part for part in (f"setup failed: {reason}", tail, mend) if part))
+
+
+def _last_line(channel: Channel, setup: str) -> str:
+    lines = _tail(channel, box_layout.setup_log(setup)).splitlines()
+    return lines[-1][:LINE_CHARS] if lines else "nothing printed yet"
+
+
+def _silent_setup(setup: str, channel: Channel, seconds: float) -> str:
+    said = _last_line(channel, setup)
+    return f"setup is not through after {seconds / 60:.0f} min, and goes on; it last said: {said}"
+
+
+def _shows_life(entry: Mapping[str, Any], spec: LaunchSpec, channel: Channel) -> bool:
+    if entry["event"] != "cell-started":
+        return False
+    folder = box_layout.attempt_dir(str(entry["cell"]), int(entry["attempt"]))
+    paths = [f"{folder}/log.txt", *([f"{folder}/out/{spec.metrics['file']}"] if spec.metrics else [])]
+    return any(channel.size(path) for path in paths)
+
+
+def _silent(what: str, channel: Channel) -> str:
+    tail = _tail(channel, box_layout.RUNNER_LOG)
+    return f"{what}; the runner's log " + (f"ends with:\n{tail}" if tail else "is empty")
+
+
+def _tail(channel: Channel, path: str) -> str:
+    try:
+        size = channel.size(path) or 0
+        return channel.read(path, offset=max(0, size - LOG_TAIL_BYTES)).decode("utf-8", "replace").rstrip()
+    except OSError:
+        return ""

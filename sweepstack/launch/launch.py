@@ -1,0 +1,183 @@
+"""Gives a box its cells: ships the code, appends to the queue, starts the runner, waits for a first sign of life.
+
+Converges: called again with the same spec it ships nothing, appends nothing and restarts nothing. What runs goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from sweepstack.core.journal import Journal
+from sweepstack.core.journal import started as started_cell
+from sweepstack.core.records import Cell, Launch
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.launch.entries import (
+    Changes,
+    changed_cells,
+    changes,
+    hands_on,
+    held_elsewhere,
+    queue_entries,
+    refuse_changed,
+    staying,
+)
+from sweepstack.launch.first_step import FIRST_STEP_SECONDS, SETUP_SECONDS, await_first_step, read_journal
+from sweepstack.launch.ship import ship, ship_again, ship_lists, ship_runner
+from sweepstack.launch.spec import FirstCellFailed, Launched, LaunchSpec, SetupFailed
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import canonical_json
+
+__all__ = [
+    "FirstCellFailed",
+    "LaunchSpec",
+    "Launched",
+    "SetupFailed",
+    "changed_cells",
+    "launch",
+    "read_journal",
+    "refuse_changed",
+]
+
+
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+"""What the runner and its cells find programs on, behind the box's Python: the same on every login and every host."""
+OFF_SECONDS = 20.0
+
+
+def launch(
+    spec: LaunchSpec,
+    channel: Channel,
+    store: EvidenceStore,
+    *,
+    progress: Callable[[str], None],
+    first_step_seconds: float = FIRST_STEP_SECONDS,
+    setup_seconds: float = SETUP_SECONDS,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Launched:
+    """Brings the box's queue to `spec`. Blocks until the first cell shows a sign of life: through a setup of at most
+    `setup_seconds`, and then `first_step_seconds` at most. `cancelled` ends the wait.
+
+    Raises ConfigError when the work dir is not what was previewed, SweepstackError when a started cell would change,
+    FirstCellFailed when the first attempt fails at once, SetupFailed when it can't be tried.
+    """
+    journal = read_journal(channel)
+    present = queue_entries(channel)
+    refuse_changed(journal, spec.cells)
+    todo = changes(spec, store, journal, present)
+    if todo.appended:
+        ship(spec, {todo.entries[name]["code"] for name in todo.appended}, channel, store, progress)
+    codes = todo.codes(journal)
+    ship_lists(spec, codes, channel, store)
+    ship_again(spec, codes, channel, store, journal, progress)
+    off = ""
+    if todo.wanted or todo.drops:
+        spec, off = _with_way_off(spec, channel)
+        runner = ship_runner(spec, channel)
+    alive = channel.lock_held(box_layout.RUNNER_LOCK)
+    with hands_on(channel.native_id):
+        todo, present = _without_taken(spec, channel, store, todo, present)
+        removed = {str(drop["cell"]) for drop in todo.drops} | set(spec.dropped)
+        _write_launch_record(store, spec, todo.wanted, present, removed, journal, runner_alive=alive)
+        lines = [canonical_json(line) + b"\n" for line in todo.lines()]
+        if lines:
+            channel.append_locked(box_layout.QUEUE, b"".join(lines), box_layout.QUEUE_LOCK)
+    started, waits = False, ""
+    if (todo.appended or todo.unfinished(journal)) and not channel.lock_held(box_layout.RUNNER_LOCK):
+        progress("starting the runner")
+        _rests_no_more(spec, store)
+        channel.spawn(
+            [channel.python, channel.absolute(f"{box_layout.HOME}/{runner}"), channel.absolute(box_layout.HOME)],
+            cwd=box_layout.HOME,
+            env={"PATH": f"{PurePosixPath(channel.python).parent}:{PATH}", "LANG": "C.UTF-8"},
+            log=box_layout.RUNNER_LOG,
+        )
+        started = True
+        waits = await_first_step(
+            spec,
+            channel,
+            journal,
+            progress,
+            step_seconds=first_step_seconds,
+            setup_seconds=setup_seconds,
+            cancelled=cancelled,
+        )
+    notes = tuple(filter(None, (off, waits)))
+    dropped = tuple(str(drop["cell"]) for drop in todo.drops)
+    staying = tuple(sorted(name for name in todo.staying if not started_cell(journal.cells.get(name))))
+    return Launched(todo.appended, dropped, todo.waiting, staying, started, notes)
+
+
+def _with_way_off(spec: LaunchSpec, channel: Channel) -> tuple[LaunchSpec, str]:
+    """Adds where a login finds programs to the command that ends this box's bill: a host's `shutdown` may be where only
+    sessions look. And the warning for a box that has no such command, "" where all is well."""
+    command = spec.when_drained.get("command", "")
+    if not command:
+        return spec, ""
+    script = 'command -v "$1" >/dev/null; found=$?; printf %s "$PATH"; exit $found'
+    done = channel.run(["/bin/sh", "-c", script, "sh", command.split()[0]], timeout=OFF_SECONDS)
+    path = done.stdout.decode("utf-8", "replace")
+    there = done.returncode == 0
+    note = f"it will not be able to end its own bill: it has no {command.split()[0]} on the PATH of its logins ({path})"
+    return replace(spec, when_drained={**spec.when_drained, "path": path}), "" if there else note
+
+
+def _rests_no_more(spec: LaunchSpec, store: EvidenceStore) -> None:
+    rest = store.rest(spec.box, spec.generation)
+    if rest is not None and rest.head is not None:
+        store.write_rest(rest.model_copy(update={"head": None, "at": datetime.now(UTC)}))
+
+
+def _without_taken(
+    spec: LaunchSpec, channel: Channel, store: EvidenceStore, todo: Changes, present: dict[str, dict[str, Any]]
+) -> tuple[Changes, dict[str, dict[str, Any]]]:
+    """What is left to do, and the queue as it is now: while the code was shipped, other boxes may have taken cells that
+    stay here only until they do. Said again here, such a cell would run twice."""
+    if not todo.staying:
+        return todo, present
+    now, own = queue_entries(channel), store.launch(spec.box, spec.generation)
+    held = held_elsewhere(store, spec)
+    taken = todo.staying - set(staying(now, own, spec.elsewhere, held))
+    return (todo.less(taken, now) if taken else todo), now
+
+
+def _write_launch_record(
+    store: EvidenceStore,
+    spec: LaunchSpec,
+    wanted: Mapping[str, Cell],
+    present: Mapping[str, Any],
+    removed: set[str],
+    journal: Journal,
+    *,
+    runner_alive: bool,
+) -> None:
+    """Before anything starts: from here on, this box is one on which something was launched.
+
+    What was taken out is forgotten, unless it runs: no receipt will name it, and the journal says how it ended. Of a
+    cell that had started, the drop is kept: without it, nothing would answer for what the journal says of it.
+    """
+    before = store.launch(spec.box, spec.generation)
+    cells = {name: cell.config_digest for name, cell in wanted.items()}
+    for name in present:
+        progress = journal.cells.get(name)
+        runs = runner_alive and progress is not None and progress.state == "running"
+        if name not in cells and (name not in removed or runs) and before and name in before.cells:
+            cells[name] = before.cells[name]
+    if not cells and before is None:
+        return
+    dropped = {**(before.dropped if before else {}), **spec.dropped}
+    record = Launch(
+        box=spec.box,
+        generation=spec.generation,
+        native_id=spec.native_id,
+        cells=cells,
+        code=spec.code,
+        at=before.at if before else datetime.now(UTC),
+        dropped={n: why for n, why in dropped.items() if n not in cells and started_cell(journal.cells.get(n))},
+    )
+    if record != before:
+        store.write_launch(record)

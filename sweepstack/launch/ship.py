@@ -1,0 +1,220 @@
+"""What is put on a box before its queue is told anything: code, runner, settings, secrets."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from sweepstack.core.journal import Journal
+from sweepstack.core.records import SCHEMA
+from sweepstack.core.workdir import collect
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.launch import archive, provenance
+from sweepstack.launch.spec import LaunchSpec
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import canonical_json, file_sha256, sha256_hex
+from sweepstack.onbox.common.errors import ConfigError, EvidenceMissing
+from sweepstack.onbox.common.units import spell_bytes
+
+PACKAGE = Path(__file__).resolve().parents[1]
+RETRIES = 1
+SECRET_MODE = 0o600
+FOUND = ".found-changed"
+"""The ending of the copy that is kept on the box of a file that was changed there and is shipped again."""
+Files = list[tuple[str, Path, int]]
+
+
+def ship(
+    spec: LaunchSpec, codes: Iterable[str], channel: Channel, store: EvidenceStore, progress: Callable[[str], None]
+) -> None:
+    """Copies versions of the code beside those that are there. The work dir's own is archived in the evidence first;
+    another one comes from there.
+
+    Raises ConfigError when the work dir changed since the preview, EvidenceError for an archive that can't be used.
+    """
+    for code in sorted(set(codes)):
+        if code == spec.code:
+            _ship_workdir(spec, channel, store, progress)
+        elif not _is_there(channel, box_layout.code_dir(code)):
+            with archive.unpacked(_archived(store, code), code) as files:
+                progress(f"shipping {len(files)} file(s) of code {box_layout.short(code)} from the evidence")
+                channel.put_tree(files, box_layout.code_dir(code))
+                _write_list(channel, code, files)
+
+
+def _ship_workdir(spec: LaunchSpec, channel: Channel, store: EvidenceStore, progress: Callable[[str], None]) -> None:
+    shipment = collect(spec.workdir, spec.include)
+    if shipment.digest != spec.code:
+        raise ConfigError(f"{spec.workdir} changed between preview and up; run the command again")
+    if spec.code not in store.codes():
+        store.write_code(spec.code, archive.pack(spec.workdir, shipment))
+    progress(f"shipping {len(shipment.files)} file(s), {spell_bytes(shipment.bytes)}")
+    files = ((file.path, spec.workdir / file.path, file.mode) for file in shipment.files)
+    channel.put_tree(files, box_layout.code_dir(spec.code))
+    _write_changed(
+        channel,
+        box_layout.shipped_list(spec.code),
+        canonical_json([[file.path, file.mode, file.sha256] for file in shipment.files]),
+    )
+    provenance.record(channel, spec.code, spec.workdir)
+
+
+def ship_lists(spec: LaunchSpec, codes: Iterable[str], channel: Channel, store: EvidenceStore) -> None:
+    """Writes the list of files beside each version of the code that lacks it: without one the runner starts no cell.
+
+    Boxes that an older version of this program gave their code have none. Raises ConfigError, EvidenceError.
+    """
+    for code in sorted(set(codes)):
+        if channel.size(box_layout.shipped_list(code)) is None and _is_there(channel, box_layout.code_dir(code)):
+            with _files_of(spec, code, store) as files:
+                _write_list(channel, code, files)
+
+
+def ship_again(
+    spec: LaunchSpec,
+    codes: Iterable[str],
+    channel: Channel,
+    store: EvidenceStore,
+    journal: Journal,
+    progress: Callable[[str], None],
+) -> None:
+    """Ships files again that the runner found changed or missing on the box. A changed one is kept beside it.
+
+    `codes`: those that cells still are to run with. Raises ConfigError, EvidenceError, Unreachable.
+    """
+    for code in sorted(set(codes)):
+        problem = _found_changed(journal, code)
+        if problem is None:
+            continue
+        with _files_of(spec, code, store) as files:
+            folder = box_layout.code_dir(code)
+            channel.put_tree(files, folder)  # where the whole folder is gone
+            for path, source, mode in files:
+                if path in problem:
+                    progress(f"{path} was changed on the box: shipping it again as code {box_layout.short(code)}")
+                    _replace(channel, f"{folder}/{path}", source.read_bytes(), mode)
+            _write_list(channel, code, files)
+
+
+def _found_changed(journal: Journal, code: str) -> set[str] | None:
+    """The files that the runner last refused to start cells with; None where it has started some of this code since."""
+    for entry in reversed(journal.entries):
+        if entry.get("code") == code and entry["event"] == "cell-started":
+            return None
+        if entry.get("code") == code and entry["event"] == "setup-failed":
+            return {str(path) for path in entry.get("files", ())} if entry.get("stage") == "code" else None
+    return None
+
+
+def _replace(channel: Channel, path: str, data: bytes, mode: int) -> None:
+    try:
+        found = channel.read(path)
+    except (FileNotFoundError, IsADirectoryError):
+        found = data
+    if found != data:
+        channel.write(path + FOUND, found)
+    channel.write(path, data, mode=mode)
+
+
+@contextlib.contextmanager
+def _files_of(spec: LaunchSpec, code: str, store: EvidenceStore) -> Iterator[Files]:
+    """The files of a version: the work dir's own, where that still is this version, else from the evidence."""
+    if code == spec.code:
+        with contextlib.suppress(ConfigError):
+            shipment = collect(spec.workdir, spec.include)
+            if shipment.digest == code:
+                yield [(file.path, spec.workdir / file.path, file.mode) for file in shipment.files]
+                return
+    with archive.unpacked(_archived(store, code), code) as files:
+        yield files
+
+
+def _write_list(channel: Channel, code: str, files: Files) -> None:
+    content = [[path, mode, file_sha256(source)] for path, source, mode in files]
+    channel.write(box_layout.shipped_list(code), canonical_json(content))
+
+
+def _archived(store: EvidenceStore, code: str) -> bytes:
+    data = store.read_code(code)
+    if data is None:
+        raise EvidenceMissing(f"the code {box_layout.short(code)} is not in {store.shown}, and a cell is pinned to it")
+    return data
+
+
+def _is_there(channel: Channel, folder: str) -> bool:
+    try:
+        channel.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
+    """Brings runner, checkpoint helper, secrets and settings up to date. Returns the runner's path below its home."""
+    files = runner_files()
+    version = sha256_hex(b"".join(source.read_bytes() for _, source, _ in files))[:12]
+    # A folder a version: a runner that lives keeps the files that it was started from.
+    channel.put_tree(files, f"{box_layout.HOME}/runner-{version}")
+    for source in checkpoint_files():
+        _write_changed(channel, f"{box_layout.HOME}/checkpoint/{source.name}", source.read_bytes())
+    if spec.secrets is not None and (spec.secrets or channel.size(box_layout.SECRETS) is not None):
+        _write_changed(channel, box_layout.SECRETS, canonical_json(dict(spec.secrets)) + b"\n", mode=SECRET_MODE)
+    _write_changed(channel, box_layout.SPEC, canonical_json(settings(spec, channel.python)) + b"\n")
+    return f"runner-{version}/runner.py"
+
+
+def runner_files() -> Files:
+    """What the runner is made of: (path in its folder, source, mode). `runner.py` starts it, and imports the rest."""
+    folder = PACKAGE / "onbox" / "runner"
+    sources = [PACKAGE / "__init__.py", PACKAGE / "onbox" / "__init__.py", *sorted(folder.glob("*.py"))]
+    package = [(f"{PACKAGE.name}/{source.relative_to(PACKAGE).as_posix()}", source, 0o644) for source in sources]
+    return [("runner.py", folder / "start.py", 0o644), *package]
+
+
+def checkpoint_files() -> list[Path]:
+    """The modules that a user's job may import, by their bare names."""
+    return sorted((PACKAGE / "onbox" / "checkpoint").glob("sweepstack_*.py"))
+
+
+def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
+    """spec.json. What was not asked for is left out: then the runner's own figures hold."""
+    asked: dict[str, Any] = {
+        "gpus": spec.gpus,
+        "secrets": list(spec.secret_names),
+        "min_free": dict(spec.min_free),
+        "stall_seconds": spec.stall_seconds,
+        "timeout_seconds": spec.timeout_seconds,
+        "on_hang": spec.on_hang,
+        "network": dict(spec.network),
+        "mounts": [dict(mount) for mount in spec.mounts],
+        "when_drained": dict(spec.when_drained),
+        "image": spec.image,
+        "smoke": {**spec.smoke, "code": spec.code} if spec.smoke else {},
+    }
+    return {
+        "schema": SCHEMA,
+        "identity": spec.identity,
+        "box": spec.box,
+        "native_id": spec.native_id,
+        "generation": spec.generation,
+        "durable": box_layout.DURABLE,
+        "slots": spec.slots,
+        "python": python,
+        "env": dict(spec.env),
+        "artifacts": [artifact.model_dump(mode="json") for artifact in spec.artifacts],
+        "metrics": dict(spec.metrics) if spec.metrics else None,
+        "retries": RETRIES if spec.tries_again is None else spec.tries_again,
+        **{key: value for key, value in asked.items() if value},
+    }
+
+
+def _write_changed(channel: Channel, path: str, data: bytes, *, mode: int = 0o644) -> None:
+    try:
+        same = channel.read(path) == data
+    except FileNotFoundError:
+        same = False
+    if not same:
+        channel.write(path, data, mode=mode)

@@ -1,0 +1,198 @@
+"""What all readers share: the question, the answer, and a file opened without following anything."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from sweepstack.core.loader_names import Loader
+from sweepstack.onbox.common.errors import SweepstackError
+
+Reader = Literal["restricted", "torch"]
+NO_NUMBER = re.compile(
+    r"(tensor\()?\s*[-+]?(nan|inf|infinity|nat|none|null|n/a|#(n/a|div/0!|num!|value!))\)?\s*%?", re.I
+)
+"""A text that programs write where there is no number."""
+FILE = re.compile(r"(?<!\$)\{file\}")
+"""What becomes the file's path in a `load: command`; `${file}` is the shell's."""
+Progress = Callable[[int], None]
+"""Gets the bytes read since its last call."""
+
+
+class Spec(Protocol):
+    """How a file is proved good; `sweepstack.core.records.ArtifactSpec` is one."""
+
+    @property
+    def load(self) -> Loader: ...
+    @property
+    def keys(self) -> Sequence[str]: ...
+    @property
+    def finite(self) -> Literal["require", "report"]: ...
+    @property
+    def plausible(self) -> Literal["require", "report"]: ...
+    @property
+    def min_bytes(self) -> int: ...
+    @property
+    def run(self) -> str | None: ...
+    @property
+    def trust(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class PlainSpec:
+    """A Spec that travels to a worker as JSON."""
+
+    load: Loader
+    keys: tuple[str, ...] = ()
+    finite: Literal["require", "report"] = "require"
+    plausible: Literal["require", "report"] = "report"
+    min_bytes: int = 1
+    run: str | None = None
+    trust: bool = False
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """What reading found.
+
+    `reasons` is empty exactly when `ok`; `notes` are worth a person's look and fail nothing. `bytes`, `sha256` (bare
+    hex, empty when the file could not be read) and `mtime_ns` are the file's as read; `stages` are seconds. `unknown`:
+    its reader came to no answer (killed, out of memory or time), so that the file is neither good nor proved bad.
+    `network`: whether the reader could have reached one; None where it did not say.
+    """
+
+    ok: bool
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    bytes: int = 0
+    sha256: str = ""
+    mtime_ns: int = 0
+    stages: dict[str, float] = field(default_factory=dict)
+    unknown: bool = False
+    network: bool | None = None
+
+
+@dataclass
+class Content:
+    """What a structure check found in a file, before keys and numbers are judged."""
+
+    names: set[str] = field(default_factory=set)
+    nonfinite: list[tuple[str, int]] = field(default_factory=list)
+    """(where, how many)"""
+    floats: set[str] = field(default_factory=set)
+    """Tensors and arrays of two or more floating-point numbers."""
+    constant: set[str] = field(default_factory=set)
+    """Those of `floats` in which every number is the same."""
+    absent: list[str] = field(default_factory=list)
+    """Where a null or a text such as "NaN" stands in place of a number."""
+    notes: list[str] = field(default_factory=list)
+
+    def add_floats(self, name: str, *, constant: bool) -> None:
+        """Notes a tensor of two or more floating-point numbers."""
+        self.floats.add(name)
+        if constant:
+            self.constant.add(name)
+
+
+class Unreadable(SweepstackError):
+    """The file is not what it should be. The message is the reason, in a few words, without a path or an address."""
+
+
+class NoAnswer(SweepstackError):
+    """Whether the file is good could not be told here. The message is the reason; the file may be fine."""
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """A regular file with one name, open for reading. Sizes in bytes."""
+
+    fd: int
+    path: str
+    size: int
+    mtime_ns: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`. Raises Unreadable when the file ends before."""
+        parts = []
+        while length:
+            part = os.pread(self.fd, min(length, 1 << 20), offset)
+            if not part:
+                raise Unreadable("shrank while it was read")
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def check_unchanged(self) -> None:
+        """Raises Unreadable when the file was written to since it was opened."""
+        status = os.fstat(self.fd)
+        if (status.st_size, status.st_mtime_ns) != (self.size, self.mtime_ns):
+            raise Unreadable("changed while it was read")
+
+
+@contextmanager
+def open_file(path: str) -> Iterator[OpenFile]:
+    """Opens `path` without following a link. Raises Unreadable for whatever is not a plain file of its own."""
+    try:
+        # Not blocking: a pipe under this name must not hang the reader.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise Unreadable("is not there") from None
+    except OSError as error:
+        if os.path.islink(path):
+            raise Unreadable("is a link, not a copy") from None
+        raise Unreadable(f"can't be opened: {error.strerror}") from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise Unreadable("is not a regular file")
+        if status.st_nlink > 1:
+            raise Unreadable("shares its bytes with another name (a hard link), so it is not a copy")
+        yield OpenFile(descriptor, path, status.st_size, status.st_mtime_ns)
+    finally:
+        os.close(descriptor)
+
+
+def plural(count: int, word: str) -> str:
+    """`1 tensor`, `3 tensors`, `1,000 tensors`."""
+    return f"{count:,} {word}" + ("" if count == 1 else "s")
+
+
+def some(names: Sequence[str], limit: int = 3) -> str:
+    """The first names, and how many more there are. Long ones are cut: they come from a file that is not trusted."""
+    shown = ", ".join(printable(name) for name in names[:limit])
+    return shown + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
+
+
+def printable(name: str, limit: int = 80) -> str:
+    """A name from a file, safe for a terminal and for a record."""
+    if name.isprintable() and len(name) <= limit:
+        return name
+    clean = "".join(char if char.isprintable() else "?" for char in name[: limit + 1])
+    return clean if len(clean) <= limit else clean[:limit] + "…"
+
+
+def wrong_crc(parts: Sequence[str]) -> str:
+    """The reason when a CRC that stands in the file is not met, and the digest of the file is."""
+    return f"was damaged before it was sealed: CRC of {some(parts)} differs"
+
+
+def dotted(parent: str, key: str) -> str:
+    """The name of a part inside another. A long key is cut: names of many parts must not fill the memory."""
+    return f"{parent}.{key[:200]}" if parent else key[:200]
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads(…, object_pairs_hook=…)`, which takes the last of two keys of one name. Raises Unreadable."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Unreadable(
+            f"names a key twice: {some([key for key, n in Counter(k for k, _ in pairs).items() if n > 1])}"
+        )
+    return found

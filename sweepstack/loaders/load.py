@@ -1,0 +1,195 @@
+"""Reads one file the way its spec asks for, and says whether it is good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+from sweepstack.loaders.base import (
+    Content,
+    LoadResult,
+    NoAnswer,
+    OpenFile,
+    Progress,
+    Reader,
+    Spec,
+    Unreadable,
+    open_file,
+    some,
+    wrong_crc,
+)
+from sweepstack.loaders.scan import Region, Scan, scan
+
+if TYPE_CHECKING:
+    from sweepstack.loaders.command import Check
+
+NO_MEMORY = "needs more memory than a reader is given"
+
+
+class Structure(Protocol):
+    """A file whose structure was understood before its bulk is read."""
+
+    @property
+    def regions(self) -> Sequence[Region]: ...
+    def content(self, scanned: Scan) -> Content:
+        """Names and numbers, after the pass over all bytes. Raises Unreadable."""
+        ...
+
+
+def load(
+    path: str,
+    spec: Spec | None,
+    expected_sha256: str | None = None,
+    *,
+    expected_size: int | None = None,
+    reader: Reader = "restricted",
+    check: Check | None = None,
+    progress: Progress | None = None,
+) -> LoadResult:
+    """Digest, structure, names and numbers of the file at `path`. `spec` None: the digest alone.
+
+    A digest other than `expected_sha256` (bare hex) is the only reason then given: what such a file holds is no longer
+    of interest. Never raises for what the file holds. `reader` concerns `load: torch`, `check` `load: command`.
+    """
+    try:
+        with open_file(path) as file:
+            return _load(file, spec, expected_sha256, expected_size, reader, check, progress)
+    except Unreadable as error:
+        return LoadResult(False, (str(error),))
+    except OSError as error:
+        return LoadResult(False, (f"can't be read: {error.strerror}",))
+
+
+def _load(
+    file: OpenFile,
+    spec: Spec | None,
+    expected_sha256: str | None,
+    expected_size: int | None,
+    reader: Reader,
+    check: Check | None,
+    progress: Progress | None,
+) -> LoadResult:
+    reason = _size_problem(file, spec, expected_size)
+    if reason and expected_size is not None and file.size != expected_size:
+        # Settled without reading: the file may be a sparse one of a terabyte.
+        return LoadResult(False, (reason,), bytes=file.size, mtime_ns=file.mtime_ns)
+    unknown = False
+    structure: Structure | None = None
+    stages: dict[str, float] = {}
+    begin = perf_counter()
+    if spec is not None and not reason:
+        try:
+            structure = _structure(file, spec, reader, check)
+        except Unreadable as error:
+            reason = str(error)
+        except NoAnswer as error:
+            reason, unknown = str(error), True
+        except MemoryError:
+            reason, unknown = NO_MEMORY, True
+    stages["structure"] = perf_counter() - begin
+    scanned = scan(file, structure.regions if structure else (), progress)
+    stages |= scanned.stages
+    reasons: list[str] = [reason] if reason else []
+    notes: list[str] = []
+    if expected_sha256 is not None and scanned.sha256 != expected_sha256:
+        reasons = [f"differs from what was sealed: sha256 {scanned.sha256[:12]}…, not {expected_sha256[:12]}…"]
+        unknown = False
+    elif scanned.wrong_crc:
+        reasons = [wrong_crc(scanned.wrong_crc)]
+    elif structure is not None and spec is not None:
+        begin = perf_counter()
+        try:
+            content = structure.content(scanned)
+            file.check_unchanged()
+        except Unreadable as error:
+            reasons = [str(error)]
+        except NoAnswer as error:
+            reasons, unknown = [str(error)], True
+        except MemoryError:
+            reasons, unknown = [NO_MEMORY], True
+        else:
+            reasons, notes = _judge(content, spec)
+        stages["content"] = perf_counter() - begin
+    return LoadResult(
+        not reasons, tuple(reasons), tuple(notes), file.size, scanned.sha256, file.mtime_ns, stages, unknown=unknown
+    )
+
+
+def _size_problem(file: OpenFile, spec: Spec | None, expected_size: int | None) -> str:
+    if expected_size is not None and file.size != expected_size:
+        word = "truncated" if file.size < expected_size else "too long"
+        return f"{word}: {file.size:,} of {expected_size:,} bytes"
+    if spec is None:
+        return ""
+    if file.size == 0:
+        return "is empty (zero bytes)"
+    if file.size < spec.min_bytes:
+        return f"is too small: {file.size:,} bytes, at least {spec.min_bytes:,} asked for"
+    return ""
+
+
+def _structure(file: OpenFile, spec: Spec, reader: Reader, check: Check | None) -> Structure:
+    # Imported where needed: a worker for JSON files starts without the rest.
+    if spec.load == "json":
+        from sweepstack.loaders.json_file import JsonFile
+
+        return JsonFile(file)
+    if spec.load == "parquet":
+        from sweepstack.loaders.parquet_file import ParquetFile
+
+        return ParquetFile(file)
+    if spec.load == "csv":
+        from sweepstack.loaders.csv_file import CsvFile
+
+        return CsvFile(file)
+    if spec.load in ("npz", "npy"):
+        from sweepstack.loaders.numpy_files import NpyFile, NpzFile
+
+        return NpzFile(file) if spec.load == "npz" else NpyFile(file)
+    if spec.load == "safetensors":
+        from sweepstack.loaders.safetensors_file import SafetensorsFile
+
+        return SafetensorsFile(file)
+    if spec.load == "command":
+        from sweepstack.loaders.command import CommandFile
+
+        return CommandFile(file, spec.run, spec.trust, check)
+    if reader == "torch":
+        from sweepstack.loaders.torch_reader import TorchLoaded
+
+        return TorchLoaded(file)
+    from sweepstack.loaders.torch_zip import TorchZip
+
+    return TorchZip(file)
+
+
+def _judge(content: Content, spec: Spec) -> tuple[list[str], list[str]]:
+    reasons: list[str] = []
+    notes = list(content.notes)
+    missing = [key for key in spec.keys if key not in content.names]
+    if missing:
+        reasons.append(f"lacks {some(missing)}")
+    if content.nonfinite:
+        total = sum(count for _, count in content.nonfinite)
+        text = f"{total:,} non-finite ({some([name for name, _ in content.nonfinite])})"
+        (reasons if spec.finite == "require" else notes).append(text)
+    odd = _implausible(content, spec)
+    if spec.plausible == "require":
+        reasons += odd
+    else:
+        notes += odd
+    return reasons, notes
+
+
+def _implausible(content: Content, spec: Spec) -> list[str]:
+    """What a finished training run hardly leaves behind, in words; see `plausible` in docs/stack-config.md."""
+    found = []
+    named = [key for key in spec.keys if key in content.constant]
+    if content.floats and content.floats == content.constant:
+        found.append(f"looks untrained: every number is the same within {some(sorted(content.constant))}")
+    elif named:
+        found.append(f"looks untrained: every number is the same within {some(named)}")
+    if content.absent and spec.finite == "require":
+        found.append(f"has null or a text in place of a number ({some(content.absent)})")
+    return found

@@ -1,0 +1,302 @@
+"""The structure of a torch checkpoint without torch: which tensors, under which names, over which bytes.
+
+Unpickles with a list of what may be named; everything else is refused, and nothing is ever imported. What a pickle
+can reach is immutable (named tuples, builtin types, objects without attributes), so that one file can't change how
+the next is read. No number is read here: tensors are views on storages, proved to lie inside of them.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from sweepstack.loaders.base import Unreadable, dotted, printable
+from sweepstack.loaders.finite import FORMATS
+
+UNTYPED = "untyped"
+_STORAGES = {
+    "DoubleStorage": "f8",
+    "FloatStorage": "f4",
+    "HalfStorage": "f2",
+    "BFloat16Storage": "bf16",
+    "LongStorage": "i8",
+    "IntStorage": "i4",
+    "ShortStorage": "i2",
+    "CharStorage": "i1",
+    "ByteStorage": "u1",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "c8",
+    "ComplexDoubleStorage": "c16",
+    "UntypedStorage": UNTYPED,
+}
+_DTYPES = {
+    "float64": "f8",
+    "float32": "f4",
+    "float16": "f2",
+    "bfloat16": "bf16",
+    "complex128": "c16",
+    "complex64": "c8",
+    "complex32": "c4",
+    "float8_e4m3fn": "f8_e4m3fn",
+    "float8_e5m2": "f8_e5m2",
+    "float8_e4m3fnuz": "f8_e4m3fnuz",
+    "float8_e5m2fnuz": "f8_e5m2fnuz",
+    "float8_e8m0fnu": "f8_e8m0",
+    "int64": "i8",
+    "int32": "i4",
+    "int16": "i2",
+    "int8": "i1",
+    "uint64": "u8",
+    "uint32": "u4",
+    "uint16": "u2",
+    "uint8": "u1",
+    "bool": "bool",
+}
+MAX_DIMENSIONS = 64
+
+
+class NumberType(NamedTuple):
+    """What a pickle gets for a dtype or a storage class: the name of a format, or UNTYPED."""
+
+    format: str
+
+
+class Storage(NamedTuple):
+    """A run of numbers in the archive's part `data/<key>`. Untyped storages count bytes."""
+
+    key: str
+    format: str
+    length: int
+
+
+class Tensor(NamedTuple):
+    """A view: `offset`, `size` and `stride` in numbers of `format`."""
+
+    storage: Storage
+    format: str
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it shows; an expanded one counts each more than once."""
+        product = 1
+        for length in self.size:
+            product *= length
+        return product
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """First number and the one after the last that it touches."""
+        if not self.elements:
+            return self.offset, self.offset
+        last = sum((length - 1) * step for length, step in zip(self.size, self.stride, strict=True))
+        return self.offset, self.offset + last + 1
+
+
+def unpickle(data: bytes) -> Any:
+    """The object in a checkpoint's `data.pkl`, with `Tensor`s for tensors. Raises Unreadable."""
+    _check_operations(data)
+    try:
+        return _Restricted(io.BytesIO(data)).load()
+    except (Unreadable, MemoryError):
+        raise
+    except Exception as error:  # a hostile pickle raises whatever it likes
+        raise Unreadable(f"data.pkl does not unpickle ({type(error).__name__})") from None
+
+
+def _check_operations(data: bytes) -> None:
+    """Raises Unreadable for what pickles can say and torch.load(weights_only=True) does not read."""
+    try:
+        for operation, _, _ in pickletools.genops(data):
+            if operation.name not in _OPERATIONS:
+                raise Unreadable(
+                    f"is pickled with {operation.name}, which torch.load(weights_only=True) refuses: "
+                    "save it with torch.save's own protocol, 2"
+                )
+    except (ValueError, UnicodeDecodeError, EOFError, OverflowError) as error:
+        raise Unreadable(f"data.pkl does not unpickle ({type(error).__name__})") from None
+
+
+def tensors_of(root: Any, is_tensor: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
+    """All tensors in nested dicts, lists, tuples and sets, with dotted names. Shared and endless parts come once."""
+    seen: set[int] = set()
+    pending: list[tuple[str, Any]] = [("", root)]
+    while pending:
+        name, value = pending.pop()
+        if is_tensor(value):
+            yield name, value
+            continue
+        children: list[tuple[Any, Any]]
+        if isinstance(value, dict):
+            children = list(dict.items(value))
+        elif isinstance(value, list | tuple):
+            children = list(enumerate(value))
+        elif isinstance(value, set | frozenset):
+            children = [("{}", child) for child in value]
+        else:
+            continue
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        # str() of a key only where it is cheap: a key may be a tuple made to be endless.
+        pending.extend(
+            (dotted(name, _key(key)), child)
+            for key, child in reversed(children)
+            if is_tensor(child) or isinstance(child, dict | list | tuple | set | frozenset)
+        )
+
+
+def top_level_names(root: Any) -> set[str]:
+    """The keys of a checkpoint that is a dict; nothing for all else."""
+    return {_key(key) for key in dict.keys(root)} if isinstance(root, dict) else set()
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    return str(key) if isinstance(key, int) and abs(key) < 1 << 63 else f"<{type(key).__name__}>"
+
+
+class _Callable:
+    """What a pickle gets for a function: it can be called, and nothing of it can be set."""
+
+    __slots__ = ("_function",)
+    _function: Callable[..., Any]
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_function", function)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{name} can't be set")
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+
+class _Restricted(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" or module == "torch.storage":
+            if name in _STORAGES:
+                return NumberType(_STORAGES[name])
+            if name in _DTYPES and module == "torch":
+                return NumberType(_DTYPES[name])
+        found = _GLOBALS.get((module, name))
+        if found is None:
+            raise Unreadable(
+                f"names {printable(f'{module}.{name}')}, which is not on the reader's list: nothing was loaded"
+            )
+        return found
+
+    def persistent_load(self, identifier: Any) -> Storage:
+        kind, number_type, key, _location, count = identifier
+        if kind != "storage" or type(number_type) is not NumberType or not isinstance(key, str):
+            raise Unreadable("data.pkl refers to something that is not a storage")
+        if not _whole(count):
+            raise Unreadable("a storage has no proper size")
+        return Storage(key, number_type.format, count)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+def _tensor(storage: Any, format_: str, offset: Any, size: Any, stride: Any) -> Tensor:
+    size, stride = tuple(size), tuple(stride)
+    if type(storage) is not Storage or len(size) != len(stride) or len(size) > MAX_DIMENSIONS:
+        raise Unreadable("a tensor is not made of a storage, sizes and strides")
+    if not all(_whole(number) for number in (offset, *size, *stride)):
+        raise Unreadable("a tensor has sizes or strides that are no sizes")
+    tensor = Tensor(storage, format_, offset, size, stride)
+    capacity = storage.length
+    if storage.format == UNTYPED:
+        capacity //= FORMATS[format_].itemsize
+    if tensor.reach[1] > capacity:
+        raise Unreadable(f"a tensor reaches beyond its storage {printable(storage.key)}")
+    return tensor
+
+
+def _rebuild(storage: Any, offset: Any, size: Any, stride: Any, *_rest: Any) -> Tensor:
+    """`_rebuild_tensor(storage, offset, size, stride)` and `_v2(…, requires_grad, hooks, metadata)`."""
+    if type(storage) is not Storage or storage.format == UNTYPED:
+        raise Unreadable("a tensor is made of something that is not a typed storage")
+    return _tensor(storage, storage.format, offset, size, stride)
+
+
+def _rebuild_v3(
+    storage: Any, offset: Any, size: Any, stride: Any, _grad: Any, _hooks: Any, dtype: Any, *_rest: Any
+) -> Tensor:
+    if type(dtype) is not NumberType or dtype.format == UNTYPED or type(storage) is not Storage:
+        raise Unreadable("a tensor has no number type")
+    if storage.format not in (UNTYPED, dtype.format):
+        raise Unreadable("a tensor and its storage disagree about the number type")
+    return _tensor(storage, dtype.format, offset, size, stride)
+
+
+def _parameter(data: Any, *_rest: Any) -> Tensor:
+    if type(data) is not Tensor:
+        raise Unreadable("a parameter is not made of a tensor")
+    return data
+
+
+def _from_type(function: Any, kind: Any, arguments: Any, _state: Any) -> Any:
+    if type(function) is not _Callable or kind not in ("Tensor", "Parameter"):
+        raise Unreadable("a tensor is of a class that is not on the reader's list")
+    return function(*arguments)
+
+
+def _size(dimensions: Any = ()) -> tuple[int, ...]:
+    return tuple(dimensions)
+
+
+def _device(*arguments: Any) -> str:
+    return ":".join(str(argument) for argument in arguments if isinstance(argument, str | int))
+
+
+def _bytes(text: Any, encoding: Any) -> bytes:
+    if not isinstance(text, str) or encoding != "latin1":
+        raise Unreadable("bytes are not written the way that pickle writes them")
+    return text.encode("latin1")
+
+
+def _bytearray(data: Any = b"", *_rest: Any) -> bytes:
+    if not isinstance(data, bytes):
+        raise Unreadable("a bytearray is not made of bytes")
+    return data
+
+
+def _counter(counts: Any = None) -> dict[Any, Any]:
+    return dict(counts or {})
+
+
+_OPERATIONS = frozenset(
+    (
+        *("GLOBAL", "NEWOBJ", "REDUCE", "BUILD", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "MARK", "BINPERSID"),
+        *("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "NONE", "NEWFALSE", "NEWTRUE", "BINGET", "LONG_BINGET", "BINPUT"),
+        *("EMPTY_TUPLE", "EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET", "BININT", "BININT1", "BININT2", "LONG_BINPUT"),
+        *("BINFLOAT", "BINUNICODE", "SHORT_BINSTRING", "LONG1", "PROTO", "STOP"),
+    )
+)
+"""What torch 2.15's own restricted unpickler reads (torch/_weights_only_unpickler.py)."""
+_BUILTINS: dict[str, Callable[..., Any]] = {"set": set, "complex": complex, "bytearray": _bytearray}
+_GLOBALS: dict[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): OrderedDict,  # a builtin type: it can't be changed from a pickle
+    ("collections", "Counter"): _Callable(_counter),
+    ("torch._utils", "_rebuild_tensor"): _Callable(_rebuild),
+    ("torch._utils", "_rebuild_tensor_v2"): _Callable(_rebuild),
+    ("torch._utils", "_rebuild_tensor_v3"): _Callable(_rebuild_v3),
+    ("torch._utils", "_rebuild_parameter"): _Callable(_parameter),
+    ("torch._utils", "_rebuild_parameter_with_state"): _Callable(_parameter),
+    ("torch._tensor", "_rebuild_from_type_v2"): _Callable(_from_type),
+    ("torch", "Tensor"): "Tensor",
+    ("torch.nn.parameter", "Parameter"): "Parameter",
+    ("torch", "Size"): _Callable(_size),
+    ("torch", "device"): _Callable(_device),
+    ("_codecs", "encode"): _Callable(_bytes),
+    **{(module, name): _Callable(call) for module in ("builtins", "__builtin__") for name, call in _BUILTINS.items()},
+}

@@ -1,0 +1,180 @@
+"""The restricted reader of torch checkpoints: the zip format of torch 1.6 and later, read without torch."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweepstack.loaders.base import Content, OpenFile, Unreadable, printable, some
+from sweepstack.loaders.finite import FORMATS, Constancy, FiniteCheck
+from sweepstack.loaders.scan import BLOCK, Region, Scan
+from sweepstack.loaders.torch_pickle import UNTYPED, Storage, Tensor, tensors_of, top_level_names, unpickle
+from sweepstack.loaders.zipdir import Part, ZipDirectory, is_zip, read_directory
+
+MAX_VERSION = 10
+"""Of torch's zip format: `kMaxSupportedFileFormatVersion` of torch 2.15."""
+MAX_PICKLE = 256 << 20
+"""Bytes of `data.pkl`, which holds names and sizes but no tensor's numbers."""
+
+
+def zip_regions(directory: ZipDirectory, formats: dict[str, str], *, big_endian: bool = False) -> list[Region]:
+    """All parts that lie in the file as they are, with the CRC to be met and, by name, the format of their numbers."""
+    return [
+        Region(part.start, part.end, part.name, part.crc, formats.get(part.name), big_endian)
+        for part in directory.parts.values()
+        if not part.compressed
+    ]
+
+
+class TorchZip:
+    """A checkpoint's structure. Raises Unreadable when it is none, or names what is not on the reader's list."""
+
+    def __init__(self, file: OpenFile) -> None:
+        if not is_zip(file):
+            raise Unreadable(
+                "is not a torch zip file: damaged from the start, or saved by torch before 1.6 "
+                "(SWEEPSTACK_TORCH_READER=torch reads those)"
+            )
+        self.file = file
+        self.directory = read_directory(file)
+        self.prefix = self._prefix()
+        self._check_version()
+        self.big_endian = self._byte_order() == b"big"
+        self.root = unpickle(self.directory.read(file, f"{self.prefix}/data.pkl", MAX_PICKLE))
+        self.tensors: list[tuple[str, Tensor]] = list(tensors_of(self.root, lambda value: type(value) is Tensor))
+        self.formats = self._storage_formats()
+        self.regions = zip_regions(self.directory, self.formats, big_endian=self.big_endian)
+
+    def content(self, scanned: Scan) -> Content:
+        """Names, and non-finite numbers by tensor: numbers of a storage that no tensor shows do not count."""
+        names = top_level_names(self.root) | {name for name, _ in self.tensors}
+        suspects, constant = self._check_compressed()
+        suspects |= set(scanned.nonfinite)
+        constant |= scanned.constant
+        found = Content(names)
+        if not any(tensor.elements for _, tensor in self.tensors):
+            raise Unreadable("holds no tensor")
+        for name, tensor in self.tensors:
+            part = self._part(tensor.storage)
+            if FORMATS[tensor.format].can_fail and tensor.elements > 1:
+                found.add_floats(name or "tensor", constant=part.name in constant)
+            if part.name in suspects:
+                count = self._count(tensor, part)
+                if count:
+                    found.nonfinite.append((name or "tensor", count))
+        return found
+
+    def _prefix(self) -> str:
+        found = [name for name in self.directory.parts if name.count("/") == 1 and name.endswith("/data.pkl")]
+        if len(found) != 1:
+            raise Unreadable("is a zip file, but not one of torch: it does not hold one data.pkl")
+        prefix = found[0].removesuffix("/data.pkl")
+        parts = self.directory.parts
+        strange = [name for name in parts if not name.startswith(f"{prefix}/") or ".." in name.split("/")]
+        if strange:
+            raise Unreadable(f"holds parts outside of {printable(prefix)}/, which torch.load refuses: {some(strange)}")
+        return prefix
+
+    def _check_version(self) -> None:
+        """torch.load refuses a file without the version of its format, and one that it does not know."""
+        names = (f"{self.prefix}/.data/version", f"{self.prefix}/version")
+        name = next((name for name in names if name in self.directory.parts), None)
+        if name is None:
+            raise Unreadable("lacks the version of its format, which torch.load needs")
+        text = self.directory.read(self.file, name, 32)
+        try:
+            version = int(text)
+        except ValueError:
+            version = 0
+        if not 1 <= version <= MAX_VERSION:
+            raise Unreadable(f"is of torch's format {printable(repr(text))}, and 1 to {MAX_VERSION} are read")
+
+    def _byte_order(self) -> bytes:
+        name = f"{self.prefix}/byteorder"
+        if name not in self.directory.parts:
+            return b"little"
+        order = self.directory.read(self.file, name, 16)
+        if order not in (b"little", b"big"):
+            raise Unreadable("has no proper byte order")
+        return order
+
+    def _part(self, storage: Storage) -> Part:
+        part = self.directory.parts.get(f"{self.prefix}/data/{storage.key}")
+        if part is None:
+            raise Unreadable(f"lacks the data of storage {printable(storage.key)}")
+        return part
+
+    def _storage_formats(self) -> dict[str, str]:
+        """Part name → format of its numbers; a storage seen as two number types is only proved by its CRC."""
+        declared: dict[str, Storage] = {}
+        formats: dict[str, str] = {}
+        for _, tensor in self.tensors:
+            storage = tensor.storage
+            part = self._part(storage)
+            itemsize = 1 if storage.format == UNTYPED else FORMATS[storage.format].itemsize
+            if storage.length * itemsize != part.size:
+                raise Unreadable(
+                    f"storage {printable(storage.key)} holds {part.size:,} bytes, not {storage.length * itemsize:,}"
+                )
+            if declared.setdefault(part.name, storage) != storage:
+                raise Unreadable(f"storage {printable(storage.key)} is said to be of two number types")
+            if formats.setdefault(part.name, tensor.format) != tensor.format:
+                raise Unreadable(f"storage {printable(storage.key)} is looked at as two number types")
+            if part.size % FORMATS[tensor.format].itemsize:
+                raise Unreadable(f"storage {printable(storage.key)} does not hold whole numbers")
+        return formats
+
+    def _check_compressed(self) -> tuple[set[str], set[str]]:
+        """Unpacks what was compressed, block by block: CRCs are met, and the names of parts that are not finite, and
+        of those that hold one number only, again and again."""
+        suspects, constant = set(), set()
+        for part in self.directory.parts.values():
+            if not part.compressed:
+                continue
+            format_ = self.formats.get(part.name)
+            check = FiniteCheck(format_, block=BLOCK, big_endian=self.big_endian) if format_ else None
+            same = Constancy(FORMATS[format_].itemsize) if format_ else None
+            for block in self.directory.unpack(part, BLOCK):
+                if check and not check.holds(memoryview(block)):
+                    suspects.add(part.name)
+                if same:
+                    same.feed(memoryview(block))
+            if same and same.holds:
+                constant.add(part.name)
+        return suspects, constant
+
+    def _count(self, tensor: Tensor, part: Part) -> int:
+        check = FiniteCheck(tensor.format, block=BLOCK, big_endian=self.big_endian)
+        data: Any
+        if part.compressed:
+            data, base = b"".join(self.directory.unpack(part, BLOCK)), 0
+        else:
+            data, base = mmap.mmap(self.file.fd, part.end, access=mmap.ACCESS_READ), part.start
+        units = FORMATS[tensor.format].itemsize // check.dtype.itemsize
+        values: NDArray[Any] = np.frombuffer(data, check.dtype, part.size // check.dtype.itemsize, base)
+        return sum(check.count(chunk) for chunk in _chunks(values.reshape(-1, units), tensor))
+
+
+def _chunks(values: NDArray[Any], tensor: Tensor) -> Iterator[NDArray[Any]]:
+    """The numbers that a tensor shows, each once, in pieces. `values`: all numbers of its storage, one row each."""
+    start, end = tensor.reach
+    pairs = zip(tensor.size, tensor.stride, strict=True)
+    dimensions = [(length, step) for length, step in pairs if length > 1 and step]
+    shown = math.prod(length for length, _ in dimensions)
+    if shown >= end - start:  # dense, or overlapping itself: all between first and last
+        for first in range(start, end, BLOCK):
+            yield values[first : min(end, first + BLOCK)]
+        return
+    width = values.itemsize * values.shape[1]
+    view = np.lib.stride_tricks.as_strided(
+        values[start:],
+        [length for length, _ in dimensions] + [values.shape[1]],
+        [step * width for _, step in dimensions] + [values.itemsize],
+        writeable=False,
+    )
+    yield from np.nditer(view, flags=["external_loop", "buffered"], buffersize=BLOCK)

@@ -1,0 +1,1 @@
+"""All that runs on another machine: Python 3.8 and the standard library."""

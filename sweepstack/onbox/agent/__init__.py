@@ -1,0 +1,1 @@
+"""Serves the files and processes of one box to the user's machine."""

@@ -1,0 +1,396 @@
+"""A box on this machine: a folder tree, with links to volumes below `mnt/` that the platform made."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Literal
+
+from sweepstack.onbox.agent import shell
+from sweepstack.onbox.agent.channel import BOX_ID_VARIABLE, BoxProcess, Completed, DirEntry, Listing, safe_parts
+from sweepstack.onbox.common import processes, run_process
+from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
+from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.common.file_walk import Walk, tail_of
+
+CHUNK = 1 << 20
+APPEND_LOCK_SECONDS = 60.0
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
+
+
+class LocalChannel:
+    """See `sweepstack.onbox.agent.channel.Channel`. `mounts`: box-relative path → where a volume's content lies.
+
+    `closed` says why nothing is started on the box now; empty while it is open. A volume without its box: not `runs`,
+    and either the volume is the `root`, or `root` is None and there is nothing but its mount. `cancelled` is asked
+    while something is waited for: once it says so, the wait ends, and what ran for it.
+
+    Python 3.8 and the standard library, with all that it imports: a rented box runs this very code (`agent`).
+    """
+
+    def __init__(
+        self,
+        native_id: str,
+        root: Path | None,
+        mounts: Mapping[str, Path],
+        *,
+        closed: Callable[[], str] | None = None,
+        runs: bool = True,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> None:
+        self.native_id = native_id
+        self.python, self.skew = sys.executable, 0.0
+        self._root = root
+        self._mounts = {safe_parts(mount): content for mount, content in mounts.items()}
+        self._closed = closed
+        self._runs = runs
+        self._cancelled = cancelled
+
+    def absolute(self, path: str) -> str:
+        if self._root is None:
+            base, rest = self._split(path)
+            return str(base.joinpath(*rest))
+        return str(self._root.joinpath(*safe_parts(path)))
+
+    def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        with self.open_file(path) as handle, self._answering(path):
+            handle.seek(offset)
+            return handle.read(-1 if limit is None else limit)
+
+    def size(self, path: str) -> int | None:
+        with self._answering(path):
+            try:
+                status = os.lstat(self._locate(path))
+            except _NOT_THERE:
+                self._must_exist()
+                return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def tails(self, paths: Sequence[str], most: int) -> dict[str, tuple[int, bytes]]:
+        return {path: found for path in paths if (found := tail_of(self, path, most)) is not None}
+
+    def listdir(self, path: str) -> list[DirEntry]:
+        with self._answering(path):
+            entries = []
+            with os.scandir(self._locate(path)) as found:
+                for entry in found:
+                    with contextlib.suppress(FileNotFoundError):  # removed between the two looks
+                        status = entry.stat(follow_symlinks=False)
+                        kind = _kind(status.st_mode)
+                        entries.append(DirEntry(entry.name, kind, status.st_size if kind == "file" else 0))
+            return sorted(entries, key=lambda entry: entry.name)
+
+    def walk(
+        self, folders: Sequence[str], *, skip: Sequence[str] = (), limit: int = 100_000, seconds: float = 5.0
+    ) -> Listing:
+        self._must_exist()
+        look = Walk(skip, limit, time.monotonic() + seconds)
+        for folder in folders:
+            try:
+                look.below(self._locate(folder), folder)
+            except _NOT_THERE:
+                self._must_exist()
+        return look.listing()
+
+    def fetch(self, path: str, target: Path, progress: Callable[[int], None] | None = None) -> None:
+        say = progress or _silent
+        with self.open_file(path) as source, open_target(target) as copy:
+            expected = os.fstat(source.fileno()).st_size
+            done = os.fstat(copy.fileno()).st_size
+            if done > expected:
+                copy.truncate(0)
+                done = 0
+            copy.seek(done)
+            source.seek(done)
+            if done:
+                say(done)
+            while done < expected:
+                with self._answering(path):
+                    chunk = source.read(min(CHUNK, expected - done))
+                if not chunk:
+                    raise Unreachable(
+                        f"{path} on {self.native_id} shrank while it was copied: {done:,} of {expected:,} bytes are "
+                        f"here, and are not taken for the whole; pull again"
+                    )
+                copy.write(chunk)
+                done += len(chunk)
+                say(len(chunk))
+            copy.flush()
+            os.fsync(copy.fileno())
+        fsync_directory(target.parent)
+
+    def fetch_many(self, files: Sequence[tuple[str, Path]], progress: Callable[[int], None] | None = None) -> None:
+        for path, target in files:
+            self.fetch(path, target, progress)
+
+    def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        with self._answering(path):
+            write_atomically(self._locate(path), data, mode=mode)
+
+    def append_locked(self, path: str, data: bytes, lock: str) -> None:
+        if not data.endswith(b"\n"):
+            raise PlatformError(f"only whole lines are appended to {path}: the data must end in a newline")
+        with self._answering(path):
+            file, lock_file = self._locate(path), self._locate(lock)
+            for parent in (file.parent, lock_file.parent):
+                parent.mkdir(parents=True, exist_ok=True)
+            with open(lock_file, "ab") as holder:
+                self._take(holder.fileno(), lock)
+                _append(file, data)
+
+    def put_tree(self, files: Iterable[tuple[str, Path, int]], dest: str) -> None:
+        import secrets
+
+        with self._answering(dest):
+            folder = self._locate(dest)
+            if folder.exists():
+                return
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            staged = folder.with_name(f".{folder.name}.partial-{secrets.token_hex(4)}")
+            try:
+                staged.mkdir()
+                for relative, source, mode in files:
+                    _ship(source, staged.joinpath(*safe_parts(relative)), mode)
+                for parent, _, _ in os.walk(staged):
+                    fsync_directory(Path(parent))
+                _appear(staged, folder)
+            finally:
+                shutil.rmtree(staged, ignore_errors=True)
+
+    def spawn(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], log: str) -> int:
+        self._must_run()
+        with self._answering(cwd):
+            log_file = self._locate(log)
+            log_file.parent.mkdir(parents=True, exist_ok=True)
+            with open(log_file, "ab") as output:
+                process = subprocess.Popen(
+                    list(argv),
+                    cwd=self._locate(cwd),
+                    env={"HOME": os.path.expanduser("~"), **env, BOX_ID_VARIABLE: self.native_id},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+            try:
+                self._must_run()  # a stop that began between the two looks may not have seen it
+            except PlatformError:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
+        # It outlives us; while we live, its zombie must not.
+        threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()
+        return process.pid
+
+    def lock_held(self, path: str) -> bool:
+        with self._answering(path):
+            try:
+                descriptor = os.open(self._locate(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except _NOT_THERE:
+                self._must_exist()
+                return False
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(descriptor)
+            return False
+
+    def run(self, argv: Sequence[str], *, timeout: float, stdin: bytes | None = None) -> Completed:
+        root = self._must_run()
+        env = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(root),
+            "LANG": os.environ.get("LANG", "C.UTF-8"),
+            BOX_ID_VARIABLE: self.native_id,
+        }
+        what = f"`{' '.join(argv)}` on {self.native_id}"
+        with self._answering("."):
+            return run_process.run(
+                what, argv, cwd=str(root), env=env, timeout=timeout, stdin=stdin, cancelled=self._cancelled
+            )
+
+    def attach(self, argv: Sequence[str], *, cwd: str = "", terminal: bool = False) -> int:
+        root = self._must_run()
+        command = list(argv) or [os.environ.get("SHELL") or "/bin/sh"]
+        return shell.run(command, self._locate(cwd) if cwd else root, shell.environment(self.native_id, root))
+
+    def reach(self, port: int, local: int, say: Callable[[str], None] | None = None) -> str:
+        self._must_run()
+        return shell.reachable(port, local)
+
+    def processes(self) -> list[BoxProcess]:
+        return processes.of_box(self.native_id)
+
+    def terminate(self, pid: int, *, grace: float = 5.0) -> None:
+        processes.end_group(self.native_id, pid, grace=grace)
+
+    def _split(self, path: str) -> tuple[Path, tuple[str, ...]]:
+        parts = safe_parts(path)
+        for mount, content in self._mounts.items():
+            if parts[: len(mount)] == mount:
+                return content, parts[len(mount) :]
+        if self._root is None:
+            raise PlatformError(
+                f"{path} is not on {self.native_id}, which has {', '.join(map('/'.join, self._mounts))}"
+            )
+        return self._root, parts
+
+    def _locate(self, path: str) -> Path:
+        """Where `path` lies, links followed, and proved to lie inside the box or the volume."""
+        self._must_exist()
+        base, parts = self._split(path)
+        try:
+            base = base.resolve(strict=True)
+        except OSError as error:
+            raise Unreachable(f"what {path} on {self.native_id} leads to is not there: {error}") from error
+        try:
+            found = base.joinpath(*parts).resolve()
+        except RuntimeError as error:
+            raise PlatformError(f"{path} on {self.native_id} is a link that leads to itself") from error
+        if base != found and base not in found.parents:
+            raise PlatformError(f"{path} on {self.native_id} leads out of the box, to {found}: it is not followed")
+        return found
+
+    def _must_exist(self) -> None:
+        if self._root is not None and not self._root.is_dir():
+            raise Unreachable(f"{self.native_id} can't be reached: its folder {self._root} is not there")
+
+    def _must_run(self) -> Path:
+        self._must_exist()
+        if self._root is None or not self._runs:
+            raise PlatformError(f"{self.native_id} is a volume: nothing runs on it")
+        why = self._closed() if self._closed else ""
+        if why:
+            raise PlatformError(f"{self.native_id} {why}")
+        return self._root
+
+    @contextlib.contextmanager
+    def _answering(self, path: str) -> Iterator[None]:
+        """Says "not there" only of a box that is; all that keeps us from knowing is Unreachable."""
+        try:
+            yield
+        except (*_NOT_THERE, IsADirectoryError):
+            self._must_exist()
+            raise
+        except OSError as error:
+            raise Unreachable(f"{path} on {self.native_id}: {error}") from error
+
+    def open_file(self, path: str) -> IO[bytes]:
+        """A regular file of the box for reading, as `read` would find it."""
+        with self._answering(path):
+            try:
+                # Not blocking: a pipe that somebody put there must not hang us.
+                descriptor = os.open(self._locate(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except NotADirectoryError as error:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise PlatformError(f"{path} on {self.native_id} is not a regular file")
+            return os.fdopen(descriptor, "rb")
+
+    def _take(self, descriptor: int, lock: str) -> None:
+        begin = time.monotonic()
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if self._cancelled is not None and self._cancelled():
+                    raise Unreachable(f"{lock} on {self.native_id}: whoever waited for it is gone") from None
+                if time.monotonic() - begin > APPEND_LOCK_SECONDS:
+                    message = f"{lock} on {self.native_id} has been held by another process for 60 s"
+                    raise Unreachable(message) from None
+                time.sleep(0.02)
+
+
+def _silent(_count: int) -> None:
+    """Progress that nobody reads."""
+
+
+def _kind(mode: int) -> Literal["file", "dir", "link", "other"]:
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "dir"
+    return "link" if stat.S_ISLNK(mode) else "other"
+
+
+def open_target(target: Path) -> IO[bytes]:
+    """Opens a partial copy for going on with it. A file that is a link of any sort is put aside first: never write
+    through to what it shares its bytes with."""
+    try:
+        status = os.lstat(target)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            target.unlink()
+    except FileNotFoundError:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    return os.fdopen(os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644), "r+b")
+
+
+def _append(file: Path, data: bytes) -> None:
+    created = not file.exists()
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        before = os.fstat(descriptor).st_size
+        if before and os.pread(descriptor, 1, before - 1) != b"\n":
+            whole = _end_of_last_line(descriptor, before)
+            raise PlatformError(
+                f"{file} ends in a torn line (a power cut?), so nothing was appended. Cut it off with "
+                f"`truncate -s {whole} {file}` and run the command again"
+            )
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        except BaseException:
+            os.ftruncate(descriptor, before)  # a full disk must not leave half a line
+            raise
+    finally:
+        os.close(descriptor)
+    if created:
+        fsync_directory(file.parent)
+
+
+def _end_of_last_line(descriptor: int, size: int) -> int:
+    end = size
+    while end:
+        begin = max(0, end - CHUNK)
+        newline = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return 0
+
+
+def _ship(source: Path, target: Path, mode: int) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as original, target.open("xb") as copy:
+        shutil.copyfileobj(original, copy, CHUNK)
+        copy.flush()
+        os.fchmod(copy.fileno(), mode)
+        os.fsync(copy.fileno())
+
+
+def _appear(staged: Path, folder: Path) -> None:
+    try:
+        os.rename(staged, folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return  # another ship of the same tree was faster
+    fsync_directory(folder.parent)

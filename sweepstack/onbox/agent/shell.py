@@ -1,0 +1,118 @@
+"""A person on a box, seen from the box: a shell or a command in its folder, on the person's own terminal.
+
+Such a process is not the box's. It does not carry the box's id, so a stop or a delete neither waits for it nor ends it;
+all it loses then is the folder under its feet. What it starts is the person's, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweepstack.onbox.agent.channel import BOX_ID_VARIABLE, safe_parts
+from sweepstack.onbox.common.errors import PlatformError
+
+VISITED = "SWEEPSTACK_VISITING"
+"""The box that a shell is on, for prompts; nothing is found or ended by it."""
+KEPT = ("TERM", "LANG", "LC_ALL", "COLORTERM", "USER", "LOGNAME", "SHELL", "TZ", "NO_COLOR", "SSH_AUTH_SOCK")
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+HANGUP_SECONDS = 5.0
+
+
+def environment(native_id: str, root: Path) -> dict[str, str]:
+    """What a process of the box sees, without the mark that makes it one; and the terminal's own."""
+    env = {name: value for name in KEPT if (value := os.environ.get(name)) is not None}
+    env.update({"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root), VISITED: native_id})
+    env.pop(BOX_ID_VARIABLE, None)
+    return env
+
+
+def run(command: Sequence[str], cwd: Path, env: Mapping[str, str], *, leash: int | None = None) -> int:
+    """See `Channel.attach`. An interrupt at the terminal reaches the command; it alone decides what that means.
+
+    `leash`: a descriptor at whose other end the person is. Once that end is closed, the command's group gets SIGHUP,
+    and SIGKILL after a grace: without a terminal nothing else would tell it that the connection was cut.
+    """
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        process = subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=dict(env),
+            start_new_session=leash is not None,
+            preexec_fn=_interruptible,  # what is ignored here would be ignored there, too
+        )
+        code = process.wait() if leash is None else _until_cut(process, leash)
+    except FileNotFoundError:
+        return _complain(f"{command[0]}: there is no such command on the box", NOT_FOUND)
+    except OSError as error:
+        return _complain(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 128 - code if code < 0 else code
+
+
+def visit(settings: Mapping[str, Any]) -> int:
+    """Runs a person's command, or a shell, on this terminal or these pipes. See `Channel.attach`."""
+    root, native_id = Path(settings["root"]), str(settings["native_id"])
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    command = list(settings["argv"]) or [shell, "-l"]
+    env = {name: value for name, value in os.environ.items() if name != BOX_ID_VARIABLE}
+    env[VISITED] = native_id
+    cwd = root.joinpath(*safe_parts(settings["cwd"])) if settings["cwd"] else root
+    if not cwd.is_dir():
+        os.write(2, f"sweepctl: {cwd} is not there: {os.strerror(errno.ENOENT)}\n".encode())
+        return NOT_EXECUTABLE
+    return run(command, cwd, env, leash=None if settings["terminal"] else 1)
+
+
+def _until_cut(process: subprocess.Popen[bytes], leash: int) -> int:
+    poller = select.poll()
+    poller.register(leash, 0)  # errors and hang-ups are always reported
+    while True:
+        try:
+            return process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            if poller.poll(0):
+                break
+    for number in (signal.SIGHUP, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(HANGUP_SECONDS)
+    return process.wait()
+
+
+def _interruptible() -> None:
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _complain(text: str, code: int) -> int:
+    os.write(2, f"sweepctl: {text}\n".encode())
+    return code
+
+
+def reachable(port: int, local: int) -> str:
+    """See `Channel.reach`: the box is this machine. Looks whether something answers at `port`."""
+    if local != port:
+        raise PlatformError(
+            f"the box is this machine: its port {port} is {port} here already, and is not renamed to {local}. "
+            f"Next: leave the second port away"
+        )
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        answers = probe.connect_ex(("127.0.0.1", port)) == 0
+    where = f"http://127.0.0.1:{port}"
+    if answers:
+        return f"nothing to forward: the box is this machine, and something answers at {where}"
+    return f"nothing to forward: the box is this machine, and {where} is it; nothing answers there yet"

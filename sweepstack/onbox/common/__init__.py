@@ -1,0 +1,1 @@
+"""What the agent, the host and this side share."""

@@ -1,0 +1,340 @@
+"""The folder that the local platform keeps its boxes and volumes in, and whose it is.
+
+    <root>/registry.json    {schema, id, also_known_as, marked}: founded once; with the host's name it is the account
+    <root>/registry.lock    flock: held while anything is made or marked
+    <root>/boxes/<id>/      a box; appears and disappears by rename
+    <root>/boxes/.registry  the registry's id: this is the folder that boxes were made in, and no empty mount point
+    <root>/volumes/<id>/    a volume: volume.json, content/
+    <root>/staging/ trash/  what is on its way in or out; whoever holds the lock may empty them
+
+`boxes` and `volumes` are made before `registry.json`. So where the registry is there, and `boxes` is readable and holds
+the registry's id, a box that is not in it does not exist; in every other case it is unknown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sweepstack.onbox.agent.channel import host_identity
+from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
+from sweepstack.onbox.common.errors import PlatformError, Unreachable, WrongAccount
+from sweepstack.onbox.host.platform import Wait
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+MARK = ".registry"
+CLAIM = "uv run python -m sweepstack.platforms.local --also"
+
+
+def default_root() -> Path:
+    """`$XDG_DATA_HOME/sweepstack/local`, by default below `~/.local/share`."""
+    data = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
+    return base / "sweepstack" / "local"
+
+
+def random_id() -> str:
+    """Ten random base-32 letters: 50 bits."""
+    import secrets
+
+    return "".join(secrets.choice(ALPHABET) for _ in range(10))
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Whose folder this is. `also_known_as`: accounts that a person said it answers for too. `marked`: whether the
+    folder of the boxes was given the mark; False in a registry of before there was one."""
+
+    id: str
+    also_known_as: tuple[str, ...] = ()
+    marked: bool = False
+
+    @property
+    def account(self) -> str:
+        """`<host>/<registry id>`: the host is part of it, since another host can't see this one's processes."""
+        return f"{host_identity()}/{self.id}"
+
+
+class LocalStore:
+    """See the module. Raises Unreachable for whatever keeps it from knowing, WrongAccount for a foreign account."""
+
+    def __init__(self, root: Path, *, remote: bool = False) -> None:
+        """`remote`: the person who reads its messages sits at another computer, and runs no command of ours here."""
+        self.root = root
+        self.remote = remote
+        self.boxes = root / "boxes"
+        self.volumes = root / "volumes"
+        self.staging = root / "staging"
+        self.trash = root / "trash"
+        self.registry_file = root / "registry.json"
+
+    def claim(self, account: str) -> str:
+        """The command by which a person says that this folder is that of `account`."""
+        return 'sweepctl adopt BOX --reason "…"' if self.remote else f"{CLAIM} {account}"
+
+    def registry(self, account: str = "") -> Registry | None:
+        """None only where nothing was ever kept here. `account`: to be named in the message where it is lost."""
+        named = account or "ACCOUNT"
+        with answering(self.registry_file):
+            try:
+                data = self._registry_bytes()
+            except FileNotFoundError:
+                kept = [path for path in (self.boxes, self.volumes) if _holds(path)]
+                if kept:
+                    raise Unreachable(
+                        f"{self.registry_file} is gone, and {kept[0]} is not empty: whose these are is not known. "
+                        f"Put the file back, or, if this is the machine that rented them, name their account"
+                        f"{'' if account else ' (it is in the state, as `account`)'}: `{self.claim(named)}`"
+                    ) from None
+                return None
+        try:
+            return _parse_registry(data)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unreachable(
+                f"{self.registry_file} does not read ({error}): whose boxes these are is not known. Put the file back, "
+                f"or name the account of the boxes{'' if account else ' (in the state, as `account`)'}, which keeps "
+                f"the file beside it: `{self.claim(named)}`"
+            ) from error
+
+    def _registry_bytes(self) -> bytes:
+        """Raises FileNotFoundError. A folder of that name holds nothing that reads."""
+        try:
+            return self.registry_file.read_bytes()
+        except IsADirectoryError:
+            return b""
+
+    def require(self, account: str) -> None:
+        """Returns when this is the folder of `account`; WrongAccount or Unreachable else. Reads only."""
+        registry = self.registry(account)
+        own = (
+            f"To go on here although the name differs, because this machine was renamed or its registry was lost: "
+            f"`{self.claim(account)}`; what is not found here then counts as gone"
+        )
+        if registry is None and account.rpartition("/")[0] == host_identity():
+            raise Unreachable(
+                f"the registry of {account} is not at {self.registry_file}, so nothing is known of its boxes. "
+                f"Is XDG_DATA_HOME what it was when they were made? {own}"
+            )
+        if registry is None:
+            raise WrongAccount(
+                f"this belongs to {account}, and this machine is {host_identity()}, which has no boxes at {self.root}. "
+                f"Run the command on the machine that it belongs to. {own}"
+            )
+        if account != registry.account and account not in registry.also_known_as:
+            raise WrongAccount(
+                f"this belongs to {account}, and the account at hand is {registry.account} ({self.root}). "
+                f"Run the command on that machine, with that XDG_DATA_HOME. {own}"
+            )
+        self.require_boxes(registry, account)
+
+    def require_boxes(self, registry: Registry, account: str = "") -> None:
+        """Returns when `boxes` is the folder that boxes were made in: a box that is not in it does not exist. Raises
+        Unreachable for an empty one that is not proved to be so, such as the mount point of a disk that is not there.
+        """
+        with answering(self.boxes):
+            there = self.boxes.is_dir()
+            mark = self._mark() if there else ""
+            if mark == registry.id or (there and not mark and not registry.marked and _holds(self.boxes)):
+                return
+        why = "is not there" if not there else "is another folder than the one that boxes were made in"
+        if there and not mark and not registry.marked:
+            why = "is empty and carries no mark that says that boxes were made in it"
+        word = f"{CLAIM} {account or registry.account}"
+        if self.remote:
+            word = f"mkdir -p {self.boxes} && echo {registry.id} > {self.boxes / MARK}"
+        raise Unreachable(
+            f"{self.boxes} {why}, so nothing is known of the boxes in it. Is its disk mounted? Put it back; if they "
+            f"are really gone, say so with `{word}`{' on that host' if self.remote else ''}"
+        )
+
+    def _mark(self) -> str:
+        try:
+            return (self.boxes / MARK).read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def found(self) -> Registry:
+        """The registry, made on the first use. Call it under the lock. Raises Unreachable where one of before there
+        was a mark has nothing below `boxes`: marked, the mount point of a disk would prove each box on it gone."""
+        registry = self.registry()
+        if registry is None:
+            for folder in (self.boxes, self.volumes):
+                folder.mkdir(exist_ok=True)
+            return self._write(Registry(random_id()))
+        if not registry.marked:
+            self.require_boxes(registry)
+            registry = self._write(registry)
+        return registry
+
+    def answer_for(self, account: str, *, mark: bool = True) -> Registry:
+        """A person's word that this folder is that of `account`: recorded, also where the registry was lost. One that
+        does not read is kept beside it; its id is what the boxes' folder is marked with."""
+        with self.locked(Wait(30)):
+            for folder in (self.boxes, self.volumes):
+                folder.mkdir(exist_ok=True)
+            known = Registry(self._mark() or random_id())
+            if self.registry_file.exists():
+                known = self._unless_damaged() or known
+            if account not in (known.account, *known.also_known_as):
+                known = replace(known, also_known_as=(*known.also_known_as, account))
+            return self._write(known, mark=mark)
+
+    def _unless_damaged(self) -> Registry | None:
+        """The registry; None where it did not read and is out of the way now. Raises Unreachable for a disk's no."""
+        with answering(self.registry_file):
+            try:
+                return _parse_registry(self._registry_bytes())
+            except (ValueError, KeyError, TypeError):
+                beside = self.registry_file.with_name(f"registry.json.unread-{random_id()}")
+                os.rename(self.registry_file, beside)
+                return None
+
+    def renamed(self, account: str) -> Registry:
+        """The same where only the host's name differs from that of `account`, or the registry alone was lost. Raises
+        WrongAccount where this is another registry, or nothing was ever kept here."""
+        host = host_identity()
+        try:
+            known = self.registry(account)
+        except Unreachable:
+            if self.registry_file.exists():
+                raise
+            with answering(self.boxes):
+                mark, holds = self._mark(), _holds(self.boxes)
+            if mark and mark != account.rpartition("/")[2]:
+                raise WrongAccount(
+                    f"this belongs to {account}, and {self.boxes} is marked as that of the registry {mark}: not the "
+                    "same folder under another name of the host"
+                ) from None
+            return self.answer_for(account, mark=holds or bool(mark))  # they are there, and whose they are was lost
+        if known is None or known.id != account.rpartition("/")[2]:
+            have = known.account if known is not None else f"{host}, which has no boxes at {self.root}"
+            raise WrongAccount(
+                f"this belongs to {account}, and here is {have}: not the same folder under another name of the host"
+            )
+        return self.answer_for(account, mark=False)  # says nothing of what is in the folder
+
+    def _write(self, registry: Registry, *, mark: bool = True) -> Registry:
+        """Marks the boxes' folder, then writes the registry: one that says so is never without a mark."""
+        known = replace(registry, marked=mark or registry.marked)
+        if mark:
+            with answering(self.boxes):
+                write_atomically(self.boxes / MARK, f"{known.id}\n".encode())
+        facts = {"schema": 1, "id": known.id, "also_known_as": list(known.also_known_as), "marked": known.marked}
+        write_json_atomically(self.registry_file, facts)
+        return known
+
+    @contextlib.contextmanager
+    def locked(self, wait: Wait) -> Iterator[None]:
+        """Holds the lock, and removes what cut-off commands left half-made. Unreachable when it isn't free in time."""
+        with answering(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            holder = open(self.root / "registry.lock", "ab")  # noqa: SIM115 - closed below, after the caller's work
+        with holder:
+            why = wait.until(lambda: take_lock(holder.fileno()), f"the lock {holder.name}, which another command holds")
+            if why:
+                raise Unreachable(f"{why}; nothing was made or ended")
+            with answering(self.root):
+                for folder in (self.staging, self.trash):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    folder.mkdir(exist_ok=True)
+            yield
+
+    def admit(self, staged: Path, folder: Path) -> None:
+        """Makes a staged tree appear, whole. It lasts through a power cut when this returns."""
+        for parent, _, _ in os.walk(staged):
+            fsync_directory(Path(parent))
+        os.rename(staged, folder)
+        fsync_directory(folder.parent)
+
+
+def _holds(folder: Path) -> bool:
+    """Whether something was made in it. The mark, or half of one, does not count."""
+    return folder.is_dir() and any(not name.startswith(".") for name in os.listdir(folder))
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """A record of ours. Raises FileNotFoundError, or ValueError for what is damaged."""
+    try:
+        facts = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(facts, dict):
+        raise ValueError("not a JSON object")
+    return facts
+
+
+def named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    """What in `folder` has a name of this kind, sorted."""
+    return sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
+
+
+def place(path: Path) -> str:
+    """A path of this machine, for people on others."""
+    return f"{host_identity()}:{path}"
+
+
+@contextlib.contextmanager
+def answering(path: Path) -> Iterator[None]:
+    """What the file system refuses is unknown, never absent."""
+    try:
+        yield
+    except OSError as error:
+        raise Unreachable(
+            f"the local platform's folder {path} does not answer: {error}{_way_out(path, error)}"
+        ) from error
+
+
+def _way_out(path: Path, error: OSError) -> str:
+    """What to do about it, where a person can do something; empty elsewhere."""
+    there = next((folder for folder in (path, *path.parents) if folder.exists()), Path("/"))
+    elsewhere = "or set XDG_DATA_HOME to a folder elsewhere (for new boxes; those that are here stay)"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        why = "is read-only" if error.errno == errno.EROFS else "may not be written by this user"
+        return f". {there} {why}: make it writable, {elsewhere}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f". {_what_is_full(there)}: take away what is not needed there, {elsewhere}"
+    return ""
+
+
+def _what_is_full(folder: Path) -> str:
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return f"the disk of {folder} is full"
+    if room.f_files and not room.f_favail:
+        return f"the disk of {folder} holds as many files as it can ({room.f_files:,} inodes, `df -i {folder}`)"
+    return f"the disk or the quota of {folder} is full (`df -h {folder}`)"
+
+
+def unsafe(what: str) -> PlatformError:
+    """The error for an id, tag or mount that can't be one of this platform's."""
+    return PlatformError(f"{what} is not one of the local platform's")
+
+
+def _parse_registry(data: bytes) -> Registry:
+    facts = json.loads(data)
+    identifier, also = facts["id"], facts.get("also_known_as", [])
+    if not isinstance(identifier, str) or not identifier or not all(isinstance(name, str) for name in also):
+        raise ValueError("no id in it")
+    return Registry(identifier, tuple(also), facts.get("marked") is True)
+
+
+def take_lock(descriptor: int) -> bool:
+    """Tries once to hold an exclusive flock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""The tiers of a host that have a place of their own there (a shared file system, a net disk): looked at, and claimed.
+
+A place is the platform's, or a person's; ours on it is one folder, `<place>/sweepstack`, with `place.json` in it: a
+random id, made once. Two hosts that find the same id see the same file system, and so two regions are told apart; and
+a runner that finds no id sees an empty mount point, not the tier. Runs on the host: Python 3.8, standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sweepstack.onbox.common.canonical import write_json_atomically
+from sweepstack.onbox.common.errors import RequestRefused, Unreachable
+from sweepstack.onbox.host.box_folders import random_id, read_facts
+
+FOLDER, FACTS, KNOWN = "sweepstack", "place.json", "places.json"
+PREFIX = "place-"
+"""Of the ids of places: what a box's birth record names for what outlives it."""
+
+
+def claim(root: Path, name: str, places: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
+    """Looks at every place that was asked for, and makes our folder in those that a box shows: path on the box →
+    (folder, id). Raises RequestRefused with all that is wrong; no box was made."""
+    problems, shown = [], {}
+    for tier, asked in sorted(places.items()):
+        place = Path(os.path.expanduser(str(asked["path"])))
+        found = look(place, asked)
+        if not found and tier.startswith("mnt/"):
+            try:
+                shown[tier] = str(place / FOLDER), identify(place)
+            except OSError as error:
+                found = [f"{place} can't be written to: {error.strerror or error}"]
+        expected = asked.get("expect")
+        if not found and expected and tier in shown and shown[tier][1] != expected:
+            found = [
+                f"{place} is another file system here ({shown[tier][1]}) than the one that this box's sealed cells and "
+                f"checkpoints lie on ({expected}): it belongs to one region. Next: a host of that region under "
+                f"boxes.{name}.host; or give the box another name, and its cells start again"
+            ]
+        problems += found
+    if problems:
+        raise RequestRefused(f"this host won't do for {name}: {'; '.join(problems)}. Nothing was made there")
+    remember(root, {found_id: folder for folder, found_id in shown.values()})
+    return shown
+
+
+def look(place: Path, asked: Mapping[str, Any]) -> list[str]:
+    """What keeps a place from being the tier that the profile says it is. Writes one file and takes it away again."""
+    import secrets
+
+    where = f"the {asked.get('tier') or place.name} tier ({place})"
+    elsewhere = "say where it lies (overrides.<platform>.places)"
+    if not place.is_dir():
+        return [f"{where} is not there: make it ready in the platform's console, or {elsewhere}"]
+    if asked.get("mounted") and not os.path.ismount(place):
+        return [
+            f"{where} is an ordinary folder of this host's own disk, and nothing is mounted there: what is written "
+            "to it dies with the host. Mount it in the platform's console (a host that runs may have to be started "
+            f"again), or {elsewhere}"
+        ]
+    found, needed = os.statvfs(place), int(asked.get("files") or 0)
+    if found.f_files and found.f_favail < max(1, needed):
+        return [
+            f"{where} has room for {found.f_favail} more files (inodes), and the sweep leaves {needed} behind at "
+            "least. Remove small files there (`find -xdev -type f | wc -l` counts them), or let the job pack its own"
+        ]
+    if found.f_blocks and not found.f_bavail:
+        return [f"{where} is full: free some of it"]
+    probe, word = place / f".sweepstack-{secrets.token_hex(8)}", secrets.token_bytes(32)
+    try:
+        with open(probe, "xb") as handle:
+            handle.write(word)
+            handle.flush()
+            os.fsync(handle.fileno())
+        if probe.read_bytes() != word:
+            return [f"{where} does not give back what is written to it"]
+    except OSError as error:
+        return [f"{where} can't be written to: {error.strerror or error}"]
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink()
+    return []
+
+
+def identify(place: Path) -> str:
+    """The id of a place, made where it has none. Two hosts may come at once: one of them makes it, both read it."""
+    folder = place / FOLDER
+    folder.mkdir(exist_ok=True)
+    facts = folder / FACTS
+    if not facts.exists():
+        staged = folder / f"{FACTS}.{random_id()}"
+        write_json_atomically(staged, {"schema": 1, "id": f"{PREFIX}{random_id()}"})
+        try:
+            os.link(staged, facts)  # never over one that is there
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links
+            if not facts.exists():
+                os.rename(staged, facts)
+        with contextlib.suppress(FileNotFoundError):
+            staged.unlink()
+    return str(read_facts(facts)["id"])
+
+
+def remember(root: Path, places: Mapping[str, str]) -> None:
+    """Where each place lies on this host: when its boxes are gone, it is found by its id alone."""
+    known = _known(root)
+    if places and not places.items() <= known.items():
+        root.mkdir(parents=True, exist_ok=True)
+        write_json_atomically(root / KNOWN, {**known, **places})
+
+
+def where(root: Path, native_id: str) -> Path:
+    """The folder of a place. Raises Unreachable where it is not what it was: not mounted, or another one."""
+    folder = _known(root).get(native_id)
+    if folder is None:
+        raise Unreachable(f"the place {native_id} is not known on this host: nothing of ours showed it here")
+    try:
+        now = str(read_facts(Path(folder) / FACTS)["id"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Unreachable(f"{folder} can't be read: is its file system mounted? ({error})") from error
+    if now != native_id:
+        raise Unreachable(f"{folder} is {now} now, and not {native_id}: another file system is mounted there")
+    return Path(folder)
+
+
+def _known(root: Path) -> dict[str, str]:
+    try:
+        return {str(name): str(folder) for name, folder in read_facts(root / KNOWN).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise Unreachable(f"{root / KNOWN} can't be read: {error}") from error

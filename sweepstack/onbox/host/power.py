@@ -1,0 +1,150 @@
+"""Whether a local box runs, is being stopped, or stands still: one small file in it, replaced by rename.
+
+    <box>/power.json    {schema, state, at, ready_at}; not there while the box was never stopped
+    <box>/power.lock    flock: held by a stop, or a start, from its first step to its last
+
+A stop says so first (`stopping`: from here on nothing is started), ends the processes, wipes the tiers that it kills,
+and says `stopped` last. So after a kill -9 at any moment the next stop, or start, knows that it has to finish it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from sweepstack.onbox.common import processes
+from sweepstack.onbox.common.canonical import write_json_atomically
+from sweepstack.onbox.common.errors import NotYetGone, NotYetStopped, PlatformError, Unreachable
+from sweepstack.onbox.host import removal
+from sweepstack.onbox.host.box_folders import LocalStore, answering, read_facts, take_lock
+from sweepstack.onbox.host.platform import Phase, Wait
+
+POWER, LOCK = "power.json", "power.lock"
+KILLED_BY_STOP = ("scratch",)
+"""Tiers that a stop wipes; profiles/local.md says the same, and a test compares them."""
+STORE_LOCK_SECONDS = 60.0
+STOP_LOCK_SECONDS = 120.0
+State = Literal["running", "stopping", "stopped"]
+_PHASES: dict[str, Phase] = {"running": Phase.RUNNING, "stopping": Phase.STOPPING, "stopped": Phase.STOPPED}
+
+
+@dataclass(frozen=True)
+class Power:
+    """What the file says. `ready_at`: when a start is through; None where there was none."""
+
+    phase: Phase = Phase.RUNNING
+    ready_at: datetime | None = None
+
+
+def read_power(box: Path) -> Power:
+    """Raises ValueError for a file that does not read: then nobody knows."""
+    try:
+        facts = read_facts(box / POWER)
+    except FileNotFoundError:
+        return Power()
+    try:
+        ready = facts.get("ready_at")
+        return Power(_PHASES[facts["state"]], datetime.fromisoformat(ready) if ready else None)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{POWER} does not read: {error!r}") from error
+
+
+def closed(box: Path, ending: str) -> str:
+    """Why nothing may be started on the box now; empty when something may."""
+    if (box / ending).exists():
+        return "is being destroyed: nothing is started on it any more"
+    try:
+        phase = read_power(box).phase
+    except ValueError as error:
+        return f"may be stopped ({error}): nothing is started on it"
+    return "" if phase is Phase.RUNNING else f"is {phase}: nothing runs on it until it is started again"
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Stops and starts one box. `ending` is the name of the file that says that it is being destroyed."""
+
+    store: LocalStore
+    box: Path
+    native_id: str
+    ending: str
+    grace: float
+
+    def stop(self) -> None:
+        """See `Platform.stop`."""
+        with self._turning():
+            if self._state() is not Phase.STOPPED or processes.of_box(self.native_id):
+                self._bring_to_rest()
+
+    def start(self, ready_at: datetime | None) -> None:
+        """See `Platform.start`; does not wait until the box is ready."""
+        with self._turning():
+            phase = self._state()
+            if phase is Phase.STOPPING:  # its scratch is half there: no start from that
+                self._bring_to_rest()
+            if phase is not Phase.RUNNING:
+                self._say("running", ready_at)
+
+    def _bring_to_rest(self) -> None:
+        self._say("stopping")
+        try:
+            processes.end_all(self.native_id, grace=self.grace)
+            for tier in KILLED_BY_STOP:
+                removal.wipe(self.box / tier)
+            processes.end_all(self.native_id, grace=0)  # whatever was being started when we looked first
+        except NotYetGone as error:
+            raise NotYetStopped(f"{self.native_id} is not at rest yet: {error}") from error
+        self._say("stopped")
+
+    def _state(self) -> Phase:
+        """Raises PlatformError for a box that is gone or going. A file that does not read counts as a cut-off stop."""
+        with answering(self.box):
+            if not os.path.lexists(self.box):
+                raise PlatformError(f"{self.native_id} is gone: there is nothing to stop or start")
+            if self.box.is_symlink() or os.path.lexists(self.box / self.ending):
+                raise PlatformError(f"{self.native_id} is being destroyed: it is not stopped or started any more")
+            try:
+                return read_power(self.box).phase
+            except ValueError:
+                return Phase.STOPPING
+
+    def _say(self, state: State, ready_at: datetime | None = None) -> None:
+        facts = {"schema": 1, "state": state, "at": datetime.now(UTC).isoformat()}
+        if ready_at is not None:
+            facts["ready_at"] = ready_at.isoformat()
+        # Under the lock of whoever destroys: writing makes folders, and must not make one that was just taken away.
+        with self.store.locked(Wait(STORE_LOCK_SECONDS)), answering(self.box):
+            self._state()
+            write_json_atomically(self.box / POWER, facts)
+
+    @contextlib.contextmanager
+    def _turning(self) -> Iterator[None]:
+        """One at a time: a start must not overtake a stop that is still wiping."""
+        self._state()
+        with answering(self.box):
+            try:
+                holder = open(self.box / LOCK, "ab")  # noqa: SIM115 - closed below, after the caller's work
+            except FileNotFoundError:
+                self._state()
+                raise
+        with holder:
+            wait = Wait(STOP_LOCK_SECONDS)
+            why = wait.until(
+                lambda: take_lock(holder.fileno()), f"{self.native_id} to be let go by another stop or start"
+            )
+            if why:
+                raise Unreachable(f"{why}; nothing was changed")
+            yield
+
+
+def phase_of(box: Path, now: datetime) -> Phase:
+    """The phase of a box that is not being destroyed. ValueError where the file does not read."""
+    power = read_power(box)
+    if power.phase is Phase.RUNNING and power.ready_at is not None and now < power.ready_at:
+        return Phase.CREATING
+    return power.phase

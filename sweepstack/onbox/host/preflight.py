@@ -1,0 +1,147 @@
+"""What a host must have before anything is made there: looked at over there, and said in one message, a fix each.
+
+Python 3.8 and the standard library: it is sent to the host with `_ssh_host`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweepstack.onbox.common.errors import PlatformError, RequestRefused
+from sweepstack.onbox.host.offers import GB, Constraints, same_gpu
+from sweepstack.onbox.host.platform import BoxRequest
+
+DRIVER_SECONDS = 20.0
+LEAST_BYTES = 100 * 10**6
+LEAST_INODES = 1_000
+"""What a box with its runner, records and logs takes, and nothing of the job."""
+SLACK = 0.03
+"""A card of 80 GB reports 79.2."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """One card, as the driver shows it."""
+
+    name: str
+    memory_gb: float | None = None
+
+
+def preflight(root: Path, request: BoxRequest) -> None:
+    """Refuses a host that has not what was asked for. Raises RequestRefused with all of it; nothing was made.
+
+    Raises PlatformError where the driver is there and does not answer.
+    """
+    asked = request.constraints
+    lacks = [*_cards(asked), *_cpus(asked), *_system(), *_room(root, asked)]
+    if lacks:
+        lines = "".join(f"\n  {lack}" for lack in lacks)
+        raise RequestRefused(f"this host won't do for {request.name}; nothing was made there:{lines}")
+
+
+def _cards(asked: Constraints) -> Iterator[str]:
+    if not asked.gpu_count:
+        return
+    there = cards()
+    fitting = [card for card in there if _fits(card, asked)]
+    if len(fitting) < asked.gpu_count:
+        what = " or ".join(asked.gpu_names) or "GPU"
+        if asked.gpu_memory_gb is not None:
+            what += f" of {asked.gpu_memory_gb.value:g} GB{' or more' if asked.gpu_memory_gb.at_least else ''}"
+        shown = ", ".join(_named(card) for card in there) or "none"
+        yield f"{asked.gpu_count}× {what} asked for, and nvidia-smi shows {shown}: change resources.gpu, or the host"
+    if asked.cuda and there:
+        most = driver_cuda()
+        if most is None:
+            yield f"CUDA {asked.cuda} asked for, and nvidia-smi does not say what its driver does: leave gpu.cuda out"
+        elif _version(most) < _version(asked.cuda):
+            yield f"CUDA {asked.cuda} asked for, and its driver does {most} at most: update that, or lower gpu.cuda"
+
+
+def _fits(card: Card, asked: Constraints) -> bool:
+    named = not asked.gpu_names or any(same_gpu(name, card.name) for name in asked.gpu_names)
+    if asked.gpu_memory_gb is None or card.memory_gb is None:
+        return named
+    return named and asked.gpu_memory_gb.admits(card.memory_gb, slack=SLACK)
+
+
+def _named(card: Card) -> str:
+    return card.name if card.memory_gb is None else f"{card.name} ({card.memory_gb:.0f} GB)"
+
+
+def _cpus(asked: Constraints) -> Iterator[str]:
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
+    if asked.cpu is not None and there < asked.cpu:
+        yield f"{asked.cpu:g} CPUs asked for, and it has {there}: lower resources.cpu"
+
+
+def _system() -> Iterator[str]:
+    if not Path("/proc/self/environ").exists():
+        yield "it has no /proc, by which a box's processes are found: Linux is what it has to run"
+    if shutil.which("sh") is None:
+        yield f"it has no sh on its PATH ({os.environ.get('PATH', '')}), which runs the job: fix PATH of its sshd"
+
+
+def _room(root: Path, asked: Constraints) -> Iterator[str]:
+    """All tiers of a box lie below `root`: one file system each for boxes and volumes, mostly the same."""
+    seen: set[int] = set()
+    for folder in (root / "boxes", root / "volumes"):
+        there = next(one for one in (folder, *folder.parents) if one.is_dir())
+        if there.stat().st_dev in seen:
+            continue
+        seen.add(there.stat().st_dev)
+        if not os.access(there, os.W_OK | os.X_OK):
+            yield f"{there} can't be written to: name another folder, boxes.<name>.host: user@host:port/folder"
+        free, most = shutil.disk_usage(there).free, os.statvfs(there)
+        wanted = (asked.disk_gb or 0) * GB
+        if free < max(wanted, LEAST_BYTES):
+            what = f"{asked.disk_gb} GB of disk asked for, and " if wanted else ""
+            yield f"{what}{free / GB:.1f} GB are free at {there}: make room there, or name a folder on a larger disk"
+        if most.f_files and most.f_favail < LEAST_INODES:
+            yield (
+                f"no more files can be made at {there}: {most.f_favail:,} inodes are free, though {free / GB:.1f} GB "
+                f"are. Remove files there, or name a folder on another disk"
+            )
+
+
+def cards() -> list[Card]:
+    """The cards that the driver shows; empty without a driver. Raises PlatformError when it does not answer: then
+    nobody knows."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    found = []
+    for line in _driver("--query-gpu=name,memory.total", "--format=csv,noheader,nounits").splitlines():
+        name, _, memory = line.partition(",")
+        if name.strip():
+            mib = memory.strip()
+            found.append(Card(name.strip(), int(mib) * 2**20 / GB if mib.isdigit() else None))
+    return found
+
+
+def driver_cuda() -> str | None:
+    """The newest CUDA that the driver does, `12.4`; None where it does not say. Raises PlatformError."""
+    found = re.search(r"CUDA Version\s*:\s*([0-9]+\.[0-9]+)", _driver("-q"))
+    return found[1] if found else None
+
+
+def _driver(*arguments: str) -> str:
+    command = ["nvidia-smi", *arguments]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=DRIVER_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise PlatformError(
+            f"nvidia-smi is there and does not answer: {error}. Run it on the host; nothing was made there"
+        ) from error
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))

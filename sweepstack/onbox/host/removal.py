@@ -1,0 +1,158 @@
+"""How a box's folder is taken away, so that it stays listed until the last moment and nothing beyond it is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from sweepstack.onbox.common.canonical import write_json_atomically
+from sweepstack.onbox.common.errors import NotYetGone
+from sweepstack.onbox.host.box_folders import read_facts
+
+MOUNTS = Path("/proc/self/mountinfo")
+BUCKET = "fuse.rclone"
+"""As what the runner mounts a bucket."""
+UNMOUNT_SECONDS = 30.0
+WORDS = "ended"
+"""Below the platform's root: a word for each box that was made on a machine which is rented: it bills on without it."""
+
+
+def mark_ending(box: Path, *, facts: str, ending: str) -> None:
+    """From here on nothing is started on the box. A rename, since a full disk must not keep a box from being ended.
+
+    Raises NotYetGone where a link stands for the box. Idempotent.
+    """
+    if box.is_symlink():
+        raise NotYetGone(
+            f"{box} is a link to {os.readlink(box)}, which is not ours to delete: put the folder in its place"
+        )
+    try:
+        os.rename(box / facts, box / ending)
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):
+            (box / ending).touch()
+    except NotADirectoryError:
+        box.unlink()
+
+
+def leave_word(facts_file: Path, root: Path) -> None:
+    """Keeps that a box is, or was, on a rented machine: whatever becomes of its folder, the bill goes on. Does nothing
+    for a machine that is not rented. Raises OSError."""
+    try:
+        facts = read_facts(facts_file)
+    except (FileNotFoundError, ValueError):
+        return  # nobody can say any more that it was rented here; who asks for its end knows
+    if facts.get("rented") is True:
+        write_json_atomically(root / WORDS / f"{facts_file.parent.name}.json", facts)
+
+
+def word_of(native_id: str, root: Path) -> dict[str, Any] | None:
+    """The facts of a box that ended here while the bill went on; None where there is no such word."""
+    try:
+        return read_facts(root / WORDS / f"{native_id}.json")
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return {}
+
+
+def left_words(root: Path) -> set[str]:
+    """The ids of all of them."""
+    return {path.stem for path in (root / WORDS).glob("*.json")}
+
+
+def empty(box: Path, *, keep: tuple[str, ...]) -> None:
+    """Removes all but `keep` (paths inside the box) and the folders that lead there. Links are removed, not followed.
+
+    What is kept says whose box it was and what ran on it: should this be cut off, the box is still listed, and the
+    check that allowed its end finds the journal that it found before. Raises NotYetGone when something is in the way.
+    """
+    _refuse_mounted(box)
+    kept = {box / path for path in keep}
+    kept_parents = {parent for path in kept for parent in path.parents}
+    try:
+        for parent, folders, files in os.walk(box, onerror=_raise):
+            for path in [Path(parent, name) for name in folders]:
+                if path in kept_parents and not path.is_symlink():
+                    _open_up(path)
+                    continue
+                folders.remove(path.name)
+                _remove(path)
+            for path in (Path(parent, name) for name in files):
+                if path not in kept:
+                    path.unlink(missing_ok=True)
+    except OSError as error:
+        raise NotYetGone(f"{box} is only partly removed: {error}. Run it again") from error
+
+
+def wipe(folder: Path) -> None:
+    """Empties a folder and leaves it there, made anew where it was gone. Raises NotYetGone as `empty` does."""
+    _refuse_mounted(folder)
+    try:
+        if folder.is_symlink() or not folder.is_dir():
+            folder.unlink(missing_ok=True)
+            folder.mkdir()
+        _open_up(folder)
+        for name in os.listdir(folder):
+            path = folder / name
+            if path.is_dir() or path.is_symlink():
+                _remove(path)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise NotYetGone(f"{folder} is only partly emptied: {error}. Run it again") from error
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink():
+        path.unlink()
+        return
+    _open_up(path)
+    for parent, folders, _ in os.walk(path, onerror=_raise):
+        for name in folders:
+            _open_up(Path(parent, name))
+    shutil.rmtree(path)
+
+
+def _open_up(folder: Path) -> None:
+    """Folders that were made read-only can't be emptied."""
+    if not folder.is_symlink() and folder.stat().st_mode & 0o700 != 0o700:
+        folder.chmod(0o700)
+
+
+def _refuse_mounted(box: Path) -> None:
+    """What somebody mounted inside the box is not the box's to delete. A bucket that a process of the box had mounted
+    is let go: the process was ended first, and one that was killed leaves a mount behind that nobody serves."""
+    for point, kind in _mounted(box):
+        if kind == BUCKET:
+            _let_go(point)
+    for point, _ in _mounted(box):
+        raise NotYetGone(f"{point} is mounted inside the box: `umount` it, then run this again")
+
+
+def _mounted(box: Path) -> list[tuple[str, str]]:
+    """What is mounted inside a folder, and as what."""
+    inside, found = os.fsencode(f"{box.resolve()}{os.sep}"), []
+    with contextlib.suppress(FileNotFoundError):  # no /proc here
+        for line in MOUNTS.read_bytes().splitlines():
+            point = line.split(b" ")[4].replace(b"\\040", b" ")
+            if point.startswith(inside):
+                kind = line.partition(b" - ")[2].partition(b" ")[0]
+                found.append((os.fsdecode(point), kind.decode("ascii", "replace")))
+    return found
+
+
+def _let_go(point: str) -> None:
+    for program in ("fusermount3", "fusermount"):
+        if shutil.which(program) is not None:
+            with contextlib.suppress(OSError, subprocess.SubprocessError):  # who looks next sees whether it is gone
+                subprocess.run([program, "-uz", point], stderr=subprocess.DEVNULL, timeout=UNMOUNT_SECONDS, check=False)
+            return
+
+
+def _raise(error: OSError) -> None:
+    raise error

@@ -1,0 +1,175 @@
+"""Volumes of the local platform: folders beside the boxes, which outlive them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sweepstack.onbox.agent.channel import host_identity
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common.canonical import fsync_directory, write_json_atomically
+from sweepstack.onbox.common.errors import Unreachable, WrongAccount
+from sweepstack.onbox.host.box_folders import (
+    CLAIM,
+    TAG,
+    LocalStore,
+    answering,
+    named,
+    place,
+    random_id,
+    read_facts,
+    unsafe,
+)
+from sweepstack.onbox.host.platform import VolumeRecord, Wait
+
+BOX_ID = re.compile(r"(?:local|host)-[a-z2-7]{10}")
+VOLUME_ID = re.compile(r"volume-([a-z2-7]{10})-[a-z2-7]{10}")
+_FACTS = "volume.json"
+_LOCK_SECONDS = 60.0
+
+
+class LocalVolumes:
+    """The part of `LocalPlatform` that knows volumes. See `sweepstack.onbox.host.platform.Platform`."""
+
+    def __init__(self, store: LocalStore) -> None:
+        self._store = store
+
+    def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
+        """`size_gb` and `region` mean nothing here: a volume is as large as the disk, and everywhere."""
+        if not TAG.fullmatch(tag):
+            raise unsafe(f"the tag {tag!r}")
+        with self._store.locked(Wait(_LOCK_SECONDS)), answering(self._store.root):
+            registry = self._store.found()
+            for folder in named(self._store.volumes, VOLUME_ID):
+                record = self._volume(folder)
+                if record.tag == tag:
+                    self._require_content(record)
+                    return record
+            native_id = f"volume-{registry.id}-{random_id()}"
+            staged = self._store.staging / native_id
+            (staged / "content").mkdir(parents=True)
+            facts = {
+                "schema": 1,
+                "native_id": native_id,
+                "tag": tag,
+                "name": name,
+                "created_at": datetime.now(UTC).isoformat(),
+            }
+            write_json_atomically(staged / _FACTS, facts)
+            self._store.admit(staged, self._store.volumes / native_id)
+            return VolumeRecord(
+                native_id,
+                tag,
+                name,
+                place(self._content(native_id)),
+                created=True,
+                account=registry.account,
+                price_per_month=0.0,
+            )
+
+    def quote_volume(self, size_gb: int, region: str) -> float | None:
+        """What this machine costs is its owner's to say."""
+        return None
+
+    def get_volume(self, native_id: str) -> VolumeRecord | None:
+        match = VOLUME_ID.fullmatch(native_id)
+        if not match:
+            raise unsafe(f"the volume id {native_id!r}")
+        registry = self._store.registry()
+        owners = {account.rpartition("/")[2] for account in (registry.also_known_as if registry else ())}
+        if registry is None or match[1] not in {registry.id, *owners}:
+            at_hand = registry.account if registry else f"{host_identity()}, which has none at {self._store.root}"
+            raise WrongAccount(
+                f"{native_id} belongs to the registry {match[1]}, and the account at hand is {at_hand}. If it is this "
+                f"machine's and the registry was lost: `{CLAIM} {host_identity()}/{match[1]}`"
+            )
+        with answering(self._store.volumes):
+            if not self._store.volumes.is_dir():
+                raise Unreachable(f"{self._store.volumes} is not there, so nothing is known of the volumes in it")
+            folder = self._store.volumes / native_id
+            if not os.path.lexists(folder):
+                return None
+            return replace(self._volume(folder), mounted_by=self._mounted_by(native_id))
+
+    def _mounted_by(self, native_id: str) -> tuple[str, ...]:
+        """Every box whose folder is there and that has a link to the volume."""
+        content, found = Path(os.path.normpath(self._content(native_id))), []
+        for box in named(self._store.boxes, BOX_ID):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                links = [link for link in (box / "mnt").iterdir() if link.is_symlink()]
+                if any(Path(os.path.normpath(link.parent / os.readlink(link))) == content for link in links):
+                    found.append(box.name)
+        return tuple(found)
+
+    def list_volumes(self, prefix: str) -> list[VolumeRecord]:
+        registry = self._store.registry()
+        if registry is None:
+            return []
+        with answering(self._store.volumes):
+            records = [self._volume(folder) for folder in named(self._store.volumes, VOLUME_ID)]
+        return [record for record in records if record.tag.startswith(prefix)]
+
+    def delete_volume(self, native_id: str, account: str) -> None:
+        self._store.require(account)
+        if self.get_volume(native_id) is None:
+            return
+        volume = self._store.volumes / native_id
+        with self._store.locked(Wait(_LOCK_SECONDS)), answering(volume):
+            if not os.path.lexists(volume):  # a second delete was faster
+                return
+            os.rename(volume, self._store.trash / f"{native_id}-{random_id()}")
+            fsync_directory(self._store.volumes)
+            shutil.rmtree(self._store.trash, ignore_errors=True)  # what is left of it goes with the next command
+
+    def where_volume(self, native_id: str) -> Path:
+        """The folder of its content. Raises Unreachable when that is not there (any more), WrongAccount."""
+        record = self.get_volume(native_id)
+        if record is None:
+            raise Unreachable(f"the volume {native_id} is not there any more")
+        self._require_content(record)
+        return self._content(native_id)
+
+    def _require_content(self, record: VolumeRecord) -> None:
+        """Whatever reads or mounts a volume needs what is on it. Raises Unreachable where that is lost."""
+        if record.lost:
+            raise Unreachable(f"the volume {record.native_id}: {record.lost}")
+
+    def volume_channel(self, native_id: str, mount: str = "") -> LocalChannel:
+        content = self.where_volume(native_id)
+        if mount:
+            return LocalChannel(native_id, None, {mount: content}, runs=False)
+        return LocalChannel(native_id, content, {}, runs=False)
+
+    def _content(self, volume: str) -> Path:
+        return self._store.volumes / volume / "content"
+
+    def _volume(self, folder: Path) -> VolumeRecord:
+        registry = self._store.registry()
+        try:
+            facts = read_facts(folder / _FACTS)
+            record = VolumeRecord(
+                folder.name,
+                str(facts["tag"]),
+                str(facts["name"]),
+                place(folder / "content"),
+                account=registry.account if registry else "",
+                price_per_month=0.0,
+                lost=self._lost(folder),
+            )
+        except (OSError, ValueError, KeyError) as error:
+            raise Unreachable(f"the volume at {folder} can't be read ({error}): it is not known whose it is") from error
+        return record
+
+    def _lost(self, folder: Path) -> str:
+        """A volume without its content is listed all the same, so that a person sees it and can end it."""
+        content = folder / "content"
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # any other error: it is not known
+            if stat.S_ISDIR(content.stat().st_mode):
+                return ""
+        return f"its content folder {place(content)} is not there: what was on it is lost, or elsewhere"

@@ -1,0 +1,283 @@
+"""One attempt at one cell: its command, its environment, its process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Iterable, NamedTuple  # noqa: UP035
+
+from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
+from sweepstack.onbox.runner.environment import fill, redact_file, values_of, variables
+from sweepstack.onbox.runner.metrics import MetricsWatch
+from sweepstack.onbox.runner.mounts import mount_variables
+from sweepstack.onbox.runner.processes import start_of
+from sweepstack.onbox.runner.records import Entry, digest, now, set_aside_room
+from sweepstack.onbox.runner.resources import oom_kills
+from sweepstack.onbox.runner.sealing import CellFailure
+
+LAST_LINE, TAIL = 200, 16384
+LOG_ROOM = 64 << 10
+"""Bytes that are set aside for a log where the disk may run full: a program's words about that must find a place."""
+CHECKPOINT = re.compile(r"step-([0-9]+)-[0-9a-f]{64}\.ckpt")
+CLOCK_SECONDS = 0.5
+"""By how much a clock may be slowed down, over an attempt, without being set back."""
+DESCRIBE_SECONDS = 30.0
+DESCRIBE = """
+import json, os, platform, sys
+from importlib import metadata
+found = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
+try:
+    lines = open("/proc/cpuinfo", errors="replace").read().splitlines()
+    found["cpu"] = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+except (OSError, StopIteration):
+    found["cpu"] = platform.processor() or platform.machine()
+for name in ("torch", "numpy", "safetensors", "jax", "tensorflow", "transformers", "scikit-learn"):
+    try:
+        found[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+every = {}
+for one in metadata.distributions():
+    try:
+        every.setdefault(one.metadata["Name"] or "?", one.version)
+    except Exception:
+        every.setdefault("?", "can't be read")
+folders = [path for path in sys.path if os.path.isdir(path)]
+print(json.dumps([found, every, folders]))
+"""
+
+
+class Ended(NamedTuple):
+    """Why the runner itself ended a try: the kind of failure, its reason, and whether the cell is given up with it."""
+
+    kind: str
+    reason: str
+    final: bool
+
+
+class Attempt:
+    """An attempt, from its claim to its end.
+
+    `kill_at`: when its grace is over (monotonic). `dropped`: the reason, once it was taken out while it ran. `ended`:
+    why this runner ended it, where a deadline, a hang or a person asked for that. `stopped`:
+    the runner itself is ending. `holds_slot`: its leader has ended, and others of its group may still use the slot.
+    """
+
+    process: subprocess.Popen[bytes]
+    watch: MetricsWatch | None = None
+    environment: Future[Environment]
+
+    def __init__(
+        self, home: Path, checkpoints: Path, spec: dict[str, Any], entry: Entry, number: int, slot: int
+    ) -> None:
+        self.home, self.spec, self.entry, self.number, self.slot = home, spec, entry, number, slot
+        self.folder = home / "cells" / entry.cell / str(number)
+        self.out, self.log = self.folder / "out", self.folder / "log.txt"
+        self.checkpoint = checkpoints / entry.cell / digest([entry.config, entry.work])[7:23]
+        self.scratch = home.parent.parent / "scratch" / "sweep" / entry.cell / str(number)
+        self.argv = ["/bin/sh", "-c", entry.run]
+        self._values = values_of(entry, str(self.out), str(self.checkpoint))
+        self._secret: list[str] = []
+        with contextlib.suppress(CellFailure):  # said again when it is started
+            self.argv[2] = fill(entry.run, self._values, shlex.quote)
+        self.started_at, self.began = now(), time.monotonic()
+        self.devices = self._devices()
+        metrics = spec.get("metrics") or {}
+        if metrics.get("stop_on_nan"):
+            self.watch = MetricsWatch(self.out, metrics)
+        self._kills = oom_kills()
+        self.kill_at: float | None = None
+        self.dropped: str | None = None
+        self.ended: Ended | None = None
+        self.stopped = self.holds_slot = False
+
+    def start(self) -> None:
+        """Starts it in a process group of its own. Raises CellFailure for what no retry can mend; OSError."""
+        code = self.home / "code" / self.entry.code[7:]
+        if not code.is_dir():
+            raise CellFailure(f"its code is not on this box: {self.entry.code}")
+        self.argv[2], env = fill(self.entry.run, self._values, shlex.quote), self._env()
+        if self.folder.exists():  # a power cut took the journal's line about it
+            os.rename(self.folder, self.folder.with_name(f"{self.number}.unrecorded-{time.time_ns()}"))
+        self.out.mkdir(parents=True)
+        self._new_at, self._ahead = os.stat(self.out).st_ctime_ns, time.time() - time.monotonic()
+        for folder in (self.checkpoint, self.scratch):
+            folder.mkdir(parents=True, exist_ok=True)
+        with open(self.log, "xb", buffering=0) as log:
+            room = room_at(self.folder)
+            self._set_aside = room is not None and 0 <= room.free < SPACIOUS_BYTES
+            if self._set_aside:
+                set_aside_room(log.fileno(), LOG_ROOM)
+            self.process = subprocess.Popen(
+                self.argv, cwd=code, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        pid = self.process.pid
+        (self.folder / "pid").write_text(json.dumps({"pid": pid, "start": start_of(pid)}) + "\n")
+
+    def checkpoint_step(self) -> int | None:
+        """The step of the newest checkpoint that it may go on from; None where there is none in the helper's naming."""
+        with contextlib.suppress(OSError):
+            names = os.listdir(self.checkpoint)
+            return max((int(found[1]) for found in map(CHECKPOINT.fullmatch, names) if found), default=None)
+        return None
+
+    @staticmethod
+    def leader(home: Path, cell: str, number: int) -> dict[int, str]:
+        """The process that an attempt was started as: pid → when it started. Empty when that is not known."""
+        try:
+            record = json.loads((home / "cells" / cell / str(number) / "pid").read_bytes())
+            return {int(record["pid"]): str(record["start"])}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    def since(self) -> int:
+        """When its `out` was made (ctime in ns, by the file system's clock): what it wrote there is younger. 0 where
+        that can't be told: the clock was set back meanwhile."""
+        return 0 if time.time() - time.monotonic() < self._ahead - CLOCK_SECONDS else self._new_at
+
+    def seconds(self) -> float:
+        """How long ago it began."""
+        return time.monotonic() - self.began
+
+    def oom_kills(self) -> int | None:
+        """How many processes the kernel killed for memory since it began; None where that is not counted."""
+        kills = oom_kills()
+        return None if kills is None or self._kills is None else kills - self._kills
+
+    def close_log(self, code: int) -> tuple[str, str]:
+        """Writes the last line of the log. Returns why the exit code is a failure, empty for 0; and the log's end."""
+        ended = f"exit code {code}"
+        if code < 0 or code > 128:
+            number = -code if code < 0 else code - 128
+            with contextlib.suppress(ValueError):
+                ended = (
+                    f"killed by {signal.Signals(number).name}"
+                    if code < 0
+                    else f"{ended} ({signal.Signals(number).name})"
+                )
+        redact_file(self.log, self._secret)  # before its end is cut off: half a secret would not be found again
+        with open(self.log, "r+b") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
+            tail = log.read()
+            newline = b"" if not tail or tail.endswith(b"\n") else b"\n"
+            log.write(newline + f"[sweepstack] attempt {self.number}: {ended} after {self.seconds():.1f} s\n".encode())
+            if self._set_aside:
+                log.truncate()  # gives it back
+        text = tail.decode("utf-8", "replace")
+        lines = text.strip().splitlines()
+        if code == 0:
+            return "", text
+        return (f"{ended}: {lines[-1][:LAST_LINE]}" if lines else ended), text
+
+    def facts(self) -> dict[str, Any]:
+        """The manifest, but for what sealing adds. Blocks until the environment has been described."""
+        known = {"image": self.spec.get("image"), "secrets": sorted(self.spec.get("secrets") or [])}
+        environment = {**self.environment.result().facts, **{key: value for key, value in known.items() if value}}
+        return {
+            "schema": 1,
+            "identity": self.spec["identity"],
+            "box": self.spec["box"],
+            "native_id": self.spec["native_id"],
+            "generation": self.spec["generation"],
+            "cell": self.entry.cell,
+            "attempt": self.number,
+            "retry": self.entry.retry,
+            "config_digest": self.entry.config,
+            "params": self.entry.params,
+            "code": self.entry.code,
+            "argv": self.argv,
+            "started_at": self.started_at,
+            **({"setup": self.entry.prepared} if self.entry.setup else {}),
+            "provenance": self._provenance(),
+            "environment": environment,
+        }
+
+    def _provenance(self) -> dict[str, Any]:
+        """What was known of the code when it was shipped; empty where nobody said."""
+        with contextlib.suppress(OSError, ValueError):
+            known = json.loads((self.home / "provenance" / f"{self.entry.code[7:]}.json").read_bytes())
+            if isinstance(known, dict):
+                return known
+        return {}
+
+    def _env(self) -> dict[str, str]:
+        env = variables(self.home, self.spec, self.entry, self._values)
+        self._secret = [env[name] for name in self.spec.get("secrets") or []]
+        env.update(
+            SWEEPSTACK_CELL=self.entry.cell,
+            SWEEPSTACK_OUT=str(self.out),
+            SWEEPSTACK_ATTEMPT=str(self.number),
+            SWEEPSTACK_CHECKPOINT_DIR=str(self.checkpoint),
+            SWEEPSTACK_SCRATCH=str(self.scratch),
+            **mount_variables(self.home.parent.parent, self.spec),
+        )
+        if self.devices:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(self.devices)
+        return env
+
+    def _devices(self) -> list[str]:
+        """This slot's share of the box's GPUs: whole ones while there are enough, else one shared by several slots."""
+        gpus = self.spec.get("gpus") or []
+        names = [str(gpu) for gpu in (range(gpus) if isinstance(gpus, int) else gpus)]
+        share = len(names) // max(1, int(self.spec.get("slots") or 1))
+        if not names:
+            return []
+        return names[self.slot * share : (self.slot + 1) * share] or [names[self.slot % len(names)]]
+
+
+class Environment(NamedTuple):
+    """What results may depend on. `facts`: interpreter, libraries, GPUs and driver, as the manifest has them.
+
+    `distributions`: every installed one and its version, whose digest is among the facts. `folders`: where Python looks
+    for them; installing or removing one changes a folder's time.
+    """
+
+    facts: dict[str, Any]
+    distributions: dict[str, str]
+    folders: dict[str, int]
+
+    def stands(self) -> bool:
+        """Whether nothing was installed or removed since. Cheap: it only asks the folders for their times."""
+        return bool(self.folders) and self.folders == _times(self.folders)
+
+
+def _times(folders: Iterable[str]) -> dict[str, int]:
+    found = {}
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            found[folder] = os.stat(folder).st_mtime_ns
+    return found
+
+
+def describe(python: str) -> Environment:
+    """The environment of an interpreter as it is now. Never raises; blocks for seconds."""
+    found: dict[str, Any] = {}
+    distributions: dict[str, str] = {}
+    folders: list[str] = []
+    try:
+        answer = subprocess.run(
+            [python, "-c", DESCRIBE],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=DESCRIBE_SECONDS,
+            check=True,
+        ).stdout
+        found, distributions, folders = json.loads(answer)
+        found["distributions"] = digest(distributions)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        found["problem"] = f"{python}: {type(error).__name__}"
+    if shutil.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            listing = subprocess.run(query, stdout=subprocess.PIPE, timeout=DESCRIBE_SECONDS, check=True).stdout
+            found["gpus"] = listing.decode("utf-8", "replace").strip().splitlines()
+    return Environment(found, distributions, _times(folders))

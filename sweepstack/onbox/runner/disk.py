@@ -1,0 +1,211 @@
+"""The gate before every cell: is there room, in bytes and in inodes? If not, what may be pruned is pruned, or it waits.
+
+Only the scratch of sealed cells is ever removed. A full disk is no failure of a cell: nothing is started until there is
+room again, and then the queue goes on by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping, NamedTuple  # noqa: UP035
+
+from sweepstack.onbox.runner.records import Journal, say
+
+LEAST_BYTES, LEAST_INODES = 256 << 20, 1000
+SPACIOUS_BYTES, ROOMY_BYTES = 4 << 30, 16 << 30
+"""A cell that found no room cleans up after itself: where less is free than the first, it is believed that it was here;
+where more than the second is, or twice the largest cell, it is not."""
+
+
+class Room(NamedTuple):
+    """What is free on a file system. Inodes are -1 where it does not count them, bytes where it can't tell."""
+
+    path: str
+    device: int
+    free: int
+    total: int
+    inodes_free: int
+    inodes_total: int
+
+
+class Lack(NamedTuple):
+    """What is missing where. `why`: disk or inodes; `free` and `needed` in bytes, or in inodes."""
+
+    why: str
+    path: str
+    device: int
+    free: int
+    needed: int
+
+    def facts(self) -> dict[str, Any]:
+        return {"why": self.why, "path": self.path, "free": self.free, "needed": self.needed}
+
+
+def room_at(path: Path) -> Room | None:
+    """What is free where `path` lies; None when that can't be told."""
+    try:
+        found, device = os.statvfs(path), os.stat(path).st_dev
+    except OSError:
+        return None
+    total, inodes = found.f_blocks * found.f_frsize, found.f_files
+    free = found.f_bavail * found.f_frsize if total else -1  # a bucket's mount may not know
+    return Room(str(path), device, free, total, found.f_favail if inodes else -1, inodes)
+
+
+class DiskGate:
+    """Closed while a file system that cells write to has too little room. For the main thread, but for `blames`.
+
+    `blocked`: what is missing, while the queue waits for it.
+    """
+
+    def __init__(
+        self, home: Path, cells: Path, journal: Journal, announce: Callable[[], None], wake: Callable[[], None]
+    ) -> None:
+        self.blocked: Lack | None = None
+        self.scratch = home.parent.parent / "scratch" / "sweep"
+        self._tiers = [home, cells, self.scratch, self.scratch.parent]
+        self._others = [Path(os.path.expanduser("~")), Path("/tmp"), Path("/dev/shm")]
+        self._journal, self._announce, self._wake = journal, announce, wake
+        self._raised: dict[tuple[int, str], int] = {}  # (device, why) → what one cell found to be too little
+        self._pool = ThreadPoolExecutor(1)
+        self._pruning: Future[tuple[int, int]] | None = None
+        self._useless: set[str] = set()  # cells whose scratch was pruned already, or can't be
+
+    def is_open(self, spec: Mapping[str, Any], running: int) -> bool:
+        """May one more cell start, beside `running` others? Prunes and writes down what it finds; never blocks."""
+        if self._pruning is not None:
+            if not self._pruning.done():
+                return False
+            size, count = self._pruning.result()
+            self._pruning = None
+            if count:
+                say(f"pruned the scratch of {count} sealed cells: {size} bytes")
+                self._journal.append("scratch-pruned", bytes=size, cells=count)
+        lack = self.lack(spec, running)
+        if lack is None:
+            self._raised.clear()
+            self.blocked = None
+            if self._journal.blocked:
+                say("there is room again")
+                self._announce()
+                self._journal.append("queue-unblocked")
+            return True
+        candidates = self._prunable(lack.device)
+        if candidates:
+            self._pruning = self._pool.submit(self._prune, candidates, dict(spec), running)
+            self._pruning.add_done_callback(lambda _: self._wake())
+        elif self.blocked is None or (self.blocked.why, self.blocked.path) != (lack.why, lack.path):
+            say(f"blocked: {_hint(lack)}")
+            self._announce()
+            self._journal.append("queue-blocked", hint=_hint(lack), **lack.facts())
+            self.blocked = lack
+        else:
+            self.blocked = lack
+        return False
+
+    def lack(self, spec: Mapping[str, Any], running: int) -> Lack | None:
+        """The first thing that is too scarce for one more cell; None when there is enough of all."""
+        asked = spec.get("min_free") or {}
+        for room, ours in self._rooms():
+            needs = {"disk": (room.free, 0), "inodes": (room.inodes_free, 0)}
+            if ours:
+                # Whoever runs has not written all of it yet: its folder here, and its sealed copy there. But a disk
+                # that is small as a whole must not block for ever.
+                copies = sum(tier.exists() and os.stat(tier).st_dev == room.device for tier in self._tiers[:2])
+                least = max(LEAST_BYTES, self._journal.largest * (running + 1) * max(1, copies))
+                size, count = asked.get("bytes"), asked.get("inodes")
+                size = min(least, room.total // 2) if size is None else int(size)
+                count = min(LEAST_INODES, room.inodes_total // 2) if count is None else int(count)
+                needs = {"disk": (room.free, size), "inodes": (room.inodes_free, count)}
+            for why, (free, needed) in needs.items():
+                needed = max(needed, self._raised.get((room.device, why), 0))
+                if 0 <= free < needed:
+                    return Lack(why, room.path, room.device, free, needed)
+        return None
+
+    def blames(self, spec: Mapping[str, Any], running: int, said_full: bool) -> Lack | None:
+        """Was it for want of room that a cell failed just now? Then what is missing. `said_full`: its own words are so.
+
+        Where it said so and has cleaned up after itself, more than it left free is asked for from now on.
+        """
+        lack = self.lack(spec, running)
+        if lack is not None or not said_full:
+            return lack
+        suspects = []
+        for room, _ in self._rooms():
+            roomy = max(ROOMY_BYTES, 2 * self._journal.largest)  # a tenth of a large disk is a lot
+            if 0 <= room.free < max(SPACIOUS_BYTES, min(room.total // 10, roomy)):
+                suspects.append((room.free / max(1, room.total), "disk", room, room.free))
+            if 0 <= room.inodes_free < room.inodes_total // 10:
+                suspects.append((room.inodes_free / room.inodes_total, "inodes", room, room.inodes_free))
+        if not suspects:
+            return None
+        _, why, room, free = min(suspects, key=lambda one: one[0])
+        least = LEAST_BYTES if why == "disk" else LEAST_INODES
+        needed = free + max(1, min(free // 4, least))
+        self._raised[room.device, why] = needed
+        return Lack(why, room.path, room.device, free, needed)
+
+    def _rooms(self) -> Iterator[tuple[Room, bool]]:
+        """The file systems that cells write to, each once; and whether it is one that is set aside for them."""
+        seen = set()
+        for paths, ours in ((self._tiers, True), (self._others, False)):
+            for path in paths:
+                room = room_at(path)
+                if room is not None and room.device not in seen:
+                    seen.add(room.device)
+                    yield room, ours
+
+    def _prunable(self, device: int) -> list[str]:
+        """Sealed cells with scratch on this file system, oldest first."""
+        found = []
+        with contextlib.suppress(OSError), os.scandir(self.scratch) as entries:
+            for entry in entries:
+                if entry.name in self._useless or not entry.is_dir(follow_symlinks=False):
+                    continue
+                progress = self._journal.cells.get(entry.name)
+                status = entry.stat(follow_symlinks=False)
+                if progress is not None and progress.state == "sealed" and status.st_dev == device:
+                    found.append((status.st_mtime, entry.name))
+        return [name for _, name in sorted(found)]
+
+    def _prune(self, cells: list[str], spec: dict[str, Any], running: int) -> tuple[int, int]:
+        """Removes scratch until there is room: bytes freed, and cells that have none left.
+
+        No cell starts meanwhile, so none comes to need it.
+        """
+        size = count = 0
+        for cell in cells:
+            if self.lack(spec, running) is None:
+                break
+            folder = self.scratch / cell
+            before = _size(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():  # not ours to remove, or not all of it: it is not tried every second
+                self._useless.add(cell)
+                size += max(0, before - _size(folder))
+            else:
+                size += before
+                count += 1
+        return size, count
+
+
+def _size(folder: Path) -> int:
+    """Bytes that a folder takes on the disk."""
+    total = 0
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
+    return total
+
+
+def _hint(lack: Lack) -> str:
+    if lack.why == "inodes":
+        return f"{lack.path} has {lack.free} inodes free, {lack.needed} are needed: remove small files there"
+    more = f"{(lack.needed - lack.free) / 1e9:.2f} GB"
+    return f"{lack.path} has {lack.free / 1e9:.2f} GB free: free {more} there, or enlarge it; it goes on by itself"

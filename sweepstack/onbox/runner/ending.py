@@ -1,0 +1,139 @@
+"""The end of an attempt: everything between a cell's exit and its last line in the journal."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any, Callable, Mapping  # noqa: UP035
+
+from sweepstack.onbox.runner.attempt import Attempt, Environment
+from sweepstack.onbox.runner.code import CodeCheck
+from sweepstack.onbox.runner.disk import DiskGate
+from sweepstack.onbox.runner.failure import Ending, classify, is_final, says_full
+from sweepstack.onbox.runner.processes import end_all, end_group, of_cells
+from sweepstack.onbox.runner.rclone import RemoteStopped
+from sweepstack.onbox.runner.records import Journal, say
+from sweepstack.onbox.runner.sealing import CellFailure, seal
+from sweepstack.onbox.runner.upload import Uploads
+
+KILL_SECONDS = 5.0
+REASON_CHARS = 1000
+
+
+class Endings:
+    """Seals what ended well, and says of the rest what kind of failure it was. Its methods run in sealers' threads.
+
+    `running`: the attempts that are at work, for how much room they may still need.
+    """
+
+    def __init__(
+        self,
+        box: str,
+        cells: Path,
+        journal: Journal,
+        gate: DiskGate,
+        running: Mapping[str, Attempt],
+        wake: Callable[[], None],
+        uploads: Uploads,
+        code: CodeCheck,
+    ) -> None:
+        self._uploads, self._code = uploads, code
+        self._box, self._cells, self._journal, self._gate, self._running = box, cells, journal, gate, running
+        self._wake = wake
+
+    def finish(self, attempt: Attempt, code: int) -> None:
+        """Ends what the attempt left behind, and writes down what became of it. Blocks while it is copied."""
+        name, entry = attempt.entry.cell, attempt.entry
+        left = end_group(attempt.process.pid, KILL_SECONDS)
+        attempt.holds_slot = False
+        self._wake()
+        if attempt.stopped:  # it may have left early and clean: that is no result
+            return
+        if attempt.dropped is not None:
+            self._journal.append("cell-dropped", cell=name, reason=attempt.dropped)
+            return
+        if attempt.ended is not None:
+            with contextlib.suppress(OSError):
+                attempt.close_log(code)
+            self._write_failure(attempt, code, attempt.ended.reason, attempt.ended.kind, attempt.ended.final)
+            return
+        tail = ""
+        try:
+            reason, tail = attempt.close_log(code)
+            if attempt.watch is not None and attempt.watch.last_look():
+                self._write_failure(attempt, code, f"stopped early: {attempt.watch.found}", "nan", True)
+                return
+            if left:
+                raise CellFailure(f"processes that it left behind can't be ended: {left}")
+            if reason:
+                raise CellFailure(reason)
+            facts = attempt.facts()
+            self._note_environment(attempt.environment.result())
+            changed = self._code.problem(entry.code)
+            if changed is not None:  # it started with the right one, and may have read some of it later
+                facts["provenance"] = {**facts["provenance"], "code_changed": changed.reason}
+                say(f"{name}: its code was changed while it ran: {changed.reason}")
+            manifest, size = seal(
+                self._cells, attempt.out, attempt.log, attempt.spec, facts, self._uploads.flush, attempt.since()
+            )
+        except RemoteStopped:
+            return  # nothing is known of it: the next runner goes on with it
+        except (CellFailure, OSError) as error:
+            left = end_all(lambda: of_cells(self._box, {name}, {}), KILL_SECONDS)
+            self.failed(attempt, code, error, tail, bool(left))
+        else:
+            self._journal.append(
+                "cell-sealed",
+                cell=name,
+                attempt=attempt.number,
+                config_digest=entry.config,
+                manifest=manifest,
+                bytes=size,
+                seconds=round(attempt.seconds(), 1),
+            )
+            say(f"{name} sealed, {size} bytes")
+
+    def _note_environment(self, environment: Environment) -> None:
+        """Writes down what is installed, once, under the digest that manifests name; and what changed since."""
+        known, key = self._journal.environments, environment.facts.get("distributions")
+        if key is None or key in known:
+            return
+        before = list(known.values())[-1] if known else None
+        now = environment.distributions
+        changed = [
+            f"{name} {(before or {}).get(name, 'none')} -> {now.get(name, 'none')}"
+            for name in sorted({*(before or {}), *now})
+            if before is not None and before.get(name) != now.get(name)
+        ]
+        details = {"digest": key, "python": environment.facts.get("python"), "distributions": now, "changed": changed}
+        self._journal.append("environment", wait=False, **details)
+        if changed:
+            say(f"the environment of cells changed: {', '.join(changed[:5])}")
+
+    def failed(self, attempt: Attempt, code: int | None, error: Exception, tail: str, hopeless: bool) -> None:
+        """Classifies a failure and writes it down. `code`: None when it could not even be started."""
+        own = isinstance(error, CellFailure)
+        reason = str(error) if own else f"could not be {'started' if code is None else 'sealed'}: {error}"
+        words = tail if own else str(error)
+        kind, remark = classify(Ending(code if own else None, words, attempt.oom_kills()))
+        if hopeless:
+            kind, remark = "bug" if code is None else "unknown", ""
+        if not own and kind == "unknown":
+            kind = "transient"  # the durable tier, or the box itself
+        if kind != "bug" or says_full(words):
+            lack = self._gate.blames(attempt.spec, len(self._running), says_full(words))
+            if lack is not None:
+                kind = "disk"
+                remark = f"no room on {lack.path}: {lack.why} {lack.free} free, it waits for {lack.needed}"
+            elif says_full(words):
+                remark = "nothing that this runner watches is full: does it write elsewhere?"
+        self._write_failure(attempt, code, f"{reason} ({remark})" if remark else reason, kind, hopeless)
+
+    def _write_failure(self, attempt: Attempt, code: int | None, reason: str, kind: str, hopeless: bool) -> None:
+        name, entry = attempt.entry.cell, attempt.entry
+        failures = self._journal.cells[name].failures[entry.version] + 1
+        final = hopeless or is_final(kind, failures, int(attempt.spec.get("retries", 2)))
+        reason = reason[:REASON_CHARS]
+        say(f"{name} attempt {attempt.number} failed{' for good' if final else ''} ({kind}): {reason}")
+        details: dict[str, Any] = {"exit_code": code, "reason": reason, "class": kind, "final": final}
+        self._journal.append("cell-failed", cell=name, attempt=attempt.number, **details)

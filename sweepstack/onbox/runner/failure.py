@@ -1,0 +1,111 @@
+"""What kind of failure it was: what the identical config may get over, and what it never will.
+
+transient   the network, the driver, a stop by somebody else: the same once more may go well
+oom         the machine's memory ran out, which a neighbour may have caused
+disk        no room: the queue waits for it, and it does not count
+bug         code or config (also too little GPU memory): final at once, a retry would only cost money
+nan         a metric became NaN, and the job asked to stop then: final at once
+timeout     it took longer than the job allows one try
+hung        nothing of it moved for a whole interval, and the job asked to end it then
+stopped     it was asked to end from outside
+unknown     nothing of the above: retried as often as the spec says"""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import NamedTuple
+
+FINAL = {"bug", "nan"}
+BUGS = {
+    "SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError", "NameError",
+    "UnboundLocalError", "AttributeError", "TypeError", "KeyError", "IndexError", "ZeroDivisionError",
+    "AssertionError", "NotImplementedError", "RecursionError",
+}  # fmt: skip
+WRAPPERS = {"ChildFailedError", "CalledProcessError", "ProcessRaisedException", "ProcessExitedException"}
+"""What launchers raise because a child did: the child's own exception stands before it."""
+EXCEPTION = re.compile(
+    r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout))(?::.*)?$", re.MULTILINE
+)
+LAST_WORDS = 4096
+"""Characters: what was said before was perhaps got over."""
+GPU_MEMORY = re.compile(
+    r"(?:CUDA|HIP) out of memory|\bOutOfMemoryError\b|CUDA_ERROR_OUT_OF_MEMORY|CUDNN_STATUS_ALLOC_FAILED"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: Out of memory"
+)
+FULL = re.compile(
+    r"No space left on device|Disk quota exceeded|disk is full|\[Errno (?:28|122)\]|PytorchStreamWriter failed"
+    r"|unexpected pos \d+ vs \d+"
+)
+MEMORY = re.compile(
+    r"^MemoryError|Cannot allocate memory|can't allocate memory|std::bad_alloc"
+    r"|DataLoader worker .*killed by signal: Killed|Unable to allocate .* for an array",
+    re.MULTILINE,
+)
+PASSING = re.compile(
+    r"Connection(?:ResetError|RefusedError|AbortedError|Error)\b|Connection (?:reset|refused|timed out|aborted)"
+    r"|BrokenPipeError|\b(?:Read|Connect)?Timeout(?:Error)?\b|timed out|Temporary failure in name resolution"
+    r"|Name or service not known|Network is unreachable|No route to host|Too Many Requests|Bad Gateway"
+    r"|Service (?:Temporarily )?Unavailable|Gateway Time-?out|IncompleteRead|RemoteDisconnected"
+    r"|NCCL (?:error|timeout)|ncclSystemError|ncclRemoteError|Watchdog caught collective operation timeout"
+    r"|CUDA error: (?:unspecified launch failure|uncorrectable ECC|all CUDA-capable devices are busy)"
+    r"|Stale file handle|Input/output error|Transport endpoint is not connected|Resource temporarily unavailable",
+    re.IGNORECASE,
+)
+
+
+class Ending(NamedTuple):
+    """What is known of an attempt that failed. `code`: its exit code, None when it never started or was not sealed.
+
+    `tail`: the end of its log. `oom_kills`: how many processes the kernel killed for memory meanwhile; None: unknown.
+    """
+
+    code: int | None
+    tail: str = ""
+    oom_kills: int | None = None
+
+
+def says_full(text: str) -> bool:
+    """Does a program's last output, or an error, say that a disk is full?"""
+    return FULL.search(text) is not None
+
+
+def classify(ending: Ending) -> tuple[str, str]:
+    """The class of a failure and a remark for people. Whether a disk is full is not asked here."""
+    code, tail = ending.code, ending.tail
+    if code == 0:  # it says that all went well: what it logged on the way was got over
+        return "unknown", ""
+    killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    if ending.oom_kills and (killed or MEMORY.search(tail)):
+        return "oom", "the kernel ended it for want of memory (cgroup oom_kill): fewer workers, or a box with more"
+    if GPU_MEMORY.search(tail[-LAST_WORDS:]):
+        return "bug", "the GPU's memory does not hold it: a smaller batch, or a larger GPU; it is not retried"
+    if MEMORY.search(tail):
+        return "oom", "the box's memory does not hold it"
+    name = last_exception(tail)
+    if name in BUGS and not killed:
+        return "bug", f"{name} is code or config: it is not retried as it is"
+    if killed:
+        if ending.oom_kills is None:
+            return "oom", "exit by SIGKILL is what the kernel does when memory runs out; this box does not count it"
+        return "transient", "somebody killed it: not the kernel for want of memory"
+    if code in (-signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGINT, -signal.SIGHUP):
+        return "stopped", "it was asked to end, and not by this runner"
+    if PASSING.search(tail):
+        return "transient", ""
+    if code in (126, 127) and re.search(r"not found|[Pp]ermission denied|cannot execute", tail):
+        return "bug", "its command can't be run on this box"
+    if code == 2 and re.search(r"^usage: ", tail, re.MULTILINE) and ": error: " in tail:
+        return "bug", "its command line is wrong"
+    return "unknown", ""
+
+
+def last_exception(tail: str) -> str:
+    """The name of the Python exception that a program ended with; empty when it shows none."""
+    names = [name for name in EXCEPTION.findall(tail) if name not in WRAPPERS]
+    return names[-1] if names else ""
+
+
+def is_final(kind: str, failures: int, retries: int) -> bool:
+    """Is it given up? `failures`: how many of this version count, this one with them."""
+    return kind in FINAL or (kind != "disk" and failures > retries)

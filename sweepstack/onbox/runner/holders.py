@@ -1,0 +1,128 @@
+"""Who holds a GPU and is no cell at work: what an earlier run left behind keeps its memory from the next cell.
+
+A holder has the device's file open. The driver's own list is asked for the bytes alone: a process that hangs in the
+driver, or that lost its context, may be missing in it and hold the memory all the same. Nobody is ended here: whose
+a process is, and whether it matters, is a person's to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+from typing import Any, Collection, Mapping  # noqa: UP035
+
+from sweepstack.onbox.runner.processes import BOX, CELL, PROC, processes
+from sweepstack.onbox.runner.resources import TICKS, driver_rows
+
+DEVICE = re.compile(r"/dev/nvidia(\d+)")
+YOUNG_SECONDS = 120.0
+"""A process that has just begun may be one that ends by itself: a probe, a look at the driver."""
+FEW_BYTES = 1 << 30
+"""Less than this on a GPU keeps no cell from working: a desktop, the driver's own."""
+COMMAND_CHARS = 60
+
+
+def holders(groups: Collection[int], cells: Collection[str], path: str | None = None) -> list[dict[str, Any]]:
+    """Processes that hold a GPU and are of no cell at work, as `pid`, `gpus`, `user`, `own` (ours to end), `command`,
+    `seconds` (of its life), `memory` (bytes by the driver; None: it does not list the process). Longest-lived first.
+
+    `groups`: process groups of the cells at work; `cells`: their names. Blocks as long as `driver_rows` at most.
+    """
+    mark = f"{BOX}={os.environ.get(BOX, '')}".encode()
+    found: list[dict[str, Any]] = []
+    named = {f"{CELL}={cell}".encode() for cell in cells}
+    up = _uptime()
+    if not up:  # no /proc: nobody's open files can be seen
+        return []
+    for process in processes():
+        at_work = process.group in groups or (mark in process.environ and named & process.environ)
+        with contextlib.suppress(OSError, ValueError):  # it ended meanwhile, or is not ours to look at
+            gpus = [] if at_work else _devices(process.pid)
+            seconds = up - int(process.start) / TICKS
+            if not gpus or seconds < YOUNG_SECONDS:
+                continue
+            uid = (PROC / str(process.pid)).stat().st_uid
+            found.append(
+                {
+                    "pid": process.pid,
+                    "gpus": gpus,
+                    "user": _user(uid),
+                    "own": uid == os.getuid(),
+                    "command": _command(process.pid),
+                    "seconds": round(seconds),
+                    "memory": None,
+                }
+            )
+    if found:
+        listed = _listed(path)
+        for one in found:
+            one["memory"] = listed.get(one["pid"])
+    return sorted(found, key=lambda one: -one["seconds"])
+
+
+def alarms(
+    gpus: Collection[Mapping[str, Any]], found: Collection[Mapping[str, Any]], taken: Collection[str]
+) -> list[str]:
+    """A sentence for each GPU that others keep from the cells. `taken`: indexes of those that a cell at work has."""
+    said = []
+    for gpu in gpus:
+        used, total = gpu["memory_used"], gpu["memory_total"]
+        theirs = [one for one in found if gpu["index"] in one["gpus"]]
+        known = [one["memory"] for one in theirs if one["memory"] is not None]
+        held = sum(known) if len(known) == len(theirs) and theirs else used
+        if held is None or held < FEW_BYTES or (not theirs and str(gpu["index"]) in taken):
+            continue
+        share = f"{held / 1e9:.1f} of {total / 1e9:.1f} GB" if total else f"{held / 1e9:.1f} GB"
+        if not theirs:
+            said.append(f"GPU {gpu['index']}: {share} are held by nobody who can be seen on this box")
+            continue
+        one = theirs[0]
+        more = f" and {len(theirs) - 1} more" if len(theirs) > 1 else ""
+        whose = (
+            f"`kill {one['pid']}` there ends it, if it is not needed" if one["own"] else f"it is {one['user']}'s to end"
+        )
+        said.append(
+            f"GPU {gpu['index']}: {share} are held by pid {one['pid']}{more} ({one['user']}, {one['command']}, for "
+            f"{one['seconds'] / 3600:.1f} h), no cell at work; {whose}"
+        )
+    return said
+
+
+def _devices(pid: int) -> list[int]:
+    found = set()
+    folder = PROC / str(pid) / "fd"
+    for name in os.listdir(folder):
+        with contextlib.suppress(OSError):
+            match = DEVICE.fullmatch(os.readlink(folder / name))
+            if match:
+                found.add(int(match.group(1)))
+    return sorted(found)
+
+
+def _listed(path: str | None) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for pid, used in driver_rows("compute-apps", ["pid", "used_memory"], path):
+        if pid.isdigit() and used.isdigit():
+            found[int(pid)] = found.get(int(pid), 0) + (int(used) << 20)  # a line for each GPU
+    return found
+
+
+def _uptime() -> float:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return float((PROC / "uptime").read_text().split()[0])
+    return 0.0
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _command(pid: int) -> str:
+    words = (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").split()
+    text = " ".join(words)
+    return text if len(text) <= COMMAND_CHARS else text[: COMMAND_CHARS - 1] + "…"

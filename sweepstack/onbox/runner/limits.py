@@ -1,0 +1,40 @@
+"""What ends a try before it ends by itself: its deadline, and a hang, where the job says so."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping  # noqa: UP035
+
+from sweepstack.onbox.runner.attempt import Attempt, Ended
+from sweepstack.onbox.runner.patrol import STALL_SECONDS
+from sweepstack.onbox.runner.records import say
+
+STALLS = 3
+"""A hung cell that other cells wait for has so many stall intervals, where `on_hang` says nothing else."""
+
+
+def limit(
+    attempt: Attempt, spec: Mapping[str, Any], hung: str, again: bool, still: float = 0.0, waits: bool = False
+) -> Ended | None:
+    """Why a try at work is to be ended now: `timeout_seconds` is over; or the patrol calls it hung (`hung`: its words,
+    "" while it does not), and `on_hang` is `retry` or `drop`, or a person asked for it `again`, or nothing of it has
+    moved for `STALLS` intervals (`still`: seconds) while another cell `waits` for its slot. None: it goes on. The spec
+    of now counts, not that of its start.
+    """
+    most = float(spec.get("timeout_seconds") or 0)
+    if most and attempt.seconds() > most:
+        return Ended("timeout", f"it took longer than job.timeout ({most:g} s) and was ended", False)
+    if hung and again:
+        return Ended("hung", f"hung, and was ended to run again (sweepctl retry): {hung}", False)
+    policy = spec.get("on_hang")
+    if hung and policy in ("retry", "drop"):
+        given_up = "; given up (job.on_hang: drop)" if policy == "drop" else ""
+        return Ended("hung", f"hung, and was ended: {hung}{given_up}", policy == "drop")
+    if hung and waits and still >= STALLS * float(spec.get("stall_seconds", STALL_SECONDS)):
+        return Ended("hung", f"hung, and was ended as other cells wait for its slot: {hung}", False)
+    return None
+
+
+def told(attempt: Attempt, ended: Ended) -> None:
+    """Marks the attempt, and says so. What it still does within its grace counts no more."""
+    attempt.ended = ended
+    say(f"{attempt.entry.cell} attempt {attempt.number}: {ended.reason}")

@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+"""Runs a box's queue of cells, one in each slot, and seals what they leave behind on the durable tier.
+
+    python runner.py SWEEP        SWEEP: the folder of spec.json and queue.jsonl, `<box>/data/sweep`
+
+Python 3.8+, standard library only; `launch.ship` sends all of this folder. What a started cell runs (code, command,
+environment) never changes; after a final failure a newer version of it in the queue starts with a fresh count.
+Checkpoints are kept by config and version, so a cell only ever goes on from its own. An exit code of 0 proves nothing:
+a cell is done when its files were copied to the durable tier, read back there, and appeared under their final name.
+A full disk fails nothing: no cell starts until there is room again, and the runner waits for that.
+
+Exit codes:
+  0      the queue is drained: every cell is sealed or dropped
+  1      drained, but a cell failed for good or was refused, or a line of the queue can't be read
+  2      SWEEP, spec.json or the durable tier can't be used; nothing was started
+  3      another runner is at work here
+  4      the journal is damaged before its last line; nothing was started
+  5      a process of an earlier runner's cell can't be ended; nothing was started
+  6      the journal or the queue can't be read or written; running cells were ended, the next runner goes on with them
+  7      drained, but the setup of some cells failed: they are still pending, and the next runner tries it again
+  70     a defect of the runner; else as 6
+  128+n  signal n came: it was passed on to the cells; the next runner goes on with them
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import time
+import traceback
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Iterator  # noqa: UP035
+
+from sweepstack.onbox.runner.attempt import Attempt
+from sweepstack.onbox.runner.disk import DiskGate
+from sweepstack.onbox.runner.ending import Endings
+from sweepstack.onbox.runner.limits import limit, told
+from sweepstack.onbox.runner.off import power_off, queued
+from sweepstack.onbox.runner.patrol import Patrol
+from sweepstack.onbox.runner.place import must_be_the_place
+from sweepstack.onbox.runner.processes import end_all, of_cells, signal_group, start_of
+from sweepstack.onbox.runner.records import Fatal, Journal, Queue, say, take
+from sweepstack.onbox.runner.schedule import Schedule
+from sweepstack.onbox.runner.sealing import CellFailure, sync_folder
+from sweepstack.onbox.runner.setup import Setups
+from sweepstack.onbox.runner.spec import Spec
+from sweepstack.onbox.runner.upload import Uploads
+
+LOOK_SECONDS = 1.0
+"""How soon a queue line is seen while nothing else happens."""
+GRACE_SECONDS = 20.0
+"""Between SIGTERM and SIGKILL, unless spec.json says `grace_seconds`."""
+KILL_SECONDS = 5.0
+SEALERS = 4
+
+
+class Runner:
+    """One run of the runner over one box. Used once, from the main thread."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._lock = self._be_the_only_one()
+        self.spec = Spec(home / "spec.json")
+        spec = self.spec()
+        self.box = str(spec["native_id"])
+        if os.environ.get("SWEEPSTACK_BOX_ID", self.box) != self.box:
+            raise Fatal(2, f"{home}/spec.json is box {self.box}'s, and this is {os.environ['SWEEPSTACK_BOX_ID']}")
+        durable = home.parent.parent / spec["durable"]
+        must_be_the_place(home.parent.parent, str(spec["durable"]))
+        if not durable.is_dir():
+            raise Fatal(2, f"the durable tier is not there: {durable}")
+        self.cells = durable / spec["identity"] / "cells"
+        self.checkpoints = durable / spec["identity"] / "checkpoints"
+        for folder in (self.cells, self.checkpoints):
+            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (durable, durable / spec["identity"]):
+            sync_folder(folder)
+        self.journal = Journal(home / "journal.jsonl")
+        sync_folder(home)
+        self.schedule = Schedule(Queue(home / "queue.jsonl"), self.journal, self.cells, spec["identity"])
+        self.running: dict[str, Attempt] = {}
+        self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
+        self.stop, self.signals, self.patrol = 0, 0, Patrol(home)
+        self.drained_at = 0  # bytes of the queue, all of which has been done
+        self.syncs: list[Future[None]] = []
+        self.pool = ThreadPoolExecutor(SEALERS + 1)
+        self.wake_read, self.wake_write = os.pipe()
+        for end in (self.wake_read, self.wake_write):
+            os.set_blocking(end, False)
+        self.gate = DiskGate(home, self.cells, self.journal, self.schedule.announce, self._wake)
+        self.uploads = Uploads(self.cells, self.checkpoints, str(spec["identity"]))
+        self.setups = Setups(home, self.journal, self.schedule.announce, self._wake, self.uploads)
+        ends = self.gate, self.running, self._wake, self.uploads, self.setups.code
+        self.endings = Endings(self.box, self.cells, self.journal, *ends)
+
+    # -- set-up
+
+    def _be_the_only_one(self) -> int:
+        """Holds runner.lock for as long as this process lives."""
+        lock = os.open(self.home / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not take(lock):
+            raise Fatal(3, f"another runner is at work in {self.home}")
+        record = json.dumps({"pid": os.getpid(), "start_ticks": start_of(os.getpid())})
+        staged = self.home / "runner.pid.tmp"
+        try:
+            staged.write_text(record + "\n")
+            os.replace(staged, self.home / "runner.pid")
+        except OSError as error:
+            raise Fatal(6, f"runner.pid can't be written: {error}") from error
+        return lock
+
+    def _end_strays(self) -> None:
+        """Ends what earlier runners left running: two attempts of a cell would write into one checkpoint folder."""
+        leaders = self.setups.leaders()
+        for name, progress in self.journal.cells.items():
+            if progress.state == "started":
+                leaders.update(Attempt.leader(self.home, name, progress.attempt))
+        grace = float(self.spec().get("grace_seconds", GRACE_SECONDS))
+        left = end_all(lambda: of_cells(self.box, None, leaders), grace)
+        if left:
+            raise Fatal(5, f"processes of an earlier runner's cells can't be ended: {left}")
+
+    # -- the loop
+
+    def run(self) -> int:
+        """Runs until the queue is drained or a signal comes. Returns the exit code; raises Fatal."""
+        self._end_strays()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_stop)
+        signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
+        try:
+            while not self.stop:
+                self._collect()
+                self._take_in()
+                while self._start_one():
+                    pass
+                if not (self.running or self.finishing or self.setups.busy) and self._drained():
+                    return self._rest(self.schedule.verdict())
+                self._wait(LOOK_SECONDS)
+            return self._stopped()
+        except BaseException:
+            self._end_cells()
+            raise
+
+    def _rest(self, verdict: int) -> int:
+        """The end of a drained queue; where the box is to end its own bill then, that is issued now."""
+        if verdict in (0, 1):  # else cells still wait, for a set-up that is to be mended
+            power_off(self.home, self.spec(), self.journal, self.drained_at, lambda: self.stop != 0)
+        return verdict
+
+    def _on_stop(self, number: int, _frame: Any) -> None:
+        self.stop, self.signals = number, self.signals + 1
+
+    def _wait(self, seconds: float) -> None:
+        """Sleeps until a child ends, a sealer is done or a signal comes, and no longer than `seconds`."""
+        spec = self.spec()
+        self.uploads.beat(spec)
+        self.patrol.beat(self.running, spec, self.gate.blocked, self.uploads.backlog())
+        due = [attempt.kill_at - time.monotonic() for attempt in self.running.values() if attempt.kill_at is not None]
+        select.select([self.wake_read], [], [], max(0.0, min([seconds, self.patrol.due - time.monotonic(), *due])))
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.wake_read, 4096)
+
+    def _collect(self) -> None:
+        """Hands ended attempts to the sealers, kills those whose grace is over, and takes in what sealers did."""
+        for name, attempt in list(self.running.items()):
+            code = attempt.process.poll()
+            if code is not None:
+                del self.running[name]
+                attempt.holds_slot = signal_group(attempt.process.pid, 0)
+                future = self.pool.submit(self.endings.finish, attempt, code)
+                self.finishing[name] = attempt, future
+                future.add_done_callback(lambda _: self._wake())
+            elif attempt.kill_at is not None and time.monotonic() >= attempt.kill_at:
+                signal_group(attempt.process.pid, signal.SIGKILL)
+                attempt.kill_at += KILL_SECONDS
+            elif attempt.kill_at is None and attempt.watch is not None and attempt.watch.look():
+                say(f"{name}: {attempt.watch.found}; it is ended")
+                self._ask_to_end(attempt)
+            elif attempt.kill_at is None:
+                hung, still = self.patrol.hung(attempt)
+                waits = bool(self.schedule.ready) and self.gate.blocked is None  # else a free slot helps no other
+                ended = limit(attempt, self.spec(), hung, name in self.schedule.again, still, waits)
+                if ended is not None:
+                    told(attempt, ended)
+                    self._ask_to_end(attempt)
+        stages = self.setups.collect()
+        if "mounts" in stages:  # some of the cells may have come back from the bucket
+            self._end_dropped(self.schedule.look_again(self._busy()))
+        if stages:
+            self.schedule.settled = False
+        if self.setups.shipped_again():
+            self._end_dropped(self.schedule.release(self._busy()))
+        for sync in [sync for sync in self.syncs if sync.done()]:
+            self.syncs.remove(sync)
+            sync.result()
+        for name, (_, future) in list(self.finishing.items()):
+            if future.done():
+                del self.finishing[name]
+                future.result()
+                self._touch(name)
+
+    def _busy(self) -> set[str]:
+        return {*self.running, *self.finishing}
+
+    def _take_in(self) -> None:
+        """Does what was appended to the queue: dropped cells are ended."""
+        self._end_dropped(self.schedule.take_in(self._busy()))
+
+    def _touch(self, name: str) -> None:
+        self._end_dropped(self.schedule.touch([name], self._busy()))
+
+    def _end_dropped(self, dropped: dict[str, str]) -> None:
+        for name, reason in dropped.items():
+            attempt = self.running.get(name)
+            if attempt is not None and attempt.dropped is None:
+                attempt.dropped = reason
+                self._ask_to_end(attempt)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self.wake_write, b"\0")
+
+    def _start_one(self) -> bool:
+        """Starts one more cell, if there is one and a slot is free. False when there is nothing to do now."""
+        spec = self.spec()
+        slots = max(1, int(spec.get("slots") or 1))
+        used = {attempt.slot for attempt in self.running.values()}
+        used |= {attempt.slot for attempt, _ in self.finishing.values() if attempt.holds_slot}
+        free = [slot for slot in range(slots) if slot not in used]
+        if not self.schedule.ready or self.schedule.settled or not free or self.stop:
+            return False
+        if len(self.finishing) >= slots + SEALERS or not self.gate.is_open(spec, len(self.running)):
+            return False
+        with self._queue_locked() as locked:  # whoever takes a cell out does so before or after this, not meanwhile
+            attempt = self._claim(spec, free[0]) if locked else None
+        if attempt is None:
+            return False
+        name = attempt.entry.cell
+        try:
+            attempt.start()
+        except (CellFailure, OSError) as error:
+            self.endings.failed(attempt, None, error, "", isinstance(error, CellFailure))
+            self._touch(name)
+        else:
+            self.running[name] = attempt
+            self.syncs.append(self.pool.submit(self.journal.sync))  # only a power cut could lose the line, and the cell
+        return True
+
+    def _claim(self, spec: dict[str, Any], slot: int) -> Attempt | None:
+        self._take_in()
+        entry = self.schedule.pop(self._busy(), lambda entry: self.setups.ready(entry, spec))
+        if entry is None:
+            return None
+        number = self.journal.cells[entry.cell].attempt + 1
+        attempt = Attempt(self.home, self.checkpoints, spec, entry, number, slot)
+        attempt.environment = self.setups.environment(entry, spec)
+        step = attempt.checkpoint_step()
+        self.schedule.announce()
+        self.journal.append(
+            "cell-started",
+            wait=False,
+            cell=entry.cell,
+            attempt=number,
+            config_digest=entry.config,
+            code=entry.code,
+            version=entry.version,
+            retry=entry.retry,
+            **({"setup": entry.prepared} if entry.setup else {}),
+            **({"checkpoint_step": step} if step is not None else {}),
+            argv=attempt.argv,
+            slot=slot,
+        )
+        return attempt
+
+    @contextlib.contextmanager
+    def _queue_locked(self) -> Iterator[bool]:
+        lock = os.open(self.home / "queue.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            yield take(lock)
+        finally:
+            os.close(lock)
+
+    def _drained(self) -> bool:
+        """Is there nothing left? Then the runner's lock is let go before whoever appends can look at it."""
+        with self._queue_locked() as locked:
+            if not locked:
+                return False
+            self._take_in()
+            if self.schedule.ready and not self.schedule.settled:
+                return False
+            self.drained_at = queued(self.home)
+            os.close(self._lock)
+            return True
+
+    # -- the end
+
+    def _ask_to_end(self, attempt: Attempt) -> None:
+        signal_group(attempt.process.pid, signal.SIGTERM)
+        if attempt.kill_at is None:
+            attempt.kill_at = time.monotonic() + float(attempt.spec.get("grace_seconds", GRACE_SECONDS))
+
+    def _stopped(self) -> int:
+        """Passes the signal on, waits for cells and sealers, and says so. A second signal: no more grace."""
+        number = self.stop
+        for attempt in self.running.values():
+            attempt.stopped = True
+            self._ask_to_end(attempt)
+        self.setups.stop(signal.SIGTERM)
+        self.uploads.stop()
+        grace = float(self.spec().get("grace_seconds", GRACE_SECONDS))
+        deadline = time.monotonic() + grace + 2 * KILL_SECONDS
+        patient = True
+        while True:
+            if patient and self.signals > 1:
+                patient = False
+                for attempt in self.running.values():
+                    attempt.kill_at = time.monotonic()
+            self._collect()
+            if not (self.running or self.finishing or self.setups.busy) or time.monotonic() > deadline:
+                break
+            if not patient or time.monotonic() > deadline - 2 * KILL_SECONDS:
+                self.setups.stop(signal.SIGKILL)
+            self._wait(LOOK_SECONDS)
+        if self.schedule.announced:
+            self.journal.append("runner-stopped", signal=signal.Signals(number).name)
+        return 128 + number
+
+    def _end_cells(self) -> None:
+        self.setups.stop(signal.SIGKILL)
+        self.uploads.stop()
+        for attempt in self.running.values():
+            signal_group(attempt.process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < deadline and any(a.process.poll() is None for a in self.running.values()):
+            time.sleep(0.05)
+        for attempt in self.running.values():
+            if attempt.process.poll() is None:
+                signal_group(attempt.process.pid, signal.SIGKILL)
+
+
+def main(argv: list[str]) -> int:
+    """Runs the queue of the box whose SWEEP folder is `argv[1]`. Returns the exit code."""
+    try:
+        if len(argv) != 2 or not Path(argv[1]).is_dir():
+            raise Fatal(2, "one argument: the folder of spec.json and queue.jsonl")
+        return Runner(Path(os.path.abspath(argv[1]))).run()  # links stay: the box's root is found by the names
+    except Fatal as error:
+        code, message = error.args
+        say(message)
+        return int(code)
+    except Exception:
+        traceback.print_exc()
+        return 70

@@ -1,0 +1,59 @@
+"""Names of sealed files: plain on every store and every laptop, and told apart where case is not.
+
+A part of a path that holds what some store can't (a tab, a line break, a backslash, bytes that are no UTF-8), or that
+is another file's name but for its case, is sealed as `%_` and its bytes, the odd ones as `%09`; a path too long for
+that as `%_` and its SHA-256. `unquote_to_bytes(part[2:])` gives a part back; the manifest's `names` has all of them:
+sealed -> as written, percent-encoded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import unicodedata
+from typing import Collection  # noqa: UP035
+from urllib.parse import quote_from_bytes
+
+MARK = "%_"
+MAX_PATH, MAX_PART = 1024, 255
+LOWER = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+def plain(path: str, taken: Collection[str] = ()) -> str:
+    """The name under which a file is sealed: `path` itself where that can be. `taken`: folded names of others."""
+    named = "/".join(part if _is_plain(part) else escaped(part) for part in path.split("/"))
+    if _fits(named) and fold(named) not in taken:
+        return named
+    above, slash, last = named.rpartition("/")
+    if fold(named) in taken:  # its capitals are told apart by their bytes
+        lower = above + slash + MARK + "".join(chr(b) if b in LOWER else f"%{b:02X}" for b in os.fsencode(last))
+        if _fits(lower) and fold(lower) not in taken:
+            return lower
+    return MARK + hashlib.sha256(os.fsencode(path)).hexdigest()
+
+
+def escaped(part: str) -> str:
+    """One part of a path, as plain ASCII that says its bytes."""
+    return MARK + quote_from_bytes(os.fsencode(part), safe=" !#$&'()+,;=@[]^{}~`")
+
+
+def original(path: str) -> str:
+    """A file's own path as the manifest's `names` has it."""
+    return quote_from_bytes(os.fsencode(path))
+
+
+def fold(path: str) -> str:
+    """Equal for names that some file system takes for one."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def _is_plain(part: str) -> bool:
+    try:
+        part.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    odd = "\\" in part or any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in part)
+    return not odd and not part.startswith(MARK)
+
+
+def _fits(path: str) -> bool:
+    return len(path.encode()) <= MAX_PATH and all(len(part.encode()) <= MAX_PART for part in path.split("/"))

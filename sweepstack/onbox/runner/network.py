@@ -1,0 +1,87 @@
+"""The box's way to the world: mirrors, caches and the platform's proxy, as variables of what it runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any, Mapping  # noqa: UP035
+from urllib.parse import urlsplit
+
+from sweepstack.onbox.runner.records import say
+
+HOOK_SECONDS = 20.0
+OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
+"""What a shell sets by itself."""
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+NEAR = ("127.0.0.1", "localhost", "::1")
+OFF = "Next: mend it on the box, or switch it off in the stack file (overrides: <platform>: network: {proxy: false})"
+
+_said: dict[str, dict[str, str]] = {}  # a proxy's line → the variables that it set
+
+
+class NetworkRefused(OSError):
+    """The box's proxy can't be turned on. The message says why and what to do."""
+
+
+def network(spec: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, str]:
+    """What spec.json says of the network, as variables. `base`: what a shell sees before. Raises NetworkRefused.
+
+    Where the proxy is on, what is near and what is a mirror goes past it: a proxy for abroad slows or breaks those.
+    `SWEEPSTACK_PROXY_ON` and `…_OFF` are its lines, for a set-up or a job that wants it for a single call.
+    """
+    said = spec.get("network") or {}
+    found = {name: _at_home(str(value)) for name, value in (said.get("env") or {}).items()}
+    mirrors = [host for host in map(_host, found.values()) if host]
+    line = str(said.get("proxy_on") or "")
+    if line and said.get("proxy_always"):
+        set_by_it = _turned_on(line, base)
+        found.update(set_by_it)
+        if any(found.get(name) for name in PROXIES):
+            before = f"{found.get('no_proxy', '')},{found.get('NO_PROXY', '')}".split(",")
+            past = ",".join(dict.fromkeys(host.strip() for host in [*before, *NEAR, *mirrors] if host.strip()))
+            found.update(no_proxy=past, NO_PROXY=past)
+    for name, text in (("SWEEPSTACK_PROXY_ON", line), ("SWEEPSTACK_PROXY_OFF", str(said.get("proxy_off") or ""))):
+        if text:
+            found[name] = text
+    return found
+
+
+def _turned_on(line: str, base: Mapping[str, str]) -> dict[str, str]:
+    """The variables that the proxy's line sets in a shell. It is run once: what it reads does not change in between."""
+    if line not in _said:
+        # bash: such lines say `source`, which a plain sh does not know. What they print is not for us.
+        script = f"{{ {line}\n}} >&2 || exit\nexec env -0"
+        try:
+            done = subprocess.run(
+                ["bash", "-c", script],
+                env=dict(base),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=HOOK_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            raise NetworkRefused(f"the proxy's line did not end within {HOOK_SECONDS:g} s ({line}). {OFF}") from None
+        except OSError as error:
+            raise NetworkRefused(f"the proxy's line needs bash, and that can't be run ({error}). {OFF}") from error
+        if done.returncode:
+            last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
+            raise NetworkRefused(f"the proxy's line failed with {done.returncode}: {last[:200]} ({line}). {OFF}")
+        pairs = (one.decode("utf-8", "surrogateescape").partition("=") for one in done.stdout.split(b"\0") if one)
+        _said[line] = {
+            name: value for name, _, value in pairs if name not in OWN and base.get(name) != value and "\n" not in name
+        }
+        if not _said[line]:
+            say(f"the proxy's line set nothing, so there is none: {line}")
+    return dict(_said[line])
+
+
+def _at_home(value: str) -> str:
+    return os.path.expanduser(value) if value.startswith("~/") else value
+
+
+def _host(value: str) -> str:
+    """The host of a URL, "" for what is none."""
+    try:
+        return (urlsplit(value).hostname or "") if "://" in value else ""
+    except ValueError:
+        return ""

@@ -1,0 +1,150 @@
+"""A box that ends its own bill once its queue is drained, so that nobody's laptop has to be open for it.
+
+Only spec.json's `when_drained` asks for it,
+which a box is given where a command on it is proved to end its bill and to wipe no tier that anything of ours lies on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable  # noqa: UP035
+
+from sweepstack.onbox.runner.records import Journal, say, take
+
+GRACE_SECONDS = 600.0
+"""From the last cell, or the last sign of somebody who pulls (`keep-on`), to the command, unless spec.json says
+`off_seconds`."""
+AGAIN_SECONDS = (60.0, 120.0, 300.0, 900.0, *[1800.0] * 46)
+"""Between tries, unless spec.json says `off_again_seconds`: for a day in all."""
+GONE_SECONDS = 60.0
+"""So long a host that took the command may go on."""
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+COMMAND_SECONDS = 120.0
+LOOK_SECONDS = 0.2
+
+
+def power_off(home: Path, spec: dict[str, Any], journal: Journal, read: int, stopped: Callable[[], bool]) -> bool:
+    """Waits a while, and issues the command; again, with longer and longer waits, while this box is still there.
+
+    False where there is none, or where something speaks against it: a signal, more in the queue than the `read` bytes
+    that are drained, another runner here, another box at work on this host. The event is in the journal before the
+    command runs. While it waits for the next try it holds no lock: a runner that is given cells comes first.
+    """
+    asked = spec.get("when_drained") or {}
+    if not asked or not read:  # a queue that never had a cell is not done, but new
+        return False
+    seconds = float(spec.get("off_seconds", GRACE_SECONDS))
+    say(f"the queue is drained: {asked['native']} in {seconds:.0f} s, unless it is given cells")
+    begun = time.time()
+    while time.time() < last_sign(home, begun) + seconds:
+        if stopped() or queued(home) != read:
+            say("no: there is something else to do")
+            return False
+        time.sleep(LOOK_SECONDS)
+    delays = [float(one) for one in spec.get("off_again_seconds", AGAIN_SECONDS)]
+    for number, delay in enumerate([*delays, 0.0], 1):
+        if not _issue(home, asked, journal, read, stopped, number, delay):
+            return False
+        tried = time.monotonic()
+        while time.monotonic() < tried + delay:
+            if stopped() or queued(home) != read:
+                say("no: there is something else to do")
+                return False
+            time.sleep(LOOK_SECONDS)
+    return True
+
+
+def _issue(
+    home: Path,
+    asked: dict[str, Any],
+    journal: Journal,
+    read: int,
+    stopped: Callable[[], bool],
+    number: int,
+    delay: float,
+) -> bool:
+    """One try. Being here afterwards is the failure: a host that obeyed ends this process. False: it must not go on."""
+    lock = os.open(home / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        if not take(lock) or queued(home) != read or stopped() or not journal.is_last_writer():
+            say("no: there is something else to do")
+            return False
+        others = at_work(home)
+        if others:
+            say(f"no: {', '.join(others)} on this host would end with it")
+            return False
+        journal.append("box-off", native=str(asked["native"]), command=str(asked["command"]))
+        reason = _run(asked, delay)
+        say(f"{asked['native']} ({asked['command']}): {reason}")
+        if stopped():
+            return False
+        journal.append("box-off-failed", native=str(asked["native"]), reason=reason, tries=number, again=delay)
+    finally:
+        os.close(lock)
+    return True
+
+
+def _run(asked: dict[str, Any], delay: float) -> str:
+    """Runs the command. Returns why the box is still there. Blocks while it may be about to go."""
+    env = {**os.environ, "PATH": ":".join(filter(None, [asked.get("path"), os.environ.get("PATH"), SBIN]))}
+    with tempfile.TemporaryFile() as said:
+        done = subprocess.Popen(
+            ["/bin/sh", "-c", str(asked["command"])],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+        try:
+            code = done.wait(COMMAND_SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"it did not end within {COMMAND_SECONDS:.0f} s"
+        said.seek(0)
+        words = said.read(4096).decode("utf-8", "replace").strip().splitlines()
+    if code == 0:
+        time.sleep(min(GONE_SECONDS, delay))
+        return "it was accepted, and the box still runs"
+    return f"it ended with {code}" + (f": {words[-1][:200]}" if words else "")
+
+
+def queued(home: Path) -> int:
+    """Bytes of the queue."""
+    try:
+        return (home / "queue.jsonl").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def last_sign(home: Path, begun: float) -> float:
+    """When somebody was last seen at work here, by this box's clock; `begun` where nobody was since, and for a time
+    that lies ahead: a clock that was set back keeps nobody paying."""
+    try:
+        seen = (home / "keep-on").stat().st_mtime
+    except OSError:
+        return begun
+    return seen if begun < seen <= time.time() + LOOK_SECONDS else begun
+
+
+def at_work(home: Path) -> list[str]:
+    """Other boxes beside this one whose runner is alive."""
+    box, found = home.parent.parent, []
+    for other in sorted(box.parent.glob("*/data/sweep/runner.lock")):
+        if other.parents[2] == box:
+            continue
+        try:
+            lock = os.open(other, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            found.append(other.parents[2].name)
+        finally:
+            os.close(lock)
+    return found

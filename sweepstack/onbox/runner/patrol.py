@@ -1,0 +1,232 @@
+"""The patrol: a line on what lives, what moves, what is left of the box, and what it makes of that. It proves nothing.
+
+    starting   nothing was written yet
+    working    the log, the output or the checkpoints grew within the stall interval
+    slow       they did not, but it uses a CPU or a GPU
+    hung       nothing of it moved for a whole interval: not even that
+
+It restarts nothing and ends nothing: what a hang leads to is `job.on_hang`'s to say (`limits`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Mapping, NamedTuple  # noqa: UP035
+
+from sweepstack.onbox.runner.attempt import Attempt
+from sweepstack.onbox.runner.disk import Lack, room_at
+from sweepstack.onbox.runner.holders import alarms as held_by_others
+from sweepstack.onbox.runner.holders import holders
+from sweepstack.onbox.runner.records import now
+from sweepstack.onbox.runner.resources import Usage, gpus, memory, usage
+
+PATROL_SECONDS, STALL_SECONDS = 30.0, 600.0
+SETTLE_SECONDS = 5.0
+"""What starts or ends shows at once, but no sooner than this after the line before."""
+IDLE_CPU, IDLE_GPU = 0.03, 5
+"""Below this share of a core and this percentage of a GPU, a process only waits: watchdogs tick in hung jobs, too."""
+FULL, MEMORY_FULL = 0.95, 0.90
+HOT, THROTTLED = 83, 0.70
+"""Degrees from which, and the share of its highest clock below which, a GPU is slowed down by its heat."""
+MAX_FILES = 10_000
+MAX_BYTES = 8 << 20
+
+
+class Growth:
+    """What was seen of one attempt so far."""
+
+    def __init__(self, at: float) -> None:
+        self.seen: tuple[int, ...] = ()
+        self.wrote_at = self.busy_at = self.looked_at = at
+        self.cpu, self.wrote = 0.0, False
+
+
+class Verdict(NamedTuple):
+    """What is made of one attempt."""
+
+    verdict: str
+    why: str
+
+
+class Patrol:
+    """Writes patrol.jsonl. `due`: when the next line is (monotonic). All looking is done in a thread of its own: a
+    network mount that hangs must not hang the queue."""
+
+    def __init__(self, home: Path) -> None:
+        self.due = 0.0
+        self._home, self._path = home, home / "patrol.jsonl"
+        self._pool = ThreadPoolExecutor(1)
+        self._line: Future[None] | None = None
+        self._last = 0.0
+        self._names: tuple[set[tuple[str, int]], bool] = set(), False
+        self._growth: dict[tuple[str, int], Growth] = {}
+        self._kills: int | None = None
+        self._gpus = 0
+        self._hung: dict[tuple[str, int], tuple[str, float]] = {}
+
+    def hung(self, attempt: Attempt) -> tuple[str, float]:
+        """Why the last line calls an attempt hung, and for how many seconds nothing of it had moved; "" where it does
+        not."""
+        return self._hung.get((attempt.entry.cell, attempt.number), ("", 0.0))
+
+    def beat(
+        self,
+        running: Mapping[str, Attempt],
+        spec: Mapping[str, Any],
+        blocked: Lack | None,
+        uploads: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Begins a line when it is time for one, however often it is called. Never blocks, never raises."""
+        at = time.monotonic()
+        names = {(name, attempt.number) for name, attempt in running.items()}, blocked is not None
+        if names != self._names:
+            self.due = min(self.due, self._last + SETTLE_SECONDS)
+        if at < self.due:
+            return
+        stall = float(spec.get("stall_seconds", STALL_SECONDS))
+        self.due = at + max(0.1, min(float(spec.get("patrol_seconds", PATROL_SECONDS)), stall))
+        if self._line is not None and not self._line.done():
+            return
+        self._last, self._names = at, names
+        self._line = self._pool.submit(self._write, dict(running), stall, blocked, uploads)
+
+    # -- in the thread
+
+    def _write(
+        self, running: dict[str, Attempt], stall: float, blocked: Lack | None, uploads: Mapping[str, Any] | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            line = json.dumps(self._look(running, stall, blocked, uploads))
+            if self._path.exists() and self._path.stat().st_size > MAX_BYTES:
+                os.replace(self._path, self._path.with_name("patrol.1.jsonl"))
+            with open(self._path, "a") as handle:
+                handle.write(line + "\n")
+
+    def _look(
+        self, running: dict[str, Attempt], stall: float, blocked: Lack | None, uploads: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        at, found, room, memory_now = time.monotonic(), gpus(), room_at(self._home), memory()
+        used = usage([attempt.process.pid for attempt in running.values()])
+        known, self._growth = self._growth, {}
+        lines, alarms, hung = [], [], {}
+        for name, attempt in running.items():
+            growth = known.get((name, attempt.number)) or Growth(attempt.began)
+            self._growth[name, attempt.number] = growth
+            own = [gpu for gpu in found if str(gpu["index"]) in attempt.devices]
+            line = self._attempt(attempt, growth, used.get(attempt.process.pid), own, at, stall)
+            lines.append(line)
+            if line["verdict"] == "hung":
+                alarms.append(f"{name} hung: {line['why']}")
+                hung[name, attempt.number] = str(line["why"]), at - max(growth.wrote_at, growth.busy_at)
+        self._hung = hung
+        alarms += self._alarms(room, memory_now, found)
+        others = holders([attempt.process.pid for attempt in running.values()], running) if found else []
+        taken = {device for attempt in running.values() for device in attempt.devices}
+        alarms += held_by_others(found, others, taken)
+        if uploads and uploads["why"]:
+            count = len(uploads["cells"])
+            alarms.append(f"{count} cells ({uploads['bytes'] / 1e9:.2f} GB) wait for the bucket: {uploads['why']}")
+        return {
+            "time": now(),
+            "schema": 2,
+            "running": lines,
+            "disk_free": room.free if room else None,
+            "inodes_free": room.inodes_free if room else None,
+            "disk": {
+                "free": room.free if room else None,
+                "total": room.total if room else None,
+                "inodes_free": room.inodes_free if room else None,
+                "inodes_total": room.inodes_total if room else None,
+            },
+            "memory": memory_now,
+            "gpus": found,
+            "holders": others,
+            "alarms": alarms,
+            "blocked": blocked.facts() if blocked else None,
+            **({"uploads": uploads} if uploads else {}),
+        }
+
+    def _attempt(
+        self, attempt: Attempt, growth: Growth, used: Usage | None, own: list[dict[str, Any]], at: float, stall: float
+    ) -> dict[str, Any]:
+        log, out, checkpoint = _size(attempt.log), _tree(attempt.out), _tree(attempt.checkpoint)
+        seen = (log, *out, *checkpoint)
+        if (growth.seen and seen != growth.seen) or (not growth.seen and (log or out[0])):
+            growth.wrote_at, growth.wrote = at, True
+        growth.seen = seen
+        share = abs(used.cpu - growth.cpu) / max(0.001, at - growth.looked_at) if used else 0.0
+        if share >= IDLE_CPU or any((gpu["util"] or 0) >= IDLE_GPU for gpu in own):
+            growth.busy_at = at
+        growth.cpu, growth.looked_at = used.cpu if used else 0.0, at
+        verdict = judge(growth, at, stall, share)
+        return {
+            "cell": attempt.entry.cell,
+            "attempt": attempt.number,
+            "pid": attempt.process.pid,
+            "cpu_seconds": round(used.cpu, 1) if used else None,
+            "rss": used.rss if used else None,
+            "log_bytes": log,
+            "out_bytes": out[0],
+            "quiet_seconds": round(at - growth.wrote_at, 1),
+            **verdict._asdict(),
+        }
+
+    def _alarms(self, room: Any, memory_now: Mapping[str, int | None], found: list[dict[str, Any]]) -> list[str]:
+        alarms = []
+        if room and room.total and room.free >= 0 and 1 - room.free / room.total >= FULL:
+            alarms.append(f"disk {1 - room.free / room.total:.0%} full")
+        if room and room.inodes_total and 1 - room.inodes_free / room.inodes_total >= FULL:
+            alarms.append(f"inodes {1 - room.inodes_free / room.inodes_total:.0%} used: bytes are not the matter")
+        used, limit, kills = memory_now["used"], memory_now["limit"], memory_now["oom_kills"]
+        if used is not None and limit and used / limit >= MEMORY_FULL:
+            alarms.append(f"memory {used / limit:.0%} of its limit: the kernel may kill")
+        if kills is not None and self._kills is not None and kills > self._kills:
+            alarms.append(f"the kernel killed {kills - self._kills} processes for want of memory")
+        self._kills = kills
+        if len(found) < self._gpus:
+            alarms.append(f"{self._gpus - len(found)} GPUs are not seen any more")
+        self._gpus = max(self._gpus, len(found))
+        for gpu in found:
+            hot = (gpu["temperature"] or 0) >= HOT
+            if hot and gpu["sm_clock"] and gpu["sm_clock_max"] and gpu["sm_clock"] < THROTTLED * gpu["sm_clock_max"]:
+                alarms.append(f"GPU {gpu['index']} is slowed down by its heat: {gpu['temperature']} degrees")
+        return alarms
+
+
+def judge(growth: Growth, at: float, stall: float, share: float) -> Verdict:
+    """What an attempt does, by what was seen of it. `share`: of a core, since the look before."""
+    quiet, idle = at - growth.wrote_at, at - growth.busy_at
+    if quiet < stall:
+        return Verdict("working", "") if growth.wrote else Verdict("starting", "nothing written yet")
+    if idle < stall:
+        return Verdict("slow", f"no output for {quiet:.0f} s, {share:.0%} of a core in use")
+    return Verdict("hung", f"no output, no CPU, no GPU for {min(quiet, idle):.0f} s")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _tree(folder: Path) -> tuple[int, int, int]:
+    """Bytes, files and the latest change below a folder; of its first MAX_FILES files."""
+    size = count = latest = 0
+    folders = [str(folder)]
+    while folders and count < MAX_FILES:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    latest = max(latest, status.st_mtime_ns)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        size, count = size + status.st_size, count + 1
+    return size, count, latest

@@ -1,0 +1,163 @@
+"""Would a version's cells start at all? Whether their script is there, its imports resolve, and the GPUs are seen.
+
+It only says no where that is certain: a command that it does not understand is not judged. Nothing of the job is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Mapping, NamedTuple  # noqa: UP035
+
+PROBE_SECONDS = 60.0
+PYTHON = re.compile(r"(?:[\w./+-]*/)?python[0-9.]*")
+LAUNCHERS = {"torchrun", "accelerate", "deepspeed"}
+HARMLESS = {"-u", "-B", "-O", "-OO"}
+"""Options of Python that leave the search path as it is and take no word."""
+SCRIPT = re.compile(r"[\w./+@=-]+\.py")
+MODULE = re.compile(r"[A-Za-z_][\w.]*")
+IMPORTS = r"""
+import ast, importlib.util, json, os, sys
+kind, name = sys.argv[1:]
+problem, missing = "", []
+def resolve(top):
+    try:
+        return importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError, AttributeError):
+        return True
+if kind == "module":
+    sys.path[0] = os.getcwd()
+    missing = [] if resolve(name.partition(".")[0]) else [name]
+else:
+    sys.path[0] = os.path.dirname(os.path.abspath(name))
+    with open(name, "rb") as handle:
+        source = handle.read()
+    try:
+        tree = ast.parse(source, name)
+    except (SyntaxError, ValueError) as error:
+        problem = "%s, line %s: %s" % (name, getattr(error, "lineno", "?"), getattr(error, "msg", error))
+    else:
+        names = []
+        for node in tree.body:
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names.append(node.module)
+        if not any(word in source for word in (b"sys.path", b"addsitedir", b"meta_path")):
+            missing = [top for top in dict.fromkeys(one.partition(".")[0] for one in names) if not resolve(top)]
+print(json.dumps({"problem": problem, "missing": missing}))
+"""
+
+
+class Command(NamedTuple):
+    """What could be made out of a run command: its interpreter, and what that is told to run."""
+
+    python: str
+    kind: str
+    name: str
+
+
+def understood(run: str) -> Command | None:
+    """The first command of a shell text, if it is a Python script's or module's in plain words; else None."""
+    try:
+        words = shlex.split(run, comments=False, posix=True)
+    except ValueError:
+        return None
+    while words and re.match(r"[A-Za-z_]\w*=", words[0]):
+        if words.pop(0).startswith(("PATH=", "PYTHON")):
+            return None
+    if words and words[0] == "exec":
+        words.pop(0)
+    if not words:
+        return None
+    first, *rest = words
+    if first in LAUNCHERS:
+        script = next((word for word in rest if SCRIPT.fullmatch(word) and not word.startswith("-")), None)
+        return Command("python", "script", script) if script else None
+    if not PYTHON.fullmatch(first):
+        return None
+    while rest and rest[0] in HARMLESS:
+        rest.pop(0)
+    if len(rest) > 1 and rest[0] == "-m" and MODULE.fullmatch(rest[1]):
+        return Command(first, "module", rest[1])
+    return Command(first, "script", rest[0]) if rest and SCRIPT.fullmatch(rest[0]) else None
+
+
+def gpus_asked(spec: Mapping[str, Any]) -> int:
+    gpus = spec.get("gpus") or []
+    return gpus if isinstance(gpus, int) else len(gpus)
+
+
+def probe(code: Path, run: str, env: Mapping[str, str], gpus: int) -> str:
+    """Why a version's cells could not start; empty when nothing speaks against it. Blocks for PROBE_SECONDS at most.
+
+    `code`: the folder that they run in. `gpus`: how many the box must show.
+    """
+    problems = [problem for problem in (_gpus(env, gpus), _script(code, run, env)) if problem]
+    return "; ".join(problems)
+
+
+def _gpus(env: Mapping[str, str], asked: int) -> str:
+    seen = len(gpus_seen(env)) if asked else 0
+    return f"{seen} of {asked} GPUs are seen on this box (nvidia-smi -L)" if seen < asked else ""
+
+
+def gpus_seen(env: Mapping[str, str]) -> list[str]:
+    """The lines of `nvidia-smi -L`, one a GPU; empty where there is no such program."""
+    tool = shutil.which("nvidia-smi", path=env.get("PATH"))
+    if not tool:
+        return []
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run([tool, "-L"], stdout=subprocess.PIPE, timeout=PROBE_SECONDS, check=True)
+        return [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.startswith("GPU ")]
+    return []
+
+
+def _script(code: Path, run: str, env: Mapping[str, str]) -> str:
+    command = understood(run)
+    if command is None:
+        return ""
+    if command.kind == "script" and not (code / command.name).is_file():
+        return f"{command.name} is not among the shipped files: git add it, or name it under job.include"
+    python = shutil.which(command.python, path=env.get("PATH"))
+    if not python:
+        return f"{command.python} is not on this box"
+    argv = [python, "-c", IMPORTS, command.kind, command.name]
+    try:
+        none = subprocess.DEVNULL
+        done = subprocess.run(
+            argv,
+            cwd=code,
+            env=dict(env),
+            stdin=none,
+            stdout=subprocess.PIPE,
+            stderr=none,
+            timeout=PROBE_SECONDS,
+            check=True,
+        )
+        found = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return ""  # a slow disk is no reason to run nothing
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        if os.access(python, os.X_OK) and _starts(python, env):
+            return ""
+        return f"{python} can't be run on this box"
+    if found["problem"]:
+        return str(found["problem"])
+    if found["missing"]:
+        names = ", ".join(found["missing"])
+        return f"{command.name} imports {names}, which this box does not have: install it in job.setup, or ship it"
+    return ""
+
+
+def _starts(python: str, env: Mapping[str, str]) -> bool:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run([python, "-c", ""], env=dict(env), timeout=PROBE_SECONDS, check=True, stdin=subprocess.DEVNULL)
+        return True
+    return False

@@ -1,0 +1,141 @@
+"""A folder of a bucket, through rclone (1.60 or newer): copied from, copied to, and read back.
+
+rclone's own word that it copied proves little: what is copied is read back from the store and compared byte by byte.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any, Mapping, Sequence  # noqa: UP035
+
+from sweepstack.onbox.runner.environment import redacted
+from sweepstack.onbox.runner.processes import signal_group
+
+CALL_SECONDS = 6 * 3600.0
+LOOK_SECONDS = 0.1
+NOTHING_THERE = 3
+"""rclone's exit code for a folder that is not there: a bucket has none that is empty."""
+FLAGS = ("--config=/notfound", "--retries=2", "--low-level-retries=2", "--contimeout=20s", "--timeout=60s")
+
+
+class RemoteFailed(OSError):
+    """The bucket did not do as it was told. The message says what rclone said, without secrets."""
+
+
+class RemoteStopped(OSError):
+    """The runner ends: what was on its way is begun anew by the next one."""
+
+
+class Remote:
+    """One mount's source. `env`: what the box's processes see, with the keys; `stopping` ends whatever runs.
+
+    Threads may share it.
+    """
+
+    def __init__(self, mount: Mapping[str, Any], env: Mapping[str, str], hidden: Sequence[str], stop: threading.Event):
+        self.source, self._hidden, self._stop = str(mount["source"]), list(hidden), stop
+        self.root = "store:" + self.source[len("s3://") :].rstrip("/")
+        endpoint = str(mount.get("endpoint") or "")
+        store = {
+            "TYPE": "s3",
+            "PROVIDER": "Other" if endpoint else "AWS",
+            "ENV_AUTH": "true",
+            "NO_CHECK_BUCKET": "true",
+            "REGION": env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1",
+            **({"ENDPOINT": endpoint} if endpoint else {}),
+        }
+        self.env = {**env, **{f"RCLONE_CONFIG_STORE_{name}": value for name, value in store.items()}}
+        self.env.pop("AWS_CA_BUNDLE", None)  # Debian's rclone ends with an error where it is set
+        self.env.pop("RCLONE_CONFIG", None)
+
+    def call(self, *words: str, seconds: float = CALL_SECONDS, allow: Sequence[int] = (0,)) -> tuple[int, bytes]:
+        """Runs rclone: its exit code and what it said on stdout. Raises RemoteFailed, RemoteStopped."""
+        program = shutil.which("rclone", path=self.env.get("PATH"))
+        if not program:
+            raise RemoteFailed(
+                f"{self.source} needs rclone, and it is not on this box's PATH. Next: install it (apt-get install -y "
+                "rclone), or let job.setup do that, then `pulumi up`"
+            )
+        process = subprocess.Popen(
+            [program, *words, *FLAGS],
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        cut = threading.Timer(seconds, signal_group, (process.pid, signal.SIGKILL))
+        watch = threading.Thread(target=self._watch, args=(process,), daemon=True)
+        cut.start()
+        watch.start()
+        try:
+            said, complaint = process.communicate()
+        finally:
+            cut.cancel()
+        if self._stop.is_set():
+            raise RemoteStopped(f"{self.source}: the runner was stopped")
+        if process.returncode not in allow:
+            lines = redacted(complaint.decode("utf-8", "replace"), self._hidden).strip().splitlines()
+            telling = [line for line in lines if "ERROR" in line or "Failed" in line] or lines or ["it said nothing"]
+            last = telling[-1]
+            raise RemoteFailed(f"{self.source}: rclone {words[0]} ended with {process.returncode}: {last[-300:]}")
+        return process.returncode, said
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        while process.poll() is None:
+            if self._stop.wait(LOOK_SECONDS):
+                signal_group(process.pid, signal.SIGKILL)
+                return
+
+    def at(self, path: str) -> str:
+        """A path below the source, as rclone names it."""
+        return f"{self.root}/{path}" if path else self.root
+
+    def fetch(self, path: str, folder: Path) -> bool:
+        """Copies what lies below `path` into `folder`, and compares the two byte by byte. False: nothing lies there."""
+        code, said = self.call("lsf", "-R", "--files-only", self.at(path), allow=(0, NOTHING_THERE))
+        if code or not said.strip():
+            return False
+        folder.mkdir(parents=True, exist_ok=True)
+        self.call("copy", self.at(path), str(folder))
+        self.call("check", "--one-way", "--download", self.at(path), str(folder))
+        return True
+
+    def push(self, folder: Path, path: str, *, last: str = "") -> None:
+        """Copies a folder to `path` and reads it back from there, byte by byte. `last`: a file of it that is written
+        when all others were read back, so that it stands for them."""
+        without = ["--exclude", f"/{last}"] if last else []
+        self.call("copy", str(folder), self.at(path), *without)
+        self.call("check", "--one-way", "--download", str(folder), self.at(path), *without)
+        if last:
+            self.call("copyto", str(folder / last), self.at(f"{path}/{last}"))
+            if self.read(f"{path}/{last}") != (folder / last).read_bytes():
+                raise RemoteFailed(f"{self.source}: {path}/{last} reads back differently")
+
+    def read(self, path: str) -> bytes:
+        """One small file."""
+        return self.call("cat", self.at(path))[1]
+
+    def listing(self, path: str, include: str) -> list[str]:
+        """Files below `path` that match, as paths relative to it; empty where there is nothing."""
+        code, said = self.call(
+            "lsf", "-R", "--files-only", "--include", include, self.at(path), allow=(0, NOTHING_THERE)
+        )
+        return [] if code else [line for line in said.decode("utf-8", "replace").splitlines() if line]
+
+
+def why_no_fuse(path: str) -> str:
+    """Why nothing can be mounted by FUSE on this box; "" where it can, as far as can be seen before it is tried."""
+    device = "/dev/fuse"
+    if not os.path.exists(device):
+        return f"there is no {device} on this box (a container without that device can't mount a bucket)"
+    if not os.access(device, os.R_OK | os.W_OK):
+        return f"{device} can't be opened by this user"
+    if not any(shutil.which(name, path=path) for name in ("fusermount3", "fusermount")):
+        return "fusermount is not on this box's PATH (apt-get install -y fuse3)"
+    return ""

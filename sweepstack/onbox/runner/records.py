@@ -1,0 +1,288 @@
+"""What the runner reads and writes as records: its hash-chained journal, and the queue that it is given."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+GENESIS = "0" * 64
+LOCK_SECONDS = 1.0
+KEPT_BYTES = 1 << 20
+"""Set aside for the journal; some thousand lines."""
+CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+OURS = re.compile(r".*\.(partial|superseded)-\d+")
+
+
+class Fatal(Exception):
+    """The runner can't go on. `args`: exit code, message."""
+
+
+def canonical(value: Any) -> bytes:
+    """The one way to write a value as JSON; digests are over these bytes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def digest(value: Any) -> str:
+    return "sha256:" + hashlib.sha256(canonical(value)).hexdigest()
+
+
+def now() -> str:
+    seconds, millis = divmod(time.time_ns() // 1_000_000, 1000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{millis:03d}Z"
+
+
+def say(text: str) -> None:
+    """A line for people, in the runner's log. A full disk is told in the journal, and no reason to fail here."""
+    with contextlib.suppress(OSError):
+        print(now(), text, file=sys.stderr, flush=True)
+
+
+def take(lock: int) -> bool:
+    """Takes an flock within LOCK_SECONDS: whoever asks whether it is held has it for a moment."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+
+
+def set_aside_room(file: int, size: int) -> None:
+    """Gives a file the room for `size` bytes without making it longer, where the file system and the library can."""
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        if sys.maxsize > 1 << 32:  # else the C library's offsets are shorter
+            fallocate = ctypes.CDLL(None).fallocate
+            fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+            fallocate(file, 1, 0, size)  # 1: FALLOC_FL_KEEP_SIZE
+
+
+class Progress:
+    """What the journal says of one cell. `state`: pending, started, retry, failed, sealed or dropped."""
+
+    def __init__(self) -> None:
+        self.state, self.attempt, self.config, self.version, self.retry = "pending", 0, "", "", 0
+        self.failures: collections.Counter[str] = collections.Counter()
+        self.refused: set[str] = set()
+
+
+class Journal:
+    """The hash-chained record, and the progress of the cells that follows from it. Threads may append at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.cells: collections.defaultdict[str, Progress] = collections.defaultdict(Progress)
+        self.prepared: set[str] = set()  # setups that have finished
+        self.environments: dict[str, dict[str, str]] = {}  # digest → what was installed; the newest last
+        self.largest, self.blocked = 0, False  # bytes of the largest sealed cell; whether the queue waits for room
+        self._kept = 0
+        self._head, self._seq = GENESIS, 0
+        self._lock, self._sync_lock, self._round, self._synced = threading.Lock(), threading.Lock(), 1, 0
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        data = path.read_bytes()
+        *lines, torn = data.split(b"\n")
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = json.loads(line)
+                said = entry.pop("hash")
+                if (entry["seq"], entry["prev"], digest(entry)[7:]) != (number, self._head, said):
+                    raise ValueError("the chain is broken")
+                self._follow(entry, said)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise Fatal(4, f"{path}, line {number}: {error}; keep the file and look at it") from error
+        self._size = len(data) - len(torn)
+        self._keep_room()
+        if torn:  # a power cut in the middle of a line: the event was never reported to anybody
+            os.ftruncate(self._file, self._size)
+            self.append("torn-line-cut", bytes=len(torn))
+
+    def append(self, event: str, wait: bool = True, **details: Any) -> None:
+        """Writes one event. With `wait` it is on the disk on return; without, the next waiting call takes it along.
+
+        Raises Fatal when it can't be written: what isn't in the journal must not happen.
+        """
+        with self._lock:
+            entry = dict(details, event=event, prev=self._head, seq=self._seq + 1, time=now())
+            said = digest(entry)[7:]
+            line = canonical(dict(entry, hash=said)) + b"\n"
+            try:
+                if os.write(self._file, line) != len(line):
+                    os.ftruncate(self._file, self._size)
+                    raise OSError(errno.ENOSPC, "its disk is full")
+            except OSError as error:
+                raise Fatal(6, f"the journal can't be written: {error}") from error
+            self._size += len(line)
+            self._keep_room()
+            self._follow(entry, said)
+        if wait:
+            self.sync()
+
+    def is_last_writer(self) -> bool:
+        """Whether nothing was written behind what this process wrote or read: another runner may have been here."""
+        return os.fstat(self._file).st_size == self._size
+
+    def sync(self) -> None:
+        """Blocks until all that was appended before is on the disk. Calls that overlap share one fsync."""
+        ticket = self._round
+        with self._sync_lock:
+            if self._synced < ticket:
+                mine, self._round = self._round, self._round + 1
+                try:
+                    os.fsync(self._file)
+                except OSError as error:  # after one failure a later success would prove nothing
+                    raise Fatal(6, f"the journal can't be written: {error}") from error
+                self._synced = mine
+
+    def _keep_room(self) -> None:
+        """Sets room aside behind the journal's end: what happens on a full disk can still be written down."""
+        if self._kept - self._size < KEPT_BYTES // 2:
+            self._kept = self._size + KEPT_BYTES
+            set_aside_room(self._file, self._kept)
+
+    def _follow(self, entry: dict[str, Any], said: str) -> None:
+        self._head, self._seq = said, entry["seq"]
+        event, cell = entry["event"], self.cells[entry["cell"]] if "cell" in entry else Progress()
+        if event == "cell-started":
+            cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
+            cell.version, cell.retry = entry["version"], entry.get("retry", 0)
+        elif event == "cell-failed":
+            cell.failures[cell.version] += entry.get("class") != "disk"  # a full disk is nobody's failure
+            cell.state = "failed" if entry["final"] else "retry"
+        elif event in ("cell-sealed", "cell-found-sealed"):
+            cell.state, cell.config = "sealed", entry["config_digest"]
+            cell.retry = entry.get("retry", cell.retry)
+            self.largest = max(self.largest, entry.get("bytes", 0))
+        elif event == "cell-dropped":
+            cell.state = "dropped"
+        elif event == "cell-refused":
+            cell.refused.add(entry["reason"])
+        elif event == "setup-finished":
+            self.prepared.add(entry["setup"])
+        elif event == "setup-started":
+            self.prepared.discard(entry["setup"])
+        elif event == "environment":
+            self.environments[entry["digest"]] = entry["distributions"]
+        elif event in ("queue-blocked", "queue-unblocked"):
+            self.blocked = event == "queue-blocked"
+
+
+class Entry(NamedTuple):
+    """One version of a cell, as the queue holds it.
+
+    `work` is the part of the version that computes: checkpoints fit as long as it stays, whatever must be left behind.
+    `setup`: shell text that prepares its environment, empty for none; `prepared`: the digest of it and the code.
+    `retry`: how often somebody asked for the cell to run again. `salt`: not 0 where that is to begin from nothing.
+    """
+
+    cell: str
+    params: dict[str, Any]
+    config: str
+    code: str
+    run: str
+    env: dict[str, str]
+    version: str
+    work: str
+    setup: str
+    prepared: str
+    retry: int
+
+
+class Release(NamedTuple):
+    """A tombstone that counts only for a cell that has not started: it moved to another box."""
+
+    reason: str
+
+
+class Queue:
+    """The append-only queue file, read on from where the last reading ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.unreadable, self._offset = path, 0, 0
+        # versions, oldest first, and where it was let go between them; or the reason why it was dropped
+        self.cells: dict[str, list[Entry | Release] | str] = {}
+        self.refused: list[tuple[str, str]] = []
+
+    def refresh(self) -> list[str]:
+        """Reads what was appended; the names that it concerns."""
+        try:
+            if os.stat(self.path).st_size <= self._offset:
+                return []
+        except FileNotFoundError:
+            return []
+        with open(self.path, "rb") as handle:
+            handle.seek(self._offset)
+            data = handle.read()
+        data = data[: data.rfind(b"\n") + 1]
+        self._offset += len(data)
+        return [name for name in map(self._take, data.split(b"\n")[:-1]) if name]
+
+    def _take(self, line: bytes) -> str:
+        name = ""
+        try:
+            raw = json.loads(line)
+            name = raw["cell"]
+            if not isinstance(name, str) or not CELL.fullmatch(name) or raw["op"] not in ("add", "drop"):
+                name = ""
+                raise ValueError("no cell name, or no such op")
+            if raw["op"] == "drop" and raw.get("unless_started"):
+                known = self.cells.setdefault(name, [])
+                if not isinstance(known, str):  # whether it counts is the journal's to say: see Schedule.wanted
+                    known.append(Release(str(raw["reason"])))
+                return name
+            if raw["op"] == "drop":
+                self.cells[name] = str(raw["reason"])
+                return name
+            if OURS.fullmatch(name):
+                raise ValueError("names that end so are the runner's own; give the cell another name")
+            env = {str(key): str(value) for key, value in raw.get("env", {}).items()}
+            setup, retry, salt = raw.get("setup", ""), raw.get("retry", 0), raw.get("salt", 0)
+            if not isinstance(setup, str) or not all(isinstance(n, int) and n >= 0 for n in (retry, salt)):
+                raise ValueError("its setup is no text, or its retry or salt no count")
+            # What is empty stays out of the digests: the checkpoints of older queues are found again.
+            more = {key: value for key, value in (("setup", setup), ("salt", salt)) if value}
+            work = digest({"code": raw["code"], "run": raw["run"], "env": env, **more})
+            parts = [work, *([raw["artifacts"]] if "artifacts" in raw else []), *([retry] if retry else [])]
+            version = digest(parts) if len(parts) > 1 else work
+            prepared = digest([setup, raw["code"]])
+            entry = Entry(
+                name,
+                raw["params"],
+                raw["config_digest"],
+                raw["code"],
+                raw["run"],
+                env,
+                version,
+                work,
+                setup,
+                prepared,
+                retry,
+            )
+            if entry.config != digest({"name": name, "params": entry.params}):
+                raise ValueError("its config digest is not that of its name and parameters")
+            if not re.fullmatch(r"sha256:[0-9a-f]{64}", entry.code) or not isinstance(entry.run, str):
+                raise ValueError("its code digest or run command is none")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            say(f"queue line refused: {error!r}: {line[:200]!r}")
+            self.unreadable += 1
+            if name:
+                self.refused.append((name, str(error)))
+            return ""
+        known = self.cells.setdefault(name, [])
+        if isinstance(known, str):
+            known = self.cells[name] = []
+        known.append(entry)
+        return name

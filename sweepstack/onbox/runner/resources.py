@@ -1,0 +1,182 @@
+"""What the box has and what is used of it: memory by its cgroup, GPUs by the driver's tool, processes by their session.
+
+Host tools show the neighbours of a rented slice, too: limits and counts are read where the kernel enforces them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Collection, NamedTuple, Sequence  # noqa: UP035
+
+from sweepstack.onbox.runner.processes import stat_fields
+
+CGROUP = Path("/sys/fs/cgroup")
+UNLIMITED = 1 << 60
+GPU_SECONDS = 20.0
+GPU_FIELDS = {
+    "index": "index",
+    "name": "name",
+    "util": "utilization.gpu",
+    "memory_used": "memory.used",
+    "memory_total": "memory.total",
+    "temperature": "temperature.gpu",
+    "sm_clock": "clocks.sm",
+    "sm_clock_max": "clocks.max.sm",
+}
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Usage(NamedTuple):
+    """What the processes of one session use: seconds of CPU so far, bytes of memory now."""
+
+    cpu: float
+    rss: int
+
+
+def memory() -> dict[str, int | None]:
+    """`used`, `limit` (bytes, of this cgroup, else of the machine) and `oom_kills`; None for what can't be told.
+
+    Used is without the page cache that the kernel gives back when it is needed: with it, every box looks full.
+    """
+    used, limit, kills = _memory_v2() or _memory_v1() or (None, None, None)
+    if limit is None or limit > UNLIMITED:
+        machine = _words(Path("/proc/meminfo"), ":")
+        total, free = machine.get("MemTotal"), machine.get("MemAvailable")
+        if total is not None and free is not None:
+            used, limit = (total - free) << 10, total << 10
+    return {"used": used, "limit": limit, "oom_kills": kills}
+
+
+def oom_kills() -> int | None:
+    """How many processes of this cgroup the kernel has killed for memory; None where it does not count them."""
+    counter = _kill_counter()
+    return _words(counter).get("oom_kill") if counter else None
+
+
+def gpus(path: str | None = None) -> list[dict[str, Any]]:
+    """What the driver says of each GPU (percent, bytes, degrees, MHz); empty without one. Fields it lacks are None.
+
+    Blocks for GPU_SECONDS at most.
+    """
+    found = []
+    for words in driver_rows("gpu", list(GPU_FIELDS.values()), path):
+        gpu: dict[str, Any] = dict(zip(GPU_FIELDS, words))  # noqa: B905
+        for key in GPU_FIELDS:
+            if key != "name":
+                gpu[key] = int(gpu[key]) if gpu[key].isdigit() else None
+        for key in ("memory_used", "memory_total"):
+            gpu[key] = gpu[key] << 20 if gpu[key] is not None else None
+        found.append(gpu)
+    return found
+
+
+def driver_rows(what: str, fields: Sequence[str], path: str | None = None) -> list[list[str]]:
+    """What the driver's tool answers to `--query-<what>`: a row of words, as many as `fields`, for each thing that it
+    lists; none without a driver, and where it fails. Blocks for GPU_SECONDS at most."""
+    tool = shutil.which("nvidia-smi", path=path)
+    if not tool:
+        return []
+    try:
+        done = subprocess.run(
+            [tool, f"--query-{what}=" + ",".join(fields), "--format=csv,noheader,nounits"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=GPU_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [[word.strip() for word in line.split(",")] for line in done.stdout.decode("utf-8", "replace").splitlines()]
+    return [row for row in rows if len(row) == len(fields)]
+
+
+def usage(sessions: Collection[int]) -> dict[int, Usage]:
+    """What the processes of these sessions use; empty where there is no /proc."""
+    found: dict[int, Usage] = {}
+    wanted = {str(session) for session in sessions}
+    if not wanted:
+        return {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if not name.isdigit():
+                continue
+            with contextlib.suppress(OSError, IndexError, ValueError):  # it ended meanwhile
+                fields = stat_fields(name)
+                if fields[3] in wanted:
+                    before = found.get(int(fields[3]), Usage(0.0, 0))
+                    ticks = sum(int(field) for field in fields[11:15])  # with those of children that were waited for
+                    found[int(fields[3])] = Usage(before.cpu + ticks / TICKS, before.rss + int(fields[21]) * PAGE)
+    return found
+
+
+@functools.lru_cache
+def _kill_counter() -> Path | None:
+    """The file in which the kernel counts them; asked for at every start of a cell."""
+    for controller, root, name in (("", CGROUP, "memory.events"), ("memory", CGROUP / "memory", "memory.oom_control")):
+        folder = _folder(controller, root)
+        if folder is not None and (folder / name).exists():
+            return folder / name
+    return None
+
+
+def _memory_v2() -> tuple[int | None, int | None, int | None] | None:
+    folder = _folder("", CGROUP)
+    if folder is None or not (folder / "memory.current").exists():
+        return None
+    used = _number(folder / "memory.current")
+    cache = _words(folder / "memory.stat").get("inactive_file", 0)
+    limits = []
+    while True:  # the tightest of all above counts
+        limit = _number(folder / "memory.max")
+        limits += [limit] if limit is not None else []
+        if folder == CGROUP or not str(folder).startswith(f"{CGROUP}/"):
+            break
+        folder = folder.parent
+    kills = _words((_folder("", CGROUP) or CGROUP) / "memory.events").get("oom_kill")
+    return (max(0, used - cache) if used is not None else None), (min(limits) if limits else None), kills
+
+
+def _memory_v1() -> tuple[int | None, int | None, int | None] | None:
+    folder = _folder("memory", CGROUP / "memory")
+    if folder is None or not (folder / "memory.usage_in_bytes").exists():
+        return None
+    used, stat = _number(folder / "memory.usage_in_bytes"), _words(folder / "memory.stat")
+    limit = stat.get("hierarchical_memory_limit", _number(folder / "memory.limit_in_bytes"))
+    cache = stat.get("total_inactive_file", 0)
+    kills = _words(folder / "memory.oom_control").get("oom_kill")
+    return (max(0, used - cache) if used is not None else None), limit, kills
+
+
+def _folder(controller: str, root: Path) -> Path | None:
+    """This process's cgroup of a controller. Inside a container the path may be the host's: then it is the root."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, names, path = line.split(":", 2)
+            if controller in names.split(",") if controller else not names:
+                inside = root / path.lstrip("/")
+                return inside if inside.is_dir() else root
+    return None
+
+
+def _number(path: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_text())
+    return None
+
+
+def _words(path: Path, separator: str = "") -> dict[str, int]:
+    """The lines `name number` of a file of the kernel's."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for line in path.read_text().splitlines():
+            words = line.replace(separator, " ").split() if separator else line.split()
+            if len(words) > 1 and words[1].isdigit():
+                found[words[0]] = int(words[1])
+    return found

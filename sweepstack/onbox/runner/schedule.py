@@ -1,0 +1,151 @@
+"""Which cell is to run next, and as which version: what follows from the queue and the journal together."""
+
+from __future__ import annotations
+
+import collections
+import os
+from pathlib import Path
+from typing import Any, Callable, Container, Iterable  # noqa: UP035
+
+from sweepstack.onbox.runner.records import Entry, Fatal, Journal, Queue, Release
+from sweepstack.onbox.runner.sealing import sealed_manifest
+
+
+class Schedule:
+    """The cells that wait, in the queue's order; cells to be retried come behind them. For one thread.
+
+    `held`: cells that this runner can't start. `again`: cells at work that a person asked to run again; one
+    that hangs is ended for it. `settled`: none that waits may start now, as far as `pop` could see.
+    """
+
+    def __init__(self, queue: Queue, journal: Journal, cells: Path, identity: str) -> None:
+        self.ready: collections.deque[str] = collections.deque()
+        self.held: set[str] = set()
+        self.again: set[str] = set()
+        self.announced = self.settled = False
+        self._queue, self._journal, self._cells, self._identity = queue, journal, cells, identity
+
+    def take_in(self, busy: Container[str]) -> dict[str, str]:
+        """Reads what was appended to the queue. See `touch`; raises Fatal when the queue can't be read."""
+        try:
+            names = self._queue.refresh()
+        except OSError as error:
+            raise Fatal(6, f"the queue can't be read: {error}") from error
+        while self._queue.refused:
+            self._refuse(*self._queue.refused.pop())
+        return self.touch(names, busy)
+
+    def touch(self, names: Iterable[str], busy: Container[str]) -> dict[str, str]:
+        """Does what queue and journal say of these cells now. Returns busy cells that are to be ended, with reasons."""
+        to_end, found = {}, False
+        for name in dict.fromkeys(names):
+            self.settled = False
+            self.held.discard(name)
+            wanted = self.wanted(name)
+            if isinstance(wanted, str):
+                if name in busy:
+                    to_end[name] = wanted
+                elif self._journal.cells[name].state not in ("sealed", "dropped"):
+                    self._journal.append("cell-dropped", cell=name, reason=wanted)
+            elif name in busy:
+                version, progress = self._version(name), self._journal.cells[name]
+                if version is not None and progress.state == "started" and version.retry > progress.retry:
+                    self.again.add(name)
+            else:
+                version = self._version(name)
+                if version is None:
+                    continue
+                sealed = sealed_manifest(self._cells, self._identity, name, version.config, version.retry)
+                if sealed:
+                    found = True
+                    self.announce()
+                    details: dict[str, Any] = {"cell": name, "manifest": sealed[0], "config_digest": version.config}
+                    details.update({"retry": sealed[1]} if sealed[1] else {})
+                    self._journal.append("cell-found-sealed", wait=False, **details)
+                else:
+                    self.ready.append(name)
+        if found:
+            self._journal.sync()
+        return to_end
+
+    def look_again(self, busy: Container[str]) -> dict[str, str]:
+        """`touch` for all that wait: what they wait for may have come from elsewhere."""
+        names = list(self.ready)
+        self.ready.clear()
+        return self.touch(names, busy)
+
+    def release(self, busy: Container[str]) -> dict[str, str]:
+        """`touch` for all that were held: what was in their way may be gone."""
+        return self.touch(sorted(self.held), busy)
+
+    def pop(self, busy: Container[str], may_start: Callable[[Entry], bool | None]) -> Entry | None:
+        """The next cell to run, taken off the list. None when there is none that may start.
+
+        `may_start`: None for a cell that waits for something, and False for one that this runner can't start: that one
+        is put into `held`. Cells behind them go first.
+        """
+        waiting, chosen = [], None
+        while self.ready and chosen is None:
+            name = self.ready.popleft()
+            entry = None if name in busy else self._version(name)
+            verdict = may_start(entry) if entry is not None else False
+            if verdict:
+                chosen = entry
+                self.again.discard(name)
+            elif verdict is None:
+                waiting.append(name)
+            elif entry is not None:
+                self.held.add(name)
+        self.ready.extendleft(reversed(waiting))
+        self.settled = chosen is None
+        return chosen
+
+    def announce(self) -> None:
+        """Said before the first event only: a runner with nothing to do leaves the journal's head as it was."""
+        if not self.announced:
+            self.announced = True
+            self._journal.append("runner-started", wait=False, pid=os.getpid())
+
+    def verdict(self) -> int:
+        """The exit code of a drained queue."""
+        cells = [self._journal.cells[name] for name in {*self._queue.cells, *self._journal.cells}]
+        if self.held:
+            return 7
+        bad = any(one.state == "failed" or (one.state == "pending" and one.refused) for one in cells)
+        return 1 if bad or self._queue.unreadable else 0
+
+    def wanted(self, name: str) -> list[Entry] | str:
+        """The versions of a cell that count, oldest first; or why it was dropped, or let go before it started."""
+        lines = self._queue.cells.get(name, [])
+        if isinstance(lines, str):
+            return lines
+        if self._journal.cells[name].state in ("pending", "dropped"):
+            for index in range(len(lines) - 1, -1, -1):
+                line = lines[index]
+                if isinstance(line, Release):
+                    later = [entry for entry in lines[index + 1 :] if isinstance(entry, Entry)]
+                    return later or line.reason
+        return [entry for entry in lines if isinstance(entry, Entry)]
+
+    def _version(self, name: str) -> Entry | None:
+        """The version of a cell that is to run: what it started with, while that has not failed for good."""
+        versions, progress = self.wanted(name), self._journal.cells[name]
+        if not versions or isinstance(versions, str):
+            return None
+        if progress.state in ("pending", "dropped"):
+            return versions[-1]
+        for other in versions:
+            if other.config != progress.config:
+                self._refuse(name, f"it started as {progress.config[:19]}…, which {other.config[:19]}… can't change")
+        same = [version for version in versions if version.config == progress.config]
+        if same and same[-1].retry > progress.retry:  # somebody asked for it once more, whatever became of it
+            return same[-1]
+        if not same or progress.state == "sealed":
+            return None
+        if progress.state == "failed":
+            return same[-1] if same[-1].version != progress.version else None
+        return next((version for version in same if version.version == progress.version), same[-1])
+
+    def _refuse(self, name: str, reason: str) -> None:
+        if reason not in self._journal.cells[name].refused:
+            self._journal.append("cell-refused", cell=name, reason=reason)

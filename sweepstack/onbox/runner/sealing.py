@@ -1,0 +1,241 @@
+"""Seals what a cell left behind: copied to the durable tier, read back, listed in a manifest, and only then named."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Any, Callable, Iterator, NamedTuple  # noqa: UP035
+
+from sweepstack.onbox.runner.names import fold, original, plain
+from sweepstack.onbox.runner.records import canonical, now
+
+MANIFEST, LOG = "manifest.json", "log.txt"
+TAKEN = {LOG: "log.out.txt", MANIFEST: "manifest.out.json"}
+"""Names that are ours in a sealed folder → what a job's own file of that name is called there."""
+CHUNK = 1 << 20
+
+
+class CellFailure(Exception):
+    """This attempt did not leave behind what it must. The message is the reason."""
+
+
+class Source(NamedTuple):
+    """A file to seal: where it lies, its path in the sealed folder, its role."""
+
+    file: Path
+    path: str
+    role: str
+
+
+def seal(
+    cells: Path,
+    out: Path,
+    log: Path,
+    spec: dict[str, Any],
+    facts: dict[str, Any],
+    flush: Callable[[str, int, Path], None] = lambda *_: None,
+    since: int = 0,
+) -> tuple[str, int]:
+    """Seals one attempt as `cells/<cell>/`. Returns the manifest's digest and the bytes of its files. Blocks.
+
+    `facts`: the manifest but for its files and `sealed_at`. `flush`: returns when the whole folder is where it is to
+    be beside the durable tier. `since`: an artifact that was last changed before (ctime, ns) is of an earlier attempt.
+    Raises CellFailure, and OSError when the durable tier can't
+    be written; under the final name there is then what was there before. Killed at any moment, it leaves no wrong file
+    under the final name.
+    """
+    cell, attempt = facts["cell"], facts["attempt"]
+    sources, names = collect(out, log, spec["artifacts"], spec.get("metrics"), since)
+    partial = cells / f"{cell}.partial-{attempt}"
+    set_aside(partial, cell)
+    partial.mkdir()
+    try:
+        files: list[dict[str, Any]] = []
+        for source in sources:
+            target = partial / source.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            size, sha256 = copy(source.file, target)
+            files.append({"path": source.path, "size": size, "sha256": sha256, "role": source.role})
+        for file in files:  # after all were written: the first fsync takes most of the others along
+            flush_and_forget(partial / file["path"])
+        for file in files:
+            if read_back(partial / file["path"]) != file["sha256"]:
+                raise CellFailure(f"{file['path']} reads back differently from the durable tier; it was not sealed")
+        more = {"names": names} if names else {}
+        manifest = canonical(dict(facts, files=files, sealed_at=now(), **more))
+        (partial / MANIFEST).write_bytes(manifest + b"\n")
+        flush_and_forget(partial / MANIFEST)
+        if (partial / MANIFEST).read_bytes() != manifest + b"\n":
+            raise CellFailure("the manifest reads back differently from the durable tier; it was not sealed")
+        for folder, _, _ in os.walk(partial):
+            sync_folder(Path(folder))
+        flush(cell, attempt, partial)
+        publish(partial, cells / cell)
+    except (CellFailure, OSError):
+        shutil.rmtree(partial, ignore_errors=True)  # only a copy: what it was made of is still in out/
+        raise
+    for earlier in range(1, attempt):
+        shutil.rmtree(cells / f"{cell}.partial-{earlier}", ignore_errors=True)
+    return "sha256:" + hashlib.sha256(manifest).hexdigest(), sum(int(str(file["size"])) for file in files)
+
+
+def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str, retry: int) -> tuple[str, int] | None:
+    """The manifest of a sealed cell: its digest and its `retry`. None unless it is of this config, all its files are
+    there, and the cell was not asked for once more since (`retry`).
+
+    Only sizes are compared: the digests are compared whenever the cell is verified.
+    """
+    folder = cells / cell
+    try:
+        data = (folder / MANIFEST).read_bytes()
+        manifest = json.loads(data)
+        found = int(manifest.get("retry", 0))
+        if (manifest["identity"], manifest["cell"], manifest["config_digest"]) != (identity, cell, config_digest):
+            return None
+        for file in manifest["files"]:
+            status = os.lstat(folder / file["path"])
+            if not stat.S_ISREG(status.st_mode) or status.st_size != file["size"]:
+                return None
+        if not manifest["code"] or found < retry:
+            return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    body = data[:-1] if data.endswith(b"\n") else data
+    return "sha256:" + hashlib.sha256(body).hexdigest(), found
+
+
+def collect(
+    out: Path, log: Path, artifacts: list[dict[str, Any]], metrics: dict[str, Any] | None, since: int = 0
+) -> tuple[list[Source], dict[str, str]]:
+    """What will be sealed, by path; and the files that are sealed under another name: that name -> their own.
+
+    Raises CellFailure with everything that is wrong with it: a name is never wrong.
+    """
+    problems, found, names = [], {}, {}
+    taken = {fold(LOG), fold(MANIFEST)}
+    asked = {artifact["path"] for artifact in artifacts} | ({metrics["file"]} if metrics else set())
+    try:
+        # What the job was asked for keeps its name.
+        for path, status in sorted(walk(out), key=lambda one: (one[0] not in asked, one[0])):
+            if stat.S_ISLNK(status.st_mode):
+                problems.append(f"{path!r} is a link; write a real file")
+            elif not stat.S_ISREG(status.st_mode):
+                problems.append(f"{path!r} is no regular file")
+            else:
+                ours = next((ours for name, ours in TAKEN.items() if fold(path) == fold(name)), "")
+                named = plain(ours or path, taken)
+                if named != (ours or path):
+                    names[named] = original(path)
+                found[named] = out / path, status
+                taken.add(fold(named))
+    except OSError as error:
+        raise CellFailure(f"{{out}} can't be read: {error}") from error
+    lacking = [artifact["path"] for artifact in artifacts if artifact["path"] not in found]
+    missing = [f"{path} (a folder)" if os.path.isdir(out / path) else path for path in lacking]
+    if missing:
+        problems.insert(0, f"artifact missing: {', '.join(missing)}")
+    for artifact in artifacts:
+        if artifact["path"] not in found:
+            continue
+        status, least = found[artifact["path"]][1], max(1, artifact.get("min_bytes", 1))
+        if status.st_size == 0:
+            problems.append(f"artifact empty: {artifact['path']}")
+        elif status.st_size < least:
+            problems.append(f"artifact too small: {artifact['path']} has {status.st_size} bytes, {least} are the least")
+        elif max(status.st_ctime_ns, status.st_mtime_ns) < since:
+            problems.append(f"artifact of an earlier attempt: {artifact['path']} was not written by this one")
+    if problems:
+        raise CellFailure("; ".join(problems))
+    roles = {artifact["path"]: "artifact" for artifact in artifacts}
+    if metrics:
+        roles.setdefault(metrics["file"], "metrics")
+    sources = [Source(file, path, roles.get(path, "extra")) for path, (file, _) in found.items()]
+    return sorted([*sources, Source(log, LOG, "log")], key=lambda source: source.path), names
+
+
+def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
+    """All below a folder but the folders themselves, links not followed, with paths relative to the first folder."""
+    if not below and not stat.S_ISDIR(os.lstat(folder).st_mode):
+        raise OSError(f"{folder} is no folder any more")
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                yield from walk(folder / entry.name, f"{below}{entry.name}/")
+            else:
+                yield below + entry.name, status
+
+
+def copy(source: Path, target: Path) -> tuple[int, str]:
+    """Copies a regular file to a new one: size and SHA-256 of what was read. Raises CellFailure if it changed."""
+    hashed, size = hashlib.sha256(), 0
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with open(os.open(source, flags), "rb", buffering=0) as reader, open(target, "xb") as writer:
+        before = os.fstat(reader.fileno())
+        if not stat.S_ISREG(before.st_mode):
+            raise CellFailure(f"{source.name!r} is no regular file")
+        while size <= before.st_size:  # no further: something may append faster than this copies
+            chunk = reader.read(CHUNK)
+            if not chunk:
+                break
+            hashed.update(chunk)
+            writer.write(chunk)
+            size += len(chunk)
+        after = os.fstat(reader.fileno())
+    if (size, before.st_size, before.st_mtime_ns) != (after.st_size, after.st_size, after.st_mtime_ns):
+        raise CellFailure(f"{source.name!r} changed while it was being sealed: something still writes to it")
+    return size, hashed.hexdigest()
+
+
+def flush_and_forget(path: Path) -> None:
+    """fsync, and drop the file from memory where the system can: so that it is read back from the tier itself."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def read_back(path: Path) -> str:
+    """The SHA-256 of a file as the durable tier gives it back."""
+    hashed = hashlib.sha256()
+    with open(path, "rb", buffering=0) as reader:
+        for chunk in iter(lambda: reader.read(CHUNK), b""):
+            hashed.update(chunk)
+    return hashed.hexdigest()
+
+
+def publish(partial: Path, final: Path) -> None:
+    """Gives a checked copy its final name. What stood there was not sealed for this config: it is kept, aside."""
+    set_aside(final, final.name)
+    os.rename(partial, final)
+    sync_folder(final.parent)
+
+
+def set_aside(path: Path, cell: str) -> None:
+    """Frees a name on the durable tier: what an earlier attempt or box left there may be the last copy of it."""
+    number = 1
+    while os.path.lexists(path):
+        aside = path.with_name(f"{cell}.superseded-{number}")
+        if not os.path.lexists(aside):
+            os.rename(path, aside)
+        number += 1
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that can't do that for folders
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,344 @@
+"""What comes before a version's first cell: its environment, the commands of its setup, and a probe of both."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable, Mapping  # noqa: UP035
+
+from sweepstack.onbox.runner.attempt import Environment, describe
+from sweepstack.onbox.runner.code import CodeCheck
+from sweepstack.onbox.runner.environment import (
+    SecretsRefused,
+    folder_of,
+    python_of,
+    redact_file,
+    redacted,
+    values_of,
+    variables,
+)
+from sweepstack.onbox.runner.mounts import mounts_of, prepare
+from sweepstack.onbox.runner.network import NetworkRefused
+from sweepstack.onbox.runner.probe import gpus_asked, probe, understood
+from sweepstack.onbox.runner.processes import signal_group
+from sweepstack.onbox.runner.records import Entry, Journal, digest, now, say
+from sweepstack.onbox.runner.sealing import CellFailure
+from sweepstack.onbox.runner.smoke import key_of, smoke_of, try_out
+from sweepstack.onbox.runner.steps import SetupFailed, Steps
+from sweepstack.onbox.runner.upload import Uploads
+
+SETUP_SECONDS = 3600.0
+"""A setup's deadline, unless spec.json says `setup_seconds`."""
+AT_ONCE = 4
+LASTING = {"commands": "setup", "smoke": "smoke run"}
+"""Stages that are done once on a box, each with a log of its own; in the journal by their own digest."""
+SITES = """
+import json, site, sys
+user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+print(json.dumps(site.getsitepackages() + user))
+"""
+LIBRARIES = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+
+
+class Setups:
+    """The versions that this runner has prepared, is preparing, or could not prepare. For the main thread.
+
+    What failed is not tried again by this runner: its cells stay pending, and the next runner begins anew.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        journal: Journal,
+        announce: Callable[[], None],
+        wake: Callable[[], None],
+        uploads: Uploads,
+    ) -> None:
+        self._uploads = uploads
+        self._home, self._journal, self._announce, self._wake = home, journal, announce, wake
+        self._done: dict[str, str] = {}  # setup or version → why it failed; empty when it did not
+        self._begun: dict[str, tuple[Future[str], Entry, float, str]] = {}
+        self._described: dict[str, Future[Environment]] = {}
+        self._pool, self._describing = ThreadPoolExecutor(AT_ONCE), ThreadPoolExecutor(1)
+        self._running: set[int] = set()
+        self._stopping = threading.Event()
+        self.code = CodeCheck(home)
+        self._changed: dict[str, tuple[int, int]] = {}  # code that is not what was shipped → its list's signature
+
+    def ready(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
+        """May cells of this version start? None: not yet; False: not under this runner, or not before its code is
+        shipped again. Begins what is missing. Reads the code at each call that may lead to a start."""
+        if not self._is_its_code(entry):
+            return False
+        known = self._done.get(entry.work)
+        if known is not None:
+            return not known
+        if entry.work in self._begun or entry.prepared in self._begun:
+            return None
+        failed = self._done.get(entry.prepared)
+        if failed:
+            self._done[entry.work] = failed
+            return False
+        try:
+            if entry.setup and not self._there(entry):
+                env = variables(self._home, spec, entry, None)
+                self._announce()
+                self._journal.append("setup-started", setup=entry.prepared, code=entry.code)
+                say(f"setup {entry.prepared[7:23]} begins")
+                self._begin(entry.prepared, entry, "commands", self._prepare, entry, dict(spec), env)
+                return None
+            waits = self._mounted(entry, spec)
+            if waits is not True:
+                return waits
+            waits = self._tried(entry, spec)
+            if waits is not True:
+                return waits
+            env = variables(self._home, spec, entry, values_of(entry, str(self._home)))
+        except SecretsRefused as error:
+            return self._failed(entry, entry.work, "secrets", str(error))
+        except NetworkRefused as error:
+            return self._failed(entry, entry.work, "network", str(error))
+        except CellFailure:  # the cell itself says so when it is started
+            env = {}
+        code = self._code(entry)
+        gpus = gpus_asked(spec)
+        if not env or not code.is_dir() or not (gpus or understood(entry.run)):
+            self._done[entry.work] = ""
+            return True
+        self._begin(entry.work, entry, "probe", probe, code, entry.run, env, gpus)
+        return None
+
+    def _mounted(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
+        """Are the buckets of spec.json ready? After the set-up, which may install what they need. As `ready`."""
+        if not mounts_of(spec):
+            return True
+        key = digest(mounts_of(spec))
+        why = self._done.get(key)
+        if why == "":
+            return True
+        if why:
+            self._done[entry.work] = why
+            return False
+        if key not in self._begun:
+            env = variables(self._home, spec, entry, None)
+            hidden = [env[one] for one in spec.get("secrets") or []]
+            self._begin(key, entry, "mounts", self._mount, dict(spec), env, hidden)
+        return None
+
+    def _mount(self, spec: dict[str, Any], env: dict[str, str], hidden: list[str]) -> str:
+        why = prepare(self._home.parent.parent, spec, env, hidden, self._uploads.stopping)
+        return why or self._uploads.connect(spec, env, hidden)
+
+    def _tried(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
+        """Has this version's smoke run passed on this box, where one is asked for? As `ready`."""
+        smoke = smoke_of(spec, entry)
+        if smoke is None:
+            return True
+        key = key_of(smoke, entry)
+        if key in self._journal.prepared:
+            return True
+        if self._done.get(key):
+            self._done[entry.work] = self._done[key]
+            return False
+        if key not in self._begun:
+            variables(self._home, spec, entry, values_of(entry, ""))  # what it refuses is said without a log
+            self._announce()
+            self._journal.append("setup-started", setup=key, code=entry.code, stage="smoke")
+            say(f"smoke run {key[7:23]} begins, as {entry.cell}")
+            things = dict(spec), smoke, entry, self._running, self._stopping
+            self._begin(key, entry, "smoke", try_out, self._home, *things)
+        return None
+
+    def _is_its_code(self, entry: Entry) -> bool:
+        """Whether the code on this box is that of the version: asked at each start, for a person may have edited it."""
+        signature = self.code.signature(entry.code)
+        if self._changed.get(entry.code) == signature:
+            return False
+        problem = self.code.problem(entry.code, not entry.setup or self._there(entry))
+        if problem is None:
+            self._changed.pop(entry.code, None)
+            return True
+        self._changed[entry.code] = signature
+        self._announce()
+        say(f"code {entry.code[7:13]}: {problem.reason}; no cell of it is started")
+        details: dict[str, Any] = {
+            "setup": entry.prepared,
+            "code": entry.code,
+            "stage": "code",
+            "reason": problem.reason,
+        }
+        self._journal.append("setup-failed", files=problem.files, **details)
+        return False
+
+    def shipped_again(self) -> bool:
+        """Whether code that was not what was shipped may be it now: its list was written anew. Says so once."""
+        mended = [code for code, seen in self._changed.items() if self.code.signature(code) != seen]
+        for code in mended:
+            del self._changed[code]
+        return bool(mended)
+
+    def collect(self) -> list[str]:
+        """Takes in what has ended, and writes it down. Returns the stages that did: commands, mounts, smoke, probe."""
+        ended = [key for key, (future, *_) in self._begun.items() if future.done()]
+        stages = [self._begun[key][3] for key in ended]
+        for key in ended:
+            future, entry, began, stage = self._begun.pop(key)
+            reason = future.result()
+            if reason and self._stopping.is_set():
+                continue
+            self._done[key] = reason
+            if reason:
+                self._failed(entry, key, stage, reason)
+            elif stage in LASTING:
+                seconds = round(time.monotonic() - began, 1)
+                self._journal.append("setup-finished", setup=key, seconds=seconds)
+                say(f"{LASTING[stage]} {key[7:23]} finished after {seconds} s")
+        return stages
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._begun)
+
+    def environment(self, entry: Entry, spec: Mapping[str, Any]) -> Future[Environment]:
+        """What results of a cell that starts now may depend on. It is asked for in the background, once, and again when
+        something was installed or removed since: a cell's record names what was there when it started."""
+        python = python_of(self._home, spec, entry)
+        known = self._described.get(python)
+        if known is None or (known.done() and not known.result().stands()):
+            self._described[python] = self._describing.submit(describe, python)
+        return self._described[python]
+
+    def stop(self, number: int) -> None:
+        """Ends what is being prepared; the next runner begins it anew."""
+        self._stopping.set()
+        for pid in list(self._running):
+            signal_group(pid, number)
+
+    def leaders(self) -> dict[int, str]:
+        """The processes that an earlier runner's setups were started as: pid → when they started."""
+        found = {}
+        for path in (self._home / "setup").glob("*.pid"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                record = json.loads(path.read_bytes())
+                found[int(record["pid"])] = str(record["start"])
+        return found
+
+    # -- in the main thread
+
+    def _begin(self, key: str, entry: Entry, stage: str, work: Callable[..., str], *arguments: Any) -> None:
+        future = self._pool.submit(work, *arguments)
+        self._begun[key] = future, entry, time.monotonic(), stage
+        future.add_done_callback(lambda _: self._wake())
+
+    def _failed(self, entry: Entry, key: str, stage: str, reason: str) -> bool:
+        self._done[key] = reason
+        self._announce()
+        setup = key if stage in LASTING else entry.prepared
+        say(f"setup {setup[7:23]} failed ({stage}): {reason}")
+        details: dict[str, Any] = {"setup": setup, "code": entry.code, "stage": stage, "reason": reason}
+        self._journal.append("setup-failed", **details)
+        return False
+
+    def _code(self, entry: Entry) -> Path:
+        return self._home / "code" / entry.code[7:]
+
+    def _there(self, entry: Entry) -> bool:
+        folder = folder_of(self._home, entry)
+        return entry.prepared in self._journal.prepared and bool(folder) and os.access(f"{folder}/bin/python", os.X_OK)
+
+    # -- in a thread of its own
+
+    def _prepare(self, entry: Entry, spec: dict[str, Any], env: dict[str, str]) -> str:
+        """Makes the environment and runs the setup in it. Returns why that failed; empty when it did not."""
+        name = entry.prepared[7:23]
+        log = self._home / "setup" / f"{name}.log"
+        hidden = [env[one] for one in spec.get("secrets") or []]
+        env["SWEEPSTACK_SETUP"] = name
+        env.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+        env.setdefault("PIP_NO_INPUT", "1")
+        deadline = time.monotonic() + float(spec.get("setup_seconds", SETUP_SECONDS))
+        try:
+            log.parent.mkdir(exist_ok=True)
+            with open(log, "a") as handle:
+                handle.write(f"[sweepstack] {now()} setup {name} begins\n")
+            step = Steps(log, env, hidden, deadline, self._running, self._stopping)
+            folder = folder_of(self._home, entry)
+            assert folder is not None
+            make_environment(folder, str(spec["python"]), step)
+            try:
+                step.run(["/bin/sh", "-ec", entry.setup], self._code(entry))
+            finally:  # also one that failed half-way: what it built is there
+                self.code.prepared(entry.code)
+            return ""
+        except SetupFailed as error:
+            return redacted(f"{error} (log: data/sweep/setup/{log.name})", hidden)
+        except OSError as error:
+            return f"its environment can't be made: {error}"
+        finally:
+            with contextlib.suppress(OSError):
+                redact_file(log, hidden)
+
+
+def make_environment(folder: Path, python: str, step: Steps) -> None:
+    """Makes a virtual environment that sees all that `python` sees, with a pip that installs into it. Needs no network.
+
+    `python` may be a virtual environment's itself, and one inside it would only see what lies below both: the path is
+    told. Programs that `python` was given (torchrun, pip) run with the new interpreter, or they would miss what the
+    setup installs. Raises SetupFailed, OSError.
+    """
+    if folder.exists():  # what an earlier try left may be half of anything
+        shutil.rmtree(folder)
+    folder.parent.mkdir(exist_ok=True)
+    if step.run([python, "-m", "venv", "--without-pip", str(folder)], folder.parent, check=False):
+        uv = shutil.which("uv", path=step.env["PATH"])
+        if not uv:
+            raise SetupFailed(f"{python} has no venv module, and uv is not on PATH: install one of them on this box")
+        step.run([uv, "venv", "--offline", "--allow-existing", "--python", python, str(folder)], folder.parent)
+    inside = str(folder / "bin" / "python")
+    libraries = Path(_asked([inside, "-c", LIBRARIES]))
+    sites = json.loads(_asked([python, "-c", SITES]))
+    # addsitedir and not the bare path: packages installed in place are named by .pth files in there.
+    lines = [f"import site; site.addsitedir({site!r})\n" for site in sites if site != str(libraries)]
+    (libraries / "_sweepstack_box.pth").write_text("".join(lines))
+    _adopt_programs(Path(python).parent, folder / "bin", inside)
+    pip = folder / "bin" / "pip"
+    if step.run([inside, "-m", "pip", "--version"], folder, check=False) == 0:
+        _write_program(pip, f'#!/bin/sh\nexec "{inside}" -m pip "$@"\n')
+    elif step.run([inside, "-m", "ensurepip", "--default-pip"], folder, check=False):
+        uv = shutil.which("uv", path=step.env["PATH"])
+        if uv:
+            _write_program(pip, f'#!/bin/sh\nexec "{uv}" pip "$@"\n')
+
+
+def _adopt_programs(source: Path, target: Path, python: str) -> None:
+    """Copies the Python programs beside an interpreter, to be run by another one. Never over one that is there."""
+    for path in source.iterdir():
+        with contextlib.suppress(OSError):
+            if not path.is_file() or path.stat().st_size > 1 << 16 or (target / path.name).exists():
+                continue
+            first, newline, rest = path.read_bytes().partition(b"\n")
+            words = first[2:].strip().decode("utf-8", "replace")
+            if newline and first.startswith(b"#!") and words.startswith(f"{source}/python") and " " not in words:
+                _write_program(target / path.name, f"#!{python}\n{rest.decode('utf-8')}")
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def _asked(argv: list[str]) -> str:
+    """The last line that a Python says, undisturbed by variables. Raises SetupFailed."""
+    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.path.expanduser("~")}
+    try:
+        done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60, check=True)
+        return done.stdout.decode().splitlines()[-1]
+    except (OSError, IndexError, subprocess.SubprocessError) as error:
+        raise SetupFailed(f"{argv[0]} can't be run: {error}") from error

@@ -1,0 +1,88 @@
+"""The smoke run on a box (`job.smoke` with `on: box`): a batch or two of the job, as the first cell that is to start.
+
+It comes after the set-up and before every cell of its version, once on a box, and leaves nothing behind but its log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any, Mapping  # noqa: UP035
+
+from sweepstack.onbox.runner.environment import fill, redact_file, redacted, values_of, variables
+from sweepstack.onbox.runner.mounts import mount_variables
+from sweepstack.onbox.runner.records import Entry, digest, now
+from sweepstack.onbox.runner.steps import SetupFailed, Steps
+
+
+def smoke_of(spec: Mapping[str, Any], entry: Entry) -> dict[str, Any] | None:
+    """What spec.json asks for: `run`, `seconds`, `code`. None for a cell that is pinned to another code, too: the
+    command was written for the job's."""
+    smoke = spec.get("smoke")
+    return dict(smoke) if smoke and smoke["code"] == entry.code else None
+
+
+def key_of(smoke: Mapping[str, Any], entry: Entry) -> str:
+    """What a pass is remembered by on this box: the command, and all that the cells of the version compute with."""
+    return digest([smoke["run"], entry.work])
+
+
+def try_out(
+    home: Path,
+    spec: Mapping[str, Any],
+    smoke: Mapping[str, Any],
+    entry: Entry,
+    running: set[int],
+    stopping: threading.Event,
+) -> str:
+    """Runs it in a cell's surroundings, of which nothing stays. Returns why it failed; empty when it did not.
+
+    Blocks for `smoke["seconds"]` at most. A missing artifact is said in its log and is no failure. Raises CellFailure,
+    SecretsRefused, NetworkRefused before anything has run.
+    """
+    name = key_of(smoke, entry)[7:23]
+    log = home / "setup" / f"{name}.log"
+    place = home.parent.parent / "scratch" / "sweep" / f"smoke-{name}"
+    out = place / "out"
+    values = values_of(entry, str(out), str(place / "checkpoint"))
+    env = variables(home, spec, entry, values)
+    hidden = [env[one] for one in spec.get("secrets") or []]
+    command = fill(smoke["run"], values, shlex.quote)
+    env.update(
+        SWEEPSTACK_SETUP=name,
+        SWEEPSTACK_CELL=entry.cell,
+        SWEEPSTACK_OUT=str(out),
+        SWEEPSTACK_ATTEMPT="1",
+        SWEEPSTACK_CHECKPOINT_DIR=str(place / "checkpoint"),
+        SWEEPSTACK_SCRATCH=str(place / "scratch"),
+        **mount_variables(home.parent.parent, spec),
+    )
+    try:
+        shutil.rmtree(place, ignore_errors=True)  # of an earlier runner that was killed
+        for folder in (out, place / "checkpoint", place / "scratch", log.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        _say(log, f"{now()} smoke run {name} begins, as {entry.cell}")
+        step = Steps(log, env, hidden, time.monotonic() + float(smoke["seconds"]), running, stopping)
+        step.run(["/bin/sh", "-c", command], home / "code" / entry.code[7:])
+        lacking = [one["path"] for one in spec.get("artifacts") or [] if not (out / one["path"]).is_file()]
+        _say(log, "the smoke run passed" + (f"; it left no {', '.join(lacking)}" if lacking else ""))
+        return ""
+    except SetupFailed as error:
+        return redacted(
+            f"the smoke run (job.smoke) as {entry.cell}: {error} (log: data/sweep/setup/{log.name})", hidden
+        )
+    except OSError as error:
+        return f"the smoke run can't be made: {error}"
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            redact_file(log, hidden)
+
+
+def _say(log: Path, words: str) -> None:
+    with open(log, "a") as handle:
+        handle.write(f"[sweepstack] {words}\n")

@@ -1,0 +1,80 @@
+"""Programs that are run before a version's first cell, one after the other, into one log."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from sweepstack.onbox.runner.environment import redact_file
+from sweepstack.onbox.runner.processes import end_group, signal_group, start_of
+
+KILL_SECONDS = 5.0
+LAST_LINE = 300
+
+
+class SetupFailed(Exception):
+    """A setup ended badly. The message is the reason."""
+
+
+class Steps:
+    """Runs the programs of one setup, one after the other, in process groups of their own, into one log."""
+
+    def __init__(
+        self,
+        log: Path,
+        env: dict[str, str],
+        hidden: list[str],
+        deadline: float,
+        running: set[int],
+        stopping: threading.Event,
+    ) -> None:
+        self.env = env
+        self._hidden = hidden
+        self._log, self._deadline, self._running, self._stopping = log, deadline, running, stopping
+
+    def run(self, argv: list[str], folder: Path, check: bool = True) -> int:
+        """Runs one program to its end. Raises SetupFailed when it fails (with `check`), is too slow or was stopped."""
+        record = self._log.with_suffix(".pid")
+        with open(self._log, "ab", buffering=0) as log:
+            begin = log.tell()
+            process = subprocess.Popen(
+                argv, cwd=folder, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self._running.add(process.pid)
+        try:
+            record.write_text(json.dumps({"pid": process.pid, "start": start_of(process.pid)}) + "\n")
+            if self._stopping.is_set():
+                signal_group(process.pid, signal.SIGTERM)
+            code: int | None = process.wait(max(0.0, self._deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            signal_group(process.pid, signal.SIGTERM)
+            code = None
+        finally:
+            left = end_group(process.pid, KILL_SECONDS)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILL_SECONDS)
+            self._running.discard(process.pid)
+            if not left:
+                record.unlink()
+        if code is None:
+            raise SetupFailed(f"it did not end within its deadline; {self._last_line(begin)}")
+        if left:
+            raise SetupFailed(f"processes that it left behind can't be ended: {left}")
+        if self._stopping.is_set():
+            raise SetupFailed("the runner was stopped")
+        if code and check:
+            raise SetupFailed(f"exit code {code}: {self._last_line(begin)}")
+        return code
+
+    def _last_line(self, begin: int) -> str:
+        redact_file(self._log, self._hidden)  # before anything is cut: half a secret would not be found again
+        with open(self._log, "rb") as log:
+            log.seek(max(begin, log.seek(0, os.SEEK_END) - 4096))
+            lines = log.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1][:LAST_LINE] if lines else "it said nothing"

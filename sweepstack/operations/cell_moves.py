@@ -1,0 +1,210 @@
+"""Cells that move from one box to another: only those that have not started, and none is ever two boxes' at once.
+
+Whose a cell is stands in the launch records of the evidence. It is let go in this order: a tombstone into the queue
+that holds it, on the condition that it has not started (the runner judges that under the lock under which it claims);
+a look at the journal, where a claim that came first is written; and only then the launch record. So a runner that was
+faster keeps its cell, and a command that was cut off leaves a cell that the next one finds to be nobody's.
+
+It is the box that is to have a cell that takes it, when it is there and its queue is brought up; nothing is pushed. So
+the cells of a box that can't be rented wait, and run, where they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sweepstack.core.journal import started
+from sweepstack.core.records import Birth, Launch
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.launch.entries import MOVED, hands_on, living, queue_entries, staying
+from sweepstack.launch.first_step import read_journal
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import canonical_json
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
+from sweepstack.teardown.close_box import close_gone
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another box. `resting`: it is stopped, so that its copied journal may speak for it where it does not answer.
+    `gone`: its platform proves that it is no more, as it has to for a delete; an outage proves nothing. `emptied`: its
+    rented host proves that nothing of it is left, and bills on: its records stay open."""
+
+    channel: Channel | None
+    resting: bool = False
+    gone: bool = False
+    emptied: bool = False
+
+
+Find = Callable[[Birth], Neighbour]
+"""Looks a box up on its platform; a neighbour without a channel is one that nothing is known of."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What changed hands. `taken`: cell → box that had it; `kept`: cell → box that keeps it, since it started there;
+    `unknown`: cell → why nobody can say; `left`: cells that this queue no longer has."""
+
+    taken: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+
+
+def settle(
+    store: EvidenceStore,
+    box: str,
+    generation: int,
+    channel: Channel,
+    wanted: Collection[str],
+    *,
+    keep: Collection[str],
+    elsewhere: Mapping[str, str],
+    find: Find,
+) -> Moved:
+    """Lets go what this box's queue has and is not to have, and takes over what it is to have from other boxes.
+
+    `wanted`: the cells that the program gives this box; `elsewhere`: those that it gives others, with the first digits
+    of their config (`staying` until they are taken); `keep`: further ones that are not to be touched (dropped by name).
+    Idempotent; reads and appends on other boxes, starts nothing. Raises for this box's own queue only.
+    """
+    others = {launch.box: launch for launch in living(store) if launch.box != box}
+    held = {cell: launch for launch in others.values() for cell in launch.cells}
+    own = store.launch(box, generation)
+    present = queue_entries(channel)
+    stay = staying(present, own, elsewhere, held)
+    surplus = {name for name in set(present) - set(keep) - set(stay) if name not in wanted or name in held}
+    moved = {name for name in surplus if name in elsewhere or name in held}
+    left = release(store, own, channel, moved, MOVED) if moved else set()
+    if surplus - moved:
+        left |= release(store, own, channel, surplus - moved, "taken off the roster before it started")
+    left = {name for name in left if present[name].get("op") == "add"}  # what was let go before is no news
+    taken: dict[str, str] = {}
+    kept: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    mine = set(own.cells) if own else set()
+    births = {(birth.box, birth.generation): birth for birth in store.births()}
+    for launch in others.values():
+        names = {name for name in launch.cells if name in wanted and name not in mine}
+        if not names:
+            continue
+        try:
+            gone = _take_from(store, launch, names, births.get((launch.box, launch.generation)), box, find)
+        except (SweepstackError, OSError) as error:
+            unknown |= dict.fromkeys(names, f"box {launch.box}: {error}")
+            continue
+        taken |= dict.fromkeys(gone, launch.box)
+        kept |= dict.fromkeys(names - gone, launch.box)
+    return Moved(taken, kept, unknown, tuple(sorted(left)))
+
+
+def _take_from(
+    store: EvidenceStore, launch: Launch, names: set[str], birth: Birth | None, box: str, find: Find
+) -> set[str]:
+    if birth is None:
+        raise EvidenceError("it has no birth record")
+    with hands_on(launch.native_id):  # before it is looked at: one that rests must not begin to run meanwhile
+        neighbour = find(birth)
+        if not neighbour.gone:
+            return _taken(store, launch, names, neighbour, box)
+        # Its records are closed first: from then on its launch record holds nothing back. That record stays as it is,
+        # since the delete of what is left of the box in the state names from it which cells were lost.
+        close_gone(store, box=launch.box, generation=launch.generation, native_id=launch.native_id)
+        return names
+
+
+def _taken(store: EvidenceStore, launch: Launch, names: set[str], neighbour: Neighbour, box: str) -> set[str]:
+    if neighbour.emptied:
+        return _forget(store, launch, names)
+    if neighbour.channel is not None:
+        try:
+            return release(store, launch, neighbour.channel, names, f"moved to box {box}")
+        except (PlatformError, OSError):
+            if not neighbour.resting:
+                raise
+    elif not neighbour.resting:
+        raise PlatformError("it can't be reached")
+    journal, rest = store.journal(launch.box, launch.generation), store.rest(launch.box, launch.generation)
+    if journal is None:
+        raise EvidenceError("it is stopped, and no copy of its journal was kept")
+    if rest is None or not rest.speaks_for(launch.native_id, journal):
+        raise EvidenceError(
+            "it was stopped by somebody else and can't be read: a cell may have started there after its journal was "
+            f"copied last. Start it (boxes.{launch.box}.want: running), or give up what is only there: "
+            f"sweepctl approve --abandon {launch.box}"
+        )
+    # Nothing runs there. Before its runner is started again, `settle` takes out of its queue what others hold.
+    return _forget(store, launch, {name for name in names if not started(journal.cells.get(name))})
+
+
+def release(
+    store: EvidenceStore, launch: Launch | None, channel: Channel, names: Iterable[str], reason: str
+) -> set[str]:
+    """Takes cells out of a box's queue unless they have started. Returns those that it has no more."""
+    with hands_on(channel.native_id):
+        present = queue_entries(channel)
+        asked = set(names)
+        gone = [name for name in sorted(asked) if present.get(name, {}).get("op") == "add"]
+        before = read_journal(channel)
+        lines = [
+            {"op": "drop", "cell": name, "reason": reason, "unless_started": True}
+            for name in gone
+            if not started(before.cells.get(name))
+        ]
+        if lines:
+            data = b"".join(canonical_json(line) + b"\n" for line in lines)
+            channel.append_locked(box_layout.QUEUE, data, box_layout.QUEUE_LOCK)
+        after = read_journal(channel)
+        free = {name for name in asked if not started(after.cells.get(name))}
+        return _forget(store, launch, free)
+
+
+def _forget(store: EvidenceStore, launch: Launch | None, names: set[str]) -> set[str]:
+    now = store.launch(launch.box, launch.generation) if launch is not None else None
+    if now is not None and names & set(now.cells):
+        cells = {name: digest for name, digest in now.cells.items() if name not in names}
+        store.write_launch(now.model_copy(update={"cells": cells}))
+    return names
+
+
+def unplaced(
+    store: EvidenceStore,
+    box: str,
+    generation: int,
+    wanted: Collection[str],
+    find: Find,
+    again: Mapping[str, str | None] | None = None,
+) -> list[str]:
+    """Cells that the program gives this box, that have not started anywhere, and that its queue was not given yet.
+
+    What a cut-off or failed move leaves behind; empty where that can't be told. Verified cells are nobody's to run,
+    unless they are to run `again`: cell → the manifest of the result that does not count any more.
+    """
+    again = again or {}
+    try:
+        own = store.launch(box, generation)
+        digest = store.latest_receipt()
+        known = store.receipt(digest).cells if digest else ()
+        verified = {c.name for c in known if c.state == "verified" and again.get(c.name, "") != c.manifest}
+        missing = set(wanted) - set(own.cells if own else ()) - verified
+        if not missing:
+            return []
+        found = set(missing)
+        births = {(birth.box, birth.generation): birth for birth in store.births()}
+        for launch in living(store):
+            theirs = missing & set(launch.cells)
+            if launch.box == box or not theirs:
+                continue
+            found -= theirs
+            birth = births.get((launch.box, launch.generation))
+            neighbour = find(birth) if birth else Neighbour(None)
+            if neighbour.gone or neighbour.emptied:
+                found |= theirs
+            elif neighbour.channel is not None:
+                journal = read_journal(neighbour.channel)
+                found |= {name for name in theirs if not started(journal.cells.get(name))}
+    except (SweepstackError, OSError):
+        return []
+    return sorted(found)

@@ -1,0 +1,223 @@
+"""Hosts whose bill ends by a command on them, or by a person: what is proved of them while nobody answers there."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import (
+    EvidenceError,
+    JournalDamaged,
+    OutcomeUnknown,
+    PlatformError,
+    Unreachable,
+    Unsupported,
+)
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.registry import has_address
+from sweepstack.teardown.check import BoxFacts
+from sweepstack.teardown.host_shutdown import (
+    Handover,
+    begun_before,
+    forget_handover,
+    handover_of,
+    keep_handover,
+    known_handover,
+    opened,
+)
+
+if TYPE_CHECKING:
+    from sweepstack.core.journal import Journal
+    from sweepstack.platforms.ssh.platform import SshPlatform
+
+SILENT_SECONDS = 60.0
+"""So long nobody must answer after a command was taken, before it counts as carried out."""
+AGAIN_SECONDS = 30.0
+"""A host that answers on for so long after it took the command is given it again."""
+POLL_SECONDS = 2.0
+LEAST_SECONDS = 0.1
+
+
+def settled(
+    platform: Platform, native_id: str, account: str, evidence: str
+) -> tuple[Observation, BoxRecord | None] | None:
+    """What is known of a box whose stop or end is over by the evidence, and at whose address nobody answers now. None
+    in every other case: then the box itself is asked."""
+    if not evidence or not has_address(platform.name):
+        return None
+    known = known_handover(evidence, native_id)
+    if known is None or not known.over(native_id):
+        return None
+    answered = answers(platform, known)
+    if answered and known.confirmed is None:  # it was started again: its silence then proves nothing of the next one
+        with contextlib.suppress(EvidenceError, OSError):
+            forget_handover(opened(evidence), native_id)
+    if answered is not False:
+        return None
+    if known.verb == "destroy":
+        return Observation(Existence.GONE, note=told(known)), None
+    note = f"{known.native} since {known.silent_at or known.begun_at:%Y-%m-%d %H:%M} UTC; nobody answers there"
+    record = BoxRecord(native_id, "", account, Phase.STOPPED, None, None, platform.name, note)
+    journal = _journal(evidence, known)
+    seen = Observation(Existence.EXISTS, journal, runner_alive=False, stopped=True, note="" if journal else note)
+    return seen, record
+
+
+def on_host(platform: Platform) -> SshPlatform:
+    """The platform as that of one host. Raises Unsupported for one that is not reached at an address of its own."""
+    from sweepstack.platforms.ssh.platform import SshPlatform
+
+    if not isinstance(platform, SshPlatform):
+        raise Unsupported(f"{platform.name} is no host with an address: its API says what is gone")
+    return platform
+
+
+def answers(platform: Platform, known: Handover) -> bool | None:
+    """Whether the machine of this box answers at its address; None where nobody here could try. Another machine, which
+    a person named, does not count."""
+    try:
+        shown = on_host(platform).who_answers()
+    except Unreachable:
+        return False
+    except PlatformError:
+        return None
+    others = known.confirmed.other_keys if known.confirmed is not None else ()
+    return not shown or not all(key.split()[-1] in others for key in shown)
+
+
+def told(known: Handover) -> str:
+    """How it is known, in one line."""
+    if known.confirmed is not None:
+        word = known.confirmed
+        return f"{word.by} saw at {word.at:%Y-%m-%d %H:%M} UTC: {word.saw}"
+    return f"it took {known.native}, and nobody has answered there since {known.silent_at:%Y-%m-%d %H:%M} UTC"
+
+
+def _journal(evidence: str, known: Handover) -> Journal | None:
+    """The copy of its journal, where it is the whole of it: nothing has run there since."""
+    try:
+        store = EvidenceStore.open(evidence)
+        birth = next((birth for birth in store.births() if birth.native_id == known.native_id), None)
+        if birth is None:
+            return None
+        rest, journal = store.rest(birth.box, birth.generation), store.journal(birth.box, birth.generation)
+    except (EvidenceError, JournalDamaged):
+        return None
+    if rest is None or journal is None or not rest.speaks_for(known.native_id, journal):
+        return None
+    return journal
+
+
+@dataclass(frozen=True)
+class Command:
+    """A verb that is issued on the host itself: its name there, and what is typed. `bills_after`, `release`: see
+    `Handover`."""
+
+    verb: Literal["stop", "destroy"]
+    native: str
+    command: str
+    way: str
+    bills_after: float | None = 0.0
+    release: str = ""
+
+
+def issue(
+    store: EvidenceStore | None,
+    platform: Platform,
+    facts: BoxFacts,
+    asked: Command,
+    *,
+    wait: Wait,
+    say: Callable[[str], None],
+) -> Handover:
+    """Issues a verb over SSH, and waits for the proof: the host took the command, and nobody answers there any more.
+
+    Ends the box's processes first. Idempotent, and resumed by the next call after a crash: what the host took is on
+    record. Raises OutcomeUnknown with the reason when it is not proved in time: nobody may count it as done.
+    """
+    known = _begun(store, facts, asked)
+    begin, silent, problem, tried = time.monotonic(), None, "nothing was asked yet", -float("inf")
+    while True:
+        now = time.monotonic()
+        if _silent(platform):
+            silent = now if silent is None else silent
+            if known.accepted_at is None:
+                problem = f"nobody answers there, and whether it took {asked.command!r} is not known"
+            elif now - silent >= paced(SILENT_SECONDS):
+                since = datetime.now(UTC) - timedelta(seconds=now - silent)
+                return keep_handover(store, known.model_copy(update={"silent_at": known.silent_at or since}))
+            else:
+                problem = "nobody answers there, and not for long enough to be sure"
+        else:
+            silent = None
+            if now - tried >= AGAIN_SECONDS:
+                tried = now
+                try:
+                    on_host(platform).power_off(facts.native_id, facts.account, asked.command)
+                    taken = datetime.now(UTC)
+                    known = known.model_copy(update={"ended_at": taken, "accepted_at": taken, "silent_at": None})
+                    known = keep_handover(store, known)
+                    say(f"{asked.native}: {facts.native_id} took {asked.command!r}; waiting until nobody answers there")
+                    problem = f"it took {asked.command!r}, and answers on"
+                except (Unreachable, OutcomeUnknown) as error:
+                    problem = str(error)
+        if wait.cancelled.wait(max(LEAST_SECONDS, paced(POLL_SECONDS))):
+            problem = "the wait was cancelled"
+        if wait.cancelled.is_set() or time.monotonic() - begin > wait.deadline:
+            raise OutcomeUnknown(f"{asked.native} ({asked.command}) is not proved: {problem}")
+
+
+def finish(
+    store: EvidenceStore | None, platform: Platform, native_id: str, *, wait: Wait, say: Callable[[str], None]
+) -> None:
+    """Goes on where a command was cut off that waited for the proof: what the host took is on record, and nobody
+    answers there. Issues nothing. Returns when there is nothing to wait for (any more): the record says how it is."""
+    known = handover_of(store, native_id)
+    if known is None or known.by != "ssh" or known.accepted_at is None or known.silent_at is not None:
+        return
+    begin = time.monotonic()
+    while _silent(platform):
+        if time.monotonic() - begin >= paced(SILENT_SECONDS):
+            since = datetime.now(UTC) - timedelta(seconds=time.monotonic() - begin)
+            keep_handover(store, known.model_copy(update={"silent_at": since}))
+            return
+        say(f"{known.native}: {native_id} took it before; waiting until nobody has answered there for long enough")
+        if wait.cancelled.wait(max(LEAST_SECONDS, paced(POLL_SECONDS))) or time.monotonic() - begin > wait.deadline:
+            return
+
+
+def _begun(store: EvidenceStore | None, facts: BoxFacts, asked: Command) -> Handover:
+    """The record of this verb: a new one, unless the same command was taken there and nobody has answered since."""
+    before = begun_before(store, facts.native_id, asked.way)
+    known = Handover(
+        box=facts.name,
+        native_id=facts.native_id,
+        verb=asked.verb,
+        by="ssh",
+        native=asked.native,
+        way=asked.way,
+        begun_at=datetime.now(UTC),
+        bills_after=asked.bills_after,
+        release=asked.release,
+    )
+    if before is not None and before.by == "ssh" and before.native == asked.native:
+        kept = {name: getattr(before, name) for name in ("ended_at", "accepted_at", "silent_at", "begun_at")}
+        known = known.model_copy(update=kept)
+    return keep_handover(store, known)
+
+
+def _silent(platform: Platform) -> bool:
+    try:
+        on_host(platform).who_answers()
+    except Unreachable:
+        return True
+    except PlatformError:
+        return False
+    return False

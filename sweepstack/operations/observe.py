@@ -1,0 +1,146 @@
+"""What can be seen of a box just now, in the form that the teardown check takes. Never raises for an outage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sweepstack.core.journal import Journal, parse_journal
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.evidence.whereabouts import evidence_on
+from sweepstack.onbox.agent import prefetch
+from sweepstack.onbox.agent.channel import Channel, Listing
+from sweepstack.onbox.agent.prefetch import Question
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
+from sweepstack.onbox.host import platform as base
+from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, Phase, Platform
+from sweepstack.operations.host_shutdown import settled
+from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.teardown import unclaimed
+from sweepstack.teardown.host_shutdown import known_handover
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What will be asked after `observe`, on the same platform object: it is then asked in the same round trip, where
+    the way to the box can do that. `questions` about the box, and `tagged` for every box whose tag begins so."""
+
+    platform: Platform
+    questions: Sequence[Question] = ()
+    tagged: str = ""
+
+
+def observe(
+    adapter: str,
+    native_id: str,
+    account: str,
+    *,
+    files: bool = True,
+    evidence: str = "",
+    also: Ahead | None = None,
+    rented: bool = False,
+) -> tuple[Observation, BoxRecord | None]:
+    """Asks the platform for the box, then the box for its journal. The record is None unless the box exists.
+
+    `files`: whether the box's files are listed, too, which takes longer. Only for what never asks whether it may end:
+    a box whose files were not seen is locked. `evidence`: where it is on record that the box was stopped, or ended, by
+    somebody else than an API; without it a host that does not answer is unknown. `also`: for a look that goes on to
+    ask more, and decides nothing. `rented`: no API ends its bill, so a host that answers bills, whatever became of the
+    box's folder there.
+    """
+    try:
+        platform = also.platform if also else load_platform(adapter)
+        if found := settled(platform, native_id, account, evidence):
+            return found
+        questions = [*_questions(files), *also.questions] if also else []
+        if also and isinstance(platform, base.Foresees):
+            platform.foresee(native_id, account, questions, also.tagged)
+        record = platform.get(native_id, account)
+    except WrongAccount as error:
+        return Observation(Existence.UNKNOWN, account_problem=str(error)), None
+    except PlatformError as error:
+        return Observation(Existence.UNKNOWN, note=str(error)), None
+    emptied = bills_on(record, adapter, rented=rented)
+    if emptied:
+        record = replace(record, phase=Phase.ENDING, note=RENTED_ON)
+    if record.phase is Phase.GONE:
+        return Observation(Existence.GONE), None
+    if record.phase is Phase.UNKNOWN:
+        return Observation(Existence.UNKNOWN, note=record.note or f"{adapter} does not explain its state"), record
+    if record.phase is Phase.ENDING and evidence and has_address(adapter):
+        known = known_handover(evidence, native_id)
+        if known is not None:
+            return Observation(Existence.EXISTS, note=known.rented_on, runner_alive=False), record
+    if emptied:
+        return Observation(Existence.EXISTS, note=RENTED_ON, runner_alive=False, emptied=True), record
+    stopped = record.phase.at_rest
+    rests_at = record.stopped_per_hour if record.phase is Phase.STOPPED else None
+    try:
+        channel = platform.channel(native_id, account)
+        if also and isinstance(channel, prefetch.Foresees):
+            channel.foresee(questions)
+        journal = read_journal(channel)
+        alive, skew = channel.lock_held(box_layout.RUNNER_LOCK), channel.skew
+        on_it = evidence_on(channel, evidence, box_layout.OWN_TIERS) if evidence else None
+    except (PlatformError, JournalDamaged, OSError) as error:
+        return Observation(Existence.EXISTS, note=str(error), stopped=stopped, stopped_per_hour=rests_at), record
+    listing = _listing(channel) if files else None
+    seen = Observation(
+        Existence.EXISTS,
+        journal,
+        alive,
+        stopped=stopped,
+        listing=listing,
+        skew=skew,
+        stopped_per_hour=rests_at,
+        evidence_on=on_it,
+    )
+    return seen, record
+
+
+def bills_on(record: BoxRecord, adapter: str, *, rented: bool) -> bool:
+    """Whether nothing of the box is left on its host, which is rented, answers, and bills on. So its host says; or the
+    box's folder is gone from a host that is `rented` by what is known here (an older version left no word there)."""
+    return record.note == RENTED_ON or (record.phase is Phase.GONE and rented and has_address(adapter))
+
+
+def _questions(files: bool) -> list[Question]:
+    """What is asked below, in this order: the journal before the lock."""
+    asked = [prefetch.read(box_layout.JOURNAL), prefetch.lock_held(box_layout.RUNNER_LOCK)]
+    return [*asked, *(prefetch.walk(folders, **how) for folders, how in _walks())] if files else asked
+
+
+def _walks() -> tuple[tuple[Sequence[str], dict[str, Any]], ...]:
+    """Folders, and how they are walked: the box's own tiers, then the cells' own folders."""
+    bounds = {"limit": unclaimed.FILES, "seconds": unclaimed.SECONDS}
+    return (box_layout.OWN_TIERS, {"skip": (*unclaimed.SKIP, box_layout.CELLS), **bounds}), (
+        (box_layout.CELLS,),
+        bounds,
+    )
+
+
+def _listing(channel: Channel) -> Listing:
+    """The files on the box's own tiers; what was in the way of seeing them is in its `problem`.
+
+    The cells' own folders come last and are no problem: ten thousand of them take seconds, and what is in them was
+    sealed, or keeps the box by its cell's state. A look at them finds what came later.
+    """
+    try:
+        found, cells = (channel.walk(folders, **how) for folders, how in _walks())
+    except (PlatformError, OSError) as error:
+        return Listing(problem=str(error))
+    return Listing((*found.files, *cells.files), found.problem)
+
+
+def read_journal(channel: Channel) -> Journal:
+    """The box's journal; an empty one where none was ever begun. Raises JournalDamaged, Unreachable."""
+    try:
+        return parse_journal(channel.read(box_layout.JOURNAL))
+    except FileNotFoundError:
+        # A queue that was given cells has a home. No home: nothing ran. A home without a journal: not started yet,
+        # unless cells were started, and then the launch record and the receipt speak against it.
+        return parse_journal(b"")
+    except OSError as error:
+        raise Unreachable(f"the journal could not be read: {error}") from error

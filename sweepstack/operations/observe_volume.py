@@ -1,0 +1,101 @@
+"""What can be seen of a volume just now, as the check takes it that may end one. Never raises for an outage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sweepstack.core.observation import Existence
+from sweepstack.core.records import Birth
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, Unsupported, WrongAccount
+from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.platform import Phase, Platform, VolumeRecord
+from sweepstack.platforms.registry import load_platform
+from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen
+from sweepstack.volumes.users import User, births_on
+
+
+def find_kept(platform: Platform, name: str) -> VolumeRecord:
+    """The volume of this name that a stack of volumes keeps in the account. Raises SweepstackError when there is none,
+    or several."""
+    if Capability.VOLUMES not in platform.capabilities:
+        raise Unsupported(f"{platform.name} has no volumes: leave mounts out of the stack file")
+    found = [
+        record
+        for record in platform.list_volumes(box_layout.TAGS)
+        if (ours := box_layout.volume_of(record.tag)) is not None and ours[1] == name
+    ]
+    if not found:
+        raise SweepstackError(
+            f"there is no volume {name} on {platform.name}. Next: make it with the stack that keeps it "
+            f"(docs/stack-config.md#volumes), or correct mounts"
+        )
+    if len(found) > 1:
+        listed = ", ".join(f"{record.native_id} ({record.tag})" for record in found)
+        raise SweepstackError(f"several volumes of {platform.name} are called {name}: {listed}. Give one another name")
+    return found[0]
+
+
+def observe_volume(adapter: str, facts: VolumeFacts, users: Iterable[User]) -> tuple[VolumeSeen, VolumeRecord | None]:
+    """Asks the platform for the volume, then for every box that a user's records say mounted it. Reads only."""
+    try:
+        platform = load_platform(adapter)
+        record = platform.get_volume(facts.native_id)
+    except WrongAccount as error:
+        return VolumeSeen(Existence.UNKNOWN, account_problem=str(error)), None
+    except PlatformError as error:
+        return VolumeSeen(Existence.UNKNOWN, note=str(error)), None
+    if record is None:
+        return VolumeSeen(Existence.GONE), None
+    if facts.account and record.account and record.account != facts.account:
+        problem = (
+            f"{facts.native_id} was made with the account {facts.account}, and the one at hand is {record.account}"
+        )
+        return VolumeSeen(Existence.EXISTS, account_problem=problem), record
+    tag = box_layout.volume_tag(facts.identity, facts.name)
+    if record.tag != tag:
+        note = f"{facts.native_id} carries the tag {record.tag!r}, and this stack's volume {facts.name} is {tag}"
+        return VolumeSeen(Existence.UNKNOWN, note=note), record
+    alive: list[str] = []
+    unread: list[str] = []
+    named: set[str | None] = set()
+    for user in users:
+        try:
+            births = births_on(user, facts.native_id)
+        except EvidenceError as error:
+            unread.append(f"which boxes of {user.stack} mount it is not known: {error}")
+            continue
+        for birth in births:
+            if lines := list(_alive(user, birth)):
+                alive += lines
+                named.add(birth.native_id)
+    alive += [f"the box {native_id} mounts it" for native_id in record.mounted_by or () if native_id not in named]
+    holds = _holds(platform, facts.native_id)
+    return VolumeSeen(Existence.EXISTS, alive=tuple(alive), unread=tuple(unread), holds=holds), record
+
+
+def _alive(user: User, birth: Birth) -> Iterator[str]:
+    """A line where a box is not proved gone. A record that says "ended" is asked after, too: it may be wrong."""
+    what = f"box {birth.box} of {user.stack} ({birth.native_id or birth.tag}) mounts it"
+    try:
+        platform = load_platform(birth.platform)
+        if birth.native_id is None:
+            found = platform.find_by_tag(birth.tag, birth.account)
+            if found is not None and found.phase is not Phase.GONE:
+                yield f"{what}: it was rented and the answer lost"
+            return
+        record = platform.get(birth.native_id, birth.account)
+    except PlatformError as error:
+        yield f"{what}, and is not proved gone: {error}"
+        return
+    if record.phase is not Phase.GONE:
+        yield f"{what}, and is {record.phase.value}"
+
+
+def _holds(platform: Platform, native_id: str) -> tuple[str, ...] | None:
+    """The names at the top of the volume, where it can be read without a box."""
+    try:
+        channel = platform.volume_channel(native_id, box_layout.DURABLE)
+        return tuple(sorted(entry.name for entry in channel.listdir(box_layout.DURABLE)))
+    except (PlatformError, OSError):
+        return None

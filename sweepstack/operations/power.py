@@ -1,0 +1,252 @@
+"""Stopping and starting a box around the platform's verb: cells first, then the verb, then proof, then the ledger.
+
+Shared by the provider (`want: stopped`) and `sweepctl tend` (`when_done: stop`). Neither decides here whether it may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol
+
+from sweepstack.billing.ledger import record_phase
+from sweepstack.core.journal import Journal
+from sweepstack.core.journal_copy import Rest
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import Approval, LedgerPhase
+from sweepstack.evidence import box_logs
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import (
+    EvidenceError,
+    JournalDamaged,
+    NotYetStopped,
+    OutcomeUnknown,
+    PlatformError,
+    SweepstackError,
+    Unsupported,
+)
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
+from sweepstack.operations.host_shutdown import Command, issue
+from sweepstack.operations.observe import observe
+from sweepstack.platforms.registry import load_platform
+from sweepstack.teardown.check import BoxFacts, Verdict
+from sweepstack.teardown.stop_check import AtRisk, look_for_risk, may_stop
+
+RUNNER_SECONDS = 40.0
+"""The runner's own grace for its cells is 20 s, and it needs some to say so."""
+STOP_SECONDS = 300.0
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The check's answer about a stop, with what it was based on. `facts` are those of the verb stop."""
+
+    facts: BoxFacts
+    seen: Observation
+    record: BoxRecord | None
+    risk: AtRisk
+    verdict: Verdict
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it stands still already: nothing is left to be killed."""
+        return self.record is not None and self.record.phase.at_rest
+
+
+def judge_stop(adapter: str, facts: BoxFacts, paths: dict[str, str], approval: Approval | None, *, full: bool) -> Pause:
+    """Looks at the box, and at the tiers that the stop kills, and asks the check. Never raises for an outage."""
+    seen, record = observe(adapter, facts.native_id, facts.account, evidence=facts.evidence)
+    risk = AtRisk()
+    at_rest = record is not None and record.phase.at_rest
+    if seen.existence is Existence.EXISTS and not at_rest:
+        risk = risk_on(adapter, facts, paths, seen.journal)
+    return Pause(facts, seen, record, risk, may_stop(facts, approval, seen, risk, full=full))
+
+
+def risk_on(adapter: str, facts: BoxFacts, paths: dict[str, str], journal: Journal | None) -> AtRisk:
+    """What the stop would kill that is nowhere else."""
+    try:
+        channel = load_platform(adapter).channel(facts.native_id, facts.account)
+        return look_for_risk(channel, facts.kills, paths, journal)
+    except PlatformError as error:
+        return AtRisk(unknown=str(error))
+
+
+def drained(store: EvidenceStore, box: str, generation: int, seen: Observation) -> bool:
+    """Whether every cell that the box's queue was given has ended. Unknown is no, and so is a queue without cells."""
+    try:
+        launch = store.launch(box, generation)
+        journal = seen.journal or store.journal(box, generation)
+    except (EvidenceError, JournalDamaged):
+        return False
+    if launch is None or journal is None:
+        return False
+    return all(
+        (progress := journal.cells.get(name)) is not None
+        and (progress.state in ("sealed", "dropped") or progress.final)
+        for name in launch.cells
+    )
+
+
+def end_runner(platform: Platform, native_id: str, account: str, *, grace: float = RUNNER_SECONDS) -> None:
+    """SIGTERM to the runner, which hands it to its cells and waits for them. Idempotent; returns when it has ended.
+
+    Raises PlatformError when it survives, or the box can't be reached.
+    """
+    channel = platform.channel(native_id, account)
+    if not channel.lock_held(box_layout.RUNNER_LOCK):
+        return
+    try:
+        pids = [int(json.loads(channel.read(box_layout.RUNNER_PID))["pid"])]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        pids = [process.pid for process in channel.processes()]
+    for pid in pids:
+        channel.terminate(pid, grace=grace)
+
+
+def keep_journal(store: EvidenceStore, platform: Platform, facts: BoxFacts) -> str:
+    """Copies the journal into the evidence, since a stopped box may not answer, with the word that it is whole: its
+    runner has ended. Returns why not, where it can't."""
+    try:
+        data = platform.channel(facts.native_id, facts.account).read(box_layout.JOURNAL)
+        head = store.write_journal(facts.name, facts.generation, data).head
+        now = datetime.now(UTC)
+        store.write_rest(
+            Rest(box=facts.name, generation=facts.generation, native_id=facts.native_id, head=head, at=now)
+        )
+    except FileNotFoundError:
+        return ""
+    except (PlatformError, EvidenceError, JournalDamaged, OSError) as error:
+        return str(error)
+    return ""
+
+
+def bring_to_rest(platform: Platform, facts: BoxFacts, *, wait: Wait) -> BoxRecord:
+    """Issues the stop until the platform says `stopped`. Raises NotYetStopped with the reason, and what it costs."""
+    begun, problem = time.monotonic(), "the platform does not say that it is stopped"
+    while True:
+        try:
+            platform.stop(facts.native_id, facts.account)
+            record = platform.get(facts.native_id, facts.account)
+            if record.phase is Phase.STOPPED:
+                return record
+        except (NotYetStopped, OutcomeUnknown) as error:
+            problem = str(error)
+        if wait.cancelled.wait(POLL_SECONDS):
+            problem = "the wait was cancelled"
+        if wait.cancelled.is_set() or time.monotonic() - begun > wait.deadline:
+            raise NotYetStopped(
+                f"box {facts.name} ({facts.native_id}): stop was asked for and is not proved: {problem}"
+            )
+
+
+def stop_box(
+    store: EvidenceStore,
+    adapter: str,
+    pause: Pause,
+    paths: dict[str, str],
+    *,
+    price_after: float | None,
+    wait: Wait,
+    say: Callable[[str], None],
+    issued: Issued | None = None,
+) -> BoxRecord:
+    """Ends the runner with grace, looks again at what would die, keeps the journal, stops the box, writes the ledger.
+
+    `pause` must allow it. `issued`: how the verb is issued where no API does it. Raises SweepstackError when there is
+    more at risk than the check was told.
+    """
+    facts, platform = pause.facts, load_platform(adapter)
+    if not pause.at_rest:
+        say("handing the cells a SIGTERM, and waiting for them")
+        end_runner(platform, facts.native_id, facts.account)
+        if pause.verdict.way == "nothing-at-risk":
+            seen, _ = observe(adapter, facts.native_id, facts.account, files=False)
+            risk = risk_on(adapter, facts, paths, seen.journal)
+            if not risk.nothing:
+                raise SweepstackError(
+                    f"box {facts.name} was not stopped, and nothing was wiped: on their way out its cells left "
+                    f"{risk.words(facts.kills)}"
+                )
+        problem = keep_journal(store, platform, facts)
+        if problem:
+            say(f"its journal could not be kept in the evidence: {problem}")
+        channel = partial(platform.channel, facts.native_id, facts.account)
+        for problem in box_logs.copy_last(channel, store.shelf.uri, facts.name, facts.generation):
+            say(problem)
+    if issued is None:
+        record = bring_to_rest(platform, facts, wait=wait)
+    else:
+        record = _bring_to_rest_by_command(store, platform, pause, issued, wait=wait, say=say)
+    write_phase(store, adapter, facts, "stopped", price_after)
+    return record
+
+
+class Issued(Protocol):
+    """A stop that no API issues, as the state has it: by whom, the platform's word for it, the command on the box."""
+
+    @property
+    def by(self) -> str: ...
+    @property
+    def native(self) -> str: ...
+    @property
+    def command(self) -> str | None: ...
+
+
+def _bring_to_rest_by_command(
+    store: EvidenceStore,
+    platform: Platform,
+    pause: Pause,
+    issued: Issued,
+    *,
+    wait: Wait,
+    say: Callable[[str], None],
+) -> BoxRecord:
+    """As `bring_to_rest`, on a host that stops itself."""
+    facts = pause.facts
+    if issued.by != "ssh" or not issued.command:
+        raise Unsupported(f"box {facts.name}: {issued.native} is a person's, and nobody here issues it")
+    asked = Command("stop", issued.native, issued.command, pause.verdict.way or "")
+    try:
+        known = issue(store, platform, facts, asked, wait=wait, say=say)
+    except PlatformError as error:
+        raise NotYetStopped(f"box {facts.name} ({facts.native_id}): {error}. It may bill as if it ran") from error
+    note = f"{issued.native} since {known.silent_at:%Y-%m-%d %H:%M} UTC"
+    where = platform.name
+    return BoxRecord(facts.native_id, "", facts.account, Phase.STOPPED, facts.price_per_hour, None, where, note)
+
+
+def start_box(store: EvidenceStore, adapter: str, facts: BoxFacts, *, wait: Wait) -> BoxRecord:
+    """Brings a stopped box back. Costs money. Raises StillCreating when it is not ready in time.
+
+    It bills at the price of `facts`, which follows the config; the platform's record has that of the day it was rented.
+    """
+    platform = load_platform(adapter)
+    record = platform.start(facts.native_id, facts.account, wait=wait)
+    price = record.price_per_hour if facts.price_per_hour is None else facts.price_per_hour
+    write_phase(store, adapter, facts, "running", price)
+    return record
+
+
+def write_phase(
+    store: EvidenceStore, adapter: str, facts: BoxFacts, phase: LedgerPhase, price_per_hour: float | None
+) -> None:
+    """Into the ledger: from now on it is in this phase. A ledger that can't be written stops no box."""
+    with contextlib.suppress(EvidenceError):
+        record_phase(
+            store,
+            box=facts.name,
+            native_id=facts.native_id,
+            platform=adapter,
+            account=facts.account,
+            phase=phase,
+            price_per_hour=price_per_hour,
+            at=datetime.now(UTC),
+        )

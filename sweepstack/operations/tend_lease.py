@@ -1,0 +1,84 @@
+"""Who tends a sweep now: one record in the evidence, renewed every round, so that two tends don't work side by side.
+
+A claim lasts a little longer than its round; whoever was killed is succeeded when it has run out, and at once on the
+same host, where it can be seen that the process is gone. Writing is conditional: of two that claim at once one is told.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+
+from pydantic import AwareDatetime
+
+from sweepstack.core.records import Record
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.agent.channel import host_identity
+from sweepstack.onbox.common.errors import EvidenceChanged, SweepstackError
+
+NAME = "tend.json"
+
+
+class Tending(Record):
+    """A claim. `until`: when it has run out, if it is not renewed."""
+
+    host: str
+    pid: int
+    since: AwareDatetime
+    at: AwareDatetime
+    until: AwareDatetime
+
+
+class AlreadyTended(SweepstackError):
+    """Somebody else tends this sweep; the message says who, and when that runs out."""
+
+
+def claim(store: EvidenceStore, lasts: timedelta, mine: Tending | None, *, now: datetime | None = None) -> Tending:
+    """Claims the sweep, or renews the claim `mine`. Raises AlreadyTended; idempotent; talks to the evidence only."""
+    now = now or datetime.now(UTC)
+    host, pid = host_identity(), os.getpid()
+    found = store.record(NAME, Tending)
+    if found is not None and (found.host, found.pid) != (host, pid) and _holds(found, now, host):
+        raise AlreadyTended(_words(found, now))
+    since = mine.since if mine is not None else now
+    fresh = Tending(host=host, pid=pid, since=since, at=now, until=now + lasts)
+    try:
+        store.write_record(NAME, fresh)
+    except EvidenceChanged as error:
+        raise AlreadyTended("another tend claimed this sweep at the same moment") from error
+    after = store.record(NAME, Tending)
+    if after is None or (after.host, after.pid) != (host, pid):
+        raise AlreadyTended("another tend claimed this sweep at the same moment")
+    return fresh
+
+
+def let_go(store: EvidenceStore, mine: Tending) -> None:
+    """Gives the claim up, if it is still ours. Never raises: it runs out by itself."""
+    try:
+        found = store.record(NAME, Tending)
+        if found is not None and (found.host, found.pid) == (mine.host, mine.pid):
+            store.write_record(NAME, None)
+    except SweepstackError:
+        return
+
+
+def _holds(found: Tending, now: datetime, host: str) -> bool:
+    if now >= found.until:
+        return False
+    if found.host != host:
+        return True
+    try:
+        os.kill(found.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _words(found: Tending, now: datetime) -> str:
+    ago, left = (now - found.at).total_seconds(), (found.until - now).total_seconds()
+    return (
+        f"this sweep is tended by process {found.pid} on {found.host} since {found.since:%Y-%m-%d %H:%M} UTC; it was "
+        f"at work {max(ago, 0):.0f} s ago, and its claim runs out in {left:.0f} s if it is dead"
+    )

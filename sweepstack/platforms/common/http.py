@@ -1,0 +1,333 @@
+"""One way to a platform's HTTP API, for all adapters: what was carried out, what was not, and what nobody knows.
+
+A read is asked again when the network or the platform stumbles. A write is sent once: only a 429 is sent again, since
+it says that nothing was done. When the answer to a write is lost, cut, or no answer of the platform's (5xx, a proxy's
+page), that is `OutcomeUnknown`: the caller looks before it does anything else. The key goes into the header and nowhere
+else: not into a URL, a log, an error, or a chained exception.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import ipaddress
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from sweepstack.onbox.common.errors import (
+    InsufficientFunds,
+    NotAuthorized,
+    OutcomeUnknown,
+    PlatformError,
+    RateLimited,
+    RequestRefused,
+    Unreachable,
+    Unsupported,
+)
+from sweepstack.platforms.common import redact
+from sweepstack.platforms.common.rate_limit import Limiter, paced
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+    from tenacity import RetryCallState
+
+USER_AGENT = "sweepstack/0.1 (+infrastructure as code for sweeps)"
+BODY_BYTES = 32 << 20
+"""An answer that is longer is none."""
+TEXT_CHARS = 400
+REQUEST_SECONDS = 30.0
+"""For one request, from its first byte to the last of its answer."""
+PATIENCE_SECONDS = 90.0
+"""For one call with all its retries and its waiting for quotas."""
+TIMEOUT_VARIABLE = "SWEEPSTACK_API_TIMEOUT"
+"""Caps `REQUEST_SECONDS`."""
+ATTEMPTS = 4
+LIMITED_ATTEMPTS = 12
+"""How often somebody asks who is told each time that it was too much."""
+BACKOFF_SECONDS = 1.0
+BACKOFF_MAX_SECONDS = 30.0
+RETRY_AFTER_MAX_SECONDS = 60.0
+
+
+class _Shaky(Unreachable):
+    """A read that may do better the next time."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the platform itself answered: 2xx, or a 4xx with a JSON body. `data` is the parsed body, None without one.
+
+    `text` says what was refused, for people: one line, bounded, without secrets.
+    """
+
+    status: int
+    data: Any = None
+    text: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was carried out."""
+        return 200 <= self.status < 300
+
+
+class Transport:
+    """One API with one key. Threads may share it; it holds no connection open between calls.
+
+    `service`: its name in messages. `key_hint`: where a person puts the key ("RUN_KEY, or ~/.run/key"), for messages.
+    Raises RequestRefused when `base_url` would send the key in the clear.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        base_url: str,
+        key: str,
+        *,
+        key_hint: str,
+        limiter: Limiter | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname or "")):
+            raise RequestRefused(f"the address of {service} must begin with https:// (http:// only on this machine)")
+        if parts.username or parts.password or parts.query:
+            raise RequestRefused(f"the address of {service} must hold no user, password or query")
+        if key:
+            redact.learn({key_hint.split()[0].rstrip(","): key})
+        self.service = service
+        self.base_url = base_url.rstrip("/")
+        self.limiter = limiter or Limiter({})
+        self._key = key
+        self._key_hint = key_hint
+        self._headers = {"User-Agent": USER_AGENT, "Accept": "application/json", **(headers or {})}
+
+    def read(
+        self,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        endpoint: str = "",
+        patience: float = PATIENCE_SECONDS,
+        cancelled: threading.Event | None = None,
+    ) -> Answer:
+        """GET. Retries network errors, 5xx, unreadable bodies and 429 within `patience` seconds.
+
+        Raises Unreachable (RateLimited for a 429), NotAuthorized (401), Unsupported (410); other refusals are returned.
+        """
+        return self._retried("GET", path, params, None, endpoint, patience, cancelled or threading.Event())
+
+    def write(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        endpoint: str = "",
+        patience: float = PATIENCE_SECONDS,
+        cancelled: threading.Event | None = None,
+    ) -> Answer:
+        """POST, PUT, PATCH or DELETE, at most once carried out. `cancelled` cuts the waiting, never a request.
+
+        Raises OutcomeUnknown when it may have been carried out; Unreachable (RateLimited) when it was certainly not;
+        NotAuthorized (401), InsufficientFunds (402), Unsupported (410); other refusals are returned.
+        """
+        return self._retried(method, path, None, body, endpoint, patience, cancelled or threading.Event())
+
+    def _retried(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: Mapping[str, Any] | None,
+        endpoint: str,
+        patience: float,
+        cancelled: threading.Event,
+    ) -> Answer:
+        import tenacity
+
+        end = time.monotonic() + patience
+
+        def once() -> Answer:
+            self.limiter.take(endpoint, patience=max(0.0, end - time.monotonic()), cancelled=cancelled)
+            seconds = min(_request_seconds(), max(0.001, end - time.monotonic()))
+            return self._once(method, path, params, body, seconds)
+
+        def stop(state: RetryCallState) -> bool:
+            limited = isinstance(state.outcome and state.outcome.exception(), RateLimited)
+            late = time.monotonic() + state.upcoming_sleep >= end
+            most = LIMITED_ATTEMPTS if limited else ATTEMPTS
+            return late or cancelled.is_set() or state.attempt_number >= most
+
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type((_Shaky, RateLimited)),
+            wait=_pause,
+            stop=stop,
+            sleep=tenacity.sleep_using_event(cancelled),
+            reraise=True,
+        )(once)
+
+    def _once(
+        self, method: str, path: str, params: Mapping[str, str] | None, body: Mapping[str, Any] | None, seconds: float
+    ) -> Answer:
+        import httpx
+
+        asked = f"{method} {path}"
+        writes = method != "GET"
+        headers = dict(self._headers)
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        end = time.monotonic() + seconds
+        timeout = httpx.Timeout(seconds, connect=min(seconds, 10.0))
+        failure: str
+        unsent = False
+        try:
+            with (
+                httpx.Client(timeout=timeout, verify=_trust(self.base_url)) as client,
+                client.stream(method, self.base_url + path, params=params, json=body, headers=headers) as response,
+            ):
+                raw = _bounded(response, end)
+            return self._judged(asked, writes, response, raw)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            failure, unsent = type(error).__name__, True
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            failure = type(error).__name__
+        # Outside of the handler: a chained exception would carry the request with its headers.
+        if writes and not unsent:
+            raise OutcomeUnknown(self._lost(asked, f"the connection broke ({failure})"))
+        raise _Shaky(f"{self.service} does not answer ({asked}: {failure}); nothing was changed. Try again") from None
+
+    def _judged(self, asked: str, writes: bool, response: httpx.Response, raw: bytes | None) -> Answer:
+        """What a complete reply means, or the error for it. `raw` is None where it was too long."""
+        status = response.status_code
+        data, is_json = _parsed(response, raw)
+        text = self.clean(_words(data) if is_json else "")
+        if status == 429:
+            after = _seconds(response.headers.get("retry-after", ""))
+            if after is not None:
+                self.limiter.hold(paced(after))
+            raise RateLimited(f"{self.service}: too many requests ({asked}); nothing was done. {text}".strip(), after)
+        if 200 <= status < 300 and (is_json or raw == b""):
+            if is_json:
+                policy, left = (response.headers.get(name, "") for name in ("ratelimit-policy", "ratelimit"))
+                self.limiter.learn(policy, left)
+            return Answer(status, data, text, dict(response.headers))
+        if not 400 <= status < 500 or not is_json or status == 408:
+            what = "" if is_json else ", with a body that is not the API's"
+            if writes:
+                raise OutcomeUnknown(self._lost(asked, f"it answered {status}{what}. {text}".strip()))
+            again = status >= 500 or status == 408 or 200 <= status < 300
+            kind = _Shaky if again and raw is not None else Unreachable
+            raise kind(f"{self.service} gave no usable answer to {asked} ({status}{what}); nothing is known. {text}")
+        if status == 401:
+            raise NotAuthorized(f"{self.service} does not accept the key ({asked}: 401 {text}): check {self._key_hint}")
+        if status == 402:
+            raise InsufficientFunds(f"{self.service}: the account can't pay for it: {text or '402'}. Top it up")
+        if status == 410:
+            raise Unsupported(f"{self.service} has retired this API ({asked}: 410 {text}): update sweepstack")
+        return Answer(status, data, text, dict(response.headers))
+
+    def refusal(self, answer: Answer, asked: str) -> PlatformError:
+        """The error for a refusal that the caller has no better word for."""
+        if answer.status == 403:
+            return NotAuthorized(
+                f"{self.service} forbids {asked} (403 {answer.text}): the key lacks the right; check {self._key_hint}"
+            )
+        return RequestRefused(f"{self.service} refuses {asked}: {answer.status} {answer.text}".rstrip())
+
+    def clean(self, text: str) -> str:
+        """`text` of the platform's as it may be shown: one line, bounded, without secrets."""
+        if self._key:
+            text = text.replace(self._key, "[key]")
+        text = " ".join("".join(c if c.isprintable() else " " for c in redact.redact(text)).split())
+        return text if len(text) <= TEXT_CHARS else text[:TEXT_CHARS] + "…"
+
+    def _lost(self, asked: str, why: str) -> str:
+        return f"{self.service}: the answer to {asked} is lost, so it may have been carried out: {why}"
+
+
+def _pause(state: RetryCallState) -> float:
+    """Seconds until the next attempt: what the platform asked for, else longer and longer with jitter."""
+    from tenacity import wait_random_exponential
+
+    error = state.outcome.exception() if state.outcome else None
+    if isinstance(error, RateLimited) and error.retry_after is not None:
+        return paced(min(error.retry_after, RETRY_AFTER_MAX_SECONDS))
+    return float(wait_random_exponential(multiplier=paced(BACKOFF_SECONDS), max=paced(BACKOFF_MAX_SECONDS))(state))
+
+
+def _request_seconds() -> float:
+    with contextlib.suppress(ValueError):
+        if (cap := float(os.environ.get(TIMEOUT_VARIABLE, ""))) > 0:
+            return min(cap, REQUEST_SECONDS)
+    return REQUEST_SECONDS
+
+
+def _bounded(response: httpx.Response, end: float) -> bytes | None:
+    """The body; None when it is too long. Raises TimeoutError when it drips past the deadline."""
+    raw = bytearray()
+    for part in response.iter_bytes():
+        raw += part
+        if len(raw) > BODY_BYTES:
+            return None
+        if time.monotonic() > end:
+            raise TimeoutError
+    return bytes(raw)
+
+
+def _parsed(response: httpx.Response, raw: bytes | None) -> tuple[Any, bool]:
+    """The body as JSON, and whether it is some: a proxy's page is none, whatever its status."""
+    if raw and "json" in response.headers.get("content-type", "").lower():
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(raw), True
+    return None, False
+
+
+def _words(data: Any) -> str:
+    """What an error body says, whatever envelope it comes in."""
+    if not isinstance(data, dict):
+        return ""
+    found = [data[key] for key in ("detail", "message", "error", "msg", "title") if isinstance(data.get(key), str)][:1]
+    errors = data.get("errors")
+    if isinstance(errors, list):
+        found += [str(e.get("message", e)) if isinstance(e, dict) else str(e) for e in errors[:5]]
+    return "; ".join(dict.fromkeys(word for word in found if word))
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Retry-After, which is seconds or a date; capped. None where it is absent or neither."""
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        return min(max(0.0, float(retry_after)), RETRY_AFTER_MAX_SECONDS)
+    with contextlib.suppress(ValueError, TypeError):
+        left = (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds()
+        return min(max(0.0, left), RETRY_AFTER_MAX_SECONDS)
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def _trust(base_url: str) -> ssl.SSLContext | bool:
+    return _tls() if base_url.startswith("https:") else False
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    import httpx
+
+    return httpx.create_ssl_context()

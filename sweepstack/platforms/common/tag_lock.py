@@ -1,0 +1,61 @@
+"""One create at a time per tag on this machine: no rental platform refuses a second box with the same name.
+
+Two commands of one person that run at once would both look, find nothing, and both rent. The lock is a file below the
+user's data folder; the kernel frees it when its holder ends, however that comes. A list may lie to the second, so the
+holder leaves a note of what it made beside the lock (`tag_memory`). Against another machine the lease in the evidence
+stands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.host.platform import Wait
+from sweepstack.platforms.common.tag_memory import Memory
+
+
+@contextlib.contextmanager
+def one_at_a_time(
+    platform: str, account: str, tag: str, wait: Wait, tell: Callable[[bool], None] = lambda asked: None
+) -> Iterator[Memory]:
+    """Holds the lock of this tag, and gives what earlier holders on this machine have left for the next. `tell`: as in
+    `Memory`.
+
+    Raises PlatformError on deadline or cancel, and when the folder can't be written: nothing was rented then."""
+    name = hashlib.sha256("\0".join((platform, account, tag)).encode()).hexdigest()[:32]
+    path = _folder() / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise PlatformError(
+            f"nothing was rented: two creates of {tag} at once can't be kept apart, since {path.parent} can't be "
+            f"written ({error.strerror}): `export XDG_DATA_HOME=…`, a folder that is yours"
+        ) from error
+    try:
+        if why := wait.until(lambda: _taken(handle), f"another create of {tag} on this machine to end"):
+            raise PlatformError(f"nothing was rented: {why}")
+        first = os.fstat(handle).st_size == 0
+        os.write(handle, b"held\n")
+        yield Memory(path.with_suffix(".json"), platform, tag, wait, first=first, tell=tell)
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _folder() -> Path:
+    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    return Path(home) / "sweepstack" / "locks"

@@ -1,0 +1,198 @@
+"""What this machine remembers of the creates of one tag: that one was sent, and which box it made.
+
+Whoever holds the tag's lock writes it: before the request goes out, and as soon as its answer is known. So the next
+holder does not have to believe a list, which may be from before the request: it asks for the box by its number. There:
+it is adopted. Proved gone: forgotten. Unknown: nothing is rented.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sweepstack.onbox.common.canonical import canonical_json, write_atomically
+from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, Unreachable, WrongAccount
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
+from sweepstack.platforms.common.rate_limit import paced
+
+LAG_SECONDS = 60.0
+"""So long may what was made a moment ago not be found by its number, and still be there."""
+LOOKS = 3
+"""That a number is gone is believed when so many looks have said it, and none within `LAG_SECONDS` of the request."""
+LOOK_SECONDS = 2.0
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+Look = Callable[[], BoxRecord | None]
+
+
+class Unanswered(OutcomeUnknown):
+    """The answer to the last create was lost, and no list shows what it may have made. `sent`: when that was."""
+
+    def __init__(self, words: str, sent: datetime) -> None:
+        super().__init__(words)
+        self.sent = sent
+
+
+def _untold(_asked: bool) -> None:
+    """No record is kept of what is asked for."""
+
+
+@dataclass(frozen=True)
+class _Last:
+    """The last create that was sent. `made`: its box; "" where its answer never came."""
+
+    sent: datetime
+    made: str
+
+
+class Memory:
+    """That of one tag, for the holder of its lock. `first`: the lock was never held here before. `tell`:
+    is called with True before each request that may make a box, and with False once it is proved that it made none."""
+
+    def __init__(
+        self,
+        path: Path,
+        platform: str,
+        tag: str,
+        wait: Wait,
+        *,
+        first: bool,
+        tell: Callable[[bool], None] = _untold,
+    ) -> None:
+        self.first = first
+        self._tell = tell
+        self._path, self._platform, self._tag, self._wait = path, platform, tag, wait
+
+    def sending(self) -> None:
+        """Call it before every request that may make a box. Raises PlatformError: then none may be sent."""
+        try:
+            self._write("")
+        except OSError as error:
+            raise PlatformError(
+                f"nothing was rented for {self._tag}: that it was asked for can't be written to {self._path} "
+                f"({error.strerror}). Make room there, or `export XDG_DATA_HOME=…`, a folder that is yours"
+            ) from error
+        try:
+            self._tell(True)
+        except BaseException:
+            self._forget()  # nothing is sent
+            raise
+
+    def made(self, native_id: str) -> None:
+        """The box of this tag is known. Never raises: it bills, and its id is the caller's to keep."""
+        with contextlib.suppress(PlatformError):
+            last = self._read()
+            if last is not None and last.made == native_id:
+                return
+        try:
+            self._write(native_id)
+        except OSError as error:
+            self._wait.progress(
+                f"{native_id} of {self._platform} is there, and {self._path} can't be written ({error.strerror}): "
+                "run no second command for this stack before this one has ended"
+            )
+
+    def nothing(self) -> None:
+        """It is proved that the last request made nothing, or that what it made is gone."""
+        self._tell(False)
+        self._forget()
+
+    def _forget(self) -> None:
+        with contextlib.suppress(OSError):  # else the next one looks again
+            self._path.unlink(missing_ok=True)
+
+    def box(self, by_number: Callable[[str], BoxRecord | None], by_tag: Look) -> BoxRecord | None:
+        """The box that an earlier holder has made and that a complete list lacks; None when it is proved that there is
+        none. `by_number` and `by_tag` give None only for what is proved absent.
+
+        Asks nothing where no request of it is remembered. Blocks until `LAG_SECONDS` have passed since the request
+        where its box is known by its number and is not found. Raises Unanswered where no answer came, and no list shows
+        a box: no list proves that there is none. Unreachable when it can't be said; PlatformError when the memory can't
+        be read, or when the box is another's by now.
+        """
+        last = self._read()
+        if last is None:
+            return None
+        what = f"{last.made} of {self._platform}" if last.made else "what an earlier command may have rented"
+        look: Look = (lambda: by_number(last.made)) if last.made else by_tag
+        try:
+            found, why = self._looked(look, what, last)
+        except Unreachable as error:
+            raise Unreachable(self._unknown(what, str(error))) from error
+        except (NotAuthorized, WrongAccount) as error:
+            raise type(error)(self._unknown(what, str(error))) from error
+        except PlatformError as error:
+            raise self._unreadable(str(error)) from error
+        if why:
+            raise Unreachable(self._unknown(what, why))
+        if found is None and not last.made:
+            raise Unanswered(f"whether {what} ({self._tag}) is there is not known, and no list shows it", last.sent)
+        if found is None:
+            self.nothing()
+            return None
+        if found.tag != self._tag:
+            raise PlatformError(
+                f"{what} was rented for {self._tag} and carries the tag {found.tag!r} by now: it bills, and no second "
+                "box is rented. Give it its tag back in the platform's console, or end it there, then run the "
+                f"command again. If it is yours for something else: `rm {self._path}`"
+            )
+        return found
+
+    def _looked(self, look: Look, what: str, last: _Last) -> tuple[BoxRecord | None, str]:
+        """What was found; else why waiting for it ended, "" where it is absent at every look."""
+        lag = paced(LAG_SECONDS) if last.made else 0.0
+        rest = min(lag, lag - (datetime.now(UTC) - last.sent).total_seconds())  # a clock set back proves nothing
+        begin, looks = time.monotonic(), 0
+        found: BoxRecord | None = None
+
+        def settled() -> bool:
+            nonlocal found, looks
+            if time.monotonic() - begin < looks * paced(LOOK_SECONDS):
+                return False
+            found = look()
+            looks += 1
+            if found is not None and found.phase is Phase.GONE:
+                found = None
+            return found is not None or (looks >= LOOKS and time.monotonic() - begin >= rest)
+
+        why = self._wait.until(settled, f"{what} ({self._tag}) to show, or to be proved gone")
+        return found, "" if found is not None else why
+
+    def _unknown(self, what: str, why: str) -> str:
+        return f"whether {what} ({self._tag}) is there is not known: it may bill, and no second box is rented: {why}"
+
+    def _read(self) -> _Last | None:
+        """None where nothing is remembered. Raises PlatformError when it can't be read."""
+        try:
+            told = json.loads(self._path.read_bytes())
+            sent, made, tag = datetime.fromisoformat(told["sent"]), told["made"], told["tag"]
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(error.strerror or str(error)) from error
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise self._unreadable(f"{type(error).__name__}: it is not what was written there") from error
+        if (
+            sent.tzinfo is None
+            or tag != self._tag
+            or not (made == "" or (isinstance(made, str) and _ID.fullmatch(made)))
+        ):
+            raise self._unreadable("it is not what was written there")
+        return _Last(sent, made)
+
+    def _unreadable(self, why: str) -> PlatformError:
+        return PlatformError(
+            f"{self._path} remembers what this machine last rented for {self._tag}, and can't be used ({why}): that "
+            f"box may bill, and no second one is rented. Next: `sweepctl audit` shows what bills; when nothing of "
+            f"{self._tag} does, `rm {self._path}` and run the command again"
+        )
+
+    def _write(self, made: str) -> None:
+        value = {"tag": self._tag, "platform": self._platform, "sent": datetime.now(UTC).isoformat(), "made": made}
+        write_atomically(self._path, canonical_json(value) + b"\n", mode=0o600)

@@ -1,0 +1,1 @@
+"""The adapter of boxes on this machine."""

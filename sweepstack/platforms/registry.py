@@ -1,0 +1,82 @@
+"""Finds the adapter of a platform by its name: one folder of this package each, no list to edit."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import sweepstack.platforms
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.host.platform import Platform
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_LOADED: dict[str, Any] = {}
+"""A look asks for the platform of each box several times: the folder is listed for the first of them."""
+
+
+def adapters() -> list[str]:
+    """The names of all adapters that are installed, sorted. Imports none of them."""
+    folder = Path(sweepstack.platforms.__path__[0])
+    return sorted(found.parent.name for found in folder.glob("*/platform.py"))
+
+
+def load_platform(adapter: str) -> Platform:
+    """The platform behind `adapter`: the result of `connect()` in `sweepstack/platforms/<adapter>/platform.py`; of
+    `connect_to(address)` where it is named with one, `<adapter>:<address>`, as hosts of the user's own are.
+
+    Raises ConfigError for a name that there is no folder for. A module that is there and does not import is a broken
+    installation: that ImportError passes through and is never skipped.
+    """
+    name, _, address = adapter.partition(":")
+    module = _module(adapter)
+    if not address:
+        return cast(Platform, module.connect())
+    if not hasattr(module, "connect_to"):
+        raise ConfigError(f"the platform {name} has one account and no address: write {name}, not {adapter!r}")
+    return cast(Platform, module.connect_to(address))
+
+
+def spelled(adapter: str, known: str = "") -> str:
+    """The adapter as a state keeps it: readable on any machine, weeks later. `known`: as the state has it now.
+
+    An address that is a name of this machine's configuration comes with what it leads to. Raises ConfigError.
+    """
+    name, _, address = adapter.partition(":")
+    if not address:
+        return adapter
+    kept = known.partition(":")[2] if at_addresses(known, adapter) else ""
+    return f"{name}:{_module(adapter).spelled(address, kept)}"
+
+
+def has_address(adapter: str) -> bool:
+    """Whether it is named with one, `<adapter>:<address>`: then it is a single host, and no API speaks for it."""
+    return bool(adapter.partition(":")[2])
+
+
+def at_addresses(one: object, other: object) -> bool:
+    """Whether both are of one kind, and each has an address of its own: then a change is one of address."""
+    if not (isinstance(one, str) and isinstance(other, str)):
+        return False
+    return one.partition(":")[0] == other.partition(":")[0] and has_address(one) and has_address(other)
+
+
+def prove_same(adapter: str, former: str, native_id: str, account: str, host_keys: Sequence[str] | None) -> None:
+    """Returns when the machine at `adapter` is proved to be the one that was at `former`. `host_keys`: fingerprints
+    that it had there, as far as the state knows; None to leave what nobody here knows to the update.
+
+    Raises RequestRefused for another machine, Unreachable where nobody can say.
+    """
+    _module(adapter).prove_same(adapter.partition(":")[2], former.partition(":")[2], native_id, account, host_keys)
+
+
+def _module(adapter: str) -> Any:
+    name = adapter.partition(":")[0]
+    if (loaded := _LOADED.get(name)) is not None:
+        return loaded
+    if not _NAME.fullmatch(name) or name not in adapters():
+        raise ConfigError(f"there is no platform adapter {adapter!r}; installed are: {', '.join(adapters())}")
+    _LOADED[name] = importlib.import_module(f"sweepstack.platforms.{name}.platform")
+    return _LOADED[name]

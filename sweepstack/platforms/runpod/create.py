@@ -1,0 +1,225 @@
+"""Renting a pod: one request after another, cheapest first, until one is granted, none is left, or nobody knows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sweepstack.onbox.common.errors import (
+    InsufficientFunds,
+    NoCapacity,
+    NotAuthorized,
+    NotYetGone,
+    OutcomeUnknown,
+    PlatformError,
+    RequestRefused,
+    StillCreating,
+    Unreachable,
+)
+from sweepstack.onbox.host.offers import no_offer_left
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait, not_as_asked
+from sweepstack.platforms.common.http import Answer
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.tag_memory import Memory
+from sweepstack.platforms.runpod import bodies
+from sweepstack.platforms.runpod import offers as market
+from sweepstack.platforms.runpod.api import Session, problem
+from sweepstack.platforms.runpod.errors import refused
+from sweepstack.platforms.runpod.lookup import looked_for, recorded
+from sweepstack.platforms.runpod.states import BILLS, identifier, volume_of
+
+WAKE_SECONDS = 20.0
+"""So long may a pod that was told to start still be shown as it stood before."""
+GRACE_SECONDS = 30.0
+"""That it was removed is believed when it has been neither listed nor found for so long."""
+_CENT_OF_A_CENT = 1e-4
+
+
+@dataclass(frozen=True)
+class Volume:
+    """The network volume that a pod is to mount: RunPod's id, and the data center that it ties the pod to."""
+
+    id: str
+    data_center: str
+
+
+def rent(session: Session, request: BoxRequest, volume: Volume | None, wait: Wait, memory: Memory) -> BoxRecord:
+    """Makes the pod, or adopts it where the answer was lost. Costs money. Call it under the tag's lock (`memory` is
+    its holder's), when it is proved that there is none.
+
+    Raises NoCapacity with every refusal when no offer could be had; RequestRefused when all were refused for one and
+    the same other reason, which then is not the offer's; InsufficientFunds and OutcomeUnknown at once.
+    """
+    try:
+        granted = _granted(session, request, volume, wait, memory)
+    except OutcomeUnknown:
+        raise
+    except PlatformError:
+        memory.nothing()
+        raise
+    if isinstance(granted, BoxRecord):
+        memory.made(granted.native_id)
+        return granted
+    memory.made(identifier(granted))
+    return recorded(session, granted)
+
+
+def _granted(
+    session: Session, request: BoxRequest, volume: Volume | None, wait: Wait, memory: Memory
+) -> BoxRecord | dict[str, Any]:
+    """The pod of the first offer that is granted, as it was answered; the record of one that was found after its answer
+    was lost. OutcomeUnknown is the only error after which there may be a pod."""
+    wanted, begin = request.constraints, time.monotonic()
+    refusals, reasons = [], []
+    tries = market.candidates(session.gpus(bodies.catalog_params(wanted)), wanted, volume.data_center if volume else "")
+    if request.offer:
+        if request.offer not in [one.offer.key for one in tries]:
+            refusals.append(f"{request.offer}: not in the market now, or above the price that you allow")
+        tries.sort(key=lambda one: one.offer.key != request.offer)
+    for one in tries:
+        offer = one.offer
+        what = f"{offer.gpu_count}× {offer.gpu} at {offer.price_per_hour:.3f} USD/h"
+        if wait.cancelled.is_set():
+            raise PlatformError(f"cancelled before {request.name} was rented: nothing exists, nothing bills")
+        left = wait.deadline - (time.monotonic() - begin)
+        if left <= 0:
+            raise PlatformError(
+                "\n".join([f"{request.name}: nothing was rented within {wait.deadline:g} s", *refusals])
+            )
+        wait.progress(f"{request.name}: asking RunPod for {what} ({offer.region})")
+        body = bodies.create_pod(request, offer, list(one.data_centers), volume.id if volume else "")
+        memory.sending()
+        try:
+            answer = session.create_pod(body, patience=left, cancelled=wait.cancelled)
+        except OutcomeUnknown as error:
+            wait.progress(f"{request.name}: {problem(error)}; looking for it by its tag")
+            found = looked_for(session, request.tag, wait.cancelled)
+            if found is None:
+                raise
+            return found
+        if answer.ok:
+            return dict(answer.data)
+        reason = _refusal(session, answer, what)
+        refusals.append(f"{offer.key}: {problem(reason)}")
+        reasons.append(reason)
+        wait.progress(f"{request.name}: {problem(reason)}")
+    raise _none_left(request, refusals, reasons)
+
+
+def must_fit(record: BoxRecord, mounts: dict[str, str], request: BoxRequest, volume: Volume | None) -> None:
+    """A box is adopted only by the request that it was made for. `mounts`: what it has (path → volume id)."""
+    if record.phase is Phase.ENDING:
+        raise NotYetGone(f"{record.native_id} carries the tag {request.tag} and is being destroyed: finish that first")
+    if record.phase is Phase.UNKNOWN:
+        return
+    wanted = {f"{bodies.ROOT}/{mount}": volume.id for mount in request.mounts} if volume else {}
+    if mounts != wanted:
+        raise not_as_asked(record.location, request.tag, _spelled(mounts), _spelled(wanted))
+
+
+def _spelled(mounts: dict[str, str]) -> str:
+    return ", ".join(f"{volume} at {path}" for path, volume in sorted(mounts.items()))
+
+
+def mounts_of(session: Session, record: BoxRecord) -> dict[str, str]:
+    """What the pod behind a record mounts."""
+    return volume_of(session.pods().by_id.get(record.native_id, {}))
+
+
+def until_ready(
+    session: Session,
+    name: str,
+    record: BoxRecord,
+    wait: Wait,
+    answers: Callable[[BoxRecord], str],
+    *,
+    max_price: float | None = None,
+    woken: bool = False,
+) -> BoxRecord:
+    """Blocks until the pod runs, has its address, and `answers` there (that returns why not). Every way out that leaves
+    it rented raises StillCreating with its id. `woken`: it was told to start, so a short rest is no end."""
+    seen, why_not, next_look, begin = record, "", 0.0, time.monotonic()
+    absent: float | None = None  # since when
+
+    def settled() -> bool:
+        nonlocal seen, why_not, next_look, absent
+        now = time.monotonic()
+        if now < next_look:
+            return False
+        pause = session.poll_seconds()
+        try:
+            pod = session.pods(max_age=pause).by_id.get(record.native_id) or session.pod(record.native_id)
+        except Unreachable as error:  # an outage is no reason to leave it: the deadline is
+            why_not, next_look = problem(error), time.monotonic() + pause
+            return False
+        if pod is None:
+            absent, next_look = now if absent is None else absent, now + pause
+            if now - absent < paced(GRACE_SECONDS):  # what was made a moment ago is not known everywhere
+                return False
+            seen = BoxRecord(record.native_id, record.tag, record.account, Phase.GONE, None, None, record.location)
+            return True
+        seen, absent = recorded(session, pod), None
+        next_look = time.monotonic() + pause
+        why_not = ""
+        if seen.phase is Phase.CREATING:
+            return False
+        if seen.phase is Phase.STOPPED and woken and now - begin < WAKE_SECONDS:
+            return False
+        if seen.phase is not Phase.RUNNING:
+            return True
+        answer = answers(seen)
+        why_not = f"it runs, and does not answer: {answer}" if answer else ""
+        return not answer
+
+    try:
+        why = wait.until(settled, f"{name} ({record.native_id}) to be ready")
+    except PlatformError as error:  # the id must not be lost over this
+        raise StillCreating(record.native_id, seen.outputs(), [f"{problem(error)}; {BILLS[Phase.UNKNOWN]}"]) from error
+    if seen.phase is Phase.GONE:
+        raise PlatformError(f"{record.native_id} was removed by someone while it was being made: nothing bills")
+    if why and why_not:
+        why = f"{why} ({why_not})"
+    if not why and seen.phase is not Phase.RUNNING:
+        cause = seen.note or "its image can't be run, or somebody stopped it"
+        why = f"{name} is {seen.phase}, not running: {cause}"
+    if why:
+        raise StillCreating(record.native_id, seen.outputs(), [f"{why}; {BILLS.get(seen.phase, 'it may bill')}"])
+    must_not_be_too_dear(seen, name, max_price)
+    return seen
+
+
+def must_not_be_too_dear(record: BoxRecord, name: str, max_price: float | None) -> None:
+    """Raises StillCreating for a pod above the ceiling. It is not ended here: that is a person's decision."""
+    price = record.price_per_hour
+    if max_price is None or price is None or price <= max_price + _CENT_OF_A_CENT:
+        return
+    raise StillCreating(
+        record.native_id,
+        record.outputs(),
+        [
+            f"{name} was rented and costs {price:.4f} USD/h, above the {max_price:.4f} that you allow: it bills now. "
+            f"Raise max_price to keep it, or destroy it"
+        ],
+    )
+
+
+def _refusal(session: Session, answer: Answer, what: str) -> PlatformError:
+    """The reason to try the next offer. Raises it instead where no other offer can do better."""
+    error = refused(session.http, answer, what)
+    if isinstance(error, InsufficientFunds) or answer.status in (404, 409, 413, 422):
+        raise error
+    return error
+
+
+def _none_left(request: BoxRequest, refusals: list[str], reasons: list[PlatformError]) -> PlatformError:
+    """What it means that every offer was refused."""
+    if reasons and all(isinstance(reason, NotAuthorized) for reason in reasons):
+        return NotAuthorized("\n".join([f"{request.name}: every offer was forbidden; nothing was rented", *refusals]))
+    if any(isinstance(reason, NoCapacity) for reason in reasons) or not reasons:
+        return no_offer_left(refusals, request.name)
+    texts = {str(reason).rpartition(": ")[2] for reason in reasons if isinstance(reason, RequestRefused)}
+    if len(texts) == 1 and all(isinstance(reason, RequestRefused) for reason in reasons):
+        return RequestRefused("\n".join([f"{request.name}: RunPod refuses the request; nothing was rented", *refusals]))
+    return no_offer_left(refusals, request.name)

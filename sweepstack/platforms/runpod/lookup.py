@@ -1,0 +1,95 @@
+"""Finding a box by its tag on a platform where names are anybody's and nothing is unique."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.runpod.api import Pods, Session
+from sweepstack.platforms.runpod.states import carries, created_at, identifier, record_of
+
+LOOKS = (0.5, 1.0, 2.0, 3.0, 4.0)
+"""Seconds between looks for a pod whose create may have been carried out: lists lag behind."""
+
+
+def by_tag(session: Session, tag: str, *, max_age: float | None = None, known: str = "") -> BoxRecord | None:
+    """The oldest box with this tag that is not ending, else one that is; None only when it is proved that there is
+    none: no complete list has it, and the older interface shows none. `known`: the one on record, before all others.
+    Others with the same tag are named in its note. Raises Unreachable."""
+    if max_age is None and any(carries(pod, tag) for pod in session.pods().by_id.values()):
+        pods = session.pods()
+    else:  # that there is none, a list from a moment ago does not prove
+        pods = session.pods(max_age=max_age or 0)
+    found = sorted((pod for pod in pods.by_id.values() if carries(pod, tag)), key=_age)
+    records = [recorded(session, pod) for pod in found]
+    records.sort(key=lambda record: (record.phase is Phase.ENDING, record.native_id != known))  # the oldest stays first
+    if not records:
+        if pods.damaged:
+            raise Unreachable(
+                f"whether there is a box {tag} is not known: {pods.damaged} of RunPod's pods can't be read. Look at "
+                f"the console"
+            )
+        return _only_older(session, tag, max_age or 0)
+    first, others = records[0], [other for other in records[1:] if other.phase is not Phase.ENDING]
+    if not others:
+        return first
+    twins = ", ".join(other.native_id for other in others)
+    ends = ", ".join(f"sweepctl audit --end runpod:{other.native_id}" for other in others)
+    note = f"{len(others) + 1} pods carry this tag, and {twins} may bill beside it: end what is too many: {ends}"
+    return _noted(first, note)
+
+
+def _only_older(session: Session, tag: str, max_age: float) -> BoxRecord | None:
+    """The box that the older interface shows and that REST's list lacks, as REST shows it by its id."""
+    for native_id in session.older(session.account(), max_age=max_age).tagged(tag):
+        if (pod := session.pod(native_id)) is not None and carries(pod, tag):
+            return recorded(session, pod)
+    return None
+
+
+def by_number(session: Session, native_id: str) -> BoxRecord | None:
+    """The box of this id; None only when it is proved that there is none. Raises Unreachable, RequestRefused for what
+    can't be an id."""
+    pod = session.pod(native_id)
+    return None if pod is None else recorded(session, pod)
+
+
+def looked_for(session: Session, tag: str, cancelled: threading.Event) -> BoxRecord | None:
+    """What a create whose answer was lost has made, if it shows within seconds. One look at least; an outage in between
+    is no answer."""
+    for seconds in (0.0, *LOOKS):
+        if seconds and cancelled.wait(paced(seconds)):
+            return None
+        try:
+            found = by_tag(session, tag, max_age=0)
+        except PlatformError:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def recorded(session: Session, pod: Mapping[str, Any]) -> BoxRecord:
+    """The pod as a record, with what this process knows of its end."""
+    return record_of(pod, session.account(), ending=session.is_ending(identifier(pod)))
+
+
+def listed(pods: Pods, session: Session, prefix: str) -> list[BoxRecord]:
+    """Every pod whose tag begins with `prefix` and every one that has none to be read, by id."""
+    records = [recorded(session, pod) for pod in pods.by_id.values()]
+    found = [record for record in records if record.tag.startswith(prefix) or not record.tag]
+    return sorted(found, key=lambda record: record.native_id)
+
+
+def _age(pod: Mapping[str, Any]) -> tuple[datetime, str]:
+    return created_at(pod) or datetime.max.replace(tzinfo=UTC), identifier(pod)
+
+
+def _noted(record: BoxRecord, note: str) -> BoxRecord:
+    return replace(record, note="; ".join(part for part in (record.note, note) if part))

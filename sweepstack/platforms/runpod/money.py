@@ -1,0 +1,50 @@
+"""What the account has left. REST v2 has it since autumn 2026; the older query interface is asked where that is not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from sweepstack.onbox.common.errors import NotAuthorized, Unreachable
+from sweepstack.onbox.host.offers import Balance
+from sweepstack.platforms.runpod import keys
+from sweepstack.platforms.runpod.api import Session
+
+PATH = "/v2/billing/balance"
+"""By its page's name; the page itself could not be read, so a 404 here says nothing."""
+QUERY = "query { myself { clientBalance spendLimit } }"
+
+
+def balance(session: Session) -> Balance | None:
+    """The account's money, None where the key may not see it. Reads only. Raises Unreachable."""
+    answer = session.http.read(PATH)
+    if answer.ok and isinstance(answer.data, dict) and (usd := _number(answer.data.get("balanceAmount"))) is not None:
+        mode = answer.data.get("billingMode")
+        return Balance(usd, prepaid=mode == "PREPAID" if mode in ("PREPAID", "POSTPAID") else None)
+    if answer.status == 403:
+        return None
+    return _by_query(session)
+
+
+def _by_query(session: Session) -> Balance | None:
+    key = keys.api_key()
+
+    def asked(_sdk: Any) -> Any:
+        from runpod.api.graphql import run_graphql_query  # type: ignore[import-untyped]
+
+        return run_graphql_query(QUERY, api_key=key)["data"]["myself"]
+
+    try:
+        found = keys.ask("balance", asked)
+    except NotAuthorized:
+        return None
+    usd = _number(found.get("clientBalance")) if isinstance(found, dict) else None
+    if usd is None:
+        raise Unreachable("RunPod does not tell the balance")
+    return Balance(usd, spend_limit_per_hour=_number(found.get("spendLimit")))
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)

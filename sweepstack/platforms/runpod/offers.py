@@ -1,0 +1,111 @@
+"""RunPod's catalog as offers: a kind of card each, at its price now, in the data centers that have it now.
+
+The catalog is a hint: what it shows can be refused a second later. It names no price of a disk, so an offer's price is
+that of the cards; what the pod costs with its disks its reply says. An offer's key is the card's id.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweepstack.onbox.common.errors import Unsupported
+from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, same_gpu
+from sweepstack.platforms.runpod import bodies
+
+NOWHERE = "NONE"
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An offer, and the data centers to ask for it; empty where any will do."""
+
+    offer: Offer
+    data_centers: tuple[str, ...]
+
+
+def must_be_possible(wanted: Constraints) -> None:
+    """Raises Unsupported for what RunPod has no way to give, before anything is asked."""
+    if wanted.spot:
+        raise Unsupported(
+            "RunPod is withdrawing spot pods: its current API can't rent one. Take `spot` out, or let another "
+            "candidate have it"
+        )
+    if wanted.min_reliability is not None:
+        raise Unsupported(
+            "RunPod publishes no reliability of its hosts (boxes are rented from its Secure Cloud only): take "
+            "`reliability` out, or let another candidate have it"
+        )
+
+
+def candidates(gpus: list[Any], wanted: Constraints, data_center: str = "") -> list[Candidate]:
+    """What fits, cheapest first. `data_center`: the only one that will do, that of a volume."""
+    found = {}
+    for gpu in gpus:
+        if isinstance(gpu, dict) and (one := _candidate(gpu, wanted, data_center)) is not None:
+            found[one.offer.key] = one
+    return [found[offer.key] for offer in cheapest_first((one.offer for one in found.values()), wanted)]
+
+
+def in_region(data_center: str, region: str) -> bool:
+    """Whether `US-TX-3` is what a person means by `US-TX-3`, `us-tx` or `US`."""
+    asked, there = region.strip().upper(), data_center.upper()
+    return there == asked or there.startswith(f"{asked}-")
+
+
+def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) -> Candidate | None:
+    key, name, memory = gpu.get("id"), gpu.get("name"), _number(gpu.get("memory"))
+    price, count = _secure(gpu, "price"), bodies.gpu_count(wanted)
+    if not isinstance(key, str) or not key or gpu.get("secure") is not True or not price:
+        return None
+    most = _secure(gpu, "maxCount")
+    if most is not None and most < count:
+        return None
+    names = [text for text in (key, name) if isinstance(text, str)]
+    if wanted.gpu_names and not any(same_gpu(asked, text) for asked in wanted.gpu_names for text in names):
+        return None
+    if wanted.gpu_memory_gb and (memory is None or not wanted.gpu_memory_gb.admits(memory, slack=0.02)):
+        return None
+    stock = gpu.get("availability")
+    if stock == NOWHERE:
+        return None
+    there = _data_centers(gpu)
+    regions = (data_center,) if data_center else wanted.regions
+    if regions:
+        there = tuple(dc for dc in there if any(in_region(dc, region) for region in regions))
+        if not there:
+            return None
+    shown = ", ".join(there[:_SHOWN]) + (f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else "")
+    offer = Offer(
+        key,
+        name if isinstance(name, str) and name else key,
+        count,
+        round(price * count, 6),
+        shown or "any",
+        gpu_memory_gb=memory,
+        disk_gb=wanted.disk_gb,
+        cuda=wanted.cuda,
+        stock=stock.lower() if isinstance(stock, str) else "",
+    )
+    return Candidate(offer, there if regions else ())
+
+
+def _data_centers(gpu: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those that have the card now; their ids are upper case, and must be."""
+    listed = gpu.get("dataCenters")
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    return tuple(str(dc["id"]) for dc in entries if dc.get("id") and dc.get("availability") != NOWHERE)
+
+
+def _secure(gpu: Mapping[str, Any], name: str) -> float | None:
+    found = gpu.get(name)
+    return _number(found.get("secure")) if isinstance(found, dict) else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        return None
+    return float(value)

@@ -1,0 +1,195 @@
+"""What RunPod says of a pod, as a record: native state → phase, and whose box it is.
+
+A total function: a state that is not in the table, or a pod that can't be read, is `UNKNOWN` with the reason, never
+gone. RUNNING is not ready: a pod says so from its first second, and has an address to reach it by only later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+
+MARKER = "SWEEPSTACK_TAG"
+"""The variable in a pod's environment that holds its tag once more: a name alone is anybody's."""
+PRICE = "SWEEPSTACK_PRICE_PER_HOUR"
+"""The variable that holds what the running pod was offered for, USD: a stopped one says that it costs nothing."""
+SSH_PORT = "22/tcp"
+STOPPED_GB_MONTH, HOURS_A_MONTH = 0.20, 730.0
+"""USD for a GB of a stopped pod's volume disk and month (2026-11): twice the price while it runs."""
+
+PHASES: Mapping[str, Phase] = {
+    "PROVISIONING": Phase.CREATING,
+    "STARTING": Phase.CREATING,
+    "RUNNING": Phase.RUNNING,  # CREATING until it can be reached: see `record_of`
+    "EXITED": Phase.STOPPED,
+    "ERROR": Phase.STOPPED,  # its container failed; it stands still, keeps its disk and can be started
+    "TERMINATED": Phase.ENDING,  # gone is what is neither listed nor found
+}
+BILLS = {
+    Phase.CREATING: "it may bill in full",
+    Phase.RUNNING: "it bills in full",
+    Phase.STOPPED: "its volume disk goes on billing, at twice the price",
+    Phase.UNKNOWN: "it may bill in full",
+}
+"""What a pod costs in each phase, for messages; whether PROVISIONING is billed RunPod does not say."""
+
+
+def identifier(pod: Any) -> str:
+    """The pod's id; "" where there is none to be read."""
+    found = pod.get("id") if isinstance(pod, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def marked(pod: Mapping[str, Any]) -> str | None:
+    """The tag in its environment; "" where there is none, None where the environment can't be read."""
+    env = pod.get("env")
+    if not isinstance(env, dict):
+        return None
+    found = env.get(MARKER, "")
+    return found if isinstance(found, str) else None
+
+
+def carries(pod: Mapping[str, Any], tag: str) -> bool:
+    """Whether the pod is the box of this tag: by its marker, or by its name where the marker can't be read.
+
+    A name alone is no proof, and a pod that somebody renamed is still ours.
+    """
+    marker = marked(pod)
+    return marker == tag or (marker is None and pod.get("name") == tag)
+
+
+def created_at(pod: Mapping[str, Any]) -> datetime | None:
+    """When it was made; None where it can't be read."""
+    try:
+        moment = datetime.fromisoformat(str(pod.get("createdAt")))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def volume_of(pod: Mapping[str, Any]) -> dict[str, str]:
+    """Network volumes that it mounts: path on the box → volume id."""
+    mounts = pod.get("mounts")
+    network = mounts.get("network") if isinstance(mounts, dict) else None
+    entries = [entry for entry in network if isinstance(entry, dict)] if isinstance(network, list) else []
+    return {str(entry.get("path")): str(entry.get("volumeId")) for entry in entries}
+
+
+def record_of(pod: Mapping[str, Any], account: str, *, ending: bool = False) -> BoxRecord:
+    """The pod as a record. `ending`: its delete was accepted, whatever it says of itself."""
+    native_id = identifier(pod)
+    name, marker = pod.get("name"), marked(pod)
+    tag = marker or (name if isinstance(name, str) else "")
+    phase, notes = _phase(pod)
+    made = created_at(pod)
+    if marker is None:
+        phase, notes = Phase.UNKNOWN, [*notes, "its environment can't be read, so whose box it is is not known"]
+    elif marker and marker != name:
+        notes.append(f"it was renamed to {name!r}")
+    if made is None:
+        notes.append("when it was made can't be read")
+    count = _gpu_count(pod)
+    if count == 0 and phase is Phase.RUNNING:
+        notes.append("it has no GPU now: they were rented to somebody else while it was stopped")
+    if ending and phase is not Phase.UNKNOWN:
+        phase = Phase.ENDING
+    region = pod.get("dataCenterId")
+    region = region if isinstance(region, str) else ""
+    gpu = pod.get("gpu")
+    offer = gpu.get("id") if isinstance(gpu, dict) else None
+    place = f"RunPod {region}".strip()
+    return BoxRecord(
+        native_id,
+        tag,
+        account,
+        phase,
+        _price(pod),
+        made,
+        f"{place}, pod {native_id}",
+        "; ".join(notes),
+        endpoint=_endpoint(pod) if phase in (Phase.RUNNING, Phase.CREATING) else None,
+        gpu_count=count,
+        region=region,
+        offer=offer if isinstance(offer, str) else "",
+        stopped_per_hour=_stopped(pod),
+    )
+
+
+def _phase(pod: Mapping[str, Any]) -> tuple[Phase, list[str]]:
+    status = pod.get("status")
+    phase = PHASES.get(status) if isinstance(status, str) else None
+    if phase is None:
+        return Phase.UNKNOWN, [f"RunPod says {str(status)[:60]!r} of it, and what that means is not known"]
+    if status == "ERROR":
+        return phase, ["its container failed (ERROR): start tries it again"]
+    ports = pod.get("ports")
+    by_ssh = not isinstance(ports, list) or SSH_PORT in ports
+    if phase is Phase.RUNNING and by_ssh and _direct(pod) is None:
+        return Phase.CREATING, []
+    return phase, []
+
+
+def _direct(pod: Mapping[str, Any]) -> SshEndpoint | None:
+    return _address(pod, "direct")
+
+
+def _endpoint(pod: Mapping[str, Any]) -> SshEndpoint | None:
+    """The direct address; RunPod's relay only where there is none, since it passes a shell and no files."""
+    return _direct(pod) or _address(pod, "proxy")
+
+
+def _address(pod: Mapping[str, Any], kind: str) -> SshEndpoint | None:
+    ssh = pod.get("ssh")
+    found = ssh.get(kind) if isinstance(ssh, dict) else None
+    if not isinstance(found, dict):
+        return None
+    host, port, user = found.get("host"), found.get("port"), found.get("username") or "root"
+    if not isinstance(host, str) or not host or not isinstance(user, str):
+        return None
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
+        return None
+    start = pod.get("startedAt") or pod.get("createdAt") or ""
+    return SshEndpoint(host, port, user, proxied=kind == "proxy", start=str(start))
+
+
+def _gpu_count(pod: Mapping[str, Any]) -> int | None:
+    """The cards that its container sees; None while it does not run."""
+    runtime = pod.get("runtime")
+    gpus = runtime.get("gpus") if isinstance(runtime, dict) else None
+    return len(gpus) if isinstance(gpus, list) else None
+
+
+def _price(pod: Mapping[str, Any]) -> float | None:
+    """USD per hour of the whole running pod. A stopped one says 0, as a rule: then what it was offered for."""
+    env = pod.get("env")
+    return _positive(pod.get("cost")) or _positive(_number(env.get(PRICE)) if isinstance(env, dict) else None)
+
+
+def _stopped(pod: Mapping[str, Any]) -> float | None:
+    """USD per hour while it is stopped: of its volume disk; a pod without one keeps nothing that bills with it."""
+    mounts = pod.get("mounts")
+    if not isinstance(mounts, dict):
+        return None
+    disk = mounts.get("persistent")
+    if disk is None:
+        return 0.0
+    size = _positive(disk.get("size")) if isinstance(disk, dict) else None
+    return None if size is None else size * STOPPED_GB_MONTH / HOURS_A_MONTH
+
+
+def _number(text: Any) -> float | None:
+    try:
+        return float(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _positive(cost: Any) -> float | None:
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost) or cost <= 0:
+        return None
+    return float(cost)

@@ -1,0 +1,180 @@
+"""RunPod's network volumes: found by their name, which is their tag; bound to a data center; never shrunk.
+
+A volume's native id is `<account>.<id>`: a volume of another account would be "not found" to this one, and that must
+not be read as gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
+from sweepstack.onbox.host.platform import Phase, VolumeRecord
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.runpod import bodies
+from sweepstack.platforms.runpod.api import Session, checked_id
+from sweepstack.platforms.runpod.errors import refused
+from sweepstack.platforms.runpod.states import PHASES, identifier, volume_of
+
+LOOKS = (0.5, 1.0, 2.0, 4.0)
+"""Seconds between looks for what a lost answer may have made."""
+
+
+def split(native_id: str) -> tuple[str, str]:
+    """Account and RunPod's own id of a volume. Raises RequestRefused for what can't be one."""
+    account, dot, volume_id = native_id.rpartition(".")
+    if not dot or not account or not account.isprintable():
+        raise RequestRefused(f"{native_id!r} is no id of a RunPod volume (<account>.<id>)")
+    return account, checked_id(volume_id)
+
+
+def get(session: Session, native_id: str) -> VolumeRecord | None:
+    """The volume; None only when it is proved that there is none. Raises WrongAccount, Unreachable."""
+    account, volume_id = split(native_id)
+    session.require(account, f"the volume {native_id}")
+    found = session.volume(volume_id)
+    if found is None:
+        session.require(account, f"the volume {native_id}", now=True)
+        return None
+    return replace(_record(found, account), mounted_by=tuple(_mounting(session, volume_id)))
+
+
+def tagged(session: Session, prefix: str) -> list[VolumeRecord]:
+    """All volumes whose name begins with `prefix`, by id."""
+    account = session.account()
+    found = [_record(volume, account) for volume in session.volumes().values()]
+    return sorted((one for one in found if one.tag.startswith(prefix)), key=lambda one: one.native_id)
+
+
+def ensure(session: Session, tag: str, *, size_gb: int | None, region: str) -> VolumeRecord:
+    """The volume of this tag, made where it is proved absent, grown where it is too small. Call it under its lock.
+
+    Raises RequestRefused without `size_gb` and `region` (one data center) for one that is to be made."""
+    account = session.account()
+    found = _named(session, tag, max_age=0)
+    if found is not None:
+        record = _record(found, account)
+        if size_gb is not None and record.size_gb is not None and record.size_gb < size_gb:
+            return _grown(session, record, size_gb)
+        return record
+    if size_gb is None or not region:
+        raise RequestRefused(
+            f"the volume {tag} has to be made, and RunPod asks for its size and its data center: give it `size` and "
+            f"`region` (`sweepctl place` shows which data centers have the card)"
+        )
+    body = bodies.create_volume(tag, size_gb, data_center(session, region))
+    try:
+        answer = session.write_volume("POST", body=body)
+    except OutcomeUnknown:
+        if (made := _looked_for(session, tag)) is None:
+            raise
+        return _record(made, account, created=True)
+    if not answer.ok:
+        raise refused(session.http, answer, f"the volume {tag} of {body['size']} GB in {body['dataCenter']}")
+    if not identifier(answer.data):
+        raise OutcomeUnknown(f"RunPod made the volume {tag} and did not say which")
+    return _record(answer.data, account, created=True)
+
+
+def delete(session: Session, native_id: str, account: str) -> None:
+    """Deletes the volume; already gone is success. Refused while a pod mounts it: RunPod does not reliably refuse it
+    by itself."""
+    owner, volume_id = split(native_id)
+    session.require(account, f"the volume {native_id}")
+    session.require(owner, f"the volume {native_id}")
+    users = _mounting(session, volume_id, max_age=0)
+    if users:
+        raise RequestRefused(f"the volume {native_id} is mounted by {', '.join(users)}: end these boxes first")
+    try:
+        answer = session.write_volume("DELETE", volume_id)
+    except OutcomeUnknown as error:
+        raise NotYetGone(f"the volume {native_id}: {error}. Call it again") from error
+    if not answer.ok and answer.status != 404:
+        raise refused(session.http, answer, f"the end of the volume {native_id}")
+    if get(session, native_id) is not None:
+        raise NotYetGone(f"RunPod still has the volume {native_id}, which goes on billing: call it again")
+
+
+def _mounting(session: Session, volume_id: str, *, max_age: float | None = None) -> list[str]:
+    """The pods that mount the volume and are not ending, by their own word: a volume says nothing of its users."""
+    return [
+        identifier(pod)
+        for pod in session.pods(max_age=max_age).by_id.values()
+        if volume_id in volume_of(pod).values() and PHASES.get(str(pod.get("status"))) is not Phase.ENDING
+    ]
+
+
+def _named(session: Session, tag: str, *, max_age: float | None = None) -> Mapping[str, Any] | None:
+    found = [volume for volume in session.volumes(max_age=max_age).values() if volume.get("name") == tag]
+    if len(found) > 1:
+        raise PlatformError(
+            f"RunPod has {len(found)} volumes by the name {tag} ({', '.join(map(identifier, found))}), and which one "
+            f"is the sweep's is not known: rename all but one in RunPod's console"
+        )
+    return found[0] if found else None
+
+
+def _looked_for(session: Session, tag: str) -> Mapping[str, Any] | None:
+    """What a create whose answer was lost has made, if it shows within seconds."""
+    for seconds in LOOKS:
+        time.sleep(paced(seconds))
+        try:
+            found = _named(session, tag, max_age=0)
+        except Unreachable:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _grown(session: Session, record: VolumeRecord, size_gb: int) -> VolumeRecord:
+    _, volume_id = split(record.native_id)
+    try:
+        answer = session.write_volume("PATCH", volume_id, bodies.grow_volume(size_gb))
+    except OutcomeUnknown:
+        seen = session.volume(volume_id)
+        if seen is None or seen.get("size") != size_gb:
+            raise
+        return _record(seen, record.account)
+    if not answer.ok:
+        raise refused(session.http, answer, f"{size_gb} GB for the volume {record.tag}")
+    return _record(answer.data if identifier(answer.data) else session.volumes(max_age=0)[volume_id], record.account)
+
+
+def data_center(session: Session, region: str) -> str:
+    """The id of the data center that `region` names and that has volumes. Raises RequestRefused."""
+    known: dict[str, bool] = {}
+    for entry in session.data_centers():
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str):
+            known[entry["id"].upper()] = bool(entry.get("networkVolumeTypes"))
+    asked = region.strip().upper()
+    having = sorted(name for name, has in known.items() if has)
+    if asked not in known:
+        raise RequestRefused(
+            f"RunPod has no data center {region!r}{did_you_mean(asked, having)}; with network volumes: "
+            f"{', '.join(having) or 'none'}"
+        )
+    if not known[asked]:
+        raise RequestRefused(f"RunPod's {asked} has no network volumes; these have: {', '.join(having) or 'none'}")
+    return asked
+
+
+def _record(volume: Mapping[str, Any], account: str, *, created: bool = False) -> VolumeRecord:
+    volume_id, region, size = identifier(volume), volume.get("dataCenter"), volume.get("size")
+    name = volume.get("name")
+    if not isinstance(region, str) or not region or not isinstance(name, str):
+        raise Unreachable(f"RunPod's volume {volume_id} can't be read: it names no data center, or has no name")
+    return VolumeRecord(
+        f"{account}.{volume_id}",
+        name,
+        name,
+        f"RunPod {region}, network volume {volume_id}",
+        created=created,
+        region=region,
+        size_gb=size if isinstance(size, int) else None,
+        account=account,
+    )

@@ -1,0 +1,1 @@
+"""The adapter of hosts that the user has, over SSH."""

@@ -1,0 +1,67 @@
+"""A host at another address: whether it is the same one. A port changes at a restart, an address with the network.
+
+Two things have to agree: the host key is the one that was pinned, and the folder there is that of the box's account.
+Either alone proves nothing: a key may be in an image, and whoever answers can say any account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweepstack.channel import ssh_contact, ssh_route
+from sweepstack.channel.host_address import HostAddress
+from sweepstack.channel.host_keys import Pin, fingerprint
+from sweepstack.channel.ssh_options import Way
+from sweepstack.onbox.common.errors import RequestRefused, WrongAccount
+from sweepstack.platforms.ssh.call import Caller
+
+
+def prove_same(
+    new: HostAddress, former: HostAddress, native_id: str, account: str, known: Sequence[str] | None
+) -> None:
+    """See `sweepstack.platforms.registry.prove_same`. Pins the host key at its new address."""
+    way = ssh_route.way_to(new)
+    pinned = set(Pin(former.login, former.endpoint.start).fingerprints()) | set(known or ())
+    compared = way.pin.pinned and way.pin.compared
+    if new.login != former.login and not compared:  # else it is pinned under that name, or a person compared it
+        if not pinned and known is None:
+            return
+        _show(way, new, former, pinned)
+    caller = Caller(new)
+    try:
+        caller.ask("get", native_id=native_id, account=account)
+    except WrongAccount as error:
+        raise RequestRefused(
+            f"{new} is not the host that was at {former}: {error}. {_ways_out(new, former)}"
+        ) from error
+    finally:
+        caller.close()
+
+
+def _show(way: Way, new: HostAddress, former: HostAddress, pinned: set[str]) -> None:
+    if way.via is not None:
+        ssh_contact.first(way.via)
+    shown = ssh_contact.offered(way)
+    same = [key for key in shown if fingerprint(key) in pinned]
+    seen = ", ".join(fingerprint(key) for key in shown)
+    if not pinned:
+        raise RequestRefused(
+            f"nobody here knows the host key of {former}: that {new} is the same host is not proved (it shows {seen}). "
+            f"Run the command where the box was made, or compare that key on the host itself. {_ways_out(new, former)}"
+        )
+    if not same:
+        raise RequestRefused(
+            f"another machine answers at {new}: it shows {seen}, and {former} had {', '.join(sorted(pinned))}. Nothing "
+            f"was sent to it. {_ways_out(new, former)}"
+        )
+    if not pinned & set(way.pin.fingerprints()):
+        way.pin.forget()  # of whoever had this address before
+    way.pin.keep(same, way.endpoint)
+
+
+def _ways_out(new: HostAddress, former: HostAddress) -> str:
+    return (
+        f"A box does not move to another machine: write host: {former} back, and end the box there, or give the new "
+        f"machine a box of its own under a new name. If it is the same machine with a new key: compare it there, then "
+        f"`sweepctl trust-host BOX --host {new} --fingerprint SHA256:…`"
+    )

@@ -1,0 +1,187 @@
+"""Asks a host: sends the code of `_ssh_host` with one verb, over the connection that everything to this host shares."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sweepstack.channel import agent_source, interpreters, ssh_route
+from sweepstack.channel.host_address import HostAddress
+from sweepstack.channel.ssh_link import Link
+from sweepstack.channel.ssh_links import Links, shared
+from sweepstack.channel.ssh_options import Way
+from sweepstack.onbox.agent.prefetch import Answer, Answers, Question
+from sweepstack.onbox.common import errors
+from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, StillCreating, Unreachable
+
+MODULES = (
+    *agent_source.MODULES,
+    "sweepstack.onbox.common.units",
+    "sweepstack.onbox.common.box_layout",
+    "sweepstack.onbox.host.offers",
+    "sweepstack.onbox.host.platform",
+    "sweepstack.onbox.host.drills",
+    "sweepstack.onbox.host.box_folders",
+    "sweepstack.onbox.host.removal",
+    "sweepstack.onbox.host.power",
+    "sweepstack.onbox.host.volumes",
+    "sweepstack.onbox.host.folder_platform",
+    "sweepstack.onbox.host.mounts",
+    "sweepstack.onbox.host.preflight",
+    "sweepstack.onbox.host.agent",
+)
+"""The last one runs; the others are what it imports."""
+READS = frozenset(
+    {"account", "find_by_tag", "get", "list_tagged", "list_volumes", "get_volume", "where", "where_volume"}
+)
+FRESH_SECONDS = 2.0
+"""Between a look at a box and the channel to it that is then opened."""
+CALL_SECONDS = 180.0
+"""A stop may wait for another one's lock, and for processes that ignore it."""
+
+
+_SEEN: dict[tuple[str, str, str], tuple[float, tuple[str, dict[str, str]]]] = {}
+_LOOKING = threading.Lock()
+
+
+class Caller:
+    """Asks one host. `grace`: seconds from SIGTERM to SIGKILL over there. Threads may share it."""
+
+    def __init__(self, address: HostAddress, *, grace: float = 5.0, python: str = "python3") -> None:
+        self.address, self.grace = address, grace
+        self._python, self._lock = python, threading.Lock()
+        self._links: Links | None = None
+        self._known = Answers()
+        self._boxes: dict[tuple[str, str], Answers] = {}
+
+    @functools.cached_property
+    def way(self) -> Way:
+        """How the host is reached from here. Raises as `ssh_route.way_to`."""
+        return ssh_route.way_to(self.address)
+
+    def ask(self, verb: str, **args: Any) -> Any:
+        """The verb's answer. Raises what it raised over there; Unreachable; OutcomeUnknown where a verb that changes
+        something was sent and its answer was lost."""
+        if verb not in READS:
+            self._known.clear()
+        known = self._known.take("verb", {"name": verb, "args": args})
+        return self._understood(verb, known.get()[1] if known is not None else self._sent(verb, args))
+
+    def foresee(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
+        """Asks for the box, what is to be read of it, and with `tagged` for what carries that tag, in one round trip.
+        Each of these is then answered by it, once: `ask`, and a channel with `answers`. Raises Unreachable."""
+        about = {"native_id": native_id, "account": account}  # where it lies is not known yet: the host looks
+        verbs = [_question("get", about)]
+        if tagged:
+            verbs.append(_question("list_tagged", {"prefix": tagged}))
+        asked = [*verbs, *questions]
+        came = self._looked(lambda link: link.ask_all(asked), about)
+        self._known.keep(verbs, came[: len(verbs)])
+        self.answers(native_id, account).keep(questions, came[len(verbs) :])
+
+    def _looked(self, do: Callable[[Link], list[Answer]], about: Mapping[str, Any]) -> list[Answer]:
+        """By the interpreter that is remembered, where this object has asked nothing yet; else by `python3`."""
+        usual = self._python
+        if self._links is None:
+            self._python = interpreters.known(self.way)
+        try:
+            came = self.connections().ask(do, again=True, about=about)
+        except PlatformError as error:
+            if self._python == usual:
+                raise
+            interpreters.forget(self.way)  # it may not be there any more, or not start
+            self._python, self._links = usual, None
+            if type(error) is not PlatformError:
+                raise
+            came = self.connections().ask(do, again=True, about=about)
+        interpreters.keep(self.way, self.connections().python)
+        return came
+
+    def answers(self, native_id: str, account: str) -> Answers:
+        """What was foreseen of a box."""
+        with self._lock:
+            return self._boxes.setdefault((native_id, account), Answers())
+
+    def _sent(self, verb: str, args: Mapping[str, Any]) -> Any:
+        sent = False
+
+        def do(link: Link) -> Any:
+            nonlocal sent
+            sent = True
+            return link.ask("verb", deadline=CALL_SECONDS, name=verb, args=args)
+
+        try:
+            return self.connections().ask(do, again=verb in READS)
+        except Unreachable as error:
+            if sent and verb not in READS:
+                raise OutcomeUnknown(f"{self.address}: {verb} was sent, and its answer was lost: {error}") from error
+            raise
+
+    def _understood(self, verb: str, said: Any) -> Any:
+        if not isinstance(said, dict):
+            raise Unreachable(f"{self.address} does not answer as agreed")
+        if "raised" in said:
+            raise self._error(said)
+        if verb in ("get", "create", "destroy", "stop", "turn_on"):
+            self._remember(said.get("where"))
+        return said.get("is")
+
+    def where(self, native_id: str, account: str) -> tuple[str, dict[str, str]]:
+        """A box's folder and mounts over there. Not asked again where a look of this very moment has said it."""
+        with _LOOKING:
+            known = _SEEN.get((str(self.address), native_id, account))
+        if known is not None and time.monotonic() - known[0] < FRESH_SECONDS:
+            return known[1]
+        root, mounts = self.ask("where", native_id=native_id, account=account)
+        return root, mounts
+
+    def _remember(self, where: Any) -> None:
+        """What a look said of where the box is; whatever changes a box makes all forgotten."""
+        address = str(self.address)
+        with _LOOKING:
+            for one in [one for one in _SEEN if one[0] == address]:
+                del _SEEN[one]
+            if where is not None:
+                native_id, account, root, mounts = where
+                _SEEN[address, native_id, account] = time.monotonic(), (root, mounts)
+
+    @property
+    def skew(self) -> float:
+        """Seconds that the host's clock is ahead of ours, once it was asked anything."""
+        return self._links.skew if self._links is not None else 0.0
+
+    def close(self) -> None:
+        """Ends the connections that are open. The next question connects anew."""
+        with self._lock:
+            links, self._links = self._links, None
+        if links is not None:
+            links.close()
+
+    def connections(self) -> Links:
+        """To the agent that serves the host and every box on it; all callers of this process share them."""
+        with self._lock:
+            if self._links is None:
+                way, where = self.way, f"the host {self.address.login}"
+                settings = {"root": self.address.root, "grace": self.grace}
+                self._links = shared(way, where, settings, self._python, program)
+            return self._links
+
+    def _error(self, said: Mapping[str, Any]) -> Exception:
+        kind, text = getattr(errors, str(said["raised"]), PlatformError), f"{self.address}: {said.get('text', '')}"
+        if kind is StillCreating:
+            return StillCreating(**said["known"])
+        made: Exception = kind(text)
+        return made
+
+
+def _question(verb: str, args: Mapping[str, Any]) -> Question:
+    return Question("verb", {"name": verb, "args": dict(args)}, CALL_SECONDS, of_box=False)
+
+
+def program(settings: Mapping[str, Any]) -> bytes:
+    """What the host's Python reads and runs. See `agent_source.program`."""
+    call = 'sys.modules["sweepstack.onbox.host.agent"].main(settings)'
+    return agent_source.program(settings, MODULES, call, keep=settings["root"])

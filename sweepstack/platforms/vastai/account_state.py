@@ -1,0 +1,117 @@
+"""What all users of one key of vast.ai share in this process: turns, readings, and what was rented and ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+from sweepstack.platforms.common.pace import Limiter, Shared
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.vastai.pages import Column, Row
+
+INTERVALS: dict[str, tuple[float, int]] = {
+    "user": (1.0, 1),
+    "create": (4.5, 1),
+    "get": (2.0, 1),
+    "list": (1.0, 1),
+    "state": (1.0, 1),  # start and stop
+    "destroy": (3.0, 1),
+    "bid": (5.5, 1),
+    "volumes": (5.5, 1),
+    "ssh": (1.0, 1),
+    "search": (60.0, 10),
+}
+"""Endpoint → seconds and how many requests in them: the API's own figures of 2026-11 (`user` is a guess: no figure)."""
+LATELY_SECONDS = 20.0
+"""So long after it was asked about last do lists ask for a box, too."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The account's end of the API: where, and which key, by its digest."""
+
+    url: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Labels:
+    """How many instances bear each label; None where vast.ai's counts can't be used."""
+
+    counts: dict[str, int] | None
+
+
+class Lately:
+    """Those that were asked about lately: every list asks for all of them, so those who ask at once share it."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int | str, tuple[float, float]] = {}  # since when without a break, and when last
+        self._lock = threading.Lock()
+
+    def ask(self, key: int | str) -> float:
+        """Seconds for which lists have asked for this one, too: an answer from before that says nothing of it."""
+        with self._lock:
+            now = time.monotonic()
+            since, last = self._asked.get(key, (now, now))
+            self._asked[key] = (since if now - last <= paced(LATELY_SECONDS) else now, now)
+            return now - self._asked[key][0]
+
+    def keys(self) -> list[int | str]:
+        """For the list that is about to be asked for."""
+        with self._lock:
+            now = time.monotonic()
+            self._asked = {key: times for key, times in self._asked.items() if now - times[1] <= paced(LATELY_SECONDS)}
+            return list(self._asked)
+
+
+class Meeting:
+    """What all users of one key in this process share: turns, readings, and what was ended."""
+
+    def __init__(self) -> None:
+        self.limiters = {name: Limiter(seconds, count) for name, (seconds, count) in INTERVALS.items()}
+        self.user: Shared[Row] = Shared()
+        self.instances: Shared[dict[int, Row]] = Shared()
+        """All of the account: for who asks for all, and where no less is to be had."""
+        self.some: dict[Column, Shared[dict[int, Row]]] = {"id": Shared(), "label": Shared()}
+        """Those that were asked about lately, by their ids or labels."""
+        self.lately: dict[Column, Lately] = {"id": Lately(), "label": Lately()}
+        self.labels: Shared[Labels] = Shared()
+        self.volumes: Shared[list[Row]] = Shared()
+        self.ended: set[int] = set()
+        """Ids whose destroy this process sent and vast.ai accepted."""
+        self.gone: dict[int, float] = {}
+        """Those of `ended` that were proved gone, and when."""
+        self.pages = 1
+        """How many requests the last list took."""
+        self.narrow = True
+        """Whether a list of some ids or labels alone is to be had: false once it was refused."""
+        self.made: dict[str, int] = {}
+        """Label → id of what this process rented last: a list may be from before that."""
+
+    def forget(self) -> None:
+        """What was read before this moment is not given to who only reads."""
+        for rows in (self.instances, *self.some.values()):
+            rows.forget()
+        self.labels.forget()
+
+    def pace(self, usual: float, most: float, behind: str) -> float:
+        """Seconds between two looks: `usual`, and up to `most` while calls of the endpoint `behind` wait their turn:
+        so many boxes come up or end one after the other, and a look serves all that did since the last."""
+        return max(usual, min(most, self.limiters[behind].ahead() / 4)) if behind else usual
+
+
+_meetings: dict[Source, Meeting] = {}
+_meetings_lock = threading.Lock()
+
+
+def meeting_at(source: Source) -> Meeting:
+    """The one meeting of a key in this process."""
+    with _meetings_lock:
+        return _meetings.setdefault(source, Meeting())
+
+
+def forget() -> None:
+    """Nothing that is known so far counts any more: for whoever changes the platform behind our back."""
+    with _meetings_lock:
+        _meetings.clear()

@@ -1,0 +1,70 @@
+"""The way to a box of vast.ai: SSH to the port that its machine maps, as it stands at this start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+
+if TYPE_CHECKING:
+    from sweepstack.onbox.agent.channel import Channel, SshEndpoint
+
+ROOT = "/sweepstack"
+FOLDERS = ("data", "scratch", "mnt/durable")
+"""Of every box, below its root; with a volume, the last one is where it is mounted."""
+_FOLDER_SECONDS = 30.0
+
+
+def open_channel(
+    native_id: str, endpoint: SshEndpoint, mounts: Mapping[str, str], closed: Callable[[], str] | None = None
+) -> Any:
+    """An SshChannel that connects nothing yet. `mounts`: box-relative path → where the volume is mounted."""
+    from sweepstack.channel.ssh import SshChannel
+
+    return SshChannel(native_id, endpoint, root=ROOT, mounts=mounts, closed=closed)
+
+
+def channel_to(row: Mapping[str, Any], record: BoxRecord, why_closed: Callable[[], str]) -> Channel:
+    """A channel to a box that runs. Raises Unreachable for any other: a container that stands still shows no file."""
+    if record.endpoint is None:
+        why = (
+            closed(record)
+            or f"is {record.phase}{f' ({record.note})' if record.note else ''} and has no SSH endpoint now"
+        )
+        raise Unreachable(f"instance {record.native_id} can't be reached: it {why}")
+    channel: Channel = open_channel(record.native_id, record.endpoint, mounts_of(row), why_closed)
+    return channel
+
+
+def closed(record: BoxRecord) -> str:
+    """Why nothing may run on it, as the end of a sentence; empty when something may."""
+    if record.phase.at_rest:
+        note = f" ({record.note})" if record.note else ""
+        return f"is stopped: nothing on it runs or can be read until it is started{note}"
+    if record.phase is Phase.ENDING:
+        return "is being destroyed: nothing is started on it"
+    return "is gone" if record.phase is Phase.GONE else ""
+
+
+def mounts_of(row: Mapping[str, Any]) -> dict[str, str]:
+    """Box-relative path → mount point of the volume, from `volume_info`, which only the list shows."""
+    info = row.get("volume_info")
+    path = info.get("mount_path") if isinstance(info, dict) else None
+    if not isinstance(path, str) or not path.startswith(f"{ROOT}/"):
+        return {}
+    return {path.removeprefix(f"{ROOT}/").rstrip("/"): path}
+
+
+def answers(native_id: str, endpoint: SshEndpoint, mounts: Mapping[str, str]) -> bool:
+    """Whether sshd lets us in and the box has its folders, which are made where they are missing. False while it does
+    not answer; other errors pass."""
+    channel = open_channel(native_id, endpoint, mounts)
+    try:
+        channel.prepare()
+        return bool(channel.run(["mkdir", "-p", *FOLDERS], timeout=_FOLDER_SECONDS).returncode == 0)
+    except Unreachable:
+        return False
+    finally:
+        channel.close()

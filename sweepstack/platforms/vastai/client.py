@@ -1,0 +1,341 @@
+"""vast.ai's official SDK behind one door: every call returns a value or raises from our error tree.
+
+What the SDK does and we must not leave to it (1.9, read in its source): it sends a create again after a lost answer
+(hence `retry=1` everywhere, and our own rules for what may be sent twice), it takes `success: false` for a success, it
+reads VAST_URL once at import, and it knows nothing of the pace that the API allows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RateLimited, RequestRefused, Unreachable
+from sweepstack.platforms.common.pace import Patience
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.redact import learn
+from sweepstack.platforms.vastai import pages
+from sweepstack.platforms.vastai.account_state import INTERVALS, Labels, Source, meeting_at
+from sweepstack.platforms.vastai.errors import KEY_HELP, Refusal, error_for, lost_answer
+from sweepstack.platforms.vastai.pages import Column, Row, is_id
+
+Answer = TypeVar("Answer")
+
+URL_VARIABLE = "VAST_URL"
+TIMEOUT_VARIABLE = "SWEEPSTACK_API_TIMEOUT"
+DEFAULT_URL = "https://console.vast.ai"
+PATIENCE_SECONDS = 300.0
+"""For a verb that is given no deadline; its turn comes after those of all boxes that are ended at the same time."""
+_READ_SECONDS, _WRITE_SECONDS = 30.0, 60.0
+_READS = 4
+_TURNS_REFUSED = 10
+_MAX_BACK_OFF = 60.0
+
+
+class Client:
+    """Calls one at a time; cheap to make, and made anew for every verb, so that a changed key is noticed.
+
+    Reads are sent again after a lost answer or a 5xx; writes never, unless they were refused as too fast, which means
+    that they were not carried out.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from sweepstack.platforms.vastai.sdk import VastAI
+
+            _quiet()
+            sdk = VastAI(server_url=_url(), retry=1)
+            key = str(sdk.client.api_key).strip()
+        except (RuntimeError, OSError, UnicodeError) as error:
+            raise NotAuthorized(f"there is no key for vast.ai ({type(error).__name__}): {KEY_HELP}") from None
+        if not key or not key.isascii() or not key.isprintable() or " " in key:
+            raise NotAuthorized(f"what stands where vast.ai's key is looked for is no key: {KEY_HELP}")
+        learn({"VAST_API_KEY": key})
+        self._new: Callable[[], Any] = lambda: VastAI(api_key=key, server_url=_url(), retry=1)
+        self.source = Source(_url(), hashlib.sha256(key.encode()).hexdigest())
+        self.meeting = meeting_at(self.source)
+
+    # ------------------------------------------------------------------ reads
+
+    def user(self, patience: Patience, *, age: float = 0.0) -> Row:
+        """The account of the key: `id`, `email`, `credit`. `age`: seconds that an earlier reading may be old."""
+
+        def read() -> Row:
+            said: Row = self._read("user", "say whose key this is", lambda sdk: _mapping(sdk.show_user()), patience)
+            if not is_id(said.get("id")):
+                raise Unreachable("vast.ai did not say whose key this is: its answer has no id")
+            return said
+
+        return self.meeting.user.get(read, patience, age=age)
+
+    def instances(self, patience: Patience, *, age: float = 0.0, forgotten: bool = False) -> dict[int, Row]:
+        """Every instance of the account by id: proved complete, or Unreachable. A request for 25 of them, so only for
+        who asks for all, or where no less is to be had. `forgotten`: as in `Shared.get`."""
+
+        def read() -> dict[int, Row]:
+            rows, self.meeting.pages = pages.complete(lambda asked: self._page(asked, patience))
+            return rows
+
+        return self.meeting.instances.get(read, patience, age=age, forgotten=forgotten)
+
+    def listed(self, identifier: int, patience: Patience, *, age: float = 0.0, forgotten: bool = False) -> Row | None:
+        """One instance as the list shows it; None where it lacks it. `age`, `forgotten`: as in `Shared.get`."""
+        return self._some("id", [identifier], patience, age=age, forgotten=forgotten).get(identifier)
+
+    def labelled(self, wanted: Sequence[str], patience: Patience, *, age: float = 0.0) -> list[Row]:
+        """The instances that the list shows with one of these labels."""
+        if not wanted:
+            return []
+        found = self._some("label", wanted, patience, age=age)
+        return [row for row in found.values() if row.get("label") in wanted]
+
+    def labels(self, patience: Patience, *, age: float = 0.0) -> dict[str, int] | None:
+        """How many instances of the account bear each label, in one request; None where that can't be relied on."""
+
+        def read() -> Labels:
+            return Labels(pages.labels(lambda asked: self._page(asked, patience)))
+
+        return self.meeting.labels.get(read, patience, age=age).counts
+
+    def _some(
+        self, column: Column, wanted: Sequence[int | str], patience: Patience, *, age: float, forgotten: bool = False
+    ) -> dict[int, Row]:
+        """A list of those that were asked about lately, these among them, which all who ask at once share."""
+        meeting, shared = self.meeting, self.meeting.some[column]
+
+        def read() -> dict[int, Row]:
+            asked: Any = meeting.lately[column].keys()
+            rows, meeting.pages = pages.some(lambda page: self._page(page, patience), column, asked)
+            return rows
+
+        if meeting.narrow:
+            try:
+                known = min(meeting.lately[column].ask(key) for key in wanted)
+                return shared.get(read, patience, age=min(age, known), forgotten=forgotten)
+            except RequestRefused:  # no such filter: it is not asked for again
+                meeting.narrow = False
+        return self.instances(patience, age=age, forgotten=forgotten)
+
+    def instance(self, identifier: int, patience: Patience) -> Row | None:
+        """One instance; None when vast.ai says `{"instances": null}`, which alone proves nothing."""
+
+        def ask(sdk: Any) -> Any:
+            # Not show_instance: that raises KeyError for a row that lacks a field which nobody needs.
+            response = sdk.client.get(f"/instances/{identifier}/", query_args={"owner": "me"})
+            response.raise_for_status()
+            data = _mapping(response.json())
+            if Refusal.in_success(data):
+                return data
+            row = data["instances"]
+            return [] if row is None else [_mapping(row)]
+
+        rows = self._read("get", f"show instance {identifier}", ask, patience)
+        return rows[0] if rows else None
+
+    def holds_key(self, identifier: int, public_key: str, patience: Patience) -> bool:
+        """Whether the instance already lets this public key in."""
+
+        def ask(sdk: Any) -> bool:
+            response = sdk.client.get(f"/instances/{identifier}/ssh/")
+            response.raise_for_status()
+            return public_key.split()[1] in response.text
+
+        return self._read("ssh", f"list the keys of instance {identifier}", ask, patience)
+
+    def search(self, query: Row, patience: Patience, *, kind: str, order: str, storage: float) -> list[Row]:
+        """Offers of machines: 64 at most, whatever there is."""
+
+        def ask(sdk: Any) -> list[Row]:
+            return _rows(sdk.search_offers(dict(query), type=kind, order=order, limit=64, storage=storage))
+
+        return self._read("search", "list offers", ask, patience)
+
+    def search_volumes(self, query: Row, patience: Patience, *, storage: float) -> list[Row]:
+        """Offers of volumes."""
+
+        def ask(sdk: Any) -> list[Row]:
+            return _rows(sdk.search_volumes(dict(query), order="storage_cost", storage=storage))
+
+        return self._read("volumes", "list offers of volumes", ask, patience)
+
+    def volumes(self, patience: Patience) -> list[Row]:
+        """Every volume of the account; one reading for all that wait for their turn."""
+
+        def ask(sdk: Any) -> list[Row]:
+            # Not show_volumes: that raises KeyError for a row without start_date.
+            response = sdk.client.get("/volumes", query_args={"owner": "me", "type": "all_volume"})
+            response.raise_for_status()
+            return _rows(_mapping(response.json())["volumes"])
+
+        what = "list the account's volumes"
+        return self.meeting.volumes.get(lambda: self._read("volumes", what, ask, patience), patience)
+
+    # ----------------------------------------------------------------- writes
+
+    def create(self, offer: int, patience: Patience, **arguments: Any) -> int:
+        """Rents an offer; the new instance's id. Costs money. Raises RentedAnyway where a refusal made one."""
+
+        def ask(sdk: Any) -> Any:
+            return sdk.create_instance(offer, **arguments)
+
+        said = self._write("create", f"rent offer {offer}", ask, patience)
+        contract = said.get("new_contract") if isinstance(said, dict) else None
+        if not is_id(contract):
+            raise lost_answer(f"rent offer {offer}", "its answer names no instance", writes=True)
+        self.meeting.made[str(arguments.get("label"))] = contract
+        self.meeting.lately["id"].ask(contract)  # it will be waited for: lists that others ask for serve it, too
+        return contract
+
+    def destroy(self, identifier: int, patience: Patience) -> None:
+        """Accepted is not gone. NoSuchThing where vast.ai has none of that id."""
+        self.meeting.lately["id"].ask(identifier)
+        self._write("destroy", f"destroy instance {identifier}", lambda sdk: sdk.destroy_instance(identifier), patience)
+        self.meeting.ended.add(identifier)
+
+    def start(self, identifier: int, patience: Patience) -> None:
+        """Asks for it to run. StartQueued where it would only start later."""
+        self._write("state", f"start instance {identifier}", lambda sdk: sdk.start_instance(identifier), patience)
+
+    def stop(self, identifier: int, patience: Patience) -> None:
+        """Asks for it to stand still; takes back a start that is queued."""
+        self._write("state", f"stop instance {identifier}", lambda sdk: sdk.stop_instance(identifier), patience)
+
+    def attach_key(self, identifier: int, public_key: str, patience: Patience) -> None:
+        """Lets a public key in."""
+        what = f"let your key into instance {identifier}"
+        self._write("ssh", what, lambda sdk: sdk.attach_ssh(identifier, public_key), patience)
+
+    def change_bid(self, identifier: int, bid: float, patience: Patience) -> None:
+        """USD per hour of the whole machine."""
+        what = f"bid {bid:g} USD/h for instance {identifier}"
+        self._write("bid", what, lambda sdk: sdk.change_bid(identifier, price=bid), patience)
+
+    def create_volume(self, offer: int, size_gb: int, name: str, patience: Patience) -> int | None:
+        """Rents a volume; its id where the answer has it. Costs money."""
+        what = f"make the volume {name}"
+        said = self._write("volumes", what, lambda sdk: sdk.create_volume(offer, size=size_gb, name=name), patience)
+        given = said.get("volume_id") if isinstance(said, dict) else None
+        named = str(said.get("volume_name") or "") if isinstance(said, dict) else ""
+        if given is None and named.startswith("V.") and named[2:].isdigit():
+            given = int(named[2:])
+        return given if is_id(given) else None
+
+    def delete_volume(self, identifier: int, patience: Patience) -> None:
+        """Accepted is not gone."""
+        self._write("volumes", f"delete volume {identifier}", lambda sdk: sdk.delete_volume(identifier), patience)
+
+    # ---------------------------------------------------------------- one call
+
+    def _read(self, endpoint: str, what: str, ask: Callable[[Any], Answer], patience: Patience) -> Answer:
+        return self._sent(endpoint, what, ask, patience, writes=False)
+
+    def _write(self, endpoint: str, what: str, ask: Callable[[Any], Answer], patience: Patience) -> Answer:
+        try:
+            return self._sent(endpoint, what, ask, patience, writes=True)
+        finally:
+            self.meeting.forget()
+
+    def _sent(
+        self, endpoint: str, what: str, ask: Callable[[Any], Answer], patience: Patience, *, writes: bool
+    ) -> Answer:
+        seconds, count = INTERVALS[endpoint]
+        lost, refused = 0, 0
+        while True:
+            self.meeting.limiters[endpoint].turn(patience, what)
+            try:
+                return self._once(what, ask, patience, writes=writes)
+            except RateLimited as error:
+                refused += 1
+                later = error.retry_after or seconds / count
+                if later > _MAX_BACK_OFF or refused >= _TURNS_REFUSED:
+                    raise
+                patience.pause(paced(min(later * 1.5 ** (refused - 1), _MAX_BACK_OFF)), f"a turn to {what}")
+            except Unreachable:
+                lost += 1
+                if writes or lost >= _READS:
+                    raise
+                patience.pause(paced(0.5 * 2 ** (lost - 1)), f"vast.ai to {what}")
+
+    def _once(self, what: str, ask: Callable[[Any], Answer], patience: Patience, *, writes: bool) -> Answer:
+        import requests
+
+        sdk = self._new()
+        sdk.client.timeout = _timeout(patience, writes=writes)
+        failure: PlatformError
+        try:
+            answer = ask(sdk)
+        except requests.HTTPError as error:
+            reply: Any = error.response
+            failure = error_for(Refusal.of(reply.status_code, reply.text, reply.headers), what, writes=writes)
+        except requests.RequestException as error:
+            why = f"{type(error).__name__} at {self.source.url}"
+            failure = lost_answer(what, why, writes=writes and not _never_left(error))
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            failure = lost_answer(what, f"its answer does not read ({type(error).__name__})", writes=writes)
+        else:
+            refusal = Refusal.in_success(answer)
+            if refusal is None:
+                return answer
+            failure = error_for(refusal, what, writes=writes)
+        raise failure  # outside of the handlers: what the SDK raised holds the request with its key
+
+    def _page(self, asked: Row, patience: Patience) -> Row:
+        def ask(sdk: Any) -> Row:
+            page = _mapping(sdk.show_instances_v1(asked))
+            if Refusal.in_success(page):
+                return page
+            if not all(is_id(row["id"]) for row in _rows(page["instances"])) or not is_id(page["total_instances"], 0):
+                raise ValueError("an id or the total is no number")
+            return page
+
+        return self._read("list", "list instances", ask, patience)
+
+
+def _quiet() -> None:
+    """The SDK brings a handler of its own, which writes to stderr past all filters."""
+    logger = logging.getLogger("vastai")
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+    logger.propagate = True
+    logger.setLevel(logging.WARNING)
+
+
+def _url() -> str:
+    return (os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
+
+
+def _timeout(patience: Patience, *, writes: bool) -> float:
+    """Seconds that one answer is waited for."""
+    text = os.environ.get(TIMEOUT_VARIABLE, "")
+    usual = _WRITE_SECONDS if writes else _READ_SECONDS
+    try:
+        usual = min(usual, float(text)) if text else usual
+    except ValueError:
+        raise PlatformError(f"{TIMEOUT_VARIABLE} is {text!r}, and it is a number of seconds: `unset` it") from None
+    return max(1.0, min(usual, patience.left())) if usual >= 1 else max(0.05, usual)
+
+
+def _never_left(error: Exception) -> bool:
+    """Whether no byte of the request can have reached vast.ai: no connection was made."""
+    import requests
+    from urllib3.exceptions import NewConnectionError
+
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return True
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(reason, NewConnectionError)
+
+
+def _mapping(data: Any) -> Row:
+    if not isinstance(data, dict):
+        raise TypeError("an object was expected")
+    return data
+
+
+def _rows(data: Any) -> list[Row]:
+    if not isinstance(data, list) or not all(isinstance(row, dict) for row in data):
+        raise TypeError("a list of objects was expected")
+    return data

@@ -1,0 +1,396 @@
+"""Renting one box: find it by its tag or rent the cheapest offer, never twice, and wait until it can be used.
+
+vast.ai has no idempotency key. In its stead: a lock among this user's processes with a note of what its last holder
+made, the tag as label, a whole list before a create, one PUT an offer, and the list again after a lost answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from sweepstack.onbox.common.errors import (
+    NoCapacity,
+    NotYetGone,
+    OutcomeUnknown,
+    PlatformError,
+    RateLimited,
+    RequestRefused,
+    Unreachable,
+)
+from sweepstack.onbox.host.offers import no_offer_left
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.common.pace import OutOfPatience
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.common.tag_memory import Memory
+from sweepstack.platforms.vastai import volumes
+from sweepstack.platforms.vastai.channel import FOLDERS, ROOT, answers
+from sweepstack.platforms.vastai.client import PATIENCE_SECONDS
+from sweepstack.platforms.vastai.errors import NoSuchThing, RentedAnyway, StartQueued
+from sweepstack.platforms.vastai.offers import Ask, disk_for, market_at, up_to_step
+from sweepstack.platforms.vastai.pages import Row
+from sweepstack.platforms.vastai.power import end_for_sure
+from sweepstack.platforms.vastai.session import Lasting, Session, Watch, box_number, still_creating
+from sweepstack.platforms.vastai.states import is_fatal, status_message
+
+DEFAULT_IMAGE = "ubuntu:22.04"
+"""Small, so quickly pulled; the driver's libraries come from the host."""
+ON_START = (
+    f"mkdir -p {' '.join(f'{ROOT}/{folder}' for folder in FOLDERS)}; touch ~/.no_auto_tmux; "
+    "command -v python3 >/dev/null || "
+    "{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3; }"
+)
+"""Runs at every start of the container; vast.ai itself starts sshd. Kept in the clear by vast.ai: nothing secret."""
+LOOK_AGAIN = (0.0, 2.0, 4.0, 8.0, 16.0)
+"""Seconds between the looks for a box whose answer was lost."""
+PROBE = True
+"""Whether a new box counts as ready only when its sshd has let us in. False for tests of the API alone."""
+GRACE_SECONDS = 30.0
+"""A state that never leads to a running box is believed when it has lasted so long: lists lag behind."""
+SEARCH_AGAIN_SECONDS = 30.0
+KEY_SECONDS = 20.0
+_GONE_SECONDS = 60.0
+
+
+class _Removed(PlatformError):
+    """Somebody ended the box that was waited for."""
+
+
+class Renting:
+    """One create. See `Platform.create`."""
+
+    def __init__(self, session: Session, request: BoxRequest, wait: Wait) -> None:
+        self._session = session
+        self._client = session.client
+        self._request = request
+        self._wait = wait
+        self._paid = 0.0
+
+    def run(self) -> BoxRecord:
+        """Raises what `Platform.create` raises."""
+        request = self._request
+        if not request.tag or len(request.tag) > 256:
+            raise PlatformError(f"the tag {request.tag[:80]!r} can't be a label of vast.ai: 1 to 256 characters")
+        if request.public_key and len(request.public_key.split()) < 2:
+            raise PlatformError("the public key is none: `ssh-ed25519 AAAA…` is what one looks like")
+        try:
+            with one_at_a_time("vastai", self._session.account, request.tag, self._wait, request.asked) as memory:
+                present = self._found() or memory.box(self._by_number, self._found)
+                if present is None:
+                    self._must_be_wanted()
+                    identifier = self._remembered(memory)
+                    memory.made(str(identifier))
+                else:
+                    memory.made(present.native_id)
+                    identifier = self._fitting(present)
+        except OutOfPatience as error:
+            raise PlatformError(f"{error}: no request to make {request.name} was sent") from error
+        if present is None:
+            self._wait.progress(f"{request.name}: rented instance {identifier} of vast.ai")
+            return self._until_ready(identifier, adopted=False)
+        self._wait.progress(f"{request.name}: adopted instance {identifier} of vast.ai{_told(present.note)}")
+        if present.phase is Phase.ENDING:
+            raise NotYetGone(f"instance {identifier} carries the tag {request.tag} and is being destroyed: finish that")
+        if present.phase.at_rest:
+            return present
+        return self._until_ready(identifier, adopted=True)
+
+    def _fitting(self, present: BoxRecord) -> int:
+        """The id of the box that carries the tag, once it is sure that it is the one which is asked for."""
+        if present.phase is not Phase.ENDING:
+            session, wanted = self._session, set(self._request.mounts.values())
+            number = int(present.native_id)
+            volumes.must_fit(session.client, session.account, number, self._request.tag, wanted, session.patience)
+        return int(present.native_id)
+
+    def _must_be_wanted(self) -> None:
+        if self._wait.cancelled.is_set():
+            raise PlatformError(f"cancelled before {self._request.name} was made: nothing exists, nothing bills")
+
+    def _found(self) -> BoxRecord | None:
+        return self._session.found(self._request.tag, known=self._request.known)
+
+    def _by_number(self, native_id: str) -> BoxRecord | None:
+        row = self._session.row(box_number(native_id))
+        return None if row is None else self._session.record(row)
+
+    # ---------------------------------------------------------------- renting
+
+    def _remembered(self, memory: Memory) -> int:
+        """`_rent`, told to the lock's next holder. Only after OutcomeUnknown and StillCreating may there be a box."""
+        try:
+            return self._rent(memory)
+        except OutcomeUnknown:
+            raise
+        except PlatformError:
+            memory.nothing()
+            raise
+
+    def _rent(self, memory: Memory) -> int:
+        """The id of a new instance. Raises NoCapacity with every refusal when no offer could be had."""
+        refusals: list[str] = []
+        volume, machine = volumes.for_box(self._session, self._request, self._wait)
+        market = market_at(self._client.source)
+        for ask in self._free_asks(machine, refusals):
+            name = (
+                f"offer {ask.offer.key} ({ask.offer.gpu_count} x {ask.offer.gpu}, {ask.offer.price_per_hour:.4f} USD/h)"
+            )
+            try:
+                self._must_be_wanted()
+                return self._attempt(ask, volume, memory)
+            except (NoCapacity, RentedAnyway) as error:
+                refusals.append(f"{name}: {error}")
+                self._wait.progress(f"{self._request.name}: {refusals[-1]}")
+            except (RateLimited, OutOfPatience):
+                market.give_back(ask.ask_id)
+                raise
+            finally:
+                market.settle(ask.ask_id)
+        if not refusals:
+            raise NoCapacity(f"{self._request.name}: {self._nothing_fits(machine)}; nothing was rented")
+        raise no_offer_left(refusals, self._request.name)
+
+    def _free_asks(self, machine: int | None, refusals: list[str]) -> Iterator[Ask]:
+        """The offers that no other box of this process takes, each of them this box's own once it is yielded. A search
+        shows 64, so it is made again while others are still about to rent what it showed."""
+        market, tried = market_at(self._client.source), set[int]()
+        while True:
+            busy = False
+            for ask in self._asks(machine, refusals, tried):
+                if market.take(ask.ask_id):
+                    tried.add(ask.ask_id)
+                    yield ask
+                elif ask.ask_id not in market.settled:
+                    busy = True
+            if not busy:
+                return
+            self._wait.progress(f"{self._request.name}: other boxes of this run take what vast.ai shows; asking again")
+            self._session.patience.stand(paced(SEARCH_AGAIN_SECONDS))
+            self._session.patience.pause(paced(SEARCH_AGAIN_SECONDS), "offers that no other box of this run takes")
+
+    def _asks(self, machine: int | None, refusals: list[str], tried: set[int]) -> Iterator[Ask]:
+        """The chosen offer, then all others by price, then those of a new search: the first may be some seconds old.
+        None of those that were `tried`."""
+        market, request, patience = market_at(self._client.source), self._request, self._session.patience
+        constraints, shown = request.constraints, set[int]()
+        if request.offer and not tried:
+            ask = market.chosen(self._client, request.offer, constraints, patience, bid=request.bid, machine=machine)
+            if ask is not None and machine in (None, ask.machine_id):
+                shown.add(ask.ask_id)
+                yield ask
+            else:
+                refusals.append(f"offer {request.offer}: it is not to be had any more as it was chosen")
+                self._wait.progress(f"{request.name}: {refusals[-1]}")
+        for fresh in (False, True):
+            for ask in market.asks(self._client, constraints, patience, bid=request.bid, machine=machine, fresh=fresh):
+                if ask.ask_id not in tried | shown:
+                    shown.add(ask.ask_id)
+                    yield ask
+
+    def _attempt(self, ask: Ask, volume: int | None, memory: Memory) -> int:
+        """One PUT for one offer; the id of what it made."""
+        bid = None
+        if self._request.constraints.spot:
+            bid = self._request.bid if self._request.bid is not None else up_to_step(ask.min_bid or 0.0)
+        self._paid = ask.offer.price_per_hour
+        linked = {}
+        if volume is not None:
+            linked = {"link_volume": volume, "mount_path": f"{ROOT}/{next(iter(self._request.mounts))}"}
+        memory.sending()
+        try:
+            return self._client.create(
+                ask.ask_id,
+                self._session.patience,
+                image=self._request.image or DEFAULT_IMAGE,
+                disk=float(disk_for(self._request.constraints)),
+                env=dict(self._request.env),
+                label=self._request.tag,
+                onstart_cmd=ON_START,
+                cancel_unavail=True,
+                runtype="ssh_direct",
+                price=bid,
+                **linked,
+            )
+        except RentedAnyway as error:
+            memory.made(str(error.contract))
+            self._undo(error)
+            if not isinstance(error.why, RequestRefused | NoCapacity | OutcomeUnknown):
+                raise error.why from error  # no money, no right: no other offer will do
+            raise
+        except (OutcomeUnknown, StartQueued) as error:
+            made = self._look_for_it()
+            if made is None:
+                raise OutcomeUnknown(
+                    f"{error}. No box {self._request.tag} shows up so far; it may yet, and bill"
+                ) from error
+            return made
+        except NoCapacity:
+            raise
+        except RequestRefused:
+            if (made := self._look_for_it(looks=1)) is not None:
+                return made
+            raise
+
+    def _undo(self, error: RentedAnyway) -> None:
+        """Ends the instance that a refused request made. It runs nothing, and no other call can have made it."""
+        identifier = error.contract
+        self._wait.progress(f"{self._request.name}: {error}; it is destroyed again")
+        try:
+            why = end_for_sure(self._session, identifier, paced(_GONE_SECONDS))
+        except PlatformError as problem:
+            why = str(problem)
+        if why:
+            raise still_creating(
+                self._guess(identifier),
+                f"{error.why}",
+                f"instance {identifier} was made all the same, and that it is gone is not proved: {why}",
+            ) from error
+
+    def _look_for_it(self, looks: int = len(LOOK_AGAIN)) -> int | None:
+        """The box that the lost request may have made. Not to be cancelled: its id is worth more than the time."""
+        session = self._session.with_patience(PATIENCE_SECONDS)
+        for pause in LOOK_AGAIN[:looks]:
+            try:
+                session.patience.pause(paced(pause))
+                found = session.found(self._request.tag, known=self._request.known)
+            except PlatformError:
+                continue  # the next look may be answered; no answer at all is an outcome that nobody knows
+            if found is not None:
+                return int(found.native_id)
+        return None
+
+    def _nothing_fits(self, machine: int | None) -> str:
+        ceiling = self._request.max_price
+        where = f" on machine {machine}, where its volume is" if machine is not None else ""
+        below = f" for {ceiling:g} USD/h or less, disk included" if ceiling is not None else ""
+        return f"vast.ai has no offer{where} that has all that is asked for{below}"
+
+    # ---------------------------------------------------------------- waiting
+
+    def _until_ready(self, identifier: int, *, adopted: bool) -> BoxRecord:
+        seen = self._guess(identifier)
+        reason = told = ""
+        keyed = not self._request.public_key or (not adopted and self._let_in_at_once(identifier))
+        shown = adopted
+        patience = self._session.patience
+        absent, dead_end = (Lasting(patience, paced(GRACE_SECONDS)) for _ in range(2))
+        begun, since = patience.left(), time.monotonic()
+
+        def ready() -> bool:
+            nonlocal seen, reason, keyed, shown, told
+            try:
+                row = self._look(identifier, since, shown or begun - patience.left() > paced(GRACE_SECONDS))
+            except OutOfPatience:
+                raise
+            except Unreachable as error:  # a box boots on while nobody tells of it
+                told = f" ({error})"
+                return False
+            if absent.so(row is None and shown):
+                raise _Removed(f"{identifier} was removed by someone while it was being made: nothing bills")
+            if row is None:
+                return False  # made a moment ago: not every answer knows it yet
+            shown, seen, told = True, self._session.record(row), status_message(row)
+            keyed = keyed or self._let_in(identifier, adopted=adopted)
+            stuck = dead_end.so(seen.phase not in (Phase.RUNNING, Phase.CREATING))
+            if seen.phase is Phase.RUNNING:
+                return keyed and self._answers(seen)
+            if is_fatal(row):
+                reason = seen.note
+                return True
+            if seen.phase is Phase.CREATING:
+                reason = ""
+                return False
+            if seen.phase is Phase.STOPPED and adopted:
+                return True
+            if stuck:
+                reason = self._stands(seen) + told
+                return True
+            return False
+
+        try:
+            what = f"{self._request.name} ({identifier}) to be ready"
+            why = Watch(self._session, self._wait, what, behind="create", later=not adopted).until(ready)
+            if why:
+                seen = self._last_look(identifier, seen)
+        except _Removed:
+            raise
+        except PlatformError as error:  # the id must not be lost over this
+            raise still_creating(seen, str(error)) from error
+        if why or reason:
+            raise still_creating(seen, why + told if why else "", reason or seen.note)
+        ceiling = self._request.max_price
+        if not adopted and ceiling is not None and (seen.price_per_hour or 0.0) > ceiling * 1.001:
+            raise still_creating(
+                seen,
+                f"instance {identifier} costs {seen.price_per_hour:.4f} USD/h, and at most {ceiling:g} is allowed: "
+                f"vast.ai offered it for {self._paid:.4f}. It runs and bills",
+            )
+        return seen
+
+    def _look(self, identifier: int, since: float, thorough: bool) -> Row | None:
+        """The row of a list that all who wait share; `thorough`: that it is not there must be proved."""
+        age = min(self._session.poll_seconds("create"), time.monotonic() - since)
+        row = self._client.listed(identifier, self._session.patience, age=age, forgotten=True)
+        return self._session.row(identifier) if row is None and thorough else row
+
+    def _let_in_at_once(self, identifier: int) -> bool:
+        """Like `_let_in`, for a box that was rented just now, and not to be cut short: who comes back to a create that
+        was cut off finds a box that boots, and nobody would let the key in then. A failure is tried again."""
+        session = self._session.with_patience(paced(KEY_SECONDS))
+        with contextlib.suppress(PlatformError):
+            session.client.attach_key(identifier, self._request.public_key, session.patience)
+            return True
+        return False
+
+    def _let_in(self, identifier: int, *, adopted: bool) -> bool:
+        """Whether the user's public key is let in; one more try each time."""
+        patience = self._session.patience
+        try:
+            if adopted and self._client.holds_key(identifier, self._request.public_key, patience):
+                return True
+            self._client.attach_key(identifier, self._request.public_key, patience)
+        except OutOfPatience:
+            raise
+        except (Unreachable, OutcomeUnknown, NoSuchThing):
+            return False
+        return True
+
+    def _answers(self, seen: BoxRecord) -> bool:
+        if seen.endpoint is None:
+            return False
+        mounts = {mount: f"{ROOT}/{mount}" for mount in self._request.mounts}
+        return not PROBE or answers(seen.native_id, seen.endpoint, mounts)
+
+    def _last_look(self, identifier: int, seen: BoxRecord) -> BoxRecord:
+        """How it stands when waiting was cut off: the state of this moment goes into the engine's record."""
+        session = self._session.with_patience(paced(10.0) + 5.0)
+        with contextlib.suppress(PlatformError):
+            row = session.client.listed(identifier, session.patience)
+            return session.record(row) if row is not None else seen
+        return seen
+
+    def _stands(self, seen: BoxRecord) -> str:
+        if seen.phase is Phase.STOPPED and self._request.constraints.spot:
+            return (
+                f"the bid was too low from the start: instance {seen.native_id} stands still, and its disk bills. "
+                "Raise the bid, or destroy it"
+            )
+        return f"instance {seen.native_id} is {seen.phase}, not running{_told(seen.note)}"
+
+    def _guess(self, identifier: int) -> BoxRecord:
+        """What is known of a box of which no answer tells yet."""
+        return BoxRecord(
+            str(identifier),
+            self._request.tag,
+            self._session.account,
+            Phase.CREATING,
+            self._paid or None,
+            None,
+            "vast.ai",
+        )
+
+
+def _told(note: str) -> str:
+    return f" ({note})" if note else ""

@@ -1,0 +1,259 @@
+"""The market of vast.ai: what is asked of it, how an offer reads, and who of this process takes which.
+
+A search answers with 64 offers at most (2026-11), so it is asked for as narrowly as possible, cheapest first. Searches
+are few (10 a minute), so boxes that ask for the same share one answer, and no two of them try the same offer.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, same_gpu
+from sweepstack.platforms.common.pace import Patience, Shared
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.vastai.account_state import Source
+from sweepstack.platforms.vastai.client import Client
+from sweepstack.platforms.vastai.pages import Row
+from sweepstack.platforms.vastai.states import number
+
+MIN_DISK_GB, DEFAULT_DISK_GB = 10, 20
+HOURS_PER_MONTH = 730
+BID_STEP = 0.0001
+_FRESH_SECONDS = 20.0
+_TAKEN_SECONDS = 900.0
+"""So long does a box keep the offer that it tries: the hundredth has its turn after 450 s."""
+_GPU_SLACK = 0.05
+"""A card of 24 GB reports 24,564 MB, one of 80 GB 79 to 82 thousand."""
+_MAKES = ("", "PCIE", "PCIe", "SXM", "SXM2", "SXM3", "SXM4", "SXM5", "NVL", "80GB", "SXM4 80GB", "PCIE 80GB")
+"""What vast.ai puts behind the name of one card. A search can only ask for whole names."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One offer: what all platforms say of theirs, and what only a create on vast.ai needs."""
+
+    offer: Offer
+    ask_id: int
+    machine_id: int
+    min_bid: float | None
+    storage_per_hour: float
+
+
+def disk_for(constraints: Constraints) -> int:
+    """GB of container disk, always said: the API's own default differs from page to page, and it can't grow."""
+    return max(constraints.disk_gb or DEFAULT_DISK_GB, MIN_DISK_GB)
+
+
+def query_for(constraints: Constraints, *, machine: int | None = None, broad: bool = False) -> Row:
+    """The search for `constraints`. `broad`: without names, which the market spells in ways of its own."""
+    query: Row = {
+        "disk_space": {"gte": disk_for(constraints)},
+        "num_gpus": {"eq": constraints.gpu_count} if constraints.gpu_count else {"gte": 1},
+        "direct_port_count": {"gte": 1},
+    }
+    if constraints.gpu_names and not broad:
+        query["gpu_name"] = {"in": _spellings(constraints.gpu_names)}
+    if memory := constraints.gpu_memory_gb:
+        bounds = {"gte": round(memory.value * 1000 * (1 - _GPU_SLACK))}
+        if not memory.at_least:
+            bounds["lte"] = round(memory.value * 1000 * (1 + _GPU_SLACK))
+        query["gpu_ram"] = bounds
+    if constraints.cuda:
+        # The host's figure is the newest that its driver can run: 12.8 runs an image of 12.4.
+        query["cuda_max_good"] = {"gte": float(constraints.cuda)}
+    if constraints.cpu:
+        query["cpu_cores_effective"] = {"gte": constraints.cpu}
+    if constraints.min_reliability is not None:
+        query["reliability"] = {"gte": constraints.min_reliability}
+    if constraints.regions and not broad and all(len(region) == 2 for region in constraints.regions):
+        query["geolocation"] = {"in": [region.upper() for region in constraints.regions]}
+    if machine is not None:
+        query["machine_id"] = {"eq": machine}
+    return query
+
+
+def read_ask(row: Row, constraints: Constraints, bid: float | None = None) -> Ask | None:
+    """An offer of the wire; None for one that can't be rented, priced or read, or that lacks what was asked for."""
+    ask_id, machine = row.get("ask_contract_id", row.get("id")), row.get("machine_id")
+    if not isinstance(ask_id, int) or not isinstance(machine, int) or row.get("rentable") is False:
+        return None
+    disk = disk_for(constraints)
+    month = number(row.get("storage_cost"))
+    storage = number(row.get("storage_total_cost"))
+    if storage is None:
+        storage = disk * (month or 0.0) / HOURS_PER_MONTH
+    min_bid = number(row.get("min_bid"))
+    if constraints.spot:
+        if min_bid is None or (bid is not None and bid < min_bid):
+            return None
+        price = (bid if bid is not None else up_to_step(min_bid)) + storage
+    else:
+        total = number(row.get("dph_total"))
+        if not total:
+            return None
+        price = total
+    ram, cuda = number(row.get("gpu_ram")), number(row.get("cuda_max_good"))
+    network = [cost for name in ("inet_up_cost", "inet_down_cost") if (cost := number(row.get(name))) is not None]
+    offer = Offer(
+        key=str(ask_id),
+        gpu=str(row.get("gpu_name") or ""),
+        gpu_count=int(number(row.get("num_gpus")) or 0),
+        price_per_hour=price,
+        region=str(row.get("geolocation") or ""),
+        gpu_memory_gb=None if ram is None else round(ram / 1000, 1),
+        disk_gb=float(disk),
+        disk_per_gb_month=month,
+        stopped_per_hour=storage,
+        network_per_gb=max(network) if network else None,
+        spot=constraints.spot,
+        reliability=number(row.get("reliability", row.get("reliability2"))),
+        cuda="" if cuda is None else f"{cuda:g}",
+        stock="1 of 1",
+        single=True,
+    )
+    if (number(row.get("disk_space")) or 0.0) < disk or not _fits(offer, constraints):
+        return None
+    return Ask(offer, ask_id, machine, min_bid, storage)
+
+
+def _fits(offer: Offer, constraints: Constraints) -> bool:
+    """What the search was not asked for, or may have understood otherwise."""
+    if constraints.gpu_names and not any(same_gpu(name, offer.gpu) for name in constraints.gpu_names):
+        return False
+    if constraints.gpu_count and offer.gpu_count != constraints.gpu_count:
+        return False
+    memory = constraints.gpu_memory_gb
+    if memory and (offer.gpu_memory_gb is None or not memory.admits(offer.gpu_memory_gb, slack=_GPU_SLACK)):
+        return False
+    if constraints.min_reliability is not None and (offer.reliability or 0.0) < constraints.min_reliability:
+        return False
+    if constraints.cuda and (not offer.cuda or float(offer.cuda) < float(constraints.cuda)):
+        return False
+    return not constraints.regions or any(in_region(offer.region, region) for region in constraints.regions)
+
+
+def in_region(place: str, asked: str) -> bool:
+    """Whether "Texas, US" lies in `asked`: the country's code, or any of the words between the commas."""
+    return asked.strip().casefold() in [part.strip().casefold() for part in (place, *place.split(","))]
+
+
+def up_to_step(price: float) -> float:
+    """The least bid that is not below `price`."""
+    steps = round(price / BID_STEP, 6)
+    return round((int(steps) + (steps > int(steps))) * BID_STEP, 4)
+
+
+@dataclass
+class Market:
+    """The offers that one key sees, and those of them that this process has taken or tried."""
+
+    searches: dict[str, Shared[list[Row]]] = field(default_factory=dict)
+    taken: dict[int, float] = field(default_factory=dict)
+    settled: set[int] = field(default_factory=set)
+    """Those of `taken` of which it is known whether they were to be had."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, ask_id: int) -> bool:
+        """Whether the offer is this caller's to try; it is nobody else's in this process from then on."""
+        with self.lock:
+            now = time.monotonic()
+            for old in [key for key, moment in self.taken.items() if now - moment > paced(_TAKEN_SECONDS)]:
+                del self.taken[old]
+                self.settled.discard(old)
+            if ask_id in self.taken:
+                return False
+            self.taken[ask_id] = now
+            self.settled.discard(ask_id)
+            return True
+
+    def settle(self, ask_id: int) -> None:
+        """The offer was tried: nobody needs to wait for what comes of it."""
+        with self.lock:
+            self.settled.add(ask_id)
+
+    def give_back(self, ask_id: int) -> None:
+        """It was not tried after all, or may be tried again."""
+        with self.lock:
+            self.taken.pop(ask_id, None)
+
+    def rows(self, client: Client, query: Row, constraints: Constraints, patience: Patience, age: float) -> list[Row]:
+        """One search, shared by all that ask the same at the same time."""
+        storage = float(disk_for(constraints))
+        key = json.dumps([query, storage, constraints.spot], sort_keys=True)
+        with self.lock:
+            shared = self.searches.setdefault(key, Shared())
+        kind, order = ("bid", "min_bid") if constraints.spot else ("on-demand", "dph_total")
+        return shared.get(
+            lambda: client.search(query, patience, kind=kind, order=order, storage=storage), patience, age=age
+        )
+
+    def asks(
+        self,
+        client: Client,
+        constraints: Constraints,
+        patience: Patience,
+        *,
+        bid: float | None = None,
+        machine: int | None = None,
+        fresh: bool = True,
+    ) -> list[Ask]:
+        """Every offer that has what was asked for, inside the ceiling, cheapest first.
+
+        A search by names comes first; where it finds nothing, one without, since hosts write names as they like.
+        """
+        age = 0.0 if fresh else paced(_FRESH_SECONDS)
+        found: list[Ask] = []
+        asked: list[Row] = []
+        for broad in (False, True):
+            query = query_for(constraints, machine=machine, broad=broad)
+            if query not in asked and not found:
+                asked.append(query)
+                found = _sorted(self.rows(client, query, constraints, patience, age), constraints, bid)
+        return found
+
+    def chosen(
+        self,
+        client: Client,
+        key: str,
+        constraints: Constraints,
+        patience: Patience,
+        *,
+        bid: float | None = None,
+        machine: int | None = None,
+    ) -> Ask | None:
+        """The offer of this key, if it is still to be had and still has what is asked for.
+
+        First in what the boxes that ask for the same are shown, which is one search for all of them; that shows 64.
+        """
+        shown = self.asks(client, constraints, patience, bid=bid, machine=machine, fresh=False)
+        if (ask := next((ask for ask in shown if ask.offer.key == key), None)) is not None:
+            return ask
+        if not key.isdecimal():
+            return None
+        query = {"ask_contract_id": {"eq": int(key)}}  # `id` matches nothing
+        found = _sorted(self.rows(client, query, constraints, patience, 0.0), constraints, bid)
+        return next((ask for ask in found if ask.offer.key == key), None)
+
+
+def _sorted(rows: Iterable[Row], constraints: Constraints, bid: float | None) -> list[Ask]:
+    asks = {ask.offer.key: ask for row in rows if (ask := read_ask(row, constraints, bid)) is not None}
+    return [asks[offer.key] for offer in cheapest_first((ask.offer for ask in asks.values()), constraints)]
+
+
+def _spellings(names: Iterable[str]) -> list[str]:
+    plain = [" ".join(name.replace("_", " ").split()) for name in names]
+    return list(dict.fromkeys(f"{name} {make}".strip() for name in plain for make in _MAKES))
+
+
+_markets: dict[Source, Market] = {}
+_markets_lock = threading.Lock()
+
+
+def market_at(source: Source) -> Market:
+    """The one market of a key in this process."""
+    with _markets_lock:
+        return _markets.setdefault(source, Market())

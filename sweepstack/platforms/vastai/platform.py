@@ -1,0 +1,215 @@
+"""vast.ai: other people's machines, rented by contract through the official SDK.
+
+A box is an instance; its tag is the instance's label, its native id the contract's number. Facts, each with the month
+it was checked, are in profiles/vastai.md; what the API does is said where it is dealt with (`_vastai_*`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable, Unsupported
+from sweepstack.onbox.host.offers import Balance, Capability, Constraints, Offer
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
+from sweepstack.platforms.common.pace import Patience
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.vastai import power, volumes
+from sweepstack.platforms.vastai.channel import channel_to, closed
+from sweepstack.platforms.vastai.create import Renting
+from sweepstack.platforms.vastai.offers import market_at
+from sweepstack.platforms.vastai.session import READ_AGE_SECONDS, Session, box_number
+from sweepstack.platforms.vastai.states import number
+
+if TYPE_CHECKING:
+    from sweepstack.onbox.agent.channel import Channel
+
+_MIN_BID = 0.001
+
+
+def connect() -> VastPlatform:
+    """vast.ai for the key at hand. Reads no key and imports no SDK until a verb is called."""
+    return VastPlatform()
+
+
+class VastPlatform:
+    """See `sweepstack.onbox.host.platform.Platform`."""
+
+    name = "vastai"
+    capabilities = frozenset(
+        {
+            Capability.OFFERS,
+            Capability.STOP,
+            Capability.VOLUMES,
+            Capability.SPOT,
+            Capability.BID,
+            Capability.BALANCE,
+            Capability.SSH,
+        }
+    )
+
+    def account(self) -> str:
+        """The number of the user whose key it is."""
+        return Session.open().account
+
+    def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
+        age = paced(READ_AGE_SECONDS)
+        session = Session.open(account=account, age=age)
+        return session.found(tag, age=age) or session.found(tag)  # an answer of some seconds ago proves no absence
+
+    def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
+        if wait.cancelled.is_set():
+            raise PlatformError(f"cancelled before {request.name} was looked for: this command has rented nothing")
+        session = Session.open(Patience.of(wait))
+        try:
+            return Renting(session, request, wait).run()
+        finally:
+            _forget(session)
+
+    def get(self, native_id: str, account: str) -> BoxRecord:
+        age = paced(READ_AGE_SECONDS)
+        session = Session.open(account=account, age=age)
+        identifier = box_number(native_id)
+        row = session.row(identifier, age=age)
+        if row is not None:
+            return session.record(row)
+        return BoxRecord(native_id, "", session.account, Phase.GONE, None, None, "vast.ai")
+
+    def destroy(self, native_id: str, account: str) -> None:
+        session = Session.open(account=account)
+        try:
+            power.destroy(session, box_number(native_id))
+        finally:
+            _forget(session)
+
+    def stop(self, native_id: str, account: str) -> None:
+        session = Session.open(account=account)
+        try:
+            power.stop(session, box_number(native_id))
+        finally:
+            _forget(session)
+
+    def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
+        session = Session.open(Patience.of(wait), account=account)
+        try:
+            return power.start(session, box_number(native_id), wait)
+        finally:
+            _forget(session)
+
+    def let_in(self, native_id: str, account: str, public_key: str) -> None:
+        """See `sweepstack.onbox.host.platform.LetsIn`."""
+        session, identifier = Session.open(account=account), box_number(native_id)
+        if not session.client.holds_key(identifier, public_key, session.patience):
+            session.client.attach_key(identifier, public_key, session.patience)
+
+    def list_tagged(self, prefix: str) -> list[BoxRecord]:
+        """With the empty prefix, instances that bear no label too: they are the account's, if none of ours."""
+        age = paced(READ_AGE_SECONDS)
+        session = Session.open(age=age)
+        return [session.record(row) for row in session.prefixed(prefix, age=age)]
+
+    def offers(self, constraints: Constraints) -> list[Offer]:
+        session = Session.open(age=paced(READ_AGE_SECONDS))
+        machine = None
+        if constraints.volume:
+            machine = _machine(session, constraints.volume)
+        market = market_at(session.client.source)
+        asks = market.asks(session.client, constraints, session.patience, machine=machine)
+        return [ask.offer for ask in asks]
+
+    def balance(self) -> Balance | None:
+        session = Session.open(age=paced(READ_AGE_SECONDS))
+        said = session.client.user(session.patience, age=paced(READ_AGE_SECONDS))
+        credit = said.get("credit")
+        if isinstance(credit, bool) or not isinstance(credit, int | float):
+            return None
+        return Balance(usd=float(credit), prepaid=True)
+
+    def change_bid(self, native_id: str, account: str, bid: float) -> None:
+        session = Session.open(account=account)
+        identifier = box_number(native_id)
+        row = session.row(identifier)
+        if row is None:
+            raise PlatformError(f"instance {identifier} is gone: there is no bid to change")
+        if not row.get("is_bid"):
+            raise RequestRefused(
+                f"instance {identifier} was rented on demand, at its own price: only a spot box has a bid, and a box "
+                "can't become one"
+            )
+        most = 32.0 * (number(row.get("num_gpus")) or 1.0)
+        if not _MIN_BID <= bid <= most:
+            raise RequestRefused(
+                f"a bid of {bid:g} USD/h for instance {identifier}: {_MIN_BID:g} to {most:g} is possible"
+            )
+        try:
+            session.client.change_bid(identifier, bid, session.patience)
+        finally:
+            _forget(session)
+
+    def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
+        """`region`: machine:<number>, the machine that it is to lie on."""
+        session = Session.open()
+        with one_at_a_time(self.name, session.account, f"volume {tag}", Wait(session.patience.left())):
+            return volumes.ensure(session.client, session.account, tag, size_gb, region, session.patience)
+
+    def quote_volume(self, size_gb: int, region: str) -> float | None:
+        session = Session.open(age=paced(READ_AGE_SECONDS))
+        return volumes.price_of(volumes.asks(session.client, size_gb, region, session.patience)[0], size_gb)
+
+    def list_volumes(self, prefix: str) -> list[VolumeRecord]:
+        session = Session.open(age=paced(READ_AGE_SECONDS))
+        found = volumes.listed(session.client, session.account, session.patience)
+        return [record for _, record in found.values() if record.tag.startswith(prefix)]
+
+    def get_volume(self, native_id: str) -> VolumeRecord | None:
+        session = Session.open()
+        contract = volumes.contract_of(native_id, session.account)
+        found = volumes.listed(session.client, session.account, session.patience).get(contract)
+        return found[1] if found else None
+
+    def delete_volume(self, native_id: str, account: str) -> None:
+        session = Session.open(account=account)
+        volumes.delete(session.client, session.account, native_id, session.patience)
+
+    def channel(self, native_id: str, account: str) -> Channel:
+        age = paced(READ_AGE_SECONDS)
+        session = Session.open(account=account, age=age)
+        identifier = box_number(native_id)
+        row = session.row(identifier, age=age)
+        if row is None:
+            raise Unreachable(f"instance {identifier} can't be reached: it is gone")
+        return channel_to(row, session.record(row), lambda: self._closed(native_id, account))
+
+    def _closed(self, native_id: str, account: str) -> str:
+        """Why nothing is started there now; empty where vast.ai does not say: then the box itself answers, or not."""
+        try:
+            record = self.get(native_id, account)
+        except PlatformError:
+            return ""
+        return closed(record)
+
+    def volume_channel(self, native_id: str, mount: str = "") -> Channel:
+        session = Session.open()
+        contract = volumes.contract_of(native_id, session.account)
+        found = volumes.listed(session.client, session.account, session.patience).get(contract)
+        if found is None:
+            raise Unreachable(f"the volume {native_id} is not there any more")
+        machine = found[1].region or "its machine"
+        raise Unsupported(
+            f"the volume {native_id} lies on {machine} of vast.ai and can only be read from a box there. Next: rent "
+            "one on that machine with the volume mounted, and pull from it"
+        )
+
+
+def _machine(session: Session, volume: str) -> int:
+    contract = volumes.contract_of(volume, session.account)
+    found = volumes.listed(session.client, session.account, session.patience).get(contract)
+    machine = found[0].get("machine_id") if found else None
+    if not isinstance(machine, int):
+        raise PlatformError(f"the volume {volume} is not there any more, or vast.ai does not say where it is")
+    return machine
+
+
+def _forget(session: Session) -> None:
+    """What was read before the end of a verb that changes things is not given to one that only reads."""
+    session.client.meeting.forget()

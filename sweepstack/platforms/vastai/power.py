@@ -1,0 +1,215 @@
+"""Stopping, starting and ending a box of vast.ai, each proved by what is read afterwards.
+
+A stop keeps the machine and lets the GPU go: a start may find it rented to somebody else. vast.ai then answers 200 with
+`success: false` and *queues* the start, so the box would run, and bill, hours later with nobody at it (2026-11).
+"""
+
+from __future__ import annotations
+
+import time
+
+from sweepstack.onbox.common.errors import (
+    NoCapacity,
+    NotYetGone,
+    NotYetStopped,
+    OutcomeUnknown,
+    PlatformError,
+    Unreachable,
+)
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
+from sweepstack.platforms.common.pace import OutOfPatience
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.vastai.client import PATIENCE_SECONDS
+from sweepstack.platforms.vastai.errors import NoSuchThing, StartQueued
+from sweepstack.platforms.vastai.pages import Row
+from sweepstack.platforms.vastai.session import Lasting, Session, Watch, still_creating
+from sweepstack.platforms.vastai.states import MAY_START, number, settled, status_message
+
+STOP_SECONDS = 60.0
+GONE_SECONDS = 90.0
+"""For a minute and more a box may be shown that was destroyed."""
+STOPS = 4
+RESTART_GRACE_SECONDS = 600.0
+"""So long after a start a box may still be shown as ended."""
+
+
+def destroy(session: Session, identifier: int) -> None:
+    """See `Platform.destroy`. Sends the verb also where nothing is shown: a list may lag, and it costs nothing."""
+    taken = True
+    try:
+        session.client.destroy(identifier, session.patience)
+    except NoSuchThing:
+        taken = False  # the proof below decides
+    except OutcomeUnknown as error:
+        raise NotYetGone(f"{error}. Next: the same command again; until then instance {identifier} may bill") from error
+    since, short = time.monotonic(), session.with_patience(paced(GONE_SECONDS))
+    watch = Watch(short, Wait(), f"instance {identifier} to be gone", behind="destroy", later=taken)
+
+    def ended() -> bool:
+        age = session.poll_seconds("destroy")
+        return session.with_patience(PATIENCE_SECONDS).row(identifier, age=age, since=since) is None
+
+    why = watch.until(ended)
+    session.client.meeting.forget()
+    if why:
+        raise NotYetGone(f"vast.ai was told to destroy instance {identifier} and still shows it ({why}): it may bill")
+
+
+def end_for_sure(session: Session, identifier: int, seconds: float) -> str:
+    """Destroys it, and looks until it is gone; why that is not proved within `seconds`, "" when it is. The verb is sent
+    again where its answer was lost: a second one does no harm. Raises PlatformError."""
+    own, answered = session.with_patience(PATIENCE_SECONDS), False
+
+    def gone() -> bool:
+        nonlocal answered
+        if not answered:
+            try:
+                own.client.destroy(identifier, own.patience)
+            except NoSuchThing:
+                pass
+            except OutcomeUnknown:
+                return False
+            answered = True
+        return own.row(identifier) is None
+
+    return Watch(session.with_patience(seconds), Wait(), f"instance {identifier} to be gone").until(gone)
+
+
+def stop(session: Session, identifier: int) -> None:
+    """See `Platform.stop`. The container disk is kept, and bills until the box is destroyed."""
+    row = _present(session, identifier)
+    if settled(row):
+        return
+    try:
+        session.client.stop(identifier, session.patience)
+    except OutcomeUnknown as error:
+        raise NotYetStopped(
+            f"{error}. Next: the same command again; until then instance {identifier} may bill"
+        ) from error
+    why = prove_stopped(session, identifier)
+    if why:
+        raise NotYetStopped(f"vast.ai was told to stop instance {identifier}: {why}; until it stands still it bills")
+
+
+def prove_stopped(session: Session, identifier: int) -> str:
+    """Looks until the box stands still and nothing is scheduled; else why that is not proved."""
+    seen, since = "", time.monotonic()
+
+    def still() -> bool:
+        nonlocal seen
+        own, age = session.with_patience(PATIENCE_SECONDS), session.poll_seconds("state")
+        row = own.watched(identifier, age=age, since=since)
+        if row is None:
+            return True
+        record = session.record(row)
+        seen = f"it is {record.phase}{f' ({record.note})' if record.note else ''}"
+        return settled(row)
+
+    short = session.with_patience(paced(STOP_SECONDS))
+    why = Watch(short, Wait(), f"instance {identifier} to stand still", behind="state", later=True).until(still)
+    session.client.meeting.forget()
+    return f"{why}; {seen}" if why else ""
+
+
+def start(session: Session, identifier: int, wait: Wait) -> BoxRecord:
+    """See `Platform.start`. NoCapacity when its GPU is somebody else's now; no start is left queued then."""
+    row = _present(session, identifier)
+    record = session.record(row)
+    if record.phase is Phase.STOPPING:
+        Watch(session, wait, f"instance {identifier} to stand still, before it is started").until(
+            lambda: session.record(_present(session, identifier)).phase is not Phase.STOPPING
+        )
+        record = session.record(_present(session, identifier))
+    if record.phase is not Phase.RUNNING:
+        _ask_to_run(session, identifier, row, wait)
+    return _until_running(session, identifier, record, wait)
+
+
+def _ask_to_run(session: Session, identifier: int, row: Row, wait: Wait) -> None:
+    try:
+        session.client.start(identifier, session.patience)
+    except StartQueued as error:
+        _take_back(session, identifier, row, error)
+    except OutcomeUnknown as error:
+        wait.progress(f"{error}; looking at what it does")
+    wait.progress(f"instance {identifier} was told to run")
+
+
+def _take_back(session: Session, identifier: int, row: Row, queued: StartQueued) -> None:
+    """Ends a queued start. Always raises: NoCapacity when it is proved that nothing will start, else StillCreating."""
+    own = session.with_patience(PATIENCE_SECONDS)
+    why = ""
+    for _ in range(STOPS):  # the one write that is sent again: a second stop does no harm, a queue may be invisible
+        try:
+            own.client.stop(identifier, own.patience)
+            why = prove_stopped(own, identifier)
+            break
+        except PlatformError as error:
+            why = str(error)
+    if why:
+        raise still_creating(
+            session.record(row),
+            f"{queued}",
+            f"the start is queued, and that it was taken back is not proved: {why}. Instance {identifier} may start, "
+            "and bill, at any time: stop it or destroy it",
+        ) from queued
+    raise NoCapacity(
+        f"{queued}. The start was taken back: instance {identifier} stands still, only its disk bills. Its disk can't "
+        f"move: {_way_out(row)}try again later, or destroy it and rent another"
+    ) from queued
+
+
+def _way_out(row: Row) -> str:
+    """Of a spot box: the bid that its machine asks for. One that is met does not help while the GPU is rented on
+    demand, which beats every bid."""
+    least = number(row.get("min_bid"))
+    return f"set `bid` to {least:.4f} USD/h or more, " if row.get("is_bid") and least else ""
+
+
+def _until_running(session: Session, identifier: int, record: BoxRecord, wait: Wait) -> BoxRecord:
+    seen, told, since = record, "", time.monotonic()
+    absent, dead_end = (Lasting(session.patience, paced(RESTART_GRACE_SECONDS)) for _ in range(2))
+
+    def ready() -> bool:
+        nonlocal seen, told
+        try:
+            row = session.watched(identifier, age=session.poll_seconds("state"), since=since)
+        except OutOfPatience:
+            raise
+        except Unreachable as error:  # it boots on while nobody tells of it
+            told = f" ({error})"
+            return False
+        if absent.so(row is None):
+            raise _Gone(f"instance {identifier} was removed by someone while it was being started: nothing bills")
+        if row is None:
+            return False
+        seen, told = session.record(row), status_message(row)
+        if seen.phase is Phase.ENDING:
+            raise _Gone(f"instance {identifier} is being destroyed: nothing is started")
+        stuck = dead_end.so(seen.phase not in (Phase.RUNNING, Phase.CREATING))
+        return stuck if seen.phase is not Phase.RUNNING else seen.endpoint is not None
+
+    try:
+        why = Watch(session, wait, f"instance {identifier} to run", behind="state").until(ready)
+    except _Gone:
+        raise
+    except PlatformError as error:  # it may run and bill: the id travels along
+        raise still_creating(seen, str(error)) from error
+    if why or seen.phase is not Phase.RUNNING:
+        why = why or f"instance {identifier} is {seen.phase} and does not come up"
+        raise still_creating(seen, f"{why}{told}", seen.note or MAY_START)
+    return seen
+
+
+class _Gone(PlatformError):
+    """There is nothing to start any more."""
+
+
+def _present(session: Session, identifier: int) -> Row:
+    """The instance as it is shown. PlatformError when it is gone or on its way out: nothing to stop or start."""
+    row = session.row(identifier)
+    if row is None:
+        raise PlatformError(f"instance {identifier} is gone: there is nothing to stop or start")
+    if session.record(row).phase is Phase.ENDING:
+        raise PlatformError(f"instance {identifier} is being destroyed: there is nothing to stop or start")
+    return row

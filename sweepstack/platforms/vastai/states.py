@@ -1,0 +1,195 @@
+"""What vast.ai says of an instance → phase and record.
+
+Four words tell where it is: `actual_status` (the container), `intended_status` (what the container is to be),
+`cur_state` (the contract) and `next_state` (what the contract is to be). The vendor lists no words for them; these are
+those that were seen (2026-11). Any other is reported as it is, as UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+
+PENDING = (None, "created", "loading")
+AGAIN = ("restarting", "rebooting", "recycling")
+AT_REST = ("stopped", "exited")
+ACTUAL = (*PENDING, "running", *AT_REST, "frozen", *AGAIN, "unknown", "offline")
+WANTED = (None, "running", "stopped")
+"""Words of the three others. None where vast.ai leaves one out."""
+
+OUTBID = "preempted: it was outbid, or its GPU went to an on-demand rental; its disk is kept and bills"
+OFFLINE = "host offline: not billed, and not to be reached"
+FROZEN = "frozen: nothing on it moves, and its GPUs go on billing"
+NO_HEARTBEAT = "vast.ai hears nothing from it (unknown): it may run and bill"
+EXITED = "its container has ended (exited). For some minutes after a start it is shown like this, too"
+MAY_START = "it is scheduled to run: it may start, and bill, at any time until it is stopped"
+FATAL_MESSAGE = ": OCI runtime create failed:"
+HOURS_A_MONTH = 730.0
+_PORT = "22/tcp"
+
+
+def phase_of(actual: Any, intended: Any, current: Any, following: Any) -> tuple[Phase, str]:
+    """Phase and note. Total: every four values have an answer, and only words of the tables have one but UNKNOWN."""
+    words = {"actual_status": actual, "intended_status": intended, "cur_state": current, "next_state": following}
+    for name, word in words.items():
+        known = ACTUAL if name == "actual_status" else WANTED
+        if word is not None and (not isinstance(word, str) or word not in known):
+            return Phase.UNKNOWN, f"vast.ai says {name} {str(word)[:60]!r}, a word that sweepstack does not know"
+    if actual == "offline":
+        return Phase.UNKNOWN, OFFLINE
+    if actual == "unknown":
+        return Phase.UNKNOWN, NO_HEARTBEAT
+    told = (intended, current, following)
+    if actual == "frozen":
+        return (Phase.STOPPING if "stopped" in told else Phase.UNKNOWN), FROZEN
+    if told == ("stopped",) * 3:
+        return (Phase.STOPPED, "") if actual in (*PENDING, *AT_REST) else (Phase.STOPPING, "")
+    if actual == "running":
+        return _running(*told)
+    if actual in AT_REST:
+        return _at_rest(str(actual), *told)
+    return _on_its_way(*told)
+
+
+def _running(intended: Any, current: Any, following: Any) -> tuple[Phase, str]:
+    if intended == "stopped":
+        return Phase.STOPPING, ""
+    if following == "stopped":
+        return Phase.STOPPING, "vast.ai is pausing it: outbid, or its contract ends"
+    if current == "stopped":
+        return Phase.CREATING, MAY_START
+    return Phase.RUNNING, ""
+
+
+def _at_rest(actual: str, intended: Any, current: Any, following: Any) -> tuple[Phase, str]:
+    if intended == "stopped":
+        if current == "running":
+            return Phase.STOPPING, "its container has ended, and its contract still runs"
+        return Phase.STOPPED, MAY_START if following == "running" else ""
+    if current == "stopped":
+        note = OUTBID if intended == "running" else ""
+        return Phase.STOPPED, f"{note}; {MAY_START}".removeprefix("; ") if following == "running" else note
+    if actual == "stopped" and intended == "running":
+        return Phase.STOPPED, OUTBID
+    return Phase.UNKNOWN, EXITED if actual == "exited" else "its container is stopped, and its contract says nothing"
+
+
+def _on_its_way(intended: Any, current: Any, following: Any) -> tuple[Phase, str]:
+    if intended == "stopped":
+        return Phase.STOPPING, ""
+    if following == "stopped":
+        return (Phase.STOPPED if current == "stopped" else Phase.STOPPING), OUTBID
+    return Phase.CREATING, ""
+
+
+def settled(row: Mapping[str, Any]) -> bool:
+    """Whether it stands still and nothing but a new start would change that: an outbid box comes back by itself."""
+    phase, _ = phase_in(row)
+    return phase is Phase.STOPPED and row.get("intended_status") != "running" and row.get("next_state") != "running"
+
+
+def phase_in(row: Mapping[str, Any]) -> tuple[Phase, str]:
+    """Phase and note of an instance as it came over the wire."""
+    phase, note = phase_of(*(row.get(name) for name in ("actual_status", "intended_status", "cur_state", "next_state")))
+    if phase is Phase.CREATING and FATAL_MESSAGE in str(row.get("status_msg") or ""):
+        return Phase.UNKNOWN, f"it can't start: {_message(row)}"
+    return phase, note
+
+
+def is_fatal(row: Mapping[str, Any]) -> bool:
+    """Whether it can never run, however long one waits: its image does not start on this host."""
+    return FATAL_MESSAGE in str(row.get("status_msg") or "") and row.get("actual_status") in (*PENDING, *AT_REST)
+
+
+def endpoint_of(row: Mapping[str, Any]) -> SshEndpoint | None:
+    """Where its sshd listens: the machine's own port where it has one, else vast.ai's relay, which passes files slowly.
+
+    None unless the container runs; ports and addresses change with every start.
+    """
+    if row.get("actual_status") != "running":
+        return None
+    start = str(row.get("start_date") or "")
+    host = str(row.get("public_ipaddr") or "").strip()
+    ports = row.get("ports")
+    mapped = ports.get(_PORT) if isinstance(ports, dict) else None
+    if host and isinstance(mapped, list) and mapped and isinstance(mapped[0], dict):
+        port = _port(mapped[0].get("HostPort"))
+        if port:
+            return SshEndpoint(host, port, start=start)
+    relay, port = str(row.get("ssh_host") or "").strip(), _port(row.get("ssh_port"))
+    return SshEndpoint(relay, port, start=start) if relay and port else None
+
+
+def record_of(row: Mapping[str, Any], account: str, ended: Collection[int] = ()) -> BoxRecord:
+    """The record of an instance that vast.ai shows. Never GONE; ENDING where `ended` has its id. Raises nothing."""
+    phase, note = phase_in(row)
+    label = row.get("label")
+    if label is not None and not isinstance(label, str):
+        phase, note = Phase.UNKNOWN, f"its label can't be read: {str(label)[:60]!r}"
+    identifier = row["id"]
+    if identifier in ended:
+        phase, note = Phase.ENDING, "its destroy was accepted, and vast.ai still shows it"
+    place = str(row.get("geolocation") or "")
+    machine = row.get("machine_id")
+    return BoxRecord(
+        native_id=str(identifier),
+        tag=label if isinstance(label, str) else "",
+        account=account,
+        phase=phase,
+        price_per_hour=number(row.get("dph_total")),
+        created_at=_moment(row.get("start_date")),
+        location=", ".join(part for part in (f"vast.ai machine {machine}" if machine else "vast.ai", place) if part),
+        note=note,
+        endpoint=endpoint_of(row) if phase is Phase.RUNNING else None,
+        gpu_count=_count(row.get("num_gpus")),
+        region=place,
+        stopped_per_hour=_storage(row),
+    )
+
+
+def _storage(row: Mapping[str, Any]) -> float | None:
+    """USD per hour of its disk, which bills in every state until it is destroyed (the price is for GB and month)."""
+    price, size = number(row.get("storage_cost")), number(row.get("disk_space"))
+    return None if price is None or size is None else price * size / HOURS_A_MONTH
+
+
+def number(value: Any) -> float | None:
+    """A finite, not negative number of the wire, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        return None
+    return float(value)
+
+
+def _message(row: Mapping[str, Any]) -> str:
+    text = " ".join(str(row.get("status_msg") or "").split())
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def status_message(row: Mapping[str, Any]) -> str:
+    """What vast.ai tells people of it, on one line, in parentheses; empty where it says nothing."""
+    text = _message(row)
+    return f" (vast.ai: {text})" if text else ""
+
+
+def _port(value: Any) -> int:
+    try:
+        port = int(value)
+    except (TypeError, ValueError):
+        return 0
+    return port if 0 < port < 65536 else 0
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _moment(value: Any) -> datetime | None:
+    seconds = number(value)
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None

@@ -1,0 +1,272 @@
+"""Volumes of vast.ai: disks on one machine, made there, kept there, mountable by boxes of that machine alone (2026-11).
+
+A volume's native id is `<account>.<contract>`, since a bare number of another account could not be told from one that
+is gone. Network volumes were withdrawn by the vendor and are not used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from sweepstack.onbox.common.errors import (
+    NoCapacity,
+    NotYetGone,
+    OutcomeUnknown,
+    PlatformError,
+    RequestRefused,
+    Unreachable,
+    WrongAccount,
+)
+from sweepstack.onbox.host.platform import BoxRequest, VolumeRecord, Wait, not_as_asked
+from sweepstack.platforms.common.pace import OutOfPatience, Patience
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.vastai.client import PATIENCE_SECONDS, Client
+from sweepstack.platforms.vastai.errors import NoSuchThing
+from sweepstack.platforms.vastai.offers import HOURS_PER_MONTH
+from sweepstack.platforms.vastai.pages import Row
+from sweepstack.platforms.vastai.session import Session, Watch
+from sweepstack.platforms.vastai.states import number
+
+REGION = re.compile(r"machine:([1-9]\d{0,17})")
+_ID = re.compile(r"([1-9]\d{0,17})\.([0-9a-z]{1,20})")
+_LONGEST = 64
+_TAG = re.compile(rf"[A-Za-z0-9-]{{1,{_LONGEST}}}")
+_LOOKS = (0.0, 2.0, 4.0, 8.0)
+_GONE_SECONDS = 45.0
+RELEASE_SECONDS = 90.0
+"""A volume is let go of about 30 s after the last box that used it."""
+
+
+def name_of(tag: str) -> str:
+    """The volume name that stands for `tag`: letters, digits and `_`, 64 at most. `-` becomes `_`, and is read back so.
+
+    Raises RequestRefused for a tag that could not be read back from its name: nobody could say whose volume it is."""
+    if _TAG.fullmatch(tag) is None:
+        raise RequestRefused(
+            f"a volume of vast.ai can't be called {tag}: letters, digits and -, {_LONGEST} at most, {len(tag)} here. "
+            "Next: give it a shorter name in the stack file that keeps it, of small letters, digits and -"
+        )
+    return tag.replace("-", "_")
+
+
+def tag_of(name: str) -> str:
+    """The tag of a volume name."""
+    return name.replace("_", "-")
+
+
+def contract_of(native_id: str, account: str) -> str:
+    """The contract part of a native id. Raises PlatformError for what can't be one, WrongAccount for another's."""
+    match = _ID.fullmatch(native_id)
+    if not match:
+        raise PlatformError(f"{native_id[:80]!r} is no volume of vast.ai: <account>.<number> is what one is called")
+    if match[1] != account:
+        raise WrongAccount(
+            f"the volume {native_id} belongs to the vast.ai account {match[1]}, and the key at hand is that of account "
+            f"{account}. Next: set VAST_API_KEY to a key of {match[1]}"
+        )
+    return match[2]
+
+
+def listed(client: Client, account: str, patience: Patience) -> dict[str, tuple[Row, VolumeRecord]]:
+    """Every local volume of the account by contract number. A row that does not read is Unreachable, never skipped."""
+    found = {}
+    for row in client.volumes(patience):
+        identifier = row.get("id")
+        if not isinstance(identifier, int):
+            raise Unreachable("vast.ai lists a volume without an id: what volumes there are is not known")
+        found[str(identifier)] = (row, _record(row, account))
+    return found
+
+
+def must_fit(
+    client: Client, account: str, instance: int, tag: str, wanted: Collection[str], patience: Patience
+) -> None:
+    """A box is adopted only by the request that it was made for. `wanted`: native ids of the volumes that it is to
+    mount. By the rows of the volumes: those of an instance name none.
+
+    Raises PlatformError for a box with another volume, with one too many or without; Unreachable where nobody says."""
+    has: set[str] = set()
+    for pause in _LOOKS:  # the list may be from before the instance was made
+        patience.pause(paced(pause), "the list of volumes")
+        records = [record for _, record in listed(client, account, patience).values()]
+        has = {record.native_id for record in records if str(instance) in (record.mounted_by or ())}
+        if has == set(wanted):
+            return
+        silent = [record.native_id for record in records if record.native_id in wanted and record.mounted_by is None]
+        if silent and has <= set(wanted):
+            raise Unreachable(
+                f"instance {instance} of vast.ai carries the tag {tag}, and vast.ai does not say which boxes mount "
+                f"{', '.join(silent)}: it is not adopted, no second box is made, and it goes on billing"
+            )
+    raise not_as_asked(f"instance {instance} of vast.ai", tag, ", ".join(sorted(has)), ", ".join(sorted(wanted)))
+
+
+def find(client: Client, account: str, tag: str, patience: Patience) -> VolumeRecord | None:
+    """The volume with this tag, the oldest where there are several; none is ever deleted for that."""
+    name = name_of(tag)
+    named = [
+        (int(key), record) for key, (row, record) in listed(client, account, patience).items() if _name(row) == name
+    ]
+    return replace(min(named)[1], tag=tag) if named else None
+
+
+def ensure(
+    client: Client, account: str, tag: str, size_gb: int | None, region: str, patience: Patience
+) -> VolumeRecord:
+    """The volume with this tag, made on the machine of `region` where it is proved absent. See `Platform`."""
+    present = find(client, account, tag, patience)
+    if present is not None:
+        return present
+    found = asks(client, size_gb, region, patience)
+    name = name_of(tag)
+    try:
+        client.create_volume(found[0]["id"], size_gb or 0, name, patience)
+    except OutcomeUnknown as error:
+        made = _appears(client, account, tag)
+        if made is None:
+            raise OutcomeUnknown(
+                f"{error}. No volume {name} shows up so far: look again before another is made"
+            ) from error
+    else:
+        made = _appears(client, account, tag)
+        if made is None:
+            raise OutcomeUnknown(
+                f"vast.ai made the volume {name} and does not list it: look again before another is made"
+            )
+    price = made.price_per_month if made.price_per_month is not None else price_of(found[0], size_gb or 0)
+    return replace(made, created=True, price_per_month=price)
+
+
+def asks(client: Client, size_gb: int | None, region: str, patience: Patience) -> list[Row]:
+    """What the machine of `region` offers that holds so much, cheapest first; one at least. Raises RequestRefused for
+    what is no machine or no size, NoCapacity."""
+    match = REGION.fullmatch(region)
+    if not match:
+        raise RequestRefused(
+            f"a volume of vast.ai lies on one machine, which has to be named: region machine:<number>, and not "
+            f"{region!r}. A box's number stands in its location, every machine's in the console. Nothing was made"
+        )
+    if not size_gb:
+        raise RequestRefused("a volume of vast.ai has a fixed size, which has to be given (GB). Nothing was made")
+    machine = int(match[1])
+    found = [
+        row
+        for row in client.search_volumes({"machine_id": {"eq": machine}}, patience, storage=float(size_gb))
+        if row.get("machine_id") == machine
+        and (number(row.get("disk_space")) or 0) >= size_gb
+        and isinstance(row.get("id"), int)
+    ]
+    if not found:
+        raise NoCapacity(f"machine {machine} of vast.ai offers no volume of {size_gb} GB now; nothing was made")
+    found.sort(key=lambda row: (number(row.get("storage_cost")) or 0.0, row["id"]))
+    return found
+
+
+def price_of(ask: Row, size_gb: int) -> float | None:
+    """USD a month; None where the offer names no price."""
+    month = number(ask.get("storage_cost"))
+    return None if month is None else month * size_gb
+
+
+def for_box(session: Session, request: BoxRequest, wait: Wait) -> tuple[int | None, int | None]:
+    """Contract and machine of the volume that the box is to mount: both must be on one machine. Blocks until its last
+    box has let go of it. Raises PlatformError when there is none, or not in time."""
+    if not request.mounts:
+        return None, None
+    if len(request.mounts) > 1:
+        raise RequestRefused(f"{request.name}: a box of vast.ai mounts one volume, and not {len(request.mounts)}")
+    native_id = next(iter(request.mounts.values()))
+    contract = contract_of(native_id, session.account)
+    present: tuple[Row, VolumeRecord] | None = None
+
+    def free() -> bool:
+        nonlocal present
+        present = listed(session.client, session.account, session.patience).get(contract)
+        return present is None or not in_use(present[0])
+
+    watch = Watch(session, wait, f"the volume {native_id} to be let go of by its last box")
+    if why := watch.until(free, paced(RELEASE_SECONDS)):
+        raise PlatformError(
+            f"{request.name} was not made: {why}. A volume of vast.ai is mounted by one box at a time: end the one "
+            "that mounts it first"
+        )
+    if present is None:
+        raise PlatformError(f"{request.name} was not made: its volume {native_id} is not there any more")
+    machine = present[0].get("machine_id")
+    if not isinstance(machine, int):
+        raise Unreachable(f"vast.ai does not say on which machine the volume {native_id} is: no box can be put there")
+    return int(contract), machine
+
+
+def delete(client: Client, account: str, native_id: str, patience: Patience) -> None:
+    """See `Platform.delete_volume`."""
+    contract = contract_of(native_id, account)
+    if contract not in listed(client, account, patience):
+        return
+    try:
+        client.delete_volume(int(contract), patience)
+    except NoSuchThing:
+        pass  # the list below decides
+    except RequestRefused as error:
+        raise NotYetGone(
+            f"the volume {native_id} was not deleted, and goes on billing: {error}. A box that mounts it must be "
+            "destroyed first; it is let go of about half a minute later. Then: the same command again"
+        ) from error
+    except OutcomeUnknown as error:
+        raise NotYetGone(f"{error}. Next: the same command again; until then the volume may bill") from error
+    end = Patience(paced(_GONE_SECONDS))
+    try:
+        while contract in listed(client, account, patience):
+            end.pause(paced(2.0))
+    except OutOfPatience:
+        raise NotYetGone(
+            f"vast.ai accepted the deletion of volume {native_id} and still lists it. Next: the same command again"
+        ) from None
+
+
+def in_use(row: Row) -> bool:
+    """Whether a box has it, or had it a moment ago."""
+    return row.get("status") in ("in-use", "in_use") or bool(row.get("instances"))
+
+
+def _appears(client: Client, account: str, tag: str) -> VolumeRecord | None:
+    """Several looks: what was made a moment ago may not be listed yet. Not to be cancelled, or the id is lost."""
+    patience = Patience(PATIENCE_SECONDS)
+    for pause in _LOOKS:
+        patience.pause(paced(pause))
+        if (found := find(client, account, tag, patience)) is not None:
+            return found
+    return None
+
+
+def _name(row: Row) -> str:
+    return str(row.get("label") or row.get("name") or "")
+
+
+def _record(row: Row, account: str) -> VolumeRecord:
+    size, machine = number(row.get("disk_space")), row.get("machine_id")
+    hourly = number(row.get("storage_total_cost"))
+    place = f"vast.ai machine {machine}" if isinstance(machine, int) else "vast.ai, machine unknown"
+    where: Any = row.get("geolocation")
+    return VolumeRecord(
+        native_id=f"{account}.{row['id']}",
+        tag=tag_of(_name(row)),
+        name=_name(row),
+        location=f"{place}, {where}" if where else place,
+        region=f"machine:{machine}" if isinstance(machine, int) else "",
+        size_gb=None if size is None else round(size),
+        price_per_month=None if hourly is None else hourly * HOURS_PER_MONTH,
+        account=account,
+        mounted_by=_users(row.get("instances")),
+    )
+
+
+def _users(listed: Any) -> tuple[str, ...] | None:
+    """The instances that use a volume, as its row lists them (ids, or rows with one); None: nothing of the kind."""
+    if not isinstance(listed, list):
+        return None
+    found = [one.get("id") if isinstance(one, dict) else one for one in listed]
+    return tuple(str(one) for one in found) if all(isinstance(one, int | str) for one in found) else None

@@ -1,0 +1,89 @@
+"""Facts of a box that is entered by SSH: the ways in, what its network needs, which Python is its own.
+
+A profile states them where no API of ours rents or ends the box. A value is what the platform has; whether it is used
+is the sweep's to say.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool
+
+from sweepstack.config.network import Route
+from sweepstack.profiles.fact import Fact
+
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Moves = Literal["never", "create", "start"]
+
+
+class SshFlavour(Fact):
+    """One way in. `address` is for people, as the platform's console shows it. `files`: whether scp and rsync pass;
+    where they don't, `why_not` tells people."""
+
+    kind: Literal["direct", "proxied"]
+    address: str
+    files: StrictBool
+    why_not: str = ""
+
+
+class Ssh(Fact):
+    """How one gets in: `user` (null: the person's to say), and the ways, the best first. `moves`: when host or port
+    become others; null, where nobody knows, counts as at each start."""
+
+    user: str | None
+    flavours: tuple[SshFlavour, ...] = Field(min_length=1)
+    moves: Moves | None
+
+    @property
+    def for_files(self) -> SshFlavour | None:
+        """The first way that passes files; None where none does."""
+        return next((flavour for flavour in self.flavours if flavour.files), None)
+
+    def problems(self) -> list[str]:
+        """What doesn't fit together."""
+        return [
+            f"ssh.flavours: {flavour.kind} passes no files, and why_not does not say why"
+            for flavour in self.flavours
+            if not flavour.files and not flavour.why_not
+        ]
+
+
+class Proxy(Fact):
+    """The platform's way out. `hook`: the shell line that turns it on, `off` the one that takes it back. `always`:
+    every shell wants it; false: a single call at a time, since it is in the way of all others. `passes`: the only
+    domains that it lets through; empty: it decides by itself."""
+
+    hook: str
+    off: str = ""
+    always: StrictBool
+    passes: tuple[str, ...] = ()
+
+
+class Network(Fact):
+    """What stands between a box and the world: a `proxy` (null: none), `mirrors` (route → environment variables) and
+    `caches` (variable → where downloads are kept, as a path of the box's own; `~/` is the login's home). `ports`: the
+    only ones open from outside beside SSH; null: each that was asked for when the box was rented."""
+
+    proxy: Proxy | None
+    mirrors: dict[Route, dict[EnvName, str]] = Field(default_factory=dict)
+    caches: dict[EnvName, str] = Field(default_factory=dict)
+    ports: tuple[int, ...] | None = None
+
+    @property
+    def env(self) -> dict[str, str]:
+        """All variables together."""
+        return {name: value for route in self.mirrors.values() for name, value in route.items()} | self.caches
+
+    def problems(self) -> list[str]:
+        """What doesn't fit together."""
+        named = [name for route in self.mirrors.values() for name in route] + list(self.caches)
+        return [f"network: {name} is set twice" for name in sorted(set(named)) if named.count(name) > 1]
+
+
+class Environment(Fact):
+    """The Python that a box comes with, and the packages of its image that no requirements file may replace: they are
+    built for its card and driver."""
+
+    python: str = "python3"
+    keep: tuple[str, ...] = ()

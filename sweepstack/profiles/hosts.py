@@ -1,0 +1,44 @@
+"""Boxes on hosts of the user's own: what the config has to say of them, and what can't be."""
+
+from __future__ import annotations
+
+from sweepstack.channel.host_address import HostAddress
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.profiles.model import Profile
+
+
+def host_problems(config: StackConfig, profile: Profile) -> list[str]:
+    """Why the boxes can't be on the hosts that the config names; empty when they can."""
+    hosts = {name: box.host for name, box in config.boxes.items() if box.want != "gone"}
+    named = {name: HostAddress.parse(host).login for name, host in hosts.items() if host}
+    if profile.ssh is None:
+        return [
+            f"boxes.{name}.host is a host of your own, and {profile.platform} makes its boxes itself: leave it out"
+            for name in named
+        ]
+    problems = [
+        f"boxes.{name}.host is missing: its boxes are hosts that you have already, such as host: root@192.0.2.7:22"
+        for name in hosts
+        if name not in named
+    ]
+    problems += _together(named)
+    return problems
+
+
+def python_of(config: StackConfig, platform: str, own: str) -> str:
+    """The interpreter of its hosts: the one that the person names, else the profile's `own`."""
+    override = config.overrides.get(platform)
+    return override.python if override is not None and override.python is not None else own
+
+
+def _together(named: dict[str, str]) -> list[str]:
+    """Two boxes on one host would each count all of its cards."""
+    boxes: dict[str, list[str]] = {}
+    for name, login in named.items():
+        boxes.setdefault(login, []).append(name)
+    return [
+        f"{' and '.join(names)} are on the same host ({login}): one box a host; job.slots says how many cells it runs "
+        "at once"
+        for login, names in boxes.items()
+        if len(names) > 1
+    ]

@@ -1,0 +1,398 @@
+"""A profile: one platform's slow-changing facts, typed. The seeds' 13 keys keep their names.
+
+A fact that is a number is a number with its unit in the model, or null. Null alone means *there is none* (no cap, no
+grace because there is no spot); null and listed under `unknown` means *nobody knows*. `stamps` dates each fact.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+from pydantic_core import PydanticCustomError
+
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.profiles.access import Environment, Network, Ssh
+from sweepstack.profiles.fact import Fact
+
+Verb = Literal["stop", "destroy"]
+SECTIONS = (
+    "Launch",
+    "Storage",
+    "Network",
+    "Interruption and resume",
+    "Teardown and billing",
+    "Detach",
+    "Gotchas",
+    "Overrides",
+)
+"""Headings of the prose, in this order: `## 1. Launch` … `## 8. Overrides`."""
+OVERRIDE_NAMES = ("DATA_DIR", "DURABLE_DIR", "PROXY_HOOK", "CRED_FILE", "SCRATCH", "HF_HOME", "DETACH")
+"""What every profile must answer in `overrides`; further names are the platform's own."""
+KEYS = (
+    "platform",
+    "kind",
+    "meter_stop_verb",
+    "meter_stop_irreversible",
+    "detach_primitive",
+    "spot_available",
+    "spot_grace",
+    "shared_fs",
+    "inode_cap",
+    "free_egress",
+    "china_mirror_needed",
+    "host_driver_cuda_max",
+    "local_nvme",
+)
+"""The seeds' keys."""
+ACCESS = ("ssh", "network", "environment", "stop_from_inside")
+"""What a profile states besides, where no API of ours ends its boxes."""
+LIST_LAG_SECONDS = 900.0
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?) s")
+_CRED_FILE = re.compile(r"(~|/[\w.-]+)(/[\w.-]+)+|/[\w.-]+")
+_STAMP = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?")
+_DAYS = re.compile(r"(\d+) d")
+
+
+def _quantity(pattern: re.Pattern[str], unit: str) -> BeforeValidator:
+    def read(value: Any) -> float | None:
+        if value is None:
+            return None
+        match = pattern.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise PydanticCustomError("quantity", "{text}", {"text": f"expected a number of {unit}, or null"})
+        return float(match[1])
+
+    return BeforeValidator(read)
+
+
+Seconds = Annotated[float | None, _quantity(_SECONDS, "seconds, such as 5 s")]
+Days = Annotated[float | None, _quantity(_DAYS, "days, such as 15 d")]
+
+
+def _a_day_that_was(value: Any) -> Any:
+    """A month or a day that there is, and that has begun. A clock that was never set (1970) proves nothing."""
+    match = _STAMP.fullmatch(value) if isinstance(value, str) else None
+    try:
+        at = date(int(match[1]), int(match[2]), int(match[3] or 1)) if match else None
+    except ValueError:
+        at = None
+    today = date.today()
+    if value != "unverified" and (at is None or (at > today + timedelta(days=1) and today.year >= 2026)):
+        raise PydanticCustomError("stamp", "expected YYYY-MM or YYYY-MM-DD, not ahead of today, or unverified")
+    return value
+
+
+Stamp = Annotated[str, BeforeValidator(_a_day_that_was)]
+
+
+class Tier(Fact):
+    """One place where bytes lie. `survives`: what is left of them after each verb; null where nobody knows.
+
+    `path` is box-relative; empty where nothing of ours lies there, such as a system disk. `place`: where it lies on a
+    host that has places of its own (`/root/data`, `~/proj`; `{volume}` is the mount's source), which tiers may share:
+    ours is a folder below it; null: below our root.
+    `mounted`: whether that place is a mount point, so that an empty folder there is not the tier; null: nobody knows.
+    """
+
+    path: Annotated[str, Field(pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*)?$")]
+    survives: dict[Verb, StrictBool | None]
+    mount: str | None = None
+    """Box-relative path under which a volume of this tier is mounted."""
+    place: Annotated[str | None, Field(pattern=r"^(/|~/)[^{}]*(\{volume\}[^{}]*)?$")] = None
+    mounted: StrictBool | None = None
+    shared_between_boxes: StrictBool = False
+    region_locked: StrictBool = False
+    size_cap_bytes: int | None = None
+    inode_cap: int | None = None
+    price_per_gb_month: float | None = None
+
+
+class VerbFacts(Fact):
+    """What one verb does. `native` is the platform's own word; `bills_after` what it leaves on the bill.
+
+    `issued_by`: our adapter over an API, a `command` on the box over SSH (never one that can't be undone), or a person,
+    for whom `manual` says what to do and what it costs them.
+    """
+
+    native: str
+    stops_meter: StrictBool
+    irreversible: StrictBool
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    bills_after: tuple[str, ...] = ()
+    price_per_hour: float | None = None
+    """USD that a box still costs per hour after it, where that is one figure; null: each offer has its own."""
+    issued_by: Literal["api", "ssh", "person"]
+    command: str = ""
+    manual: str = ""
+
+    def problems(self, where: str) -> list[str]:
+        """What doesn't fit together."""
+        problems = []
+        if (self.issued_by == "ssh") != bool(self.command):
+            problems.append(f"{where}: a command is for a verb issued by ssh, which needs one")
+        if self.issued_by == "ssh" and self.irreversible:
+            problems.append(f"{where}: can't be undone, so no command on a box may issue it; issued_by: person")
+        if (self.issued_by == "person") != bool(self.manual):
+            problems.append(f"{where}: manual is for a verb issued by a person, who needs the step and its consequence")
+        return problems
+
+
+class Layout(Fact):
+    """Where bytes lie on a box, and what each verb does to them. A box with a volume may be laid out otherwise."""
+
+    tiers: dict[str, Tier]
+    verbs: dict[Verb, VerbFacts]
+
+    def durable_tier(self, verb: Verb) -> tuple[str, Tier] | None:
+        """The first tier that survives `verb` and can be mounted, with its name."""
+        for name, tier in self.tiers.items():
+            if tier.survives.get(verb) is True and tier.mount is not None:
+                return name, tier
+        return None
+
+    def problems(self, where: str = "") -> list[str]:
+        """What doesn't fit together. `where`: the key that it stands below, with its dot."""
+        problems = self._path_problems(where)
+        for tier_name, tier in self.tiers.items():
+            if tier.survives.get("destroy") is True and tier.survives.get("stop") is False:
+                problems.append(f"{where}tiers.{tier_name}.survives: what survives destroy survives a stop, too")
+            if not tier.path and (tier.mount is not None or tier.place is None):
+                problems.append(f"{where}tiers.{tier_name}: without a path it needs a place, and can't be mounted")
+        for name, verb in self.verbs.items():
+            problems += verb.problems(f"{where}verbs.{name}")
+            spoken = {*verb.kills, *verb.keeps}
+            if spoken != set(self.tiers) or len(verb.kills) + len(verb.keeps) != len(spoken):
+                problems.append(f"{where}verbs.{name}: each tier stands in kills or in keeps, once")
+            for tier_name, tier in self.tiers.items():
+                survives = tier.survives.get(name)
+                # Unknown counts as killed: the safer reading.
+                if tier_name in spoken and (tier_name in verb.keeps) != (survives is True):
+                    problems.append(
+                        f"{where}verbs.{name} and {where}tiers.{tier_name}.survives.{name} contradict each other"
+                    )
+        return problems
+
+    def _path_problems(self, where: str) -> list[str]:
+        """Tiers that lie in each other: what may be pruned in one would be pruned in the other."""
+        paths = [(name, tier.path) for name, tier in self.tiers.items() if tier.path]
+        return [
+            f"{where}tiers.{name}.path: {path} lies in that of {other} ({above}); each tier has a path of its own"
+            for index, (name, path) in enumerate(paths)
+            for position, (other, above) in enumerate(paths)
+            if index != position and f"{path}/".startswith(f"{above}/") and (path != above or index > position)
+        ]
+
+
+class Clock(Fact):
+    """A deadline that the platform sets: what it does, after how long (null: nobody knows), and the tiers that it kills
+    (`with_volume`: on a box that mounts one; null: the same).
+
+    `starts` it: a stop of the box, arrears of the account, or the box's own start. `in_a_row`: whether a start in
+    between takes a clock of stopped boxes back; where it doesn't, or nobody knows, it counts from the first stop.
+    `cuts`: whether it ends what runs; else it is about the bill alone.
+    """
+
+    what: str
+    after: Days
+    kills: tuple[str, ...] = ()
+    with_volume: tuple[str, ...] | None = None
+    starts: Literal["stop", "arrears", "start"] = "stop"
+    in_a_row: StrictBool | None = True
+    cuts: StrictBool = True
+
+    @property
+    def words(self) -> str:
+        """What it does to a box that runs, in one line."""
+        after = f" after {self.after:g} d" if self.after is not None else ""
+        return f"{self.what}{after}{'; a cell that runs then is cut off' if self.cuts else ''}"
+
+
+class Meter(Fact):
+    """What a box costs. `price_per_hour` in USD where the platform has one price; null where each offer has its own.
+
+    `rents`: whether somebody sends a bill, in `currency`. `billed_by`: null where nobody knows. `quoted`: whether an
+    offer or the profile names the price; where neither does, a person has to.
+    """
+
+    price_per_hour: float | None
+    billed_by: Literal["nobody", "second", "minute", "hour"] | None
+    rents: StrictBool
+    currency: Literal["USD", "CNY"] | None = "USD"
+    quoted: StrictBool = True
+
+
+class Gpus(Fact):
+    """Whether boxes have GPUs: true, false, or null where it depends on the machine and is not looked up."""
+
+    offered: StrictBool | None
+    checked: StrictBool
+    """Whether a request for one is checked before the box is made."""
+
+
+class Section(BaseModel):
+    """One of the eight sections: its heading and its prose."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    title: str
+    text: str
+
+
+class Gotcha(BaseModel):
+    """A trap of this platform alone, with an id that stays."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    id: str
+    text: str
+
+
+class Profile(Fact):
+    """One platform. `adapter` is the folder in sweepstack/platforms that speaks to it.
+
+    `stop_from_inside`: whether a command on the box ends its bill, as far as somebody saw; null where an API stops it.
+    Unless it is proved, `stop_refused` says why a box is not stopped so, and what does work.
+    """
+
+    platform: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    kind: Literal["ssh-rental", "cloud-api", "kubernetes", "slurm", "ssh", "notebook", "workstation"]
+    meter_stop_verb: Verb
+    meter_stop_irreversible: StrictBool
+    detach_primitive: Literal["setsid", "tmux", "nohup", "sbatch", "k8s-job", "kaggle-commit"]
+    spot_available: StrictBool | None
+    spot_grace: Seconds
+    spot_refused: str = ""
+    """Why spot boxes are refused, for people, where the platform is said to have them."""
+    shared_fs: StrictBool | None
+    inode_cap: int | None
+    free_egress: StrictBool | None
+    china_mirror_needed: StrictBool | None
+    host_driver_cuda_max: str | None
+    local_nvme: StrictBool | None
+
+    adapter: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    uses_image: StrictBool
+    meter: Meter
+    gpus: Gpus
+    tiers: dict[str, Tier]
+    verbs: dict[Verb, VerbFacts]
+    with_volume: Layout | None = None
+    """How a box is laid out that mounts a volume, where that is another way; null: as `tiers` and `verbs` say."""
+    ssh: Ssh | None = None
+    network: Network | None = None
+    environment: Environment | None = None
+    stop_from_inside: Literal["proved", "unproved", "refuted"] | None = None
+    stop_refused: str = ""
+    list_lag: Seconds = None
+    """The longest that a list is believed to lack what was rented: before that nothing is rented after a create whose
+    answer was lost. Null: not known, which counts as 15 minutes."""
+    danger_clocks: tuple[Clock, ...] = ()
+    conveniences: tuple[str, ...] = ()
+    overrides: dict[str, str]
+    unknown: tuple[str, ...] = ()
+    stamps: dict[str, Stamp]
+
+    sections: tuple[Section, ...] = ()
+    gotchas: tuple[Gotcha, ...] = ()
+    unavailable: str = ""
+    """Why nothing can be had there with this version, filled in by the loader; empty where its adapter is installed."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Profile:
+        """Raises ValueError with everything that doesn't fit together."""
+        problems = [*self._tier_problems(), *self._unknown_problems(), *self._access_problems()]
+        problems += self._override_problems()
+        missing = [name for name in OVERRIDE_NAMES if name not in self.overrides]
+        if missing:
+            near = "".join(did_you_mean(name, set(self.overrides) - set(OVERRIDE_NAMES)) for name in missing)
+            problems.append(f"overrides lacks {', '.join(missing)}{near.replace('did you mean', 'is it')}")
+        if self.overrides.get("CRED_FILE") and not _CRED_FILE.fullmatch(self.overrides["CRED_FILE"]):
+            problems.append(
+                "overrides.CRED_FILE: expected the path of a file, such as ~/.netrc, and never a key itself"
+            )
+        dated = [*KEYS, "tiers", "verbs", "meter", *(name for name in ACCESS if getattr(self, name) is not None)]
+        undated = [name for name in dated if name not in self.stamps]
+        if undated:
+            problems.append(f"stamps lacks {', '.join(undated)}: YYYY-MM of the last check, or unverified")
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _tier_problems(self) -> list[str]:
+        problems = []
+        if self.meter_stop_verb not in self.verbs:
+            problems.append(f"meter_stop_verb is {self.meter_stop_verb}, which verbs does not describe")
+        elif self.verbs[self.meter_stop_verb].irreversible != self.meter_stop_irreversible:
+            problems.append(f"meter_stop_irreversible contradicts verbs.{self.meter_stop_verb}.irreversible")
+        problems += self.layout(volume=False).problems()
+        if self.with_volume is not None:
+            problems += self.with_volume.problems("with_volume.")
+            if set(self.with_volume.tiers) != set(self.tiers):
+                problems.append("with_volume.tiers has other tiers than tiers")
+            if self.meter_stop_verb not in self.with_volume.verbs:
+                problems.append(f"meter_stop_verb is {self.meter_stop_verb}, which with_volume.verbs does not describe")
+            elif self.with_volume.durable_tier(self.meter_stop_verb) is None:
+                problems.append(f"with_volume: no tier that is mounted survives {self.meter_stop_verb}")
+        for clock in self.danger_clocks:
+            strangers = [tier for tier in (*clock.kills, *(clock.with_volume or ())) if tier not in self.tiers]
+            problems += [f"danger_clocks: {clock.what} kills {tier}, which is no tier" for tier in strangers]
+        return problems
+
+    def _access_problems(self) -> list[str]:
+        layouts = [self.layout(volume=False), self.layout(volume=True)]
+        verbs = [verb for layout in layouts for verb in layout.verbs.values()]
+        problems = []
+        if any(verb.issued_by != "api" for verb in verbs):
+            missing = [name for name in ACCESS if getattr(self, name) is None]
+            if missing:
+                problems.append(f"no API ends its boxes, so the profile has to say {', '.join(missing)}")
+        for layout in layouts[: 2 if self.with_volume is not None else 1]:
+            commanded = "stop" in layout.verbs and layout.verbs["stop"].issued_by == "ssh"
+            if commanded != (self.stop_from_inside == "proved"):
+                problems.append("stop_from_inside is proved where verbs.stop is issued by ssh, and nowhere else")
+        if (self.stop_from_inside in ("unproved", "refuted")) != bool(self.stop_refused):
+            problems.append(
+                "stop_refused says why no box is stopped from inside, and what works, where that is not proved"
+            )
+        if not self.meter.quoted and self.meter.price_per_hour is not None:
+            problems.append("meter: has a price_per_hour, so it is quoted")
+        problems += self.ssh.problems() if self.ssh is not None else []
+        return problems + (self.network.problems() if self.network is not None else [])
+
+    def _override_problems(self) -> list[str]:
+        """Overrides that say something else than the facts that they repeat."""
+        tiers = [*self.tiers.items(), *(self.with_volume.tiers.items() if self.with_volume is not None else ())]
+        facts: dict[str, set[str]] = {}
+        for name, tier_name in (("DATA_DIR", "data"), ("DURABLE_DIR", "durable")):
+            facts[name] = {at for known, tier in tiers if known == tier_name for at in (tier.path, tier.place) if at}
+        if self.network is not None:
+            facts |= {name: {value} for name, value in self.network.env.items()}
+            facts["PROXY_HOOK"] = {self.network.proxy.hook if self.network.proxy is not None else ""}
+        if self.environment is not None:
+            facts["PY"] = {self.environment.python}
+        return [
+            f"overrides.{name} is {self.overrides[name]!r}, and the facts say {' or '.join(sorted(said)) or 'none'}"
+            for name, said in facts.items()
+            if name in self.overrides and self.overrides[name] not in said
+        ]
+
+    def _unknown_problems(self) -> list[str]:
+        strangers = [name for name in self.unknown if name not in KEYS]
+        known = [name for name in self.unknown if name in KEYS and getattr(self, name) is not None]
+        problems = [f"unknown lists {name}, which is no key of a profile" for name in strangers]
+        return problems + [f"{name} is listed as unknown and has a value" for name in known]
+
+    @property
+    def believed_lag(self) -> float:
+        """`list_lag` in seconds, with the default where it is not known."""
+        return LIST_LAG_SECONDS if self.list_lag is None else self.list_lag
+
+    def layout(self, *, volume: bool) -> Layout:
+        """How a box is laid out; `volume`: one that mounts a volume."""
+        if volume and self.with_volume is not None:
+            return self.with_volume
+        return Layout(tiers=self.tiers, verbs=self.verbs)

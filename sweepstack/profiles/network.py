@@ -1,0 +1,71 @@
+"""The network of a box that is entered by SSH: what its profile has, after what the person switched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sweepstack.config.network import NetworkOverride
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.profiles.model import Profile
+
+
+@dataclass(frozen=True)
+class Switched:
+    """`env`: variables of mirrors and caches; `proxy`: the lines that turn it on and off, "" for none; `always`."""
+
+    env: Mapping[str, str]
+    proxy: tuple[str, str]
+    always: bool
+
+
+def switched(config: StackConfig, profile: Profile) -> Switched:
+    """What set-ups and cells see. Where neither profile nor person says a word, that is nothing."""
+    said = _override(config, profile)
+    found = profile.network
+    mirrors = {**(found.mirrors if found else {}), **said.mirrors}
+    caches = {**(found.caches if found else {}), **said.caches}
+    env = {name: value for route in mirrors.values() if route for name, value in route.items()}
+    env |= {name: place for name, place in caches.items() if place is not False}
+    proxy = found.proxy if found else None
+    if said.proxy is False or (proxy is None and not isinstance(said.proxy, str)):
+        return Switched(env, ("", ""), False)
+    if isinstance(said.proxy, str):
+        return Switched(env, (said.proxy, ""), True)
+    assert proxy is not None
+    return Switched(env, (proxy.hook, proxy.off), proxy.always or said.proxy is True)
+
+
+def network_problems(config: StackConfig, profile: Profile) -> list[str]:
+    """What is switched and is not there."""
+    override = config.overrides.get(profile.platform)
+    if override is None or override.network is None:
+        return []
+    where = f"overrides.{profile.platform}.network"
+    if profile.network is None:
+        return [f"{where} is for boxes that are entered by SSH: give these job.env, or lines of job.setup"]
+    said, problems = override.network, []
+    if said.proxy is True and profile.network.proxy is None:
+        problems.append(f"{where}.proxy: its profile knows none; write the shell line that turns yours on")
+    for kind, names, known in (
+        ("mirrors", said.mirrors, profile.network.mirrors),
+        ("caches", said.caches, profile.network.caches),
+    ):
+        problems += [
+            f"{where}.{kind}.{name}: there is none to switch off; it has {', '.join(known) or 'none'}"
+            for name, value in names.items()
+            if value is False and name not in known
+        ]
+    seen: dict[str, str] = {}
+    routes = {**profile.network.mirrors, **said.mirrors}
+    for route, variables in routes.items():
+        for name in variables or ():
+            if name in seen:
+                problems.append(f"{where}: {name} is set by the mirrors of {seen[name]} and of {route}")
+            seen[name] = route
+    return problems
+
+
+def _override(config: StackConfig, profile: Profile) -> NetworkOverride:
+    override = config.overrides.get(profile.platform)
+    return override.network if override is not None and override.network is not None else NetworkOverride()

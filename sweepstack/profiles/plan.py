@@ -1,0 +1,262 @@
+"""What a stack config comes to on one platform: plain values, all that the components and a later delete need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sweepstack.billing.budget import Budget
+from sweepstack.billing.deadlines import ClockFact
+from sweepstack.channel.host_address import HostAddress
+from sweepstack.config.model import Metrics
+from sweepstack.core.records import Approval, ArtifactSpec, Cell
+from sweepstack.core.roster import Roster
+from sweepstack.launch.smoke import Smoke
+
+
+@dataclass(frozen=True)
+class Durable:
+    """The tier that outlives the boxes: the volume's name, and where a box sees it.
+
+    `kept`: it belongs to a stack of volumes and is only looked up here. `path`: where the job expects it, "" for
+    nowhere in particular. `keep_until`: a day, as ISO 8601; `price_per_gb_month`: USD, None unknown. `place`: where it
+    lies on a host that has it already; then no volume is made or looked up.
+    """
+
+    volume: str
+    mount: str
+    tier: str
+    kept: bool = False
+    path: str = ""
+    keep_until: str = ""
+    price_per_gb_month: float | None = None
+    place: str = ""
+
+    @property
+    def kept_volume(self) -> bool:
+        """Whether it is a volume that a stack of volumes keeps."""
+        return self.kept and not self.place
+
+
+@dataclass(frozen=True)
+class Issue:
+    """Who issues a verb, and how: the platform's own word for it, the `command` on the box, or a person's step.
+
+    `by` is "ssh" or "person"; a verb that goes over an API has none of this.
+    """
+
+    by: str
+    native: str
+    command: str = ""
+    manual: str = ""
+
+    def as_inputs(self) -> dict[str, Any]:
+        """As an input: what is empty is left out."""
+        said = {"by": self.by, "native": self.native, "command": self.command, "manual": self.manual}
+        return {name: value for name, value in said.items() if value}
+
+
+@dataclass(frozen=True)
+class Pausing:
+    """What a stop does to each tier here, what of the bill goes on, at which price (USD an hour, None unknown)."""
+
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    bills_after: tuple[str, ...]
+    price_per_hour: float | None
+    issue: Issue | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a box ends on this platform, and what that does to each tier. `paths`: where each tier lies on a box.
+
+    `pausing` is None where boxes can't be stopped by us. `issue` (None: the adapter does it over an API): what a delete
+    issues there. That may be a verb that keeps more than `kills` says: `kills` is what dies once the platform has
+    taken the box away, by that verb or by a clock that it starts. `release`: where it keeps more, the person's step
+    that ends what is still billed then.
+    """
+
+    verb: str
+    native: str
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    irreversible: bool
+    bills_after: tuple[str, ...]
+    paths: Mapping[str, str]
+    pausing: Pausing | None
+    clocks: tuple[ClockFact, ...] = ()
+    keeps_per_gb_month: Mapping[str, float] = field(default_factory=dict)
+    issue: Issue | None = None
+    release: str = ""
+
+    def as_inputs(self) -> dict[str, Any]:
+        """As the `teardown` input: all that a stop or a delete needs, so that neither opens a profile."""
+        inputs: dict[str, Any] = {
+            "verb": self.verb,
+            "kills": list(self.kills),
+            "keeps": list(self.keeps),
+            "paths": dict(self.paths),
+        }
+        if self.clocks:
+            inputs["clocks"] = [clock.model_dump(mode="json", exclude_none=True) for clock in self.clocks]
+        if self.keeps_per_gb_month:
+            inputs["keeps_per_gb_month"] = dict(self.keeps_per_gb_month)
+        if self.issue is not None:
+            inputs["issue"] = self.issue.as_inputs()
+        if self.release:
+            inputs["release"] = self.release
+        if self.pausing is not None:
+            inputs["stop"] = {
+                "kills": list(self.pausing.kills),
+                "keeps": list(self.pausing.keeps),
+                "bills_after": list(self.pausing.bills_after),
+            }
+            if self.pausing.price_per_hour is not None:
+                inputs["stop"]["price_per_hour"] = self.pausing.price_per_hour
+            if self.pausing.issue is not None:
+                inputs["stop"]["issue"] = self.pausing.issue.as_inputs()
+        return inputs
+
+
+@dataclass(frozen=True)
+class Site:
+    """How a box that is entered by SSH is set up. `places`: tier → where it lies on the host, the volume's name filled
+    in; tiers that lie below our own root are not in it.
+
+    `env`: mirrors and caches, after what the person switched; `~/` in it and in `places` is the login's home. `proxy`:
+    the shell lines that turn it on and off again, "" for none; `always`: whether every set-up and cell has it on.
+    `claims`: the places that a box can't do without (`sweepstack.provider.models.PlaceFacts`).
+    """
+
+    python: str
+    places: Mapping[str, str]
+    env: Mapping[str, str]
+    proxy: tuple[str, str]
+    always: bool = True
+    claims: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def places_input(self) -> dict[str, Any] | None:
+        """Where the tiers of a box lie on its host, as an input: path on the box, or a tier's name → folder."""
+        return {key: facts["path"] for key, facts in sorted(self.claims.items())} or None
+
+    def claims_input(self) -> dict[str, Any] | None:
+        """What each of these must be, as an input of its own: it changes with every cell, and a box does not."""
+        claims = {
+            key: {name: value for name, value in facts.items() if name != "path"} for key, facts in self.claims.items()
+        }
+        return dict(sorted(claims.items())) or None
+
+    def network(self) -> dict[str, Any]:
+        """What the box's processes are told of its network, as an input; what is empty is left out."""
+        on, off = self.proxy
+        said = {"env": dict(sorted(self.env.items())), "proxy_on": on, "proxy_off": off}
+        return {key: value for key, value in said.items() if value} | (
+            {"proxy_always": True} if self.always and on else {}
+        )
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """What a cell runs. `workdir` as written; `slots`: cells at once on one box; `secrets`: names.
+
+    `min_free_bytes` and `min_free_inodes` (None: the runner's own): below, no cell starts. `stall_seconds`,
+    `retries`, `on_hang` and `timeout_seconds` likewise; `timeout_seconds` None: a try may take any time.
+    `mounts`: buckets, as the box is told of them. `smoke`: `run` and `seconds` of a smoke run on each box, or empty.
+    """
+
+    workdir: str
+    run: str
+    env: Mapping[str, str]
+    include: tuple[str, ...]
+    slots: int
+    setup: str = ""
+    secrets: tuple[str, ...] = ()
+    mixing: str = "refuse"
+    min_free_bytes: int | None = None
+    min_free_inodes: int | None = None
+    stall_seconds: float | None = None
+    timeout_seconds: float | None = None
+    on_hang: str = "tell"
+    retries: int | None = None
+    mounts: tuple[Mapping[str, str], ...] = ()
+    smoke: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BoxPlan:
+    """One box that is wanted, and its share of the cells, in roster order. `want`: running or stopped.
+
+    `resources`: what it must have; `slots`: cells at once on it; `gpus`: of it; each its own, or the job's. `placed`:
+    the offer that was chosen for it (`sweepstack.config.rent.Placed`), where one was. `host`: of the user's own, ""
+    where boxes are rented.
+    """
+
+    name: str
+    cells: tuple[Cell, ...]
+    want: str
+    resources: Mapping[str, Any]
+    slots: int
+    gpus: int
+    placed: Mapping[str, Any] | None = None
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that the components need. `reasons`: why this platform and not others; `notes`: what is not used here.
+
+    `durable` is None where nothing on a box outlives it.
+    """
+
+    platform: str
+    adapter: str
+    boxes: tuple[BoxPlan, ...]
+    gone: tuple[str, ...]
+    roster: Roster
+    job: JobPlan
+    artifacts: tuple[ArtifactSpec, ...]
+    metrics: Metrics | None
+    ending: Ending
+    durable: Durable | None
+    price_per_hour: float | None
+    max_price: float | None
+    bid: float | None
+    image: str
+    budget: Budget | None
+    when_done: str
+    smoke: Smoke | None
+    pull_to: str
+    approval: Approval | None
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+    site: Site | None = None
+    list_lag: float = 900.0
+    """Seconds: `sweepstack.profiles.model.Profile.list_lag`."""
+    checked: tuple[str, ...] = ()
+    """What to know of when the profile was last checked, for people: `sweepstack.profiles.check_dates`."""
+
+    @property
+    def when_drained(self) -> dict[str, str]:
+        """How a box ends its own bill once its queue is drained; empty where nobody asked for it, or an API does it."""
+        stop = self.ending.pausing.issue if self.ending.pausing is not None else None
+        if self.when_done != "stop" or stop is None or stop.by != "ssh":
+            return {}
+        return {"native": stop.native, "command": stop.command}
+
+    def adapter_of(self, box: BoxPlan) -> str:
+        """What speaks to this box's platform: with its host's address, where it is on a host of the user's own."""
+        if not box.host:
+            return self.adapter
+        host = HostAddress.parse(box.host)
+        if not host.root and self.root:
+            host = replace(host, root=self.root)
+        return f"{self.adapter}:{host}"
+
+    @property
+    def root(self) -> str:
+        """Where boxes lie on a host whose address names no folder: on its data tier, where that has a place that is the
+        same for every login; else "", the default of its user."""
+        place = self.site.places.get("data", "") if self.site is not None else ""
+        return f"{place.rstrip('/')}/sweepstack" if place.startswith("/") else ""

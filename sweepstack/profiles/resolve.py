@@ -1,0 +1,400 @@
+"""From a stack config and the profiles to a plan: which platform, what its boxes are, what a teardown will kill.
+
+Pure: no engine, no network, no files. All that a later delete needs is decided here, once, and ends up as inputs in the
+state. Every choice and every refusal has its reason in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+
+from sweepstack.billing.deadlines import ClockFact
+from sweepstack.config.rent import Resources
+from sweepstack.config.smoke import configured_smoke, smoke_on_box
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.records import Cell
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.launch.split import by_count
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.units import parse_duration, parse_size
+from sweepstack.profiles.buckets import bucket_problems, buckets
+from sweepstack.profiles.check_dates import stamp_notes
+from sweepstack.profiles.hosts import host_problems, python_of
+from sweepstack.profiles.model import Clock, Layout, Profile, Verb, VerbFacts
+from sweepstack.profiles.network import network_problems, switched
+from sweepstack.profiles.plan import BoxPlan, Durable, Ending, Issue, JobPlan, Pausing, Plan, Site
+from sweepstack.profiles.tiers import claims, place_of, region_notes, tier_problems
+
+VERB: Verb = "destroy"
+HOME_TIER = "data"
+"""The tier that the queue and its journal lie on (`sweepstack.onbox.common.box_layout.HOME`)."""
+_WITHOUT = {"when_done: stop": "when_done: keep", "budget.stop: true": "budget.stop: false"}
+DURABLE_VOLUME = "durable"
+"""The volume that sealed cells and checkpoints go to; one a sweep."""
+
+
+def resolve(config: StackConfig, profiles: Mapping[str, Profile]) -> Plan:
+    """The plan for the first candidate that fits. Raises ConfigError, with each refusal, when none does."""
+    reasons: list[str] = []
+    for name in _in_order(config):
+        profile = profiles.get(name)
+        if profile is None:
+            reasons.append(f"{name}: there is no such profile{did_you_mean(name, profiles)}")
+            continue
+        refusals = unfit(config, profile)
+        if not refusals:
+            return _plan(config, profile, reasons)
+        reasons += [f"{name}: {refusal}" for refusal in refusals]
+    lines = "\n".join(f"  {reason}" for reason in reasons)
+    raise ConfigError(f"{config.file}: no candidate fits; nothing was rented\n\n{lines}", reasons)
+
+
+def _in_order(config: StackConfig) -> tuple[str, ...]:
+    """The candidates in the order in which they are tried: one that `sweepctl place` chose is the only one."""
+    return config.candidates if config.placement is None else (config.placement.platform,)
+
+
+def layout_of(config: StackConfig, profile: Profile) -> Layout:
+    """How the boxes are laid out there, with the mounts that the config asks for."""
+    return profile.layout(volume=bool(config.volume_mounts))
+
+
+def unfit(config: StackConfig, profile: Profile) -> list[str]:
+    """Why this platform can't run the sweep; empty when it can."""
+    refusals = []
+    if VERB not in profile.verbs:
+        refusals.append(f"its profile describes no {VERB}, so a box could not be ended")
+        return refusals
+    if profile.unavailable:
+        refusals.append(profile.unavailable)
+    verb = profile.verbs[VERB]
+    layout = layout_of(config, profile)
+    if config.volume_mounts and layout.durable_tier(VERB) is None:
+        refusals.append(f"no volume can be mounted there that survives {verb.native}: leave mounts out")
+    refusals += _one_box_each(config, layout)
+    refusals += _spot(config, profile)
+    price = _price(config, profile)
+    bills = profile.meter.rents and not _own_host(config, profile)
+    if bills and config.budget is None:
+        refusals.append("it sends a bill, so the sweep needs a budget, such as budget: {usd: 60}")
+    if any(box.want == "stopped" for box in config.boxes.values()):
+        refusals += _unstoppable(layout, profile.stop_refused)
+    refusals += _auto_stop(config, profile, layout)
+    refusals += _files_pass(profile)
+    refusals += network_problems(config, profile)
+    refusals += [*tier_problems(config, profile, layout), *bucket_problems(config)]
+    refusals += host_problems(config, profile)
+    if bills and config.when_done is None:
+        refusals.append("it sends a bill, so the config must say when_done: stop or keep")
+    for where, resources in _asked(config):
+        if resources.gpu is not None and profile.gpus.offered is False:
+            refusals.append(f"has no GPUs, and {where}.gpu asks for {resources.gpu.count}")
+    if price is None and not profile.meter.quoted:
+        money = f" (it bills in {profile.meter.currency})" if profile.meter.currency not in ("USD", None) else ""
+        refusals.append(
+            f"nobody quotes its price{money}: write what a box costs, in USD an hour, as "
+            f"overrides: {{{profile.platform}: {{price_per_hour: 0.5}}}}"
+        )
+    if price is not None and config.max_price is not None and price > config.max_price:
+        refusals.append(f"costs ${price:g}/h a box, above max_price ${config.max_price:g}/h")
+    for where, resources in _asked(config):
+        refusals += _too_big(where, resources.disk, layout)
+    return refusals
+
+
+def _one_box_each(config: StackConfig, layout: Layout) -> list[str]:
+    """Several boxes on a volume that one box at a time can mount."""
+    found = layout.durable_tier(VERB)
+    wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
+    if not config.volume_mounts or found is None or found[1].shared_between_boxes or len(wanted) < 2:
+        return []
+    return [
+        f"a volume there is mounted by one box at a time, and {len(wanted)} are wanted ({', '.join(wanted)}): keep one "
+        "of them (boxes.<name>.want: gone), or leave mounts out"
+    ]
+
+
+def _spot(config: StackConfig, profile: Profile) -> list[str]:
+    """A word about spot boxes that the platform does not know."""
+    refusals = []
+    asked = [where for where, resources in _asked(config) if resources.spot]
+    if asked and profile.spot_available is not True:
+        why = profile.spot_refused or f"{profile.platform} has no spot boxes"
+        refusals.append(f"{asked[0]}.spot: {why}")
+    if config.bid is not None and not asked:
+        refusals.append("bid is for spot boxes: write resources: {spot: true}, or leave it out")
+    return refusals
+
+
+def _unstoppable(layout: Layout, why: str = "") -> list[str]:
+    if not _stops(layout):
+        because = f" ({why})" if why else ""
+        return [f"its boxes can't be stopped by us{because}, and one is wanted stopped: end it instead (want: gone)"]
+    if HOME_TIER in layout.verbs["stop"].kills:
+        native = layout.verbs["stop"].native
+        return [
+            f"{native} wipes {HOME_TIER}, where the queue lives: end the box instead (want: gone); what is sealed, and "
+            "checkpoints, stay on the volume"
+        ]
+    return []
+
+
+def _auto_stop(config: StackConfig, profile: Profile, layout: Layout) -> list[str]:
+    """Stops that a box would have to make by itself: only where that is proved, and nothing of a cell dies."""
+    asked = {
+        "when_done: stop": config.when_done == "stop",
+        "budget.stop: true": bool(config.budget and config.budget.stop),
+    }
+    wanted = " and ".join(words for words, said in asked.items() if said)
+    if not wanted or profile.stop_from_inside is None:
+        return []
+    instead = "Write " + " and ".join(_WITHOUT[words] for words, said in asked.items() if said)
+    if profile.stop_from_inside != "proved":
+        return [f"{wanted} can't be kept there: {profile.stop_refused}. {instead}"]
+    dying = [tier for tier in layout.verbs["stop"].kills if layout.tiers[tier].path]
+    if not dying:
+        return []
+    native = layout.verbs["stop"].native
+    return [f"{wanted} can't be kept there: {native} wipes {_and(tuple(dying))}. {instead}"]
+
+
+def _files_pass(profile: Profile) -> list[str]:
+    """A box that is entered by SSH and takes no files can run no cells."""
+    if profile.ssh is None or profile.ssh.for_files is not None:
+        return []
+    flavour = profile.ssh.flavours[0]
+    return [f"its SSH ({flavour.kind}, {flavour.address}) passes no files: {flavour.why_not}"]
+
+
+def _stops(layout: Layout) -> bool:
+    return "stop" in layout.verbs and layout.verbs["stop"].issued_by != "person"
+
+
+def _pausing(config: StackConfig, profile: Profile) -> Pausing | None:
+    layout = layout_of(config, profile)
+    if _unstoppable(layout):
+        return None
+    verb, override = layout.verbs["stop"], config.overrides.get(profile.platform)
+    own = override.stopped_price_per_hour if override is not None else None
+    return Pausing(verb.kills, verb.keeps, verb.bills_after, verb.price_per_hour if own is None else own, _issue(verb))
+
+
+def _issue(verb: VerbFacts) -> Issue | None:
+    return None if verb.issued_by == "api" else Issue(verb.issued_by, verb.native, verb.command, verb.manual)
+
+
+def _clocks(config: StackConfig, profile: Profile) -> tuple[ClockFact, ...]:
+    """Those that can strike a box that stands still."""
+    volume = bool(config.volume_mounts)
+    return tuple(_clock(clock, volume=volume) for clock in profile.danger_clocks if clock.starts != "start")
+
+
+def _clock(clock: Clock, *, volume: bool) -> ClockFact:
+    kills = clock.kills if clock.with_volume is None or not volume else clock.with_volume
+    if clock.starts == "arrears":  # when they began is not ours to know
+        after = f" ({clock.after:g} d after they begin)" if clock.after is not None else ""
+        return ClockFact(what=f"{clock.what}{after}", kills=kills)
+    return ClockFact(what=clock.what, days=clock.after, kills=kills, first_stop=None if clock.in_a_row else True)
+
+
+def _kept_prices(layout: Layout, keeps: tuple[str, ...]) -> dict[str, float]:
+    prices = {name: layout.tiers[name].price_per_gb_month for name in keeps}
+    return {name: price for name, price in prices.items() if price}
+
+
+def _asked(config: StackConfig) -> list[tuple[str, Resources]]:
+    """What is asked of boxes, and where: the job's, where a box has none of its own."""
+    asked = {f"boxes.{name}.resources": box.resources for name, box in config.boxes.items() if box.want != "gone"}
+    own = [(where, resources) for where, resources in asked.items() if resources is not None]
+    return own if len(own) == len(asked) and own else [("job.resources", config.job.resources), *own]
+
+
+def _too_big(where: str, wanted: str | None, layout: Layout) -> list[str]:
+    """A disk larger than the tier that cells work on can be; that another tier holds more is no help to them."""
+    cap = layout.tiers[HOME_TIER].size_cap_bytes if HOME_TIER in layout.tiers else None
+    if not wanted or not cap or parse_size(wanted).bytes <= cap:
+        return []
+    return [f"its {HOME_TIER} tier holds {cap / 1e9:g} GB, and {where}.disk asks for {wanted}"]
+
+
+def _own_host(config: StackConfig, profile: Profile) -> bool:
+    """Whether its boxes are hosts that bill nobody by the hour: then their end is ours alone to prove."""
+    return profile.ssh is not None and _price(config, profile) == 0
+
+
+def _price(config: StackConfig, profile: Profile) -> float | None:
+    override = config.overrides.get(profile.platform)
+    if override is not None and override.price_per_hour is not None:
+        return override.price_per_hour
+    return profile.meter.price_per_hour
+
+
+def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
+    layout = layout_of(config, profile)
+    verb, issued = layout.verbs[VERB], layout.verbs[profile.meter_stop_verb]
+    durable = _durable(config, profile, layout)
+    survives = f"{durable.tier} survives {VERB}, {_and(verb.kills)} don't" if durable else f"nothing survives {VERB}"
+    wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
+    how = f"the {'next' if refused else 'first'} candidate that fits" if config.placement is None else "as placed"
+    chosen = f"{profile.platform}: chosen, {how}; {survives}"
+    return Plan(
+        platform=profile.platform,
+        adapter=profile.adapter,
+        boxes=_boxes(config, wanted),
+        gone=tuple(name for name in config.boxes if name not in wanted),
+        roster=config.roster,
+        job=_job(config),
+        artifacts=config.artifact_specs(),
+        metrics=config.metrics,
+        ending=Ending(
+            verb=VERB,
+            native=issued.native,
+            kills=verb.kills,
+            keeps=verb.keeps,
+            irreversible=issued.irreversible,
+            bills_after=issued.bills_after,
+            paths={name: tier.path for name, tier in layout.tiers.items() if tier.path},
+            pausing=_pausing(config, profile),
+            clocks=_clocks(config, profile),
+            keeps_per_gb_month=_kept_prices(layout, verb.keeps),
+            issue=None if _own_host(config, profile) else _issue(issued),
+            release=f"({verb.native}) {verb.manual}" if verb is not issued and verb.manual else "",
+        ),
+        durable=durable,
+        price_per_hour=_price(config, profile),
+        max_price=config.max_price,
+        bid=config.bid,
+        image=(config.job.image or "") if profile.uses_image else "",
+        budget=config.budget.budget() if config.budget is not None else None,
+        when_done=config.when_done or "keep",
+        smoke=configured_smoke(config),
+        pull_to=config.pull_to,
+        approval=config.approval,
+        reasons=(*refused, chosen),
+        notes=_notes(config, profile),
+        checked=tuple(stamp_notes(profile, date.today())),
+        site=_site(config, profile, layout, durable),
+        list_lag=profile.believed_lag,
+    )
+
+
+def _site(config: StackConfig, profile: Profile, layout: Layout, durable: Durable | None) -> Site | None:
+    if profile.ssh is None or profile.network is None or profile.environment is None:
+        return None
+    volume = durable.volume if durable is not None else ""
+    network = switched(config, profile)
+    return Site(
+        python=python_of(config, profile.platform, profile.environment.python),
+        places={name: place for name in layout.tiers if (place := place_of(config, profile, layout, name, volume))},
+        env=network.env,
+        proxy=network.proxy,
+        always=network.always,
+        claims=claims(config, profile, layout, durable),
+    )
+
+
+def _durable(config: StackConfig, profile: Profile, layout: Layout) -> Durable | None:
+    found = layout.durable_tier(VERB)
+    if found is None:
+        return None
+    name, tier = found
+    assert tier.mount is not None
+    for path, mount in config.volume_mounts.items():
+        until = mount.keep_until.isoformat() if mount.keep_until is not None else ""
+        price = tier.price_per_gb_month
+        place = place_of(config, profile, layout, name, mount.source)
+        return Durable(mount.source, tier.mount, name, True, path, until, price, place)
+    return Durable(DURABLE_VOLUME, tier.mount, name, place=place_of(config, profile, layout, name, ""))
+
+
+def _job(config: StackConfig) -> JobPlan:
+    job = config.job
+    gpus = job.resources.gpu.count if job.resources.gpu is not None else 0
+    room = job.min_free
+    return JobPlan(
+        workdir=job.workdir,
+        run=job.run,
+        env=job.env,
+        include=job.include,
+        slots=job.slots or gpus or 1,
+        setup=job.setup or "",
+        secrets=job.secrets,
+        mixing=job.mixing,
+        min_free_bytes=parse_size(room.disk).bytes if room and room.disk else None,
+        min_free_inodes=room.inodes if room else None,
+        stall_seconds=parse_duration(job.stall) if job.stall else None,
+        timeout_seconds=parse_duration(job.timeout) if job.timeout else None,
+        on_hang=job.on_hang,
+        retries=job.retries,
+        mounts=buckets(config),
+        smoke=smoke_on_box(config),
+    )
+
+
+def _boxes(config: StackConfig, wanted: list[str]) -> tuple[BoxPlan, ...]:
+    """Cells go to boxes that run; only where none does, they wait with those that are stopped."""
+    shares: dict[str, list[Cell]] = {name: [] for name in wanted}
+    at_work = [name for name in wanted if config.boxes[name].want == "running"] or wanted
+    owner = by_count(config.roster.names, at_work)
+    for cell in config.roster.cells:
+        if cell.name in owner:
+            shares[owner[cell.name]].append(cell)
+    return tuple(_box(config, name, tuple(cells)) for name, cells in shares.items())
+
+
+def _box(config: StackConfig, name: str, cells: tuple[Cell, ...]) -> BoxPlan:
+    box = config.boxes[name]
+    resources = box.resources or config.job.resources
+    gpus = resources.gpu.count if resources.gpu is not None else 0
+    placed = config.placement.boxes.get(name) if config.placement is not None else None
+    return BoxPlan(
+        name,
+        cells,
+        box.want,
+        resources.as_inputs(),
+        config.job.slots or gpus or 1,
+        gpus,
+        placed.model_dump(mode="json") if placed is not None else None,
+        box.host or "",
+    )
+
+
+def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
+    """What the config says and this platform does not do, so that nothing is dropped in silence."""
+    notes = []
+    layout = layout_of(config, profile)
+    spot = next((where for where, resources in _asked(config) if resources.spot), None)
+    if spot is not None and layout.durable_tier(VERB) is None:
+        notes.append(
+            f"{spot}.spot: {profile.platform} may take a spot box away at any moment, with every cell on it that was "
+            f"not pulled{_or_mount(profile)}"
+        )
+    if layout.durable_tier(VERB) is None:
+        notes.append(
+            f"{profile.platform}: nothing on a box outlives it here. What was not pulled is lost when the platform "
+            f"takes it away: let `sweepctl tend` pull sealed cells as they come{_or_mount(profile)}"
+        )
+    notes += region_notes(config, profile, layout)
+    ending = layout.verbs[profile.meter_stop_verb]
+    if ending.issued_by == "person" and not _own_host(config, profile):
+        notes.append(f"{profile.platform}: only a person can end a box there ({ending.native}): {ending.manual}")
+    notes += [f"{profile.platform}: {clock.words}" for clock in profile.danger_clocks if clock.starts == "start"]
+    if config.job.image and not profile.uses_image:
+        notes.append(f"{profile.platform} uses no container image: job.image ({config.job.image}) has no effect there")
+    resources = config.job.resources
+    if resources.gpu is not None and not profile.gpus.checked:
+        notes.append(
+            f"{profile.platform} does not check GPUs before a box is made; each slot gets its share of "
+            f"{resources.gpu.count}"
+        )
+    return tuple(notes)
+
+
+def _or_mount(profile: Profile) -> str:
+    can = profile.with_volume is not None
+    return ", or mount a volume (mounts: {/ckpt: {source: NAME}}, docs/stack-config.md#mounts)" if can else ""
+
+
+def _and(names: tuple[str, ...]) -> str:
+    return " and ".join(names) or "no tiers"

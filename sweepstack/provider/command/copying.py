@@ -1,0 +1,91 @@
+"""Copies a file, a text or a folder to the other side: a script that decides where it goes, and its content on stdin.
+
+Where things go is pulumi-command's: a file into an existing folder keeps its name, a folder goes below an existing or
+new one by its name, or with `/` at its end as its content. Nothing is removed over there.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from sweepstack.onbox.common.errors import PlatformError
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A command line for the other side, and what it reads."""
+
+    command: str
+    stdin: bytes
+
+
+_FAIL = 'fail() { echo "$*" >&2; exit 1; }\n'
+_TEXT = """\
+[ ! -d {to} ] || fail "remote path "{to}" is a directory; when using a text asset, remotePath must be a file path"
+mkdir -p "$(dirname {to})" || fail "failed to create parent directories for "{to}
+cat > {to} || fail "failed to create remote file "{to}
+"""
+_FILE = """\
+to={to}
+if [ -d "$to" ]; then to=$to/{name}; elif [ ! -e "$to" ]; then
+    mkdir -p "$(dirname "$to")" || fail "failed to create parent directories for $to"
+fi
+cat > "$to" || fail "failed to create remote file $to"
+"""
+_FOLDER = """\
+to={to}
+[ -e "$to" ] || mkdir -p "$to" || fail "failed to create remote directory $to"
+{below}
+for one in . {folders}; do
+    [ ! -e "$to/$one" ] || [ -d "$to/$one" ] || fail "remote path $to/$one exists but is not a directory"
+done
+[ -d "$to" ] || fail "remote path $to exists but is not a directory"
+tar -x -o -C "$to" -f - || fail "failed to copy to $to"
+"""
+_BELOW = """\
+to=$to/{name}
+[ ! -e "$to" ] || [ -d "$to" ] || fail "remote path $to exists but is not a directory"
+[ -d "$to" ] || mkdir "$to" || fail "failed to create remote directory $to"
+"""
+
+
+def copy_of(source: Mapping[str, Any], remote_path: str) -> Copy:
+    """What has to be run to copy an asset or archive. Reads the files. Raises PlatformError where they can't be."""
+    to, path = quote(remote_path), str(source.get("path") or "")
+    if not path:
+        return Copy(_FAIL + _TEXT.format(to=to), str(source.get("text", "")).encode())
+    name = quote(Path(path).name)
+    try:
+        if not os.path.isdir(path):
+            return Copy(_FAIL + _FILE.format(to=to, name=name), Path(path).read_bytes())
+        below = "" if path.endswith("/") else _BELOW.format(name=name)
+        content, folders = _packed(Path(path))
+    except OSError as error:
+        raise PlatformError(f"open {path}: {(error.strerror or str(error)).lower()}") from error
+    listed = " ".join(quote(folder) for folder in folders)
+    return Copy(_FAIL + _FOLDER.format(to=to, below=below, folders=listed), content)
+
+
+def _packed(root: Path) -> tuple[bytes, list[str]]:
+    """A folder's files as a tar stream, and its folders. Links become what they lead to; modes stay behind."""
+    buffer, folders = io.BytesIO(), []
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT, dereference=True) as tar:
+        for path in sorted(root.rglob("*")):
+            info = tar.gettarinfo(path, str(path.relative_to(root)))
+            info.mode, info.uid, info.gid, info.uname, info.gname = 0o755 if info.isdir() else 0o644, 0, 0, "", ""
+            info.type = tarfile.REGTYPE if info.islnk() else info.type
+            if info.isdir():
+                folders.append(info.name)
+                tar.addfile(info)
+                continue
+            content = path.read_bytes()
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue(), folders

@@ -1,0 +1,294 @@
+"""From the engine's requests to the handlers: the only line at which property values become typed models.
+
+Unknown values (a preview, before the box exists) make a model impossible. Then Check passes the inputs on as they
+are and Diff compares what is known.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from sweepstack.core import schema
+from sweepstack.core.records import SCHEMA
+from sweepstack.evidence.publish import succession_problem
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from sweepstack.provider.session import Operation, token_of
+from sweepstack.provider.wire import UNKNOWN, Unknown, holds_unknown
+
+HANDLERS: Final[Mapping[str, str]] = {
+    "sweepstack:index:Identity": "sweepstack.provider.resources.identity:IdentityHandler",
+    "sweepstack:index:Volume": "sweepstack.provider.resources.volume:VolumeHandler",
+    "sweepstack:index:Box": "sweepstack.provider.resources.box:BoxHandler",
+    "sweepstack:index:Queue": "sweepstack.provider.resources.queue:QueueHandler",
+    "sweepstack:index:Gate": "sweepstack.provider.resources.gate:GateHandler",
+}
+_loaded: dict[str, Handler[Any, Any]] = {}
+
+
+def handler_for(token: str) -> Handler[Any, Any]:
+    """The handler of a resource type, imported on first use. Raises SweepstackError for an unknown type."""
+    if token not in HANDLERS:
+        raise SweepstackError(f"sweepstack has no resource type {token}; it has {', '.join(HANDLERS)}")
+    if token not in _loaded:
+        module, _, name = HANDLERS[token].partition(":")
+        _loaded[token] = getattr(importlib.import_module(module), name)()
+    return _loaded[token]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What Diff answers."""
+
+    changed: tuple[str, ...]
+    replaces: tuple[str, ...]
+    delete_before_replace: bool
+
+
+def check(op: Operation, old_inputs: dict[str, Any], news: dict[str, Any]) -> tuple[dict[str, Any], list[Failure]]:
+    """Completed inputs and the failures, all at once."""
+    handler = handler_for(token_of(op.urn))
+    unexpected = sorted(set(news) - set(handler.inputs_type.model_fields) - {"__defaults"})
+    if unexpected:
+        return news, [Failure(name, f"{handler.token} has no input of this name") for name in unexpected]
+    news = {key: value for key, value in news.items() if key != "__defaults"}
+    for carried in ("live",):
+        if carried in handler.inputs_type.model_fields and old_inputs.get(carried) is not None:
+            news[carried] = old_inputs[carried]
+    if holds_unknown(news):
+        if "clearance" in handler.inputs_type.model_fields:
+            news["clearance"] = old_inputs.get("clearance", "locked")
+        return news, handler.check_early(op, old_inputs, news)
+    try:
+        new = handler.inputs_type.model_validate(news)
+    except ValidationError as error:
+        return news, [Failure(_path(item["loc"]), item["msg"]) for item in error.errors()]
+    old = _old(handler, old_inputs)
+    old, problem = _followed(handler, old, new)
+    if problem:
+        others = [failure for failure in _refusals(handler, old, new) if failure.property != "evidence"]
+        return news, [Failure("evidence", problem), *others]
+    checked: Checked[Any] = handler.check(op, old, new)
+    refused = _refusals(handler, old, checked.inputs)
+    return to_properties(checked.inputs), [*checked.failures, *refused]
+
+
+def _followed(handler: Handler[Any, Any], old: Any, new: Any) -> tuple[Any, str]:
+    """`old` as it is where the evidence was published to, and why that is no place to follow to.
+
+    The one way in which `evidence` may change: a handler then sees no difference, and asks the place that holds all.
+    """
+    if old is None or "evidence" not in handler.inputs_type.model_fields or old.evidence == new.evidence:
+        return old, ""
+    problem = succession_problem(old.evidence, new.evidence, old.identity)
+    if problem:
+        what = handler.token.rsplit(":", 1)[-1].lower()
+        return old, f"may not change once {what} exists, but to where `sweepctl publish` brought it: {problem}"
+    return old.model_copy(update={"evidence": new.evidence}), ""
+
+
+def _old(handler: Handler[Any, Any], old_inputs: dict[str, Any]) -> Any:
+    """The inputs in the state, or None for a new resource, and where an edited state holds something else."""
+    if not old_inputs or holds_unknown(old_inputs):
+        return None
+    try:
+        return handler.inputs_type.model_validate(old_inputs)
+    except ValidationError:
+        return None
+
+
+def _refusals(handler: Handler[Any, Any], old: Any, new: Any) -> list[Failure]:
+    if old is None:
+        return []
+    what = handler.token.rsplit(":", 1)[-1].lower()
+    return [
+        Failure(name, handler.refusal(name, old, new) or f"may not change once {what} exists; see docs/resources.md")
+        for name, decision in handler.changes(old, new).items()
+        if decision is Decision.REFUSE
+    ]
+
+
+def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any], news: dict[str, Any]) -> Difference:
+    """Which inputs differ, and whether that is a replace. Compares as is: an odd old state raises nothing."""
+    handler = handler_for(token_of(op.urn))
+    changed = [
+        name
+        for name, decision in handler.decisions.items()
+        if decision is not Decision.IGNORE and _differs(old_inputs.get(name), news.get(name))
+    ]
+    changed += handler.noticed(old_inputs, news)
+    replaces = [
+        name
+        for name in changed
+        if handler.decisions[name].resolved(old_inputs.get(name), news.get(name)) is Decision.REPLACE
+    ]
+    return Difference(tuple(changed), tuple(replaces), handler.replaces_before_delete)
+
+
+def create(op: Operation, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Id and outputs. In a preview nothing is called: outputs are the inputs, the rest unknown."""
+    handler = handler_for(token_of(op.urn))
+    if op.preview:
+        later = {
+            name: UNKNOWN for name in handler.state_type.model_fields if name not in handler.inputs_type.model_fields
+        }
+        return "", _shown(handler, {**inputs, **later})
+    identifier, state = handler.create(op, handler.inputs_type.model_validate(inputs))
+    return identifier, _written(handler, state)
+
+
+def read(
+    op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]] | None:
+    """(inputs, outputs, reasons that it is unhealthy), or None when it is proved gone."""
+    handler = handler_for(token_of(op.urn))
+    if not inputs and not outputs:
+        raise SweepstackError(
+            f"{identifier} cannot be imported by its id alone. Next: `pulumi up --stack {op.stack}`, which finds what "
+            "this sweep rented by its tag and adopts it"
+        )
+    _require_known(op, handler, outputs)
+    try:
+        state = _state(handler, inputs, outputs)
+    except ValidationError as error:
+        # Not raised where an `up` can fix it: a refresh comes before every command.
+        return inputs, outputs, (_unreadable(op, handler, outputs, error),)
+    seen: Seen[Any, Any] | Gone = handler.read(op, identifier, state)
+    if isinstance(seen, Gone):
+        return None
+    versioned = {schema.KEY: outputs[schema.KEY]} if schema.KEY in outputs else {}
+    return to_properties(seen.inputs), _outputs(handler, seen.state) | versioned, seen.unhealthy
+
+
+def update(
+    op: Operation, identifier: str, old_inputs: dict[str, Any], old_outputs: dict[str, Any], news: dict[str, Any]
+) -> dict[str, Any]:
+    """The outputs after the change."""
+    handler = handler_for(token_of(op.urn))
+    if op.preview:
+        return _shown(handler, handler.foreseen(op, old_outputs, news))
+    new = handler.inputs_type.model_validate(news)
+    _require_known(op, handler, old_outputs)
+    try:
+        state = _state(handler, old_inputs, old_outputs)
+    except ValidationError as error:
+        state = _mended(op, handler, old_inputs, old_outputs, news, error)
+    old, problem = _followed(handler, state, new)
+    if problem:
+        raise SweepstackError(problem)
+    return _written(handler, handler.update(op, identifier, old, new))
+
+
+def delete(op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+    """Ends it or raises."""
+    handler = handler_for(token_of(op.urn))
+    _require_known(op, handler, outputs)
+    try:
+        state = _state(handler, inputs, outputs)
+    except ValidationError as error:
+        raise SweepstackError(_unreadable(op, handler, outputs, error)) from error
+    handler.delete(op, identifier, state)
+
+
+def to_properties(model: Any) -> dict[str, Any]:
+    """A model as JSON types; None is left out, as an input that was not given is."""
+    dumped: dict[str, Any] = model.model_dump(mode="json", exclude_none=True)
+    return dumped
+
+
+def _outputs(handler: Handler[Any, Any], model: Any) -> dict[str, Any]:
+    """A state as outputs: without what Read saw, which would make every refresh look like a change."""
+    return {key: value for key, value in _shown(handler, to_properties(model)).items() if key != "live"}
+
+
+def _written(handler: Handler[Any, Any], state: Any) -> dict[str, Any]:
+    """The outputs of what was made or changed now, with the schema that they are of."""
+    return _outputs(handler, state) | {schema.KEY: SCHEMA}
+
+
+def _require_known(op: Operation, handler: Handler[Any, Any], outputs: Mapping[str, Any]) -> None:
+    """Raises SweepstackError for a state that a newer sweepstack has written: nothing here may write it anew."""
+    why = schema.newer(outputs.get(schema.KEY))
+    if why:
+        raise SweepstackError(f"{_what(op, handler)} in the engine's state can't be read here: {why}")
+
+
+def _unreadable(op: Operation, handler: Handler[Any, Any], outputs: Mapping[str, Any], error: ValidationError) -> str:
+    """What is wrong with an entry of the state, and the way out. Raises for fields that this code does not know."""
+    why = schema.unknown(error)
+    if why:
+        raise SweepstackError(f"{_what(op, handler)} in the engine's state can't be read here: {why}") from error
+    if any(item["loc"][:1] and item["loc"][0] not in handler.inputs_type.model_fields for item in error.errors()):
+        way = f"pulumi state delete --stack {op.stack} --target-dependents '{op.urn}' && pulumi up --stack {op.stack}"
+        return (
+            f"{_what(op, handler)} in the engine's state is damaged: {schema.first(error)}. Next: {way}    (takes the "
+            "entry out, and finds what it stood for again by its tag)"
+        )
+    return (
+        f"{_what(op, handler)} in the engine's state is damaged: {schema.first(error)}. Next: "
+        f"pulumi up --stack {op.stack}    (writes it again)"
+    )
+
+
+def _mended(
+    op: Operation,
+    handler: Handler[Any, Any],
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    news: Mapping[str, Any],
+    error: ValidationError,
+) -> Any:
+    """The state with inputs that don't read taken from the program. Raises SweepstackError where that is not enough."""
+    words = _unreadable(op, handler, outputs, error)
+    bad = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
+    kept = {name: value for name, value in inputs.items() if name not in bad}
+    try:
+        return _state(handler, {**{name: value for name, value in news.items() if name in bad}, **kept}, dict(outputs))
+    except ValidationError:
+        raise SweepstackError(words) from error
+
+
+def _what(op: Operation, handler: Handler[Any, Any]) -> str:
+    return f"{handler.token.rsplit(':', 1)[-1]} {op.name}"
+
+
+def _shown(handler: Handler[Any, Any], outputs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in outputs.items() if name not in handler.not_in_outputs}
+
+
+def _state(handler: Handler[Any, Any], inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
+    """What the state remembers. An input counts as it is now: one that was taken out is not found in old outputs.
+
+    Raises ValidationError for what does not read.
+    """
+    own = {
+        name: value
+        for name, value in outputs.items()
+        if (name not in handler.inputs_type.model_fields or name in _FROM_THE_PLATFORM) and name != schema.KEY
+    }
+    return handler.state_type.model_validate(own | {k: v for k, v in inputs.items() if not holds_unknown(v)})
+
+
+_FROM_THE_PLATFORM: Final = frozenset({"price_per_hour"})
+"""Inputs that a person may leave out, and that the platform then answers."""
+
+
+def _differs(before: Any, after: Any) -> bool:
+    return isinstance(after, Unknown) or holds_unknown(after) or _without_nulls(before) != _without_nulls(after)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location)

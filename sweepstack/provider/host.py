@@ -1,0 +1,287 @@
+"""The plugin's process and its gRPC service: what the Pulumi SDK's own host cannot do.
+
+Its servicer has no way to say "created, then failed" (the rental's id would be lost), wraps errors in tracebacks,
+and closes late. This one: (a) answers StillCreating with the wire's ErrorResourceInitFailed; (b) turns an error into
+one message; (c) sends progress and warnings through the engine's Log; (d) exits on SIGINT and when the engine is
+gone, and sets the session's `cancelled` first, so that a create under way can hand over what it has.
+
+A command starts this twice: one process is asked about resources, the other about the provider's configuration alone
+(seen with 3.259). So what resources need, three quarters of the start, is imported when the first one is asked about.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+from google.protobuf import empty_pb2
+
+from sweepstack.onbox.common.errors import StillCreating, SweepstackError
+from sweepstack.platforms.common import redact
+from sweepstack.provider.protocol import (
+    engine_pb2,
+    engine_pb2_grpc,
+    plugin_pb2,
+    provider_pb2,
+    provider_pb2_grpc,
+    status_pb2,
+)
+from sweepstack.provider.session import Failure, Operation, Session, Severity
+from sweepstack.provider.wire import to_python, to_struct
+
+VERSION = "0.1.0"
+MESSAGE_BYTES = 400 * 1024 * 1024
+WORKERS = 160
+"""Calls served at once: more than the engine makes (`--parallel`, by default four a core), so that its Cancel is heard
+while all of them wait for a platform."""
+PARENT_CHECK_SECONDS = 0.5
+log = logging.getLogger("sweepstack.provider")
+Answer = TypeVar("Answer")
+
+
+class _Status(grpc.Status):
+    def __init__(self, message: str, details: bytes) -> None:
+        self.code = grpc.StatusCode.UNKNOWN
+        self.details = message
+        self.trailing_metadata = (("grpc-status-details-bin", details),)
+
+
+class EngineLog:
+    """Lines to the engine. A line that can't be sent is dropped: the engine may be on its way out."""
+
+    _SEVERITIES = {  # noqa: RUF012
+        Severity.PROGRESS: engine_pb2.INFO,
+        Severity.INFO: engine_pb2.INFO,
+        Severity.WARNING: engine_pb2.WARNING,
+    }
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.insecure_channel(address)
+        self._engine = engine_pb2_grpc.EngineStub(self._channel)
+
+    def emit(self, severity: Severity, urn: str, text: str) -> None:
+        request = engine_pb2.LogRequest(
+            severity=self._SEVERITIES[severity],
+            message=redact.redact(text),
+            urn=urn,
+            ephemeral=severity is Severity.PROGRESS,
+        )
+        try:
+            self._engine.Log(request, timeout=5)
+        except grpc.RpcError as error:
+            log.debug("the engine did not take a line: %s", error)
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+class Servicer(provider_pb2_grpc.ResourceProviderServicer):
+    """The engine's requests, unpacked for `dispatch` and packed again."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def Handshake(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return provider_pb2.ProviderHandshakeResponse(accept_secrets=True)
+
+    def GetPluginInfo(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return plugin_pb2.PluginInfo(version=VERSION)
+
+    def GetSchema(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from sweepstack.provider.schema import schema_json
+
+        return provider_pb2.GetSchemaResponse(schema=schema_json(VERSION))
+
+    def CheckConfig(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    def DiffConfig(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
+
+    def Configure(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
+
+    def Check(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from sweepstack.provider.invokes import dispatch
+
+        op = Operation(self.session, request.urn)
+        inputs, failures = self.guard(
+            context, lambda: dispatch.check(op, to_python(request.olds), to_python(request.news))
+        )
+        return provider_pb2.CheckResponse(
+            inputs=to_struct(inputs),
+            failures=[_failure(failure, inputs) for failure in failures],
+        )
+
+    def Diff(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from sweepstack.provider.invokes import dispatch
+
+        op = Operation(self.session, request.urn)
+        found = self.guard(
+            context,
+            lambda: dispatch.diff(op, to_python(request.old_inputs), to_python(request.olds), to_python(request.news)),
+        )
+        some = provider_pb2.DiffResponse.DIFF_SOME if found.changed else provider_pb2.DiffResponse.DIFF_NONE
+        return provider_pb2.DiffResponse(
+            changes=some,
+            diffs=found.changed,
+            replaces=found.replaces,
+            deleteBeforeReplace=found.delete_before_replace and bool(found.replaces),
+        )
+
+    def Create(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from sweepstack.provider.invokes import dispatch
+
+        op = Operation(self.session, request.urn, request.timeout, request.preview)
+        inputs = to_python(request.properties)
+        identifier, outputs = self.guard(context, lambda: dispatch.create(op, inputs), inputs)
+        return provider_pb2.CreateResponse(id=identifier, properties=to_struct(outputs))
+
+    def Read(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from sweepstack.provider.invokes import dispatch
+
+        op = Operation(self.session, request.urn)
+        found = self.guard(
+            context,
+            lambda: dispatch.read(op, request.id, to_python(request.inputs), to_python(request.properties)),
+        )
+        if found is None:
+            return provider_pb2.ReadResponse(id="")
+        inputs, outputs, unhealthy = found
+        if unhealthy:
+            self._init_failed(context, request.id, outputs, list(unhealthy), inputs)
+        return provider_pb2.ReadResponse(id=request.id, properties=to_struct(outputs), inputs=to_struct(inputs))
+
+    def Update(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from sweepstack.provider.invokes import dispatch
+
+        op = Operation(self.session, request.urn, request.timeout, request.preview)
+        news = to_python(request.news)
+        outputs = self.guard(
+            context,
+            lambda: dispatch.update(op, request.id, to_python(request.old_inputs), to_python(request.olds), news),
+            news,
+        )
+        return provider_pb2.UpdateResponse(properties=to_struct(outputs))
+
+    def Delete(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from sweepstack.provider.invokes import dispatch
+
+        op = Operation(self.session, request.urn, request.timeout)
+        self.guard(
+            context,
+            lambda: dispatch.delete(op, request.id, to_python(request.old_inputs), to_python(request.properties)),
+        )
+        return empty_pb2.Empty()
+
+    def Invoke(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from sweepstack.provider.invokes import sharing
+
+        found = self.guard(context, lambda: sharing.invoke(self.session, request.tok, to_python(request.args)))
+        response = provider_pb2.InvokeResponse()
+        getattr(response, "return").CopyFrom(to_struct(found))  # a keyword of Python
+        return response
+
+    def Cancel(self, request: Any, context: grpc.ServicerContext) -> Any:
+        # Also called at the normal end of every operation: nothing to say then.
+        self.session.cancelled.set()
+        return empty_pb2.Empty()
+
+    def guard(
+        self, context: grpc.ServicerContext, work: Callable[[], Answer], inputs: dict[str, Any] | None = None
+    ) -> Answer:
+        """Runs `work`; whatever it raises reaches the person as one message without a traceback."""
+        try:
+            return work()
+        except StillCreating as error:
+            self._init_failed(context, error.identifier, error.outputs, error.reasons, inputs)
+        except SweepstackError as error:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, redact.redact(str(error)))
+        except Exception as error:
+            log.error("%s", traceback.format_exc())
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            context.abort(
+                grpc.StatusCode.INTERNAL,
+                redact.redact(
+                    f"internal error in sweepstack: {type(error).__name__}: {error} ({Path(place.filename).name}:"
+                    f"{place.lineno}). Nothing more was done. Next: the same command again, with `-d` for the traceback"
+                ),
+            )
+        raise AssertionError("unreachable: abort raises")
+
+    def _init_failed(
+        self,
+        context: grpc.ServicerContext,
+        identifier: str,
+        outputs: dict[str, Any],
+        reasons: list[str],
+        inputs: dict[str, Any] | None,
+    ) -> NoReturn:
+        reasons = [redact.redact(reason) for reason in reasons]
+        detail = provider_pb2.ErrorResourceInitFailed(
+            id=identifier, properties=to_struct(outputs), reasons=reasons, inputs=to_struct(inputs or {})
+        )
+        status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message="; ".join(reasons))
+        status.details.add().Pack(detail)
+        context.abort_with_status(_Status(status.message, status.SerializeToString()))
+        raise AssertionError("unreachable: abort raises")
+
+
+def project_root(start: Path) -> Path:
+    """The folder of Pulumi.yaml at or above `start`: the engine starts plugins in the program's folder, while its
+    handshake names the plugin's own (seen with 3.259)."""
+    return next((folder for folder in (start, *start.parents) if (folder / "Pulumi.yaml").is_file()), start)
+
+
+def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Servicer) -> int:
+    """Serves until the engine closes it (SIGINT), goes away, or SIGTERM. Prints the port first, as plugins must."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    redact.install()
+    done = threading.Event()
+    lines = EngineLog(engine_address)
+    session = Session(project_root(Path.cwd()), lines.emit)
+
+    def stop(*_: object) -> None:
+        session.cancelled.set()
+        done.set()
+
+    # Set before the port is printed: the engine may close a plugin at once, and one that outlives SIGINT costs 5 s.
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    server = grpc.server(
+        ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="call"),
+        options=[("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.max_send_message_length", MESSAGE_BYTES)],
+    )
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer(session), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    parent = os.getppid()
+    print(port, flush=True)
+    while not done.wait(PARENT_CHECK_SECONDS):
+        if os.getppid() != parent:
+            # The engine was killed: nobody will hear an answer. Let a create write down what it has, then go.
+            session.cancelled.set()
+            done.wait(2 * PARENT_CHECK_SECONDS)
+            break
+    server.stop(0)
+    lines.close()
+    sys.stdout.flush()
+    # Worker threads may sit in a platform call; they are not daemons, and waiting for them would cost the engine 5 s.
+    os._exit(0)
+
+
+def _failure(failure: Failure, inputs: dict[str, Any]) -> Any:
+    """A failure as the engine takes it. Of a list or an object it would print the whole value before our words."""
+    name, reason = failure.property, redact.redact(failure.reason)
+    if name and not isinstance(inputs.get(name), str | int | float):
+        name, reason = "", f"{name}: {reason}"
+    return provider_pb2.CheckFailure(property=name, reason=reason)

@@ -1,0 +1,81 @@
+"""A queue among the other boxes' queues: taking over what has not started there, and noticing what nobody has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+
+from sweepstack.core.observation import Existence
+from sweepstack.core.records import Birth
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common.errors import PlatformError, SweepstackError
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.cell_moves import Neighbour, settle, unplaced
+from sweepstack.operations.host_shutdown import settled
+from sweepstack.operations.observe import bills_on
+from sweepstack.platforms.registry import load_platform
+from sweepstack.provider.models import QueueState
+from sweepstack.provider.session import Operation
+
+
+def find(birth: Birth, evidence: str = "") -> Neighbour:
+    """The box of a birth record, as far as it answers. Never raises for an outage. `evidence`: where it may be on
+    record that a host was ended, of which no API can say so."""
+    if birth.native_id is None:
+        return Neighbour(None)
+    resting = False
+    try:
+        platform = load_platform(birth.platform)
+        over = settled(platform, birth.native_id, birth.account, evidence)
+        if over is not None and over[0].existence is Existence.GONE:
+            return Neighbour(None, gone=True)
+        record = platform.get(birth.native_id, birth.account)
+        phase = record.phase
+        resting = phase is Phase.STOPPED  # on its way there, its runner may still claim cells
+        if bills_on(record, birth.platform, rented=birth.price_per_hour != 0):  # at 0: a host of the user's own
+            return Neighbour(None, emptied=True)
+        if phase is Phase.GONE:
+            return Neighbour(None, gone=True)
+        if phase is Phase.UNKNOWN:
+            return Neighbour(None)
+        return Neighbour(platform.channel(birth.native_id, birth.account), resting)
+    except PlatformError:
+        return Neighbour(None, resting)
+
+
+def move_in(op: Operation, state: QueueState, store: EvidenceStore, channel: Channel) -> None:
+    """Before this queue is brought up: lets go and takes over. Says what changed hands, and what could not."""
+    wanted = {cell.name for cell in state.cells} - set(state.dropped)
+    moved = settle(
+        store,
+        state.box_name,
+        state.generation,
+        channel,
+        wanted,
+        keep=state.dropped,
+        elsewhere=state.others,
+        find=partial(find, evidence=state.evidence),
+    )
+    if moved.left:
+        op.info(f"queue of {state.box_name}: {', '.join(moved.left)} taken out")
+    for box, count in _by_box(moved.taken).items():
+        op.info(f"queue of {state.box_name}: {count} cells are taken over from box {box}")
+    for why, count in _by_box(moved.unknown).items():
+        op.warn(f"queue of {state.box_name}: {count} cells could not be taken over ({why}); `pulumi up` tries again")
+
+
+def waiting_for(state: QueueState) -> list[str]:
+    """Cells that are to run here and that no queue has: the next `pulumi up` brings them in."""
+    try:
+        store = EvidenceStore.open(state.evidence)
+    except SweepstackError:
+        return []
+    wanted = {cell.name for cell in state.cells} - set(state.dropped)
+    again = {name: retry.manifest for name, retry in (state.retries or {}).items()}
+    return unplaced(store, state.box_name, state.generation, wanted, partial(find, evidence=state.evidence), again)
+
+
+def _by_box(moved: Mapping[str, str]) -> Counter[str]:
+    return Counter(moved.values())

@@ -1,0 +1,91 @@
+"""What an error of a platform means for a box: what may bill, and what to type next.
+
+Adapters know calls and not sweeps: "the platform does not answer" says neither which box may run on meanwhile nor how
+to go on. Whoever asks them in the name of a box puts that in, once, here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from sweepstack.billing.ledger import bill_of
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import (
+    EvidenceError,
+    NotAuthorized,
+    OutcomeUnknown,
+    PlatformError,
+    StillCreating,
+    Unreachable,
+    WrongAccount,
+)
+from sweepstack.provider.session import Operation
+
+_NEXT = re.compile(r"\bnext\b:?\s+\S", re.IGNORECASE)
+_UNSURE = (Unreachable, OutcomeUnknown, NotAuthorized, WrongAccount)
+"""After these nobody knows what an earlier try has left; after any other the platform has answered."""
+
+
+def became(before: str, now: str) -> str:
+    """`locked → cleared by receipt …`; of what stays locked only why, now."""
+    return now if before.startswith("locked") and now.startswith("locked") else f"{before} → {now}"
+
+
+@contextmanager
+def naming(op: Operation, evidence: str, box: str) -> Iterator[None]:
+    """Errors of a platform leave with the box's name, what of it may bill, and the next command. Their type stays."""
+    try:
+        yield
+    except StillCreating as error:
+        whose = f"box {box} ({error.identifier})"
+        reasons = [
+            _complete(op, reason if _names(reason, box) or error.identifier in reason else f"{whose}: {reason}")
+            for reason in error.reasons
+        ]
+        raise StillCreating(error.identifier, error.outputs, reasons) from error
+    except PlatformError as error:
+        words = str(error)
+        bills = _may_bill(evidence, box, error)
+        named = words if _names(words, box) else f"box {box}: {words}"
+        raise type(error)(_complete(op, f"{_ended(named)} {bills}" if bills else named)) from error
+
+
+def _complete(op: Operation, words: str) -> str:
+    return words if _NEXT.search(words) else f"{_ended(words)} Next: pulumi up --stack {op.stack}"
+
+
+def _ended(words: str) -> str:
+    words = words.rstrip()
+    return words if words.endswith((".", "!", "?", ":")) else f"{words}."
+
+
+def _names(words: str, box: str) -> bool:
+    return re.search(rf"\bbox {re.escape(box)}\b", words) is not None
+
+
+def _may_bill(evidence: str, box: str, error: PlatformError) -> str:
+    """A sentence about what the records know of this box; nothing where the error itself says that nothing was made."""
+    try:
+        store = EvidenceStore.open(evidence)
+        births = [birth for birth in store.births() if birth.box == box]
+    except EvidenceError:
+        return ""
+    last = max(births, key=lambda birth: birth.generation, default=None)
+    if last is None or last.ended_at is not None:
+        return ""
+    if last.native_id is not None:
+        # The bill knows of stops and of changed prices.
+        bill = bill_of(store, box, last.generation, last.native_id, datetime.now(UTC))
+        price = bill.per_hour if bill is not None and bill.open is not None else last.price_per_hour
+        return f"{last.native_id} on {last.platform} may bill{_price(price)}."
+    if isinstance(error, _UNSURE) and last.tag not in str(error):
+        would = f"would bill{_price(last.price_per_hour)}"
+        return f"What an earlier try may have rented carries the tag {last.tag} and {would}."
+    return ""
+
+
+def _price(per_hour: float | None) -> str:
+    return "" if per_hour is None else f" ${per_hour:.2f}/h"

@@ -1,0 +1,65 @@
+"""Gate: what stands between a box and its end, for order and for people. One a box, deleted before everything of it.
+
+It is not what holds: a dozen engine commands go round a gate. `Box.delete` holds. Read always returns the gate's id,
+since a gate that reports itself gone would take the box with it in the same destroy.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sweepstack.provider.models import GateInputs, GateState
+from sweepstack.provider.resources import host_address_change, teardown
+from sweepstack.provider.resources.base import Checked, Decision, Gone, Handler, Seen
+from sweepstack.provider.session import Operation
+
+
+class GateHandler(Handler[GateInputs, GateState]):
+    """Shows locked or cleared and why; its delete asks the same check as the box's."""
+
+    token = "sweepstack:index:Gate"
+    inputs_type = GateInputs
+    state_type = GateState
+    replaces_before_delete = True
+    decisions: ClassVar[dict[str, Decision]] = {
+        "identity": Decision.REFUSE,
+        "evidence": Decision.REFUSE,
+        "adapter": Decision.MOVE,
+        "box": Decision.REPLACE,
+        "box_name": Decision.REPLACE,
+        "account": Decision.REPLACE,
+        "generation": Decision.REPLACE,
+        "roster_digest": Decision.IGNORE,
+        "artifacts_digest": Decision.IGNORE,  # what it means for the box is in `clearance`
+        "teardown": Decision.UPDATE,
+        "approval": Decision.IGNORE,
+        "clearance": Decision.UPDATE,
+        "live": Decision.IGNORE,
+    }
+
+    def check(self, op: Operation, old: GateInputs | None, new: GateInputs) -> Checked[GateInputs]:
+        """Writes `clearance`; a stale, expired or foreign approval shows as `locked (reason)`, and stops no more."""
+        new, failures = host_address_change.written_out(old, new)
+        if failures:
+            return Checked(new, failures)
+        state = GateState(**new.model_dump())
+        judgement = teardown.judge(state, new.approval, full=False)
+        return Checked(new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)}))
+
+    def create(self, op: Operation, inputs: GateInputs) -> tuple[str, GateState]:
+        return f"{inputs.box}/gate", GateState(**inputs.model_dump())
+
+    def read(self, op: Operation, identifier: str, state: GateState) -> Seen[GateInputs, GateState] | Gone:
+        judgement = teardown.by_records(teardown.judge(state, state.approval, full=False), full=False)
+        inputs = GateInputs.model_validate(
+            state.model_dump() | {"live": teardown.live_facts(judgement, state.teardown)}
+        )
+        return Seen(inputs, state)
+
+    def update(self, op: Operation, identifier: str, old: GateState, new: GateInputs) -> GateState:
+        return GateState(**new.model_dump())
+
+    def delete(self, op: Operation, identifier: str, state: GateState) -> None:
+        judgement = teardown.require_allowed(op, state)
+        if judgement.verdict.way != "gone":
+            teardown.begin_teardown(judgement)

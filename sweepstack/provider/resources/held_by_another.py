@@ -1,0 +1,69 @@
+"""A box that carries this sweep's tag, and that another backend's state holds: no `pulumi up` adopts it."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import UTC, datetime
+
+from sweepstack.evidence.backends import TAKEOVERS, Takeovers, folder_here, same
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
+from sweepstack.operations.observe import observe
+from sweepstack.provider.backend import backend_name
+from sweepstack.provider.session import Operation
+from sweepstack.teardown.ownership import Owner, read_owner
+
+
+def refuse_held(
+    op: Operation, platform: Platform, store: EvidenceStore, tag: str, generation: int, on_record: BoxRecord | None
+) -> None:
+    """Raises SweepstackError where another backend's state holds the box under this tag now, and no person took it over
+    by name.
+
+    Copied evidence gives two sweeps one identity, and so one tag: each `up` would put its cells on the other's box, and
+    could end it. `on_record`: the box that this evidence knows. One that it knows nothing of is not adopted either
+    while it can't say whose it is.
+    """
+    found = on_record
+    if found is None and generation > 1:  # a copy has records of earlier boxes: the first box costs no look more
+        found = platform.find_by_tag(tag, platform.account())
+    if found is None or found.phase is Phase.GONE:
+        return
+    try:
+        owner = read_owner(platform.channel(found.native_id, found.account))
+    except (PlatformError, OSError) as error:
+        if on_record is not None:
+            return
+        raise SweepstackError(
+            f"{found.native_id} on {platform.name} carries the tag of a box that is to be rented, nothing on record "
+            f"speaks of it, and whose it is can't be read from it: {error}. Nothing was adopted, and it may bill. "
+            f"Next: pulumi up --stack {op.stack}, which asks again; or sweepctl audit, which names what ends it"
+        ) from error
+    if owner is None or not owner.backend or same(owner.backend, backend_name()) or _taken_over(owner, store):
+        return
+    seen, _ = observe(platform.name, found.native_id, found.account, files=False)
+    until = owner.held_at(datetime.now(UTC), seen.journal)
+    if until is None:
+        return
+    folder, lost = folder_here(owner.backend), shlex.quote(owner.backend)
+    there = shlex.quote(f"file://{folder}") if folder is not None else lost
+    raise SweepstackError(
+        f"box {owner.box or found.native_id}: {found.native_id} carries this box's tag, and {owner.person} holds it "
+        f"for {owner.sweep} until {until:%Y-%m-%d %H:%M} UTC, by the state in {owner.backend}. Nothing was adopted or "
+        f"rented. To go on there: PULUMI_BACKEND_URL={there} sweepctl status --stack {owner.stack or op.stack}. For a "
+        f"sweep of your own: another pull_to, since the identity in this evidence is in use there. Next, where that "
+        f'backend is lost: sweepctl adopt --stack {op.stack} --from {lost} --reason "…", then pulumi up'
+    )
+
+
+def _taken_over(owner: Owner, store: EvidenceStore) -> bool:
+    """Whether a person decided that what that backend held is this one's. No where the record does not read."""
+    try:
+        known = store.record(TAKEOVERS, Takeovers)
+    except EvidenceError:
+        return False
+    ours = backend_name()
+    return known is not None and any(
+        same(one.held_by, owner.backend) and same(one.taken_to, ours) for one in known.takeovers
+    )

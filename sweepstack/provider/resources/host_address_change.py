@@ -1,0 +1,78 @@
+"""Resources at an address of their own: how it is written into the state, and what a change of it means.
+
+The host of a box may get another port or another IP, and stays what it is: that is an update in place (Decision.MOVE),
+once the host proves to be the same one. Another machine at the new address is refused; a box never moves.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from sweepstack.core.records import Birth
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, SweepstackError
+from sweepstack.platforms.registry import at_addresses, prove_same, spelled
+from sweepstack.provider.models import BoxInputs, BoxState, GateInputs, QueueInputs
+from sweepstack.provider.resources.base import Failure
+from sweepstack.provider.session import Operation
+
+AddressedT = TypeVar("AddressedT", BoxInputs, QueueInputs, GateInputs)
+
+
+def written_out(old: AddressedT | None, new: AddressedT) -> tuple[AddressedT, list[Failure]]:
+    """The inputs with an address that other machines can read, too."""
+    try:
+        adapter = spelled(new.adapter, old.adapter if old is not None else "")
+    except ConfigError as error:
+        return new, [Failure("adapter", str(error))]
+    return new.model_copy(update={"adapter": adapter}), []
+
+
+def foreseen(
+    op: Operation, old: BoxInputs | None, new: BoxInputs, box: BoxState | None
+) -> tuple[BoxState | None, list[Failure]]:
+    """The box as it is to be asked about from now on, and why it may not be elsewhere. `box`: None where none is there.
+
+    What can't be told now is a warning: the update is the truth.
+    """
+    if old is None or box is None or not moves(old.adapter, new.adapter):
+        return box, []
+    try:
+        prove_same(new.adapter, old.adapter, box.native_id, box.account, None)
+    except RequestRefused as error:
+        return box, [Failure("adapter", str(error))]
+    except PlatformError as error:
+        op.warn(f"box {new.name}: whether {new.adapter} is the host that it is on can't be told now: {error}")
+        return box, []
+    op.info(f"box {new.name}: {old.adapter} → {new.adapter}, in place: its account and its host key answer there")
+    return box.model_copy(update={"adapter": new.adapter}), []
+
+
+def follow(op: Operation, store: EvidenceStore | None, old: BoxState, new: BoxInputs) -> None:
+    """Before anything of an update: proves that the box is at its new address, and brings that into the records.
+
+    Raises SweepstackError, with nothing changed.
+    """
+    if not moves(old.adapter, new.adapter):
+        return
+    again = f"Next: pulumi up --stack {op.stack}, or write boxes.{old.name}.host as it was"
+    try:
+        prove_same(new.adapter, old.adapter, old.native_id, old.account, old.host_keys or ())
+    except PlatformError as error:
+        raise SweepstackError(f"box {old.name} is still the one at {old.adapter}: {error}. {again}") from error
+    birth = store.birth(old.name, old.generation) if store is not None else None
+    if store is not None and birth is not None and birth.ended_at is None:
+        store.write_birth(birth.model_copy(update={"platform": new.adapter}))
+
+
+def found_again(store: EvidenceStore, birth: Birth, adapter: str) -> Birth:
+    """A box on record that is to be adopted at another address: its record, with that. Raises PlatformError."""
+    prove_same(adapter, birth.platform, birth.native_id or "", birth.account, ())
+    now = birth.model_copy(update={"platform": adapter})
+    store.write_birth(now)
+    return now
+
+
+def moves(before: object, after: object) -> bool:
+    """Whether this is a change of address, and of nothing else."""
+    return before != after and at_addresses(before, after)

@@ -1,0 +1,314 @@
+"""Identity: the random name of a sweep, made once, before anything is rented, and the place of its evidence."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from sweepstack.core.records import Birth
+from sweepstack.evidence.backends import elsewhere_words, held_elsewhere, take_lease
+from sweepstack.evidence.publish import arrival_problem, succession_problem
+from sweepstack.evidence.s3.address import SCHEME, S3Address, evidence_uri
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.box_layout import box_tag
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCreating, SweepstackError, TeardownRefused
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.platforms.registry import load_platform
+from sweepstack.provider.models import IdentityInputs, IdentityState
+from sweepstack.provider.resources import preflight, volume_lifecycle, want_gone
+from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from sweepstack.provider.resources.create import never_rented
+from sweepstack.provider.session import Operation
+from sweepstack.status.engine_state import read_state
+
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
+"""No letters that are read as others."""
+
+
+class IdentityHandler(Handler[IdentityInputs, IdentityState]):
+    """Leaves nothing behind that bills: its delete refuses while the records name a box that may still run."""
+
+    token = "sweepstack:index:Identity"
+    inputs_type = IdentityInputs
+    state_type = IdentityState
+    decisions: ClassVar[dict[str, Decision]] = {
+        "project": Decision.REFUSE,
+        "stack": Decision.REFUSE,
+        "pull_to": Decision.UPDATE,
+        "leaving": Decision.UPDATE,
+        "roster_digest": Decision.IGNORE,
+        "artifacts_digest": Decision.IGNORE,
+        "budget": Decision.UPDATE,
+        "outlook": Decision.IGNORE,
+        "clearances": Decision.UPDATE,
+    }
+
+    def check(self, op: Operation, old: IdentityInputs | None, new: IdentityInputs) -> Checked[IdentityInputs]:
+        problem = place_problem(op, new.pull_to, ask=old is None)
+        if old is not None and not problem:
+            problem = move_problem(op, old, new)
+        if problem:
+            return Checked(new, [Failure("pull_to", problem)])
+        if new.budget is not None and new.outlook is not None:
+            preflight.look(op, evidence_of(op, new.pull_to), new.budget, new.outlook)
+        if old is None or new.leaving is None:
+            return Checked(new)
+        judged = want_gone.judge_leaving(evidence_of(op, new.pull_to), new.leaving, _rules(new), full=False)
+        words = {judgement.facts.name: judgement.verdict.headline for judgement in judged}
+        words |= volume_lifecycle.leaving_words(new.leaving)
+        return Checked(new.model_copy(update={"clearances": words}))
+
+    def refusal(self, name: str, old: IdentityInputs, new: IdentityInputs) -> str:
+        if name == "stack":
+            return (
+                f"this sweep is {old.stack}, as its evidence and the tags of its boxes say, and keeps that name. Next: "
+                f"pulumi stack rename {old.stack} --stack {new.stack}    (back again); the next sweep may be called "
+                f"{new.stack}, with a pull_to of its own"
+            )
+        if name == "project":
+            return f"this sweep is of the project {old.project}. Next: name: {old.project} again in Pulumi.yaml"
+        return super().refusal(name, old, new)
+
+    def create(self, op: Operation, inputs: IdentityInputs) -> tuple[str, IdentityState]:
+        """A new name, or the one that the evidence already has: a sweep comes back to its own evidence.
+
+        Where another backend's state holds it, this one keeps the name alone, so that its destroy can say what bills.
+        """
+        evidence = evidence_of(op, inputs.pull_to)
+        marker = EvidenceStore.read_marker(evidence)
+        if marker and (marker.project, marker.stack) != (inputs.project, inputs.stack):
+            words = f"{evidence} holds the evidence of {marker.project}/{marker.stack}"
+            if marker.stack == inputs.stack:
+                words += f". If its project was renamed: name: {marker.project} again in Pulumi.yaml. If it is another"
+            raise SweepstackError(f"{words}; give {inputs.stack} its own pull_to")
+        identity = marker.identity if marker else "".join(secrets.choice(ALPHABET) for _ in range(10))
+        try:
+            store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)
+        except EvidenceError:
+            winner = None if marker else EvidenceStore.read_marker(evidence)
+            if winner is None or (winner.project, winner.stack) != (inputs.project, inputs.stack):
+                raise
+            identity = winner.identity  # another `up` of this very stack named it at the same moment
+            store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)
+        made = IdentityState(**inputs.model_dump(), identity=identity, evidence=evidence)
+        held = held_elsewhere(store)
+        if held is not None:
+            raise StillCreating(identity, made.model_dump(mode="json"), [elsewhere_words(held, inputs.stack)])
+        take_lease(store)
+        preflight.keep_budget(evidence, inputs.budget)
+        if marker:
+            op.info(f"{evidence} holds this sweep's earlier evidence: what is verified there stays verified")
+        return identity, made
+
+    def read(self, op: Operation, identifier: str, state: IdentityState) -> Seen[IdentityInputs, IdentityState] | Gone:
+        try:
+            held = held_elsewhere(EvidenceStore.open(state.evidence))
+            if held is not None:
+                op.warn(f"{op.stack}: {elsewhere_words(held, op.stack)}")
+        except EvidenceError as error:
+            op.warn(f"{op.stack}: {error}")
+        return Seen(IdentityInputs.model_validate(state.model_dump(include=set(IdentityInputs.model_fields))), state)
+
+    def update(self, op: Operation, identifier: str, old: IdentityState, new: IdentityInputs) -> IdentityState:
+        """Clears the boxes that leave the program with this change; their deletes come after, and check again.
+
+        Follows the evidence to where it was published. Raises SweepstackError where not all of it is there.
+        """
+        evidence = old.evidence
+        self._require_ours(evidence, op.stack)
+        if new.pull_to != old.pull_to and (there := evidence_of(op, new.pull_to)) != old.evidence:
+            problem = succession_problem(old.evidence, there, old.identity)
+            if problem:
+                raise SweepstackError(f"pull_to: {problem}")
+            op.info(f"the evidence is in {there} from now on")
+            evidence = there
+        if old.leaving is not None:
+            want_gone.take_back(evidence, old.leaving, new.leaving)
+        if new.leaving is not None:
+            want_gone.clear(op, evidence, new.leaving, _rules(new))
+            volume_lifecycle.clear_leaving(evidence, new.leaving)
+        if new.budget != old.budget:
+            preflight.keep_budget(evidence, new.budget)
+        return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence)
+
+    def _require_ours(self, evidence: str, stack: str) -> None:
+        """Raises SweepstackError where another backend's state holds the sweep. Takes the lease that none has: a create
+        was refused for another one's, which was released, or taken over, since."""
+        try:
+            store = EvidenceStore.open(evidence)
+            if store.lease() is None:
+                return
+            held = held_elsewhere(store)
+        except EvidenceError:
+            return  # what needs the records says so itself
+        if held is not None:
+            raise SweepstackError(elsewhere_words(held, stack))
+
+    def foreseen(self, op: Operation, old_outputs: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
+        there = {"evidence": evidence_of(op, str(news["pull_to"]))}
+        return {**old_outputs, **news, **({} if news.get("pull_to") == old_outputs.get("pull_to") else there)}
+
+    def delete(self, op: Operation, identifier: str, state: IdentityState) -> None:
+        try:
+            store = EvidenceStore.open(state.evidence)
+        except EvidenceError as error:
+            # The boxes' own deletes came first and were checked one by one; only the records are out of reach.
+            op.warn(f"{op.stack}: the records could not be closed: {error}")
+            return
+        held = None
+        with contextlib.suppress(EvidenceError):
+            held = held_elsewhere(store)
+        try:
+            births, damaged = store.readable("births", Birth)
+            try:
+                require_nothing_bills(op, store, births, damaged, elsewhere_words(held, op.stack) if held else "")
+            except TeardownRefused:
+                if not goes_on(op, state.identity):
+                    raise
+                op.info(f"{op.stack}: another entry of the state goes on with the sweep; this one ends nothing")
+                return
+        except EvidenceError as error:
+            op.warn(f"{op.stack}: the records could not be read: {error}")
+        if held is not None:
+            op.info(f"{op.stack}: its records are left to the state in {held.backend}, which holds the sweep")
+            return
+        try:
+            store.write_teardown(None)
+            store.release_lease()
+        except EvidenceError as error:
+            op.warn(f"{op.stack}: the records could not be closed: {error}")
+        op.info(
+            f"evidence stays at {state.evidence}. `pulumi stack rm {op.stack}` would delete the stack file, too: with "
+            "--preserve-config it stays"
+        )
+
+
+def _rules(inputs: IdentityInputs) -> want_gone.Rules:
+    return want_gone.Rules(inputs.roster_digest or "", inputs.artifacts_digest)
+
+
+def evidence_of(op: Operation, pull_to: str) -> str:
+    """Where the evidence lies, seen from this checkout on this host. Raises EvidenceError for what is no address."""
+    found = evidence_uri(op.session.project_root, pull_to)
+    if found is None:
+        found = S3Address.parse(pull_to).uri  # says what is wrong
+    return found
+
+
+def place_problem(op: Operation, pull_to: str, *, ask: bool) -> str:
+    """Why evidence can't be kept there; empty when it can. `ask`: look there, before anything is rented."""
+    try:
+        evidence = evidence_of(op, pull_to)
+        if ask and evidence.startswith(SCHEME):
+            EvidenceStore.read_marker(evidence)
+    except EvidenceError as error:
+        return str(error)
+    return ""
+
+
+def move_problem(op: Operation, old: IdentityInputs, new: IdentityInputs) -> str:
+    """Why the evidence can't be followed to a new `pull_to`; empty when it can, as far as inputs tell.
+
+    The update, which knows where the evidence was, looks again.
+    """
+    if new.pull_to == old.pull_to or evidence_of(op, new.pull_to) == evidence_of(op, old.pull_to):
+        return ""
+    if not new.pull_to.startswith(SCHEME):
+        return (
+            f"may not change from {old.pull_to} to another folder. `sweepctl publish s3://bucket/prefix` moves evidence"
+        )
+    problem = arrival_problem(evidence_of(op, new.pull_to), new.project, new.stack)
+    return problem and f"may change only to where `sweepctl publish` brought the evidence: {problem}"
+
+
+def goes_on(op: Operation, identity: str) -> bool:
+    """Whether the state has another entry of this sweep, which its delete will ask again: this one was replaced
+    (`pulumi up --replace`), and the engine ends what it calls the old one. Asks the engine for its state."""
+    try:
+        found = read_state(op.stack, op.session.project_root).identities
+    except SweepstackError:
+        return False
+    ours = [entry for entry in found if entry.identity == identity]
+    return len(ours) > 1 and any(not entry.to_delete for entry in ours)
+
+
+def require_nothing_bills(
+    op: Operation,
+    store: EvidenceStore,
+    births: Sequence[Birth],
+    damaged: Sequence[tuple[str, str]],
+    held: str = "",
+) -> None:
+    """Raises TeardownRefused while a box on record is not proved gone.
+
+    Where its record does not read, the ledger names what was rented under its name; that it is gone is said, and is
+    enough. `held`: that another backend's state holds the sweep, with the ways out.
+    """
+    living = [line for birth in births if (line := may_still_bill(birth))]
+    if living:
+        raise TeardownRefused(
+            "REFUSED. The records name what this state does not:\n"
+            + "\n".join(living)
+            + (f"\n{held}" if held else f"\n{_way_out(op, births, living)}")
+        )
+    entries = store.ledger()[0] if damaged else []
+    for name, why in damaged:
+        box, _, generation = name.removesuffix(".json").rpartition("-g")
+        of_box = {(entry.platform, entry.account, entry.native_id) for entry in entries if entry.box == box}
+        tag = box_tag(store.marker.identity, box, int(generation)) if generation.isdigit() else ""
+        bills = [line for known in sorted(of_box) if (line := _may_bill(box, tag, *known))]
+        if bills or not of_box:
+            said = "\n".join(bills) or f"box {box}: the ledger names nothing that was rented for it"
+            raise TeardownRefused(
+                f"REFUSED. A record of what was rented does not read: {why}\n{said}\n"
+                f"next  sweepctl audit    (what runs and bills; once that is ended, move the record away, and "
+                f"pulumi destroy --stack {op.stack})"
+            )
+        op.warn(f"{why}; all that the ledger names of box {box} is proved gone, so the sweep ends without it")
+
+
+def _way_out(op: Operation, births: Sequence[Birth], living: Sequence[str]) -> str:
+    """What comes next where the records name what the state does not."""
+    asked = [b for b in births if b.ended_at is None and b.native_id is None and b.asked_at is not None]
+    if len(asked) < len(living):
+        return f"next  pulumi up --stack {op.stack}    (adopts it by its tag; then finish)"
+    late = max((b.shown_by for b in asked if b.shown_by is not None), default=None)
+    when = f" at {late:%H:%M:%S} UTC or later" if late is not None and datetime.now(UTC) < late else ""
+    words = " && ".join(never_rented(op.stack, b.box) for b in asked)
+    return f"next  where the console does not show it{when}: {words} && pulumi destroy --stack {op.stack}"
+
+
+def _may_bill(box: str, tag: str, adapter: str, account: str, native_id: str) -> str:
+    """The same as `may_still_bill` by the ledger: also what carries the tag of the record that does not read."""
+    try:
+        platform = load_platform(adapter)
+        if platform.get(native_id, account).phase is not Phase.GONE:
+            return f"box {box}: {native_id} on {adapter} still exists"
+        found = platform.find_by_tag(tag, account) if tag else None
+    except PlatformError as error:
+        return f"box {box}: {native_id} on {adapter} may still bill: {error}"
+    return f"box {box}: {found.native_id} on {adapter} carries its tag" if found else ""
+
+
+def may_still_bill(birth: Birth) -> str:
+    """One line when the box of this record is not proved gone; empty when it is. Looks up lost answers by tag."""
+    if birth.ended_at is not None:
+        return ""
+    try:
+        platform = load_platform(birth.platform)
+        if birth.native_id is None:
+            found = platform.find_by_tag(birth.tag, birth.account)
+            if found is None and birth.asked_at is not None:  # no list proves that there is none
+                return (
+                    f"box {birth.box}: {birth.tag} was asked for on {birth.platform}, and its answer lost: it may bill"
+                )
+            return f"box {birth.box}: {found.native_id} was rented and its answer lost" if found else ""
+        if platform.get(birth.native_id, birth.account).phase is Phase.GONE:
+            return ""
+    except PlatformError as error:
+        return f"box {birth.box}: {birth.native_id or birth.tag} on {birth.platform} may still bill: {error}"
+    price = "" if birth.price_per_hour is None else f", ${birth.price_per_hour:.2f}/h"
+    return f"box {birth.box}: {birth.native_id} on {birth.platform} still exists{price}"

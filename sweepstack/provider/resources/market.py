@@ -1,0 +1,222 @@
+"""What a box would cost now: said in every preview, held as a ceiling when it is rented.
+
+A preview shows an offer and its price; `up` takes that or something cheaper, and otherwise stops before it rents, with
+what could be had instead. What was shown is remembered on this machine alone: it is a convenience, no record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sweepstack.core.paths import cache_folder
+from sweepstack.onbox.common.canonical import write_atomically
+from sweepstack.onbox.common.errors import NoCapacity, PlatformError, SweepstackError
+from sweepstack.onbox.host.offers import Capability, Constraints, Offer
+from sweepstack.onbox.host.platform import Platform, VolumeRecord
+from sweepstack.operations.observe_volume import find_kept
+from sweepstack.platforms.registry import load_platform
+from sweepstack.provider.models import BoxInputs, Placed
+from sweepstack.provider.resources import preflight
+from sweepstack.provider.resources.base import Failure
+from sweepstack.provider.session import Operation
+
+ASKED_FOR_SECONDS = 20.0
+"""How long an answer of the market is taken for the boxes of one preview, which all ask the same."""
+SHOWN_SECONDS = 24 * 3600.0
+"""How long a price that a preview showed is the ceiling of an `up`."""
+_MONTH_HOURS = 730.0
+_lock = threading.Lock()
+_asked: dict[tuple[str, Constraints], tuple[float, list[Offer]]] = {}
+_promised: dict[tuple[str, str], str] = {}
+"""Adapter and key of an offer that can be rented once → the box that this process showed it to."""
+_remembered: dict[Path, dict[str, dict[str, Any]]] = {}
+"""What this process has shown, by the file that remembers it, by box."""
+
+
+def offers_for(adapter: str, constraints: Constraints) -> list[Offer] | None:
+    """What the market has, cheapest first; None where the platform has none. Asked once for many boxes that want the
+    same. Raises PlatformError."""
+    platform = load_platform(adapter)
+    if Capability.OFFERS not in platform.capabilities:
+        return None
+    key = (adapter, constraints)
+    with _lock:
+        known = _asked.get(key)
+        if known is None or time.monotonic() - known[0] > ASKED_FOR_SECONDS:
+            known = (time.monotonic(), platform.offers(constraints))
+            _asked[key] = known
+    return known[1]
+
+
+def preview(op: Operation, inputs: Mapping[str, Any]) -> list[Failure]:
+    """Says what a box that is not there yet would be and cost, and remembers what was shown. Never raises.
+
+    Refuses what can't work: a volume that lies where no offer fits, while there are some elsewhere.
+
+    `inputs`: as the program gave them; some may not be known yet.
+    """
+    name, adapter = inputs.get("name"), inputs.get("adapter")
+    resources = inputs.get("resources") or {}
+    if not isinstance(name, str) or not isinstance(adapter, str) or not isinstance(resources, dict):
+        return []
+    raw = inputs.get("placed")
+    placed = Placed.model_validate(raw) if isinstance(raw, dict) else None
+    constraints = Constraints.of(resources, max_price=inputs.get("max_price"))
+    volume = _mounted(adapter, inputs)
+    try:
+        found = offers_for(adapter, replace(constraints, volume=volume.native_id) if volume else constraints)
+        elsewhere = offers_for(adapter, constraints) if volume and found == [] else None
+    except PlatformError as error:
+        op.warn(f"box {name}: what {adapter} has now is not known ({error})")
+        return []
+    if found is None:
+        return []
+    if volume and elsewhere:
+        where = volume.region or volume.location
+        words = (
+            f"volume {inputs['volume']} is in {where}, and nothing fits there now; elsewhere: {_words(elsewhere[:3])}"
+        )
+        return [Failure("mounts", f"{words}. A box must be where its volume is. {NEXT}, or another volume")]
+    if not found:
+        op.warn(f"box {name}: {adapter} has nothing now that fits; `pulumi up` would stop before it rents. {NEXT}")
+        return []
+    chosen = next((offer for offer in found if placed is not None and offer.key == placed.offer), None)
+    if placed is not None and chosen is None:
+        op.warn(
+            f"box {name}: the offer {placed.offer} that was placed is not to be had now; what is: "
+            f"{_words(found[:3])}. Next: sweepctl place --next --stack {op.stack}"
+        )
+        return []
+    offer = chosen or _for_box(adapter, found, name)
+    if offer is None:
+        op.warn(
+            f"box {name}: all {len(found)} offers that {adapter} shows go to other boxes of this stack; what this one "
+            "costs is known when it is rented, and max_price is the ceiling for all of them"
+        )
+        if inputs.get("dry_run"):
+            _remember(op, name, constraints, None)
+        return []
+    if placed is not None and offer.price_per_hour > placed.price_per_hour:
+        op.warn(
+            f"box {name}: {describe(offer)}; it was placed at ${placed.price_per_hour:.3f}/h, and nothing dearer is "
+            f"rented. Next: sweepctl place --stack {op.stack}"
+        )
+        return []
+    op.info(f"box {name}: {describe(offer)}{_ends(offer)}")
+    if inputs.get("dry_run"):
+        preflight.tell_balance(op, adapter, offer.price_per_hour)
+    if placed is None and inputs.get("dry_run"):
+        _remember(op, name, constraints, offer)
+    return []
+
+
+def _mounted(adapter: str, inputs: Mapping[str, Any]) -> VolumeRecord | None:
+    """The volume that the box is to mount, where it is there already. The volume's own check says what is wrong."""
+    name = inputs.get("volume")
+    if not isinstance(name, str):
+        return None
+    try:
+        return find_kept(load_platform(adapter), name)
+    except SweepstackError:
+        return None
+
+
+NEXT = "Next: other constraints (docs/stack-config.md#resources), or sweepctl place, which asks the other candidates"
+
+
+def ceiling(op: Operation, inputs: BoxInputs, constraints: Constraints) -> float | None:
+    """USD per hour that this box may cost: the least of `max_price`, what was placed, and what a preview showed."""
+    limits = [inputs.max_price]
+    if inputs.placed is not None:
+        limits.append(inputs.placed.price_per_hour)
+    else:
+        limits.append(_shown(op, constraints))
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def not_to_be_had(op: Operation, platform: Platform, inputs: BoxInputs, error: NoCapacity, most: float | None) -> str:
+    """What to say where nothing could be rented: what was tried, what could be had instead, and the next command."""
+    constraints = Constraints.of(inputs.resources, max_price=inputs.max_price)
+    try:
+        found = platform.offers(constraints)
+    except PlatformError:
+        found = []
+    dearer = [offer for offer in found if most is not None and offer.price_per_hour > most + 1e-9]
+    limit = f" at ${most:.3f}/h or less, which is what was shown" if most is not None and dearer else ""
+    instead = f"\n\n  the next offers: {_words(dearer[:3])}" if dearer else ""
+    again = NEXT[6:]
+    if dearer and len(dearer) == len(found):
+        again = f"pulumi preview --stack {op.stack} shows the new price and `up` then takes it"
+    elif dearer:  # it lists what it does not rent: a preview would show the same again
+        first = "" if inputs.placed is not None else f"sweepctl place --stack {op.stack} && "
+        again = (
+            f"{first}sweepctl place --next --stack {op.stack}, then pulumi up: {inputs.adapter} lists what it refused"
+        )
+    return f"box {inputs.name} was not rented{limit}: {error}{instead}\n  next   {again}"
+
+
+def describe(offer: Offer) -> str:
+    """`2 x A100 80GB in US-KS-2 at $3.780/h with 120 GB (stock high)`."""
+    cards = f"{offer.gpu_count} x {offer.gpu}" if offer.gpu_count > 1 else offer.gpu
+    disk = f" with {offer.disk_gb:g} GB" if offer.disk_gb else ""
+    spot = " (spot)" if offer.spot else ""
+    stock = f", stock {offer.stock}" if offer.stock else ""
+    where = f" in {offer.region}" if offer.region else ""
+    return f"{cards}{where} at ${offer.price_per_hour:.3f}/h{disk}{spot}{stock}"
+
+
+def _for_box(adapter: str, found: list[Offer], box: str) -> Offer | None:
+    """The cheapest that no other box was shown, where an offer can be rented once."""
+    with _lock:
+        for offer in found:
+            if not offer.single or _promised.setdefault((adapter, offer.key), box) == box:
+                return offer
+    return None
+
+
+def _ends(offer: Offer) -> str:
+    stopped = f"; stopped ${offer.stopped_per_hour * _MONTH_HOURS:.2f}/month" if offer.stopped_per_hour else ""
+    network = f"; traffic ${offer.network_per_gb:.3f}/GB" if offer.network_per_gb else ""
+    return f"{stopped}{network}"
+
+
+def _words(offers: list[Offer]) -> str:
+    return "; ".join(describe(offer) for offer in offers) or "nothing"
+
+
+def _file(op: Operation, constraints: Constraints) -> Path:
+    asked = repr((str(op.session.project_root), op.stack, constraints))
+    digest = hashlib.sha256(asked.encode()).hexdigest()[:24]
+    return cache_folder() / "shown" / f"{digest}.json"
+
+
+def _remember(op: Operation, box: str, constraints: Constraints, offer: Offer | None) -> None:
+    try:
+        file = _file(op, constraints)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with _lock:
+            boxes = _remembered.setdefault(file, {})
+            boxes[box] = {"price_per_hour": offer.price_per_hour if offer else None, "at": time.time()}
+            write_atomically(file, json.dumps(boxes).encode())
+    except OSError:
+        op.progress("what was shown could not be remembered; the ceiling is max_price")
+
+
+def _shown(op: Operation, constraints: Constraints) -> float | None:
+    """The dearest of what the last preview showed to the boxes that ask for this: which of them gets which of the
+    offers is not settled before they are rented. None where one of them was shown nothing."""
+    try:
+        boxes = json.loads(_file(op, constraints).read_bytes())
+        recent = [one for one in boxes.values() if time.time() - float(one["at"]) < SHOWN_SECONDS]
+        prices = [one["price_per_hour"] for one in recent]
+        return None if None in prices else max(map(float, prices), default=None)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,164 @@
+"""What comes before renting: the budget, as a preview and an `up` see it, its webhook, and the smoke run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from sweepstack.billing.alerts import tell
+from sweepstack.billing.budget import BUDGET, Budget, renting_refused, use_of
+from sweepstack.billing.deadlines import last_seen, running
+from sweepstack.billing.forecast import Outlook, forecast, hours_left, preview_line
+from sweepstack.billing.ledger import bill_of, spent, total
+from sweepstack.core.journal import Journal
+from sweepstack.core.parallel import in_parallel
+from sweepstack.core.records import Birth
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.launch.smoke import Smoke, SmokeFailed, ensure
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweepstack.operations.balances import left_at
+from sweepstack.operations.observe import observe
+from sweepstack.provider.models import BoxState
+from sweepstack.provider.session import Operation
+from sweepstack.teardown.launched import copied_journal
+
+LOOK_SECONDS = 5.0
+_lock = threading.Lock()
+_told: set[tuple[int, str]] = set()
+"""Session and platform whose balance was told already."""
+
+
+def look(op: Operation, evidence: str, budget: Budget, outlook: Outlook) -> None:
+    """Says how the budget stands, as a warning where it will not do. Never raises: a budget blocks renting alone."""
+    now = datetime.now(UTC)
+    try:
+        known = EvidenceStore.read_marker(evidence) is not None
+        store = EvidenceStore.open(evidence) if known else None
+        births = store.births() if store else []
+        found = spent(store, now, births) if store else total((), (), now)
+    except EvidenceError as error:
+        op.warn(f"budget: what was spent is not known: {error}")
+        return
+    use = use_of(budget, found, outlook.price_per_hour)
+    per_hour = None if outlook.price_per_hour is None else outlook.price_per_hour * outlook.boxes
+    left = hours_left(_journals(store, births) if store else [], outlook, now)
+    seen = forecast(use, hours_left=left, boxes=outlook.boxes, per_hour=per_hour)
+    warns, line = preview_line(budget, use, seen, outlook)
+    (op.warn if warns else op.info)(line)
+    if store is not None and not outlook.dry_run:
+        telling = tell(store, budget, use, seen, stack=op.stack, per_hour=found.per_hour)
+        if telling is not None and telling.wait(0):  # nothing waits for the webhook; what is known already is said
+            op.progress(telling.problem or "telling the budget's webhook")
+
+
+def keep_budget(evidence: str, budget: Budget | None) -> None:
+    """Writes the budget into the evidence, for refusals that have no other way to it. A convenience: never raises."""
+    with suppress(EvidenceError):
+        store = EvidenceStore.open(evidence)
+        if store.record(BUDGET, Budget) != budget:
+            store.write_record(BUDGET, budget)
+
+
+def refuse_past(op: Operation, store: EvidenceStore, budget: Budget | None, box: str, price: float | None) -> None:
+    """Raises SweepstackError with the arithmetic when nothing more may be rented. Adopting is no renting."""
+    if budget is None:
+        return
+    found = spent(store, datetime.now(UTC))
+    refusal = renting_refused(budget, found, box=box, price_per_hour=price, stack=op.stack)
+    if refusal:
+        raise SweepstackError(refusal)
+
+
+def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
+    """Runs the job's smoke run, unless it has passed with this code and config. Raises SmokeFailed: nothing is rented.
+
+    Here, and not in the program: only a create costs money, so nothing else of an `up` (a clearance, a stop, new cells)
+    waits for it or fails with it; and here is progress, a deadline, and an answer to Ctrl-C.
+    """
+    if smoke is None:
+        return
+    try:
+        outcome = ensure(
+            smoke,
+            op.session.project_root,
+            progress=op.progress,
+            cancelled=op.session.cancelled,
+            since=op.session.began,
+        )
+    except SmokeFailed as error:
+        raise SmokeFailed(
+            f"box {box} is not rented: {error}\n"
+            f"  next        fix it, then pulumi up --stack {op.stack}\n"
+            f"  try alone   sweepctl smoke --stack {op.stack}\n"
+            f"  without it  take job.smoke out of the stack file"
+        ) from error
+    if outcome.ran:
+        op.info(f"smoke run: passed in {outcome.passed.seconds:.1f} s")
+    if outcome.ran and outcome.passed.missing:
+        op.warn(f"smoke run: it passed and left no {', '.join(outcome.passed.missing)}; a cell that does so fails")
+
+
+def tell_balance(op: Operation, adapter: str, per_hour: float | None) -> None:
+    """Says once a preview what the account has left, as hours of one such box. Blocks for seconds; never raises."""
+    key = (id(op.session), adapter)
+    with _lock:
+        if key in _told:
+            return
+        _told.add(key)
+    left = left_at(adapter)
+    if left is not None:
+        (op.warn if left.little(per_hour or 0.0) else op.info)(left.text(per_hour or 0.0))
+
+
+def warn_of_clocks(op: Operation, state: BoxState, *, answers: bool) -> None:
+    """One warning for each clock that runs for a stopped box; or may run, for one that ends its own bill and does not
+    answer. Never raises."""
+    if not state.teardown.clocks:
+        return
+    now = datetime.now(UTC)
+    try:
+        store = EvidenceStore.open(state.evidence)
+        bill = bill_of(store, state.name, state.generation, state.native_id, now)
+        journal = store.journal(state.name, state.generation)
+    except (EvidenceError, JournalDamaged):
+        return  # said elsewhere
+    stop = state.teardown.stop.issue if state.teardown.stop is not None else None
+    ends_itself = state.when_done == "stop" and stop is not None and stop.by == "ssh"
+    off = last_seen(journal, state.created_at) if ends_itself and not answers else None
+    for clock in running(state.teardown.clocks, bill, now, box=state.name, native_id=state.native_id, off=off):
+        op.warn(f"box {state.name}: CLOCK {clock.text()}. boxes.{state.name}.want: running ends it; so does a destroy")
+
+
+def bills_still(store: EvidenceStore, native_ids: Iterable[str]) -> str:
+    """`, $1.25/h` for boxes that still bill, by the ledger; nothing where that is not known."""
+    try:
+        found = spent(store, datetime.now(UTC))
+    except EvidenceError:
+        return ""
+    rate = sum(bill.per_hour or 0.0 for one in native_ids if (bill := found.of(one)) is not None)
+    return f", ${rate:.2f}/h" if rate else ""
+
+
+def _journals(store: EvidenceStore, births: Iterable[Birth]) -> list[Journal]:
+    """The journal of every box ever rented: from the box while it answers in time, else the last copy."""
+    births = [birth for birth in births if birth.native_id is not None]
+    asked = {birth.native_id: _asker(birth) for birth in births if birth.ended_at is None}
+    live = in_parallel(asked, LOOK_SECONDS)
+    found = []
+    for birth in births:
+        journal = live.get(birth.native_id) or copied_journal(store, birth.box, birth.generation)
+        if journal is not None:
+            found.append(journal)
+    return found
+
+
+def _asker(birth: Birth) -> Callable[[], Journal | None]:
+    def ask() -> Journal | None:
+        try:
+            return observe(birth.platform, birth.native_id or "", birth.account, files=False)[0].journal
+        except SweepstackError:
+            return None
+
+    return ask

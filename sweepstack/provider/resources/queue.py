@@ -1,0 +1,358 @@
+"""Queue: the cells of one box. Its diff is the point of it: cells come and go while what runs is left alone."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+
+from sweepstack.core.foreign_cells import read_elsewhere
+from sweepstack.core.journal import Journal, parse_journal, started
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.own_stop import could_not_stop
+from sweepstack.core.workdir import NO_CODE, located
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.launch.entries import finished
+from sweepstack.launch.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
+from sweepstack.launch.spec import WaitEnded
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, PlatformError, StillCreating, SweepstackError
+from sweepstack.operations.observe import observe
+from sweepstack.operations.power import end_runner
+from sweepstack.platforms.registry import load_platform
+from sweepstack.provider import secrets
+from sweepstack.provider.models import QueueInputs, QueueState
+from sweepstack.provider.resources import cell_moves, host_address_change, restart, teardown, versions
+from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from sweepstack.provider.resources.owner_mark import sign_box
+from sweepstack.provider.session import Operation
+from sweepstack.provider.wire import holds_unknown
+from sweepstack.teardown.check import may_end
+
+STOP_SECONDS = 30.0
+
+
+class QueueHandler(Handler[QueueInputs, QueueState]):
+    """Never removes data, and never ends a running cell without a clearance."""
+
+    token = "sweepstack:index:Queue"
+    inputs_type = QueueInputs
+    state_type = QueueState
+    replaces_before_delete = True
+    not_in_outputs = frozenset({"cells", "elsewhere"})
+    decisions: ClassVar[dict[str, Decision]] = {
+        "identity": Decision.REFUSE,
+        "evidence": Decision.REFUSE,
+        "stack": Decision.REFUSE,
+        "adapter": Decision.MOVE,
+        "box": Decision.REPLACE,
+        "box_name": Decision.REPLACE,
+        "account": Decision.REPLACE,
+        "generation": Decision.REPLACE,
+        "roster_digest": Decision.IGNORE,  # what it means for this box is in `cells`
+        "elsewhere": Decision.IGNORE,  # but for a changed config: `noticed`
+        "teardown": Decision.UPDATE,
+        "want": Decision.UPDATE,
+        "job": Decision.UPDATE,
+        "cells": Decision.UPDATE,
+        "dropped": Decision.UPDATE,
+        "pins": Decision.UPDATE,
+        "retries": Decision.UPDATE,
+        "versions": Decision.IGNORE,  # words about `job` and `cells`
+        "artifacts": Decision.UPDATE,
+        "metrics": Decision.UPDATE,
+        "approval": Decision.IGNORE,  # the gate shows it
+    }
+
+    def check(self, op: Operation, old: QueueInputs | None, new: QueueInputs) -> Checked[QueueInputs]:
+        """Refuses what Update would refuse, as far as it can be seen now. Preview is advisory, Update is the truth."""
+        if old is not None and old.box != new.box:
+            old = None
+        new, failures = host_address_change.written_out(old, new)
+        if failures:
+            return Checked(new, failures)
+        if new.job.code == NO_CODE:
+            if old is None:
+                return Checked(new, [Failure("job", "the job's files can't be had here, and no cell can be started")])
+            known = old.job.model_dump(include={"code", "workdir", "include"})
+            new = new.model_copy(update={"job": new.job.model_copy(update=known)})
+        completed, failures = versions.complete(old, new)
+        seen = Observation(Existence.EXISTS, parse_journal(b""))
+        if old is not None:
+            seen = observe(old.adapter, old.box, old.account, evidence=old.evidence)[0]
+        if seen.journal is None:
+            return Checked(completed, failures)
+        standing = versions.standing(completed, seen.journal)
+        failures += versions.refusal(standing, completed, op.stack)
+        failures += self._without_secrets(completed, seen.journal)
+        if failures and (new.want == "stopped" or _is_cleared(completed, seen)):
+            failures = []  # nothing is started there: what would be in the way of that must not keep it locked
+        if old is None:
+            return Checked(completed, failures)
+        failures += _changed_cells(old, new, seen.journal)
+        if failures:
+            return Checked(completed, failures)
+        cells = versions.comings_and_goings(old, completed, standing.kept, seen.journal)
+        if cells:
+            op.info(f"queue of {new.box_name}: {cells}")
+        words = versions.change(standing, old, completed)
+        if words:
+            op.info(f"queue of {new.box_name}: {words}")
+            completed = completed.model_copy(update={"versions": words})
+        return Checked(completed, failures)
+
+    def check_early(self, op: Operation, old: dict[str, Any], new: dict[str, Any]) -> list[Failure]:
+        """Before its box is there: pins, mixing and secrets, which don't need it."""
+        if old:
+            return []
+        not_yet: dict[str, Any] = {"generation": 0}
+        filled = {
+            key: not_yet.get(key, "not known yet") if holds_unknown(value) else value for key, value in new.items()
+        }
+        try:
+            inputs = QueueInputs.model_validate(filled)
+        except ValidationError:
+            return []
+        completed, failures = versions.complete(None, inputs)
+        failures += versions.refusal(versions.standing(completed, None), completed, op.stack)
+        return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
+
+    def _without_secrets(self, new: QueueInputs, journal: Journal) -> list[Failure]:
+        """The refusal where cells are to start, and their secrets are neither here nor on the box."""
+        names = set(new.job.secrets or ())
+        if not secrets.missing(names) or all(
+            finished(journal.cells.get(cell.name), _retry(new, cell.name)) for cell in new.cells
+        ):
+            return []
+        try:
+            there = _secrets_on(load_platform(new.adapter).channel(new.box, new.account))
+        except (PlatformError, OSError):
+            return []
+        return [] if there is not None and names <= set(there) else secrets.failures("job", new.job.secrets)
+
+    def noticed(self, old: dict[str, Any], new: dict[str, Any]) -> tuple[str, ...]:
+        """Another box's cell that is to have another config: until it is taken, it may wait in this queue as it was."""
+        lists = [value if isinstance(value := side.get("elsewhere"), list) else [] for side in (old, new)]
+        before, after = (read_elsewhere(map(str, texts)) for texts in lists)
+        changed = any(digits and after.get(name, digits) != digits for name, digits in before.items())
+        return ("elsewhere",) if changed else ()
+
+    def create(self, op: Operation, inputs: QueueInputs) -> tuple[str, QueueState]:
+        state = QueueState(**inputs.model_dump(), launched_at=datetime.now(UTC))
+        self._bring_up(op, state)
+        return f"{inputs.box}/queue", state
+
+    def update(self, op: Operation, identifier: str, old: QueueState, new: QueueInputs) -> QueueState:
+        """Appends, takes out, resumes. With unchanged inputs it only makes sure that the runner lives."""
+        state = QueueState(**new.model_dump(), launched_at=old.launched_at)
+        self._bring_up(op, state)
+        return state
+
+    def _bring_up(self, op: Operation, state: QueueState) -> None:
+        judgement = teardown.judge(state, state.approval, full=False)
+        if judgement.verdict.allowed:
+            # Cleared: whatever was launched now would not be in the receipt. One that is given up needs no evidence.
+            op.info(f"queue of {state.box_name}: the box is cleared, nothing more is started on it")
+            return
+        store = EvidenceStore.open(state.evidence)
+        teardown.refuse_during_teardown(store, f"queue of {state.box_name}", op.stack)
+        given = store.launch(state.box_name, state.generation)
+        if not state.cells and not state.dropped and (given is None or not given.cells):
+            return
+        if not restart.awake(op, state, store):
+            return
+        channel = load_platform(state.adapter).channel(state.box, state.account)
+        sign_box(op, channel, store, box=state.box_name, generation=state.generation)
+        cell_moves.move_in(op, state, store, channel)
+        cancelled = op.session.cancelled.is_set
+        try:
+            done = launch(self._spec(op, state), channel, store, progress=op.progress, cancelled=cancelled)
+        except FirstCellFailed as error:
+            outputs = state.model_dump(mode="json")
+            next_command = f"Next: fix it, then pulumi up --stack {op.stack}"
+            if isinstance(error, WaitEnded):  # nothing is wrong
+                next_command = f"Next: sweepctl wait --stack {op.stack} --for done"
+            raise StillCreating(f"{state.box}/queue", outputs, [f"{error}\n{next_command}"]) from error
+        for note in done.notes:
+            op.warn(f"queue of {state.box_name}: {note}")
+        for name in done.removed:
+            op.info(f"queue of {state.box_name}: {name} taken out")
+        if done.staying:
+            count = len(done.staying)
+            words = f"{count} cell{'' if count == 1 else 's'} that had not started stay{'s' if count == 1 else ''} here"
+            op.info(f"queue of {state.box_name}: {words} until the box that is to have them takes them over")
+        if done.waiting:
+            op.info(f"queue of {state.box_name}: {len(done.waiting)} cells stay with the box that was given them first")
+
+    def _spec(self, op: Operation, state: QueueState) -> LaunchSpec:
+        return LaunchSpec(
+            identity=state.identity,
+            box=state.box_name,
+            native_id=state.box,
+            generation=state.generation,
+            cells=state.cells,
+            dropped=state.dropped,
+            elsewhere=state.others,
+            workdir=_workdir(op, state.job.workdir),
+            include=state.job.include,
+            code=state.job.code,
+            run=state.job.run,
+            env=state.job.env,
+            slots=state.job.slots,
+            artifacts=state.artifacts,
+            metrics=state.metrics.model_dump(mode="json") if state.metrics else None,
+            setup=state.job.setup or "",
+            gpus=state.job.gpus or 0,
+            pins=state.pins or {},
+            retries=state.retries or {},
+            secret_names=state.job.secrets or (),
+            secrets=secrets.values(state.job.secrets),
+            min_free={
+                kind: least
+                for kind, least in (("bytes", state.job.min_free_bytes), ("inodes", state.job.min_free_inodes))
+                if least
+            },
+            stall_seconds=state.job.stall_seconds,
+            timeout_seconds=state.job.timeout_seconds,
+            on_hang=state.job.on_hang or "",
+            tries_again=state.job.retries,
+            mounts=[mount.model_dump(exclude_defaults=True) for mount in state.job.mounts or ()],
+            network=state.job.network.model_dump(exclude_defaults=True) if state.job.network else {},
+            when_drained=state.job.when_drained.model_dump() if state.job.when_drained else {},
+            smoke=state.job.smoke.model_dump() if state.job.smoke else {},
+            image=state.job.image or "",
+        )
+
+    def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:
+        """Gone with its box; unhealthy when cells wait and no runner is alive, so that the next `up` resumes them."""
+        inputs = QueueInputs.model_validate(state.model_dump(include=set(QueueInputs.model_fields)))
+        seen, record = observe(state.adapter, state.box, state.account, evidence=state.evidence)
+        if seen.existence is Existence.GONE:
+            # Stays in the state: its delete, or its replacement, records what was lost.
+            return Seen(inputs, state)
+        if seen.journal is None:
+            # What is in the way of a box that is not seen at all is said once, of the box.
+            why = "since its box can't be read" if record is None else seen.account_problem or seen.note
+            return Seen(inputs, state, (f"queue of {state.box_name}: unknown, {why}",))
+        alarm = could_not_stop(seen.journal, datetime.now(UTC) + timedelta(seconds=seen.skew), None)
+        if alarm and not seen.stopped:
+            op.warn(f"ALARM  {state.box_name} {alarm}; sweepctl tend --stack {op.stack} --once stops it")
+        if record is not None and record.phase.at_rest and state.want == "stopped":
+            return Seen(inputs, state)
+        waiting = self._idle_cells(state, seen)
+        if waiting:
+            words = (
+                f"queue of {state.box_name}: {len(waiting)} cells wait and no runner is alive; `pulumi up` resumes them"
+            )
+            return Seen(inputs, state, (words,))
+        if self._old_secrets(state, seen.journal):
+            words = f"queue of {state.box_name}: job.secrets changed; `pulumi up` brings them to cells that start later"
+            return Seen(inputs, state, (words,))
+        missing = self._unplaced_cells(state, seen)
+        if missing:
+            words = f"queue of {state.box_name}: {len(missing)} cells are in no queue yet; `pulumi up` brings them in"
+            return Seen(inputs, state, (words,))
+        return Seen(inputs, state)
+
+    def _old_secrets(self, state: QueueState, journal: Journal) -> bool:
+        """Whether the box holds other values than this environment, and cells are still to start."""
+        values = secrets.values(state.job.secrets)
+        if not values or all(finished(journal.cells.get(c.name), _retry(state, c.name)) for c in state.cells):
+            return False
+        try:
+            there = _secrets_on(load_platform(state.adapter).channel(state.box, state.account))
+        except (PlatformError, OSError):
+            return False
+        return there is not None and there != values
+
+    def _idle_cells(self, state: QueueState, seen: Observation) -> list[str]:
+        """Cells that nobody works on, though this queue was asked to."""
+        if seen.runner_alive or seen.journal is None:
+            return []
+        if may_end(teardown.facts_of(state), state.approval, seen, full=False).allowed:
+            return []
+        try:
+            store = EvidenceStore.open(state.evidence)
+            record = store.launch(state.box_name, state.generation)
+        except EvidenceError:
+            return []
+        given = record.cells if record else {}
+        return [name for name in given if not finished(seen.journal.cells.get(name), _retry(state, name))]
+
+    def _unplaced_cells(self, state: QueueState, seen: Observation) -> list[str]:
+        """Cells that are to run here and that no box's queue has (a move was cut off, or their box has ended)."""
+        missing = cell_moves.waiting_for(state) if state.want == "running" else []
+        if missing and may_end(teardown.facts_of(state), state.approval, seen, full=False).allowed:
+            return []
+        return missing
+
+    def delete(self, op: Operation, identifier: str, state: QueueState) -> None:
+        """Stops the runner of a box that may end; removes nothing."""
+        judgement = teardown.require_allowed(op, state)
+        if judgement.seen.existence is not Existence.EXISTS or not judgement.seen.runner_alive:
+            return
+        op.progress("stopping the runner")
+        platform = load_platform(state.adapter)
+        end_runner(platform, state.box, state.account, grace=op.seconds(STOP_SECONDS))
+        if platform.channel(state.box, state.account).lock_held(box_layout.RUNNER_LOCK):
+            raise SweepstackError(
+                f"queue of {state.box_name}: its runner still holds {box_layout.RUNNER_LOCK}. "
+                f"Next: pulumi destroy --stack {op.stack}"
+            )
+
+
+def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal) -> list[Failure]:
+    """Started cells that would change, or that would vanish without a word."""
+    failures = []
+    changed = changed_cells(journal, new.cells)
+    if changed:
+        failures.append(
+            Failure(
+                "cells",
+                f"{versions.named(changed)} started with another config, and a started cell's config can't change. "
+                "Give the changed cell a new name (cells.add), and take the old one out with cells.drop",
+            )
+        )
+    named = {cell.name for cell in new.cells} | set(new.dropped) | set(new.others)
+    left_out = [cell.name for cell in old.cells if cell.name not in named and started(journal.cells.get(cell.name))]
+    if left_out:
+        have = "has" if len(left_out) == 1 else "have"
+        drop = f'cells.drop: {{{left_out[0]}: "…"}}'
+        failures.append(
+            Failure("cells", f"{versions.named(left_out)} {have} started: put it back, and stop it with {drop}")
+        )
+    return failures
+
+
+def _is_cleared(new: QueueInputs, seen: Observation) -> bool:
+    if new.approval is None:
+        return False
+    state = QueueState(**new.model_dump(), launched_at=datetime.now(UTC))
+    return may_end(teardown.facts_of(state), new.approval, seen, full=False).allowed
+
+
+def _secrets_on(channel: Channel) -> dict[str, str] | None:
+    """The secrets that a box holds; None where it holds none that can be read."""
+    try:
+        found = json.loads(channel.read(box_layout.SECRETS))
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _workdir(op: Operation, text: str) -> Path:
+    """Where the files are that may have to ship. Those of code that is on the box need not be there any more."""
+    try:
+        return located(op.session.project_root, text, op.info)
+    except ConfigError as error:
+        op.warn(str(error))
+        return Path(text)
+
+
+def _retry(inputs: QueueInputs, cell: str) -> int:
+    again = (inputs.retries or {}).get(cell)
+    return again.retry if again else 0

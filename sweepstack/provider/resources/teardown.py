@@ -1,0 +1,356 @@
+"""What Box, Queue and Gate share when something is to end: the facts, the judgement, the records around it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from sweepstack.billing.budget import BUDGET, Budget
+from sweepstack.billing.cost import box_costs
+from sweepstack.billing.deadlines import dated
+from sweepstack.billing.forecast import sealed_bytes
+from sweepstack.billing.ledger import spent
+from sweepstack.core.observation import Observation
+from sweepstack.core.records import SETTLED, Approval, Birth, Loss, Teardown
+from sweepstack.core.verify_rules import artifacts_digest
+from sweepstack.evidence import box_logs
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.box_layout import sealed_dir, surviving
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, TeardownRefused
+from sweepstack.onbox.host.platform import BoxRecord
+from sweepstack.operations.observe import observe
+from sweepstack.platforms.registry import load_platform
+from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState, TeardownFacts
+from sweepstack.provider.resources import preflight
+from sweepstack.provider.session import Operation
+from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.check import BoxFacts, Verdict, may_end
+from sweepstack.teardown.close_box import close_books, close_gone
+from sweepstack.teardown.host_shutdown import known_handover
+from sweepstack.teardown.refusal import refusal_text, waiting_cost
+
+_records = threading.Lock()
+"""The engine deletes boxes in parallel, and they share the teardown record."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The check's answer about one box, with what it was based on."""
+
+    facts: BoxFacts
+    seen: Observation
+    verdict: Verdict
+    record: BoxRecord | None
+    approval: Approval | None
+
+
+def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
+    """The box behind any of its resources. Price and age come from the birth record where the state has none."""
+    name, native_id = (state.name, state.native_id) if isinstance(state, BoxState) else (state.box_name, state.box)
+    facts = BoxFacts(
+        identity=state.identity,
+        evidence=state.evidence,
+        name=name,
+        native_id=native_id,
+        account=state.account,
+        generation=state.generation,
+        verb=state.teardown.verb,
+        kills=state.teardown.kills,
+        keeps=state.teardown.keeps,
+        roster_digest=state.roster_digest,
+        artifacts_digest=_rules(state),
+    )
+    if isinstance(state, BoxState):
+        return replace(facts, price_per_hour=state.price_per_hour, created_at=state.created_at)
+    birth = birth_of(facts)
+    return replace(facts, price_per_hour=birth.price_per_hour, created_at=birth.created_at) if birth else facts
+
+
+def _rules(state: BoxState | QueueState | GateState) -> str | None:
+    return artifacts_digest(state.artifacts) if isinstance(state, QueueState) else state.artifacts_digest
+
+
+def birth_of(facts: BoxFacts) -> Birth | None:
+    """The box's birth record, or None where it can't be read."""
+    try:
+        return EvidenceStore.open(facts.evidence).birth(facts.name, facts.generation)
+    except EvidenceError:
+        return None
+
+
+def judge(
+    state: BoxState | QueueState | GateState, approval: Approval | None, *, full: bool, new: BoxInputs | None = None
+) -> Judgement:
+    """Looks at the box and asks the check. `new`: inputs that the box is to have from now on, by which its delete will
+    be judged: its roster, artifacts and tiers count instead of the state's."""
+    facts = facts_of(state)
+    if new is not None:
+        facts = replace(
+            facts,
+            roster_digest=new.roster_digest,
+            artifacts_digest=new.artifacts_digest,
+            verb=new.teardown.verb,
+            kills=new.teardown.kills,
+            keeps=new.teardown.keeps,
+        )
+    seen, record = observe(
+        state.adapter, facts.native_id, facts.account, evidence=facts.evidence, rented=state.teardown.issue is not None
+    )
+    if facts.price_per_hour is None and record is not None:  # the evidence can't be read, and the platform knows
+        facts = replace(facts, price_per_hour=record.price_per_hour)
+    return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
+
+
+def clearance_of(judgement: Judgement, approval: Approval | None) -> str:
+    """The words for the diff. Without an approval for this box there is nothing to explain: just locked."""
+    if approval is None or not any(action.box == judgement.facts.name for action in approval.actions):
+        return "locked"
+    return judgement.verdict.headline
+
+
+def require_allowed(op: Operation, state: BoxState | QueueState | GateState) -> Judgement:
+    """The judgement, if it allows the end; else TeardownRefused with all that a person needs."""
+    judgement = by_records(judge(state, state.approval, full=True), full=True)
+    if not judgement.verdict.allowed:
+        facts = with_costs(judgement.facts, state, judgement.seen)
+        others = _locked_beside(facts)
+        with op.session.saying:  # boxes are refused side by side
+            words = refusal_text(facts, judgement.verdict, stack=op.stack, others=others, said=op.session.said)
+        raise TeardownRefused(words)
+    if judgement.verdict.way == "gone":
+        close(op, judgement, state.adapter)
+    return judgement
+
+
+def _locked_beside(facts: BoxFacts) -> list[str]:
+    """The other boxes of the sweep on record that have not ended, and that nothing on record lets go."""
+    try:
+        store = EvidenceStore.open(facts.evidence)
+        births = [birth for birth in store.births() if birth.ended_at is None and birth.native_id is not None]
+        return [
+            birth.box for birth in births if birth.box != facts.name and store.clearance(birth.native_id or "") is None
+        ]
+    except EvidenceError:
+        return []
+
+
+def close(op: Operation, judgement: Judgement, adapter: str) -> None:
+    """Books for a box that is proved gone: what was lost with it, and its end.
+
+    Whichever of its resources comes first: a refresh may have taken the box itself out of the state. Where it was
+    handed over, the check that allowed its end has spoken of its cells, and it ended when a person saw so.
+    """
+    facts = judgement.facts
+    birth = birth_of(facts)
+    if birth is not None and birth.native_id not in (None, facts.native_id):  # a state that was edited
+        op.warn(f"{facts.native_id} is no box; by the records box {facts.name} is {birth.native_id}: they stay open")
+        return
+    known = known_handover(facts.evidence, facts.native_id)
+    if known is None or known.way in ("", "abandoned"):
+        record_loss(op, judgement, adapter, "its box is gone from the platform")
+    with _closing(op, facts):
+        close_gone(
+            EvidenceStore.open(facts.evidence), box=facts.name, generation=facts.generation, native_id=facts.native_id
+        )
+
+
+def with_costs(facts: BoxFacts, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
+    """The same, with what it costs by the ledger; as it is where that can't be read. A box that rests costs what the
+    platform says of it now: who stopped it may not have told the ledger."""
+    if seen.stopped_per_hour is not None:
+        facts = replace(facts, price_per_hour=seen.stopped_per_hour)
+    try:
+        store = EvidenceStore.open(facts.evidence)
+        found, budget = spent(store, datetime.now(UTC)), store.record(BUDGET, Budget)
+    except EvidenceError:
+        return facts
+    kept = sealed_bytes([seen.journal]) if seen.journal is not None else 0
+    costs = box_costs(found, facts.native_id, budget, state.teardown.keeps_per_gb_month, kept)
+    if costs is not None and seen.stopped_per_hour is not None:
+        more = (costs.per_hour or 0.0) - seen.stopped_per_hour
+        whole = max(costs.sweep_per_hour - more, seen.stopped_per_hour)
+        costs = replace(costs, per_hour=seen.stopped_per_hour, sweep_per_hour=whole)
+    return replace(facts, costs=costs)
+
+
+def by_records(judgement: Judgement, *, full: bool) -> Judgement:
+    """The same where the approval in the state lets it end; else by what is on record for this very box.
+
+    For an entry of the state that the program can't reach any more (a box taken out of it, an old name of it), and for
+    a box that was given up where no program runs any more.
+    """
+    for recorded in on_record(judgement.facts):
+        if judgement.verdict.allowed:
+            break
+        if recorded != judgement.approval:
+            verdict = may_end(judgement.facts, recorded, judgement.seen, full=full)
+            if verdict.allowed or judgement.approval is None:
+                judgement = replace(judgement, verdict=verdict, approval=recorded)
+    return judgement
+
+
+def keep_logs(op: Operation, judgement: Judgement, adapter: str) -> None:
+    """Copies the box's own logs, as they are now, into the evidence, where the box answers. What is in the way is said,
+    and is no reason to fail."""
+    facts, journal = judgement.facts, judgement.seen.journal
+    if journal is None:
+        return
+    for problem in box_logs.copy_last(
+        lambda: load_platform(adapter).channel(facts.native_id, facts.account),
+        facts.evidence,
+        facts.name,
+        facts.generation,
+        journal.head,
+    ):
+        op.warn(f"box {facts.name}: {problem}")
+
+
+def begin_teardown(judgement: Judgement) -> None:
+    """Records that the approved boxes may finish, and that nothing new may start, until all of them have ended."""
+    facts, approval = judgement.facts, judgement.approval
+    if approval is None:
+        return
+    with _records, contextlib.suppress(EvidenceError):
+
+        def begun(open_one: Teardown | None) -> Teardown:
+            ids = {action.native_id for action in approval.actions if action.verb == facts.verb}
+            ids |= set(open_one.native_ids if open_one else ())
+            return Teardown(
+                receipt=approval.receipt,
+                native_ids=tuple(sorted(ids)),
+                ended=open_one.ended if open_one else (),
+                begun_at=open_one.begun_at if open_one else datetime.now(UTC),
+            )
+
+        EvidenceStore.open(facts.evidence).update_teardown(begun)
+
+
+def record_end(
+    op: Operation, facts: BoxFacts, how: str, at: datetime | None = None, bills_after: float | None = 0.0
+) -> None:
+    """Closes the birth record, and the teardown when this was its last box. `at`: when it ended, where that is known
+    to be earlier than now. `bills_after`: see `close_books`."""
+    with _closing(op, facts):
+        close_books(
+            EvidenceStore.open(facts.evidence),
+            box=facts.name,
+            generation=facts.generation,
+            native_id=facts.native_id,
+            how=how,
+            at=at or datetime.now(UTC),
+            bills_after=bills_after,
+        )
+
+
+@contextlib.contextmanager
+def _closing(op: Operation, facts: BoxFacts) -> Iterator[None]:
+    """What can't be written of a box that has ended is said, and is no reason to fail."""
+    try:
+        with _records:
+            yield
+    except EvidenceError as error:
+        op.warn(f"box {facts.name} has ended, but its record could not be closed: {error}")
+
+
+def record_loss(op: Operation, judgement: Judgement, adapter: str, why: str) -> tuple[str, ...]:
+    """Writes down, and says loudly, which cells have no verified copy and no sealed one on a surviving volume."""
+    facts = judgement.facts
+    lost = lost_cells(op, judgement, adapter)
+    if not lost:
+        return ()
+    with contextlib.suppress(EvidenceError), _records:
+        store = EvidenceStore.open(facts.evidence)
+        store.write_loss(Loss(box=facts.name, native_id=facts.native_id, cells=lost, why=why, at=datetime.now(UTC)))
+    op.warn(f"box {facts.name} ({facts.native_id}): {len(lost)} cells LOST, {why}: {', '.join(lost[:8])}")
+    return lost
+
+
+def lost_cells(op: Operation, judgement: Judgement, adapter: str) -> tuple[str, ...]:
+    """The cells of a box that is gone which have no verified copy, and no sealed one on a volume that outlived it.
+
+    Writes nothing. None of them where a volume can't be asked, which is said.
+    """
+    facts = judgement.facts
+    birth = birth_of(facts)
+    volumes = surviving(facts.kills, birth.mounts) if birth else ()
+    open_cells = [cell.name for cell in judgement.verdict.cells if cell.state not in SETTLED]
+    survivors = sealed_on_volumes(adapter, volumes, facts.identity, open_cells)
+    if survivors is None:
+        op.warn(f"box {facts.name}: whether its volume holds sealed copies of {len(open_cells)} cells is not known")
+        return ()
+    return tuple(name for name in open_cells if name not in survivors)
+
+
+def gone_line(op: Operation, judgement: Judgement, adapter: str) -> str:
+    """One line about a box that is gone: from where, how that is known, and which cells are lost with it."""
+    facts, lost = judgement.facts, lost_cells(op, judgement, adapter)
+    how = f": {judgement.seen.note}" if judgement.seen.note else ""
+    named = ", ".join(lost[:8]) + (f" and {len(lost) - 8} more" if lost[8:] else "")
+    words = f"; cells without a copy, which run again: {named}" if lost else ""
+    return f"box {facts.name} ({facts.native_id}) is gone from {adapter}{how}{words}"
+
+
+def sealed_on_volumes(adapter: str, volumes: Iterable[str], identity: str, cells: Iterable[str]) -> set[str] | None:
+    """Cells with a sealed copy on a volume that outlives the box; None when a volume could not be asked."""
+    found: set[str] = set()
+    try:
+        for volume in volumes:
+            channel = load_platform(adapter).volume_channel(volume)
+            found |= {cell for cell in cells if channel.size(f"{sealed_dir(identity, cell)}/manifest.json")}
+    except (PlatformError, OSError):
+        return None
+    return found
+
+
+def lock_line(judgement: Judgement) -> str:
+    """One line about the box: locked or cleared, cells, cost."""
+    verdict, facts = judgement.verdict, judgement.facts
+    word = "CLEARED" if verdict.allowed else "LOCKED"
+    settled = len(verdict.cells) - len(verdict.unsettled)
+    if judgement.seen.note:
+        return f"box {facts.name} {word}: {judgement.seen.note}; {waiting_cost(facts)}"
+    return f"box {facts.name} {word}: {settled} of {len(verdict.cells)} cells verified; {waiting_cost(facts)}"
+
+
+def live_facts(judgement: Judgement, teardown: TeardownFacts) -> dict[str, object]:
+    """What the delete step of `pulumi destroy --preview-only --diff` shows of the box."""
+    verdict, facts = judgement.verdict, judgement.facts
+    last = {}
+    if teardown.issue is not None:
+        issue = teardown.issue
+        last["bill_ends_by"] = f"{issue.native}: {issue.command or issue.manual}"
+        if issue.by == "ssh":
+            last["then"] = dated(teardown.clocks, datetime.now(UTC))
+    settled = len(verdict.cells) - len(verdict.unsettled)
+    age = (datetime.now(UTC) - facts.created_at).total_seconds() / 3600 if facts.created_at else None
+    return {
+        "verified": f"{settled} of {len(verdict.cells)} cells",
+        "not_safe": [f"{cell.name}: {cell.state}" for cell in verdict.unsettled],
+        "dies": list(facts.kills),
+        "unclaimed": verdict.unclaimed.words,
+        "survives": [*facts.keeps, facts.evidence],
+        "cost": waiting_cost(facts),
+        "age_hours": round(age, 2) if age is not None else None,
+        "state": "cleared" if verdict.allowed else "locked",
+        "because": verdict.way or "; ".join(verdict.reasons),
+        "seen": judgement.seen.note or judgement.seen.existence.value,
+        **last,
+    }
+
+
+def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:
+    """Nothing new while a teardown is open: an interrupted destroy must not rent again what is already gone."""
+    teardown = store.teardown()
+    if teardown is None:
+        return
+    ended = set(teardown.ended)
+    still = [native_id for native_id in teardown.native_ids if native_id not in ended]
+    bills = preflight.bills_still(store, still)
+    raise SweepstackError(
+        f"{what}: a teardown has begun ({len(ended)} of {len(teardown.native_ids)} boxes ended, still there: "
+        f"{', '.join(still)}{bills}); nothing new is started. Next: pulumi destroy --stack {stack}, or, to go on with "
+        f"the sweep instead, sweepctl approve --stack {stack} --revoke"
+    )

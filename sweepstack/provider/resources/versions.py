@@ -1,0 +1,253 @@
+"""Which code a queue's cells ran with and would run with: pins, retries, and the refusal to mix two in one sweep."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sweepstack.core.foreign_cells import same_config
+from sweepstack.core.journal import CellProgress, Journal
+from sweepstack.core.records import Again, Birth
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.launch.retries import on_record
+from sweepstack.onbox.common.box_layout import short
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
+from sweepstack.operations.observe import observe
+from sweepstack.provider.models import QueueInputs
+from sweepstack.provider.resources.base import Failure
+
+LISTED = 8
+"""Versions that a refusal names."""
+NAMED = 5
+"""Cells that a line names."""
+LOOK_AGAIN_SECONDS = 5.0
+"""How long another box's journal is taken as it was: the queues of one preview ask for the same ones."""
+
+
+def complete(old: QueueInputs | None, new: QueueInputs) -> tuple[QueueInputs, list[Failure]]:
+    """`new` with whole digests in `pins` and with the `retries` that are on record; and the pins that fit nothing."""
+    try:
+        store = EvidenceStore.open(new.evidence)
+        known, asked = store.codes(), on_record(store)
+        record = store.launch(new.box_name, new.generation)
+    except EvidenceError:
+        known, asked, record = [], None, None
+    own = {cell.name for cell in new.cells}
+    if asked is None:
+        retries = dict(old.retries or {}) if old else {}
+    else:
+        stayed = set(record.cells) & set(new.others) if record else set()
+        told = {"retry", "salt", "manifest"}
+        retries = {
+            name: Again.model_validate(retry.model_dump(include=told))
+            for name, retry in sorted(asked.items())
+            if name in own or name in stayed
+        }
+    pins, failures = _pins(new.pins or {}, {*known, new.job.code, *((old.pins or {}).values() if old else ())}, own)
+    versions = new.versions or (old.versions if old else None)
+    changes = {"pins": pins or None, "retries": retries or None, "versions": versions}
+    return new.model_copy(update=changes), failures
+
+
+def _pins(
+    pins: Mapping[str, str], known: Collection[str], own: Collection[str]
+) -> tuple[dict[str, str], list[Failure]]:
+    """Whole digests. What is wrong with another box's pin, its own queue says."""
+    found: dict[str, str] = {}
+    failures = []
+    for cell, pin in sorted(pins.items()):
+        prefix = pin.removeprefix("sha256:")
+        fitting = sorted(code for code in known if code.removeprefix("sha256:").startswith(prefix))
+        if len(fitting) == 1:
+            found[cell] = fitting[0]
+            continue
+        found[cell] = pin
+        if cell not in own:
+            continue
+        listed = ", ".join(short(code) for code in sorted(known)[:LISTED]) + (" …" if len(known) > LISTED else "")
+        why = f"fits {len(fitting)} versions; write more digits" if fitting else "is no version of this sweep"
+        failures.append(Failure("pins", f'{cell} is pinned to code: "{prefix}", which {why}. Known: {listed}'))
+    return found, failures
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Roster cells that ran, or run, and keep what they ran with: name → its code and state; and this queue's cells
+    that would start with the job's code now, those among them that it has until their new box takes them."""
+
+    kept: Mapping[str, CellProgress]
+    takers: tuple[str, ...]
+
+    def against(self, code: str, pins: Mapping[str, str]) -> dict[str, CellProgress]:
+        """Those of `kept` that ran with other code, unless their pin says so."""
+        return {
+            name: progress
+            for name, progress in self.kept.items()
+            if progress.code is not None and progress.code not in (code, pins.get(name))
+        }
+
+
+def standing(new: QueueInputs, own: Journal | None) -> Standing:
+    """Out of this box's journal and those of all others of the sweep, live or as they were pulled last."""
+    retries = _asked(new)
+    names = {*(cell.name for cell in new.cells), *new.others} - set(new.dropped)
+    kept: dict[str, CellProgress] = {}
+    codes: dict[str, str] = {}
+    for journal in [*_others(new), *([own] if own else [])]:
+        for name, progress in journal.cells.items():
+            if progress.code is not None:
+                codes[name] = progress.code
+            if name in names and keeps(progress, retries.get(name, 0)):
+                kept[name] = progress
+    for name, progress in kept.items():
+        if progress.code is None and name in codes:  # found sealed: the journal that knows its code is another one
+            kept[name] = CellProgress(name, progress.state, code=codes[name])
+    pinned = new.pins or {}
+    own_names = [*(cell.name for cell in new.cells), *_staying(new)]
+    takers = (name for name in own_names if name not in kept and name not in pinned and name not in new.dropped)
+    return Standing(kept, tuple(takers))
+
+
+def _staying(new: QueueInputs) -> list[str]:
+    """Cells that this queue was given, and that the program gives another box: it has them until they are taken."""
+    try:
+        record = EvidenceStore.open(new.evidence).launch(new.box_name, new.generation)
+    except EvidenceError:
+        return []
+    others = new.others
+    return (
+        sorted(name for name, digest in record.cells.items() if same_config(digest, others.get(name, "")))
+        if record
+        else []
+    )
+
+
+def _asked(new: QueueInputs) -> dict[str, int]:
+    """Cell → how often it was asked for again: this queue's own by its inputs, other boxes' by the record."""
+    own = {name: again.retry for name, again in (new.retries or {}).items()}
+    try:
+        return {name: retry.retry for name, retry in on_record(EvidenceStore.open(new.evidence)).items()} | own
+    except EvidenceError:
+        return own
+
+
+def keeps(progress: CellProgress, asked: int = 0) -> bool:
+    """Whether a cell goes on with, or stays, what it was started as. What failed for good takes what is new."""
+    if asked > progress.retry:
+        return False
+    return progress.state in ("sealed", "running") or (progress.state == "failed" and not progress.final)
+
+
+def refusal(standing: Standing, new: QueueInputs, stack: str) -> list[Failure]:
+    """Why new code may not be taken by some cells while others keep theirs; empty where it may."""
+    others = standing.against(new.job.code, new.pins or {})
+    if new.job.mixing == "allow" or not standing.takers or not others:
+        return []
+    code = Counter(progress.code for progress in others.values() if progress.code).most_common(1)[0][0]
+    example = next(name for name in sorted(others))
+    return [
+        Failure(
+            "job",
+            f"{_described(standing, new, others)} ({example} …). A sweep does not mix code by mistake; nothing was "
+            f"started. Next, one of: sweepctl retry --stack {stack} --all (all cells run again with the new code); "
+            f'cells.add: [{{…, code: "{short(code)}"}}] (a new cell runs the old code); job.mixing: allow (mix them)',
+        )
+    ]
+
+
+def change(standing: Standing, old: QueueInputs, new: QueueInputs) -> str:
+    """What a changed job means for this queue's cells, for the diff; empty where it changes no version."""
+    parts = []
+    others = standing.against(new.job.code, new.pins or {})
+    if old.job.code != new.job.code:
+        parts.append(_described(standing, new, others, before=old.job.code))
+    own = {cell.name for cell in new.cells}
+    ran = sum(1 for name in standing.kept if name in own)
+    for name in ("run", "setup", "env"):
+        if getattr(old.job, name) != getattr(new.job, name):
+            parts.append(f"{name} changed: {len(standing.takers)} pending take it, {ran} that ran keep theirs")
+    return "; ".join(parts)
+
+
+def comings_and_goings(old: QueueInputs, new: QueueInputs, ran: Collection[str], own: Journal) -> str:
+    """`2 cells more (lr0.01-seed0, lr0.3-seed1), 1 taken out (…)`; empty where the cells stay.
+
+    `ran`: cells that started somewhere, `own` this box's journal. What started stays with the box that has it, whomever
+    the program gives it to.
+    """
+    before, after = [cell.name for cell in old.cells], [cell.name for cell in new.cells]
+    more, left = sorted(set(after) - set(before) - set(ran)), set(before) - set(after)
+    move = sorted((left - set(ran) - set(new.dropped)) & set(new.others))
+    fewer, stay = sorted(left - set(ran) - set(move)), sorted(left & set(ran) & set(own.cells) - set(new.dropped))
+    parts = [f"{len(more)} cell{'' if len(more) == 1 else 's'} more ({named(more)})"] if more else []
+    parts += [f"{len(move)} to move to another box ({named(move)})"] if move else []
+    parts += [f"{len(fewer)} taken out ({named(fewer)})"] if fewer else []
+    parts += [f"{len(stay)} that started stay{'s' if len(stay) == 1 else ''} here ({named(stay)})"] if stay else []
+    retried = sorted(name for name, again in (new.retries or {}).items() if again != (old.retries or {}).get(name))
+    parts += [f"{len(retried)} to run again ({named(retried)})"] if retried else []
+    return ", ".join(parts)
+
+
+def named(cells: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" … and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
+    return ", ".join(cells[:NAMED]) + more
+
+
+def _described(
+    standing: Standing, new: QueueInputs, others: Mapping[str, CellProgress], *, before: str | None = None
+) -> str:
+    """`code a1→b2: 4 pending, 2 sealed with a1`."""
+    counts = Counter((progress.state, progress.code or "") for progress in others.values())
+    earlier = before or (counts.most_common(1)[0][0][1] if counts else "")
+    kept = "".join(f", {count} {state} with {short(code)}" for (state, code), count in sorted(counts.items()))
+    return f"code {short(earlier)}→{short(new.job.code)}: {len(standing.takers)} pending{kept}"
+
+
+_lock = threading.Lock()
+_asking: dict[tuple[str, str], threading.Lock] = {}
+"""By platform and box: one that does not answer holds up who asks for it, and nobody else."""
+_seen: dict[tuple[str, str], tuple[float, Journal | None]] = {}
+
+
+def _others(new: QueueInputs) -> Iterable[Journal]:
+    """The journals of the sweep's other boxes: live, else as they were pulled last. Earlier generations first."""
+    try:
+        store = EvidenceStore.open(new.evidence)
+        births = store.births()
+    except EvidenceError:
+        return
+    for birth in sorted(births, key=lambda birth: (birth.generation, birth.box)):
+        if birth.native_id in (None, new.box):
+            continue
+        journal = _live(birth) if birth.ended_at is None else None
+        if journal is None:
+            try:
+                journal = store.journal(birth.box, birth.generation)
+            except (EvidenceError, JournalDamaged):
+                continue
+        if journal is not None:
+            yield journal
+
+
+def remember(birth: Birth, journal: Journal) -> None:
+    """Takes a journal that was just read for what the box says, for LOOK_AGAIN_SECONDS."""
+    assert birth.native_id is not None
+    with _lock:
+        _seen[(birth.platform, birth.native_id)] = (time.monotonic(), journal)
+
+
+def _live(birth: Birth) -> Journal | None:
+    assert birth.native_id is not None
+    box = (birth.platform, birth.native_id)
+    with _lock:
+        alone = _asking.setdefault(box, threading.Lock())
+    with alone:
+        when, journal = _seen.get(box, (0.0, None))
+        if time.monotonic() - when > LOOK_AGAIN_SECONDS:
+            journal = observe(birth.platform, birth.native_id, birth.account, files=False)[0].journal
+            _seen[box] = (time.monotonic(), journal)
+        return journal

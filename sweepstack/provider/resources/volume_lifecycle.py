@@ -1,0 +1,311 @@
+"""Volumes that a stack keeps: what one costs, who mounts it, and its end, which a check has to allow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from typing import Any
+
+from sweepstack.billing.volume_cost import cost_words, overdue
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.core.records import Approval
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.box_layout import volume_of
+from sweepstack.onbox.common.errors import (
+    EvidenceError,
+    NotYetGone,
+    OutcomeUnknown,
+    PlatformError,
+    RequestRefused,
+    SweepstackError,
+    TeardownRefused,
+    Unsupported,
+)
+from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.platform import Platform, VolumeRecord
+from sweepstack.operations.observe_volume import find_kept, observe_volume
+from sweepstack.platforms.registry import load_platform
+from sweepstack.provider.models import VolumeInputs, VolumeState
+from sweepstack.provider.resources.base import Failure
+from sweepstack.provider.resources.error_context import became
+from sweepstack.provider.resources.want_gone import for_this_change
+from sweepstack.provider.session import Operation
+from sweepstack.status.engine_state import read_state
+from sweepstack.volumes.end_check import VolumeFacts, VolumeVerdict, may_delete
+from sweepstack.volumes.records import VERB, Mounting, write_mounting
+from sweepstack.volumes.refusal import refusal
+from sweepstack.volumes.users import Survey, recorded, survey
+
+GONE_SECONDS = 300.0
+POLL_SECONDS = 0.5
+
+
+def month(told: float | None, per_gb: float | None, size_gb: int | None) -> float | None:
+    """USD a month: as the platform told, else by its price a GB; None where nobody knows."""
+    if told is not None:
+        return told
+    if per_gb == 0:
+        return 0.0
+    return per_gb * size_gb if per_gb is not None and size_gb is not None else None
+
+
+def price(inputs: VolumeInputs, state: VolumeState) -> float | None:
+    """The same from a state, in which an update may have changed the inputs."""
+    if state.price_per_month is not None and inputs.price_per_gb_month is None:
+        return state.price_per_month
+    return month(state.price_per_month, inputs.price_per_gb_month, state.actual_size_gb or inputs.size_gb)
+
+
+def require_volumes(platform: Platform) -> None:
+    """Raises Unsupported where the platform has none."""
+    if Capability.VOLUMES not in platform.capabilities:
+        raise Unsupported(f"{platform.name} has no volumes: keep them on another platform (platform: …)")
+
+
+def size_problems(old: VolumeInputs | None, new: VolumeInputs) -> list[Failure]:
+    """Less than it is: no platform can shrink a volume."""
+    before, after = old.size_gb if old is not None else None, new.size_gb
+    if before is None or after is None or after >= before:
+        return []
+    fix = f"it holds {before} GB, and no volume can be made smaller: write {before}GB, or make another under a new name"
+    return [Failure("size_gb", fix)]
+
+
+def require_as_wanted(inputs: VolumeInputs, record: VolumeRecord) -> None:
+    """Raises SweepstackError where the volume is not what was asked for: the platform could not grow it, or it was made
+    somewhere else earlier."""
+    if not inputs.guarded:
+        return
+    if inputs.size_gb is not None and record.size_gb is not None and record.size_gb < inputs.size_gb:
+        raise SweepstackError(
+            f"volume {inputs.name} ({record.native_id}) holds {record.size_gb} GB and can't grow there. Next: write "
+            f"size: {record.size_gb}GB, or make another volume under a new name"
+        )
+    if inputs.region and record.region and inputs.region.casefold() != record.region.casefold():
+        raise SweepstackError(
+            f"volume {inputs.name} ({record.native_id}) is in {record.region}, and not in {inputs.region}: a volume "
+            f"stays where it was made. Next: write region: {record.region}, or give the new one another name"
+        )
+
+
+def say(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> list[Failure]:
+    """One line in every preview: how large, where, what a month costs, until when. A warning once that is over.
+
+    Refuses, before anything is rented, a new mount of what is proved not to be there.
+    """
+    name, adapter, until = inputs.get("name"), inputs.get("adapter"), inputs.get("keep_until")
+    if not isinstance(name, str) or not isinstance(adapter, str):
+        return []
+    until = until if isinstance(until, str) else None
+    if inputs.get("guarded"):
+        size, region = inputs.get("size_gb"), inputs.get("region")
+        seen, failures = _price_now(op, inputs, new=new)
+        if failures:
+            return failures
+        per_month = month(seen, inputs.get("price_per_gb_month"), size if isinstance(size, int) else None)
+    elif inputs.get("kept"):
+        try:
+            record = find_kept(load_platform(adapter), name)
+        except SweepstackError as error:
+            if new and (isinstance(error, Unsupported) or not isinstance(error, PlatformError)):
+                return [Failure("name", str(error))]
+            op.warn(f"volume {name}: {error}")
+            return []
+        size, region = record.size_gb, record.region
+        per_month = month(record.price_per_month, inputs.get("price_per_gb_month"), size)
+    else:
+        return []
+    what = " in ".join(str(part) for part in (f"{size:g} GB" if size else "", region) if part)
+    line = f"volume {name}: {what + ', ' if what else ''}{cost_words(per_month, until)}"
+    (op.warn if overdue(until, date.today()) else op.info)(line)
+    return []
+
+
+def _price_now(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> tuple[float | None, list[Failure]]:
+    """USD a month by the platform, and why it can't be made there: of a new volume by what the platform offers, else by
+    what Read saw."""
+    if not new:
+        seen = (inputs.get("live") or {}).get("usd_per_month")
+        return (seen if isinstance(seen, int | float) else None), []
+    size, region = inputs.get("size_gb"), inputs.get("region")
+    if not isinstance(size, int) or not isinstance(region, str):
+        return None, []
+    try:
+        return load_platform(str(inputs["adapter"])).quote_volume(size, region), []
+    except RequestRefused as error:
+        return None, [Failure("region", str(error))]
+    except PlatformError as error:
+        op.warn(f"volume {inputs['name']}: what it would cost is not known ({error})")
+        return None, []
+
+
+def register(op: Operation, inputs: VolumeInputs, record: VolumeRecord) -> None:
+    """Tells the stack that keeps the volume that this sweep mounts it, so that its end asks after what is on it.
+
+    That stack is looked for among those of this backend; where it is not, the person is told what that means.
+    """
+    owner, _ = volume_of(record.tag) or ("", "")
+    said = Mounting(
+        stack=op.stack,
+        identity=inputs.identity,
+        evidence=inputs.evidence,
+        native_id=record.native_id,
+        at=datetime.now(UTC),
+    )
+    problem = "it is not among this project's stacks"
+    for name in StackFile.stacks(op.session.project_root):
+        if not StackFile.locate(op.session.project_root, name).is_store:
+            continue
+        try:
+            keeper = read_state(name, op.session.project_root).identity
+            if keeper is None or keeper.identity != owner:
+                continue
+            write_mounting(EvidenceStore.open(keeper.evidence), said)
+            return
+        except SweepstackError as error:
+            problem = f"{name}: {error}"
+    op.warn(
+        f"volume {inputs.name}: the stack that keeps it could not be told that {op.stack} mounts it ({problem}). Its "
+        f"end finds this sweep by its stack file alone: keep that file while the volume is kept"
+    )
+
+
+def facts_of(state: VolumeState) -> VolumeFacts:
+    """What the check asks for."""
+    return VolumeFacts(
+        identity=state.identity,
+        evidence=state.evidence,
+        name=state.name,
+        native_id=state.native_id,
+        account=state.account or "",
+        price_per_month=state.price_per_month,
+        keep_until=state.keep_until or "",
+        size_gb=state.actual_size_gb or state.size_gb,
+        where=state.actual_region or state.location,
+    )
+
+
+def _recorded(state: VolumeState) -> Survey:
+    try:
+        return recorded(EvidenceStore.open(state.evidence), [state.native_id])
+    except EvidenceError as error:
+        return Survey(problems=[str(error)])
+
+
+def _judge(state: VolumeState, approval: Approval | None, users: Survey, *, full: bool) -> VolumeVerdict:
+    facts = facts_of(state)
+    seen, _ = observe_volume(state.adapter, facts, users.of(state.native_id))
+    return may_delete(facts, approval, seen, users, full=full)
+
+
+def clearance_of(op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> str:
+    """The words for the diff, by the records of the stack alone; the delete asks every stack again."""
+    approval = new.approval
+    ours = [action for action in approval.actions if action.box == new.name] if approval is not None else []
+    if old is None or not ours:
+        return "locked"
+    known = VolumeState(**new.model_dump(), native_id=ours[0].native_id, location="")
+    verdict = _judge(known, approval, _recorded(known), full=False)
+    if verdict.headline != old.clearance:
+        op.info(f"volume {new.name}: {became(old.clearance or 'locked', verdict.headline)}")
+    return verdict.headline
+
+
+def live_facts(op: Operation, state: VolumeState) -> dict[str, Any]:
+    """What the delete step of `pulumi destroy --preview-only --diff` shows of the volume; and one line without it."""
+    users = _recorded(state)
+    verdict = _judge(state, state.approval, users, full=False)
+    word = "CLEARED" if verdict.allowed else "LOCKED"
+    op.info(f"volume {state.name} {word}: {cost_words(state.price_per_month, state.keep_until)}")
+    return {
+        "used_by": [user.stack for user in users.of(state.native_id)],
+        "cost": cost_words(state.price_per_month, state.keep_until),
+        "usd_per_month": state.price_per_month,
+        "state": word.lower(),
+        "because": verdict.way or "; ".join(verdict.reasons),
+    }
+
+
+def end(op: Operation, state: VolumeState) -> None:
+    """The check, the verb, then proof: returns only when the platform proves that the volume is gone.
+
+    Raises TeardownRefused, and then nothing was deleted; NotYetGone when it may still bill.
+    """
+    op.progress("asking every stack whether it uses the volume")
+    users = _everybody(op, state)
+    verdict = _judge(state, state.approval, users, full=True)
+    if not verdict.allowed:
+        cleared = _clearance_on_record(state)
+        if cleared is not None and cleared != state.approval:  # a volume that the program does not name any more
+            verdict = _judge(state, cleared, users, full=True)
+    if not verdict.allowed:
+        raise TeardownRefused(refusal(facts_of(state), verdict, stack=op.stack))
+    if verdict.way == "gone":
+        return
+    problem = _delete(op, state)
+    if problem:
+        raise NotYetGone(
+            f"volume {state.name} ({state.native_id}): its end was asked for, but that it is gone is not proved: "
+            f"{problem}. May still bill {cost_words(state.price_per_month, None)}. "
+            f"Next: pulumi destroy --stack {op.stack}"
+        )
+    op.info(f"volume {state.name} is gone ({verdict.way}); it was {cost_words(state.price_per_month, None)}")
+
+
+def _everybody(op: Operation, state: VolumeState) -> Survey:
+    try:
+        store: EvidenceStore | None = EvidenceStore.open(state.evidence)
+        problem = ""
+    except EvidenceError as error:
+        store, problem = None, str(error)
+    found = survey(op.session.project_root, store, [state.native_id], but=op.stack)
+    if problem:
+        found.problems.append(problem)
+    return found
+
+
+def _clearance_on_record(state: VolumeState) -> Approval | None:
+    try:
+        return EvidenceStore.open(state.evidence).clearance(state.native_id)
+    except EvidenceError:
+        return None
+
+
+def _delete(op: Operation, state: VolumeState) -> str:
+    """Asks until the platform proves that the volume is gone. Returns why that is not proved, "" when it is."""
+    platform = load_platform(state.adapter)
+    deadline = time.monotonic() + op.seconds(GONE_SECONDS)
+    problem = "the platform still lists it"
+    op.progress(f"waiting for proof that {state.native_id} is gone")
+    while True:
+        try:
+            platform.delete_volume(state.native_id, state.account or "")
+            if platform.get_volume(state.native_id) is None:
+                return ""
+        except (NotYetGone, OutcomeUnknown) as error:
+            problem = str(error)
+        except PlatformError as error:
+            return str(error)
+        if time.monotonic() >= deadline:
+            return problem
+        if op.session.cancelled.wait(POLL_SECONDS):
+            return f"{problem}; the wait was cancelled"
+
+
+def leaving_words(approval: Approval) -> dict[str, str]:
+    """What the preview says of volumes that leave the program: their deletes ask the check, in full."""
+    return {action.box: "to be checked by its delete" for action in approval.actions if action.verb == VERB}
+
+
+def clear_leaving(evidence: str, approval: Approval) -> None:
+    """Keeps the word for volumes that leave the program with this change, where their deletes find it and check it.
+
+    The deletes come within minutes: what is kept holds for an hour, so that a change cut off half-way leaves no word
+    for days.
+    """
+    ids = [action.native_id for action in approval.actions if action.verb == VERB]
+    if ids:
+        store = EvidenceStore.open(evidence)
+        for native_id in ids:
+            store.write_clearance(native_id, for_this_change(approval))

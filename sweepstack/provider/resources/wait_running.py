@@ -1,0 +1,173 @@
+"""Waiting for a rented box that is wanted running: it boots, it was told to start, or its bid was raised.
+
+A platform takes some looks to show what it was told, and shows a box that has just been started as ended for a while.
+So no single look decides that a box does not come back: only one that has lasted, or the platform's own no to a start.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import PlatformError, StillCreating, SweepstackError, Unreachable
+from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.platform import PROGRESS_SECONDS, RENTED_ON, BoxRecord, Phase, Platform, Wait
+from sweepstack.operations.host_shutdown import settled
+from sweepstack.operations.observe import bills_on
+from sweepstack.operations.power import start_box
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.registry import load_platform
+from sweepstack.provider.models import BoxState, QueueState
+from sweepstack.provider.resources import manual_end, teardown, user_key
+from sweepstack.provider.session import Operation
+from sweepstack.teardown.check import BoxFacts
+
+RUN_SECONDS = 900.0
+LAG_SECONDS = 60.0
+"""So long a state that leads nowhere may be what the platform showed before it heard of us."""
+RETURN_SECONDS = 600.0
+"""So long a box that was told to run may be shown as ended."""
+ANSWER_SECONDS = 60.0
+POLL_SECONDS = 0.2
+
+
+def until_running(op: Operation, state: BoxState | QueueState, *, told: bool = False) -> BoxRecord:
+    """Blocks until the box runs and has its address, at most the operation's timeout. One that stands still is started,
+    which costs money; where the platform has no stop, and so no start, it is returned as it is.
+
+    `told`: the platform was just given a reason to start it by itself (a raised bid), so it gets time for that.
+
+    Raises StillCreating on deadline, on cancel, and for a box that does not come up (its outputs are the platform's:
+    the caller completes them); NoCapacity when there is no room for it; SweepstackError when it is gone.
+    """
+    look = _Looking(op, state, told)
+    off = settled(look.platform, look.facts.native_id, look.facts.account, state.evidence)
+    if off is not None and off[1] is not None:
+        raise SweepstackError(
+            f"box {look.facts.name} is off: {off[1].note}. No command here starts it: start it where it was rented, "
+            f"then pulumi up --stack {op.stack}"
+        )
+    while True:
+        record = look.once()
+        if record.phase is Phase.RUNNING and (record.endpoint is not None or not look.over_ssh):
+            if look.waited:
+                user_key.let_in(op, state.adapter, look.facts.native_id, look.facts.account)
+                _until_answers(op, look.platform, record)
+            return record
+        if record.phase.at_rest and (not told or look.stood() >= paced(LAG_SECONDS)):
+            if state.teardown.stop is None:
+                return record
+            look.waited, told = True, False
+            record = _started(op, state, look)
+            user_key.let_in(op, state.adapter, look.facts.native_id, look.facts.account)
+            _until_answers(op, look.platform, record)
+            return record
+        look.go_on()
+
+
+@dataclass
+class _Looking:
+    """Look after look at one box, with what lasts."""
+
+    op: Operation
+    state: BoxState | QueueState
+    told: bool
+    facts: BoxFacts = field(init=False)
+    platform: Platform = field(init=False)
+    seen: BoxRecord | None = None
+    waited: bool = False
+    problem: str = ""
+
+    def __post_init__(self) -> None:
+        self.facts = teardown.facts_of(self.state)
+        self.platform = load_platform(self.state.adapter)
+        self._begin = self._since = self._said = time.monotonic()
+        self._deadline = self.op.seconds(RUN_SECONDS)
+
+    @property
+    def over_ssh(self) -> bool:
+        return Capability.SSH in self.platform.capabilities
+
+    def once(self) -> BoxRecord:
+        """The box now, or as it was last seen where nobody tells of it for a moment."""
+        facts = self.facts
+        try:
+            record = self.platform.get(facts.native_id, facts.account)
+        except Unreachable as error:
+            if self.seen is None:
+                raise
+            self.problem = f"; nobody tells of it now: {error}"
+            return self.seen
+        if bills_on(record, self.state.adapter, rented=self.state.teardown.issue is not None):
+            raise SweepstackError(f"box {facts.name} ({facts.native_id}): {RENTED_ON}.{self._out_of_the_bill()}")
+        if record.phase in (Phase.GONE, Phase.ENDING):
+            how = "is gone, and nothing of it bills" if record.phase is Phase.GONE else "is being destroyed"
+            raise SweepstackError(
+                f"box {facts.name} ({facts.native_id}) {how}: somebody ended it. "
+                f"Next: pulumi up --stack {self.op.stack}"
+            )
+        if self.seen is not None and record.phase is not self.seen.phase:
+            self._since = time.monotonic()
+        self.seen, self.problem = record, ""
+        return record
+
+    def _out_of_the_bill(self) -> str:
+        """What ends it: the person's step where there is one, and the commands."""
+        up, issue = f"pulumi up --stack {self.op.stack}", self.state.teardown.issue
+        gone = f"Next: write boxes.{self.facts.name}.want: gone, then {up}"
+        if issue is None or issue.by != "person":
+            return f" {gone}, which says what ends the bill"
+        word = manual_end.confirm_command(self.op.stack, self.facts.name)
+        return f" A person has to do this ({issue.native}): {issue.manual or 'end it'}. {gone}; then {word}; then {up}"
+
+    def stood(self) -> float:
+        """Seconds for which it has been in the phase that was seen last."""
+        return time.monotonic() - self._since
+
+    def left(self) -> float:
+        return max(0.0, self._begin + self._deadline - time.monotonic())
+
+    def go_on(self) -> None:
+        """Tells of it and waits a little. Raises StillCreating when there is no more to wait for."""
+        assert self.seen is not None
+        phase, now = self.seen.phase, time.monotonic()
+        if phase is Phase.UNKNOWN and self.stood() >= paced(RETURN_SECONDS if self.told else LAG_SECONDS):
+            raise self.still(f"has been {self._words()} for {self.stood():.0f} s: it may bill")
+        if not self.left():
+            raise self.still(f"is not ready yet after {self._deadline:g} s: it is {self._words()}, and bills")
+        if not self.waited or now - self._said >= PROGRESS_SECONDS:
+            self._said = now
+            spent = f"{now - self._begin:.0f} s of at most {self._deadline:g} s"
+            self.op.progress(f"waiting for {self.facts.native_id} to run: it is {self._words()}, {spent}")
+        self.waited = True
+        if self.op.session.cancelled.wait(POLL_SECONDS):
+            raise self.still(f"is not ready yet, and bills: the wait was cancelled while it was {self._words()}")
+
+    def still(self, words: str) -> StillCreating:
+        record = self.seen
+        outputs = {} if record is None else record.outputs()
+        return StillCreating(self.facts.native_id, outputs, [f"box {self.facts.name} ({self.facts.native_id}) {words}"])
+
+    def _words(self) -> str:
+        assert self.seen is not None
+        return f"{self.seen.phase}{f' ({self.seen.note})' if self.seen.note else ''}{self.problem}"
+
+
+def _started(op: Operation, state: BoxState | QueueState, look: _Looking) -> BoxRecord:
+    op.progress(f"starting {look.facts.native_id} again")
+    wait = Wait(deadline=look.left(), progress=op.progress, cancelled=op.session.cancelled)
+    return start_box(EvidenceStore.open(state.evidence), state.adapter, look.facts, wait=wait)
+
+
+def _until_answers(op: Operation, platform: Platform, record: BoxRecord) -> None:
+    """Gives a box that has just come up some time to answer. One that does not is its queue's to tell of."""
+    end = time.monotonic() + paced(ANSWER_SECONDS)
+    op.progress(f"{record.native_id} runs; waiting for it to answer")
+    while time.monotonic() < end:
+        try:
+            platform.channel(record.native_id, record.account).size("data")
+            return
+        except (PlatformError, OSError):
+            if op.session.cancelled.wait(POLL_SECONDS):
+                return

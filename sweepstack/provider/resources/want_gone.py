@@ -1,0 +1,96 @@
+"""Boxes, and kept volumes, that leave the program in the same change that approves their end (`want: gone`).
+
+Such a box has no inputs any more that could carry its approval. The engine updates before it deletes, so the identity
+takes the approval, checks it in full, and writes it down as the box's clearance; the deletes find it there and check
+again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sweepstack.core.records import Approval, Birth
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.operations.observe import observe
+from sweepstack.provider.resources.teardown import Judgement
+from sweepstack.provider.session import Operation
+from sweepstack.teardown.check import BoxFacts, may_end
+
+LASTS = timedelta(hours=1)
+VERB = "destroy"
+"""The only one that a box may leave by (TeardownFacts). A word for a stop is none for that."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a receipt must have been made with: the digests of the roster and the artifacts of the stack file."""
+
+    roster_digest: str
+    artifacts_digest: str | None
+
+
+def judge_leaving(evidence: str, approval: Approval, rules: Rules, *, full: bool) -> list[Judgement]:
+    """One judgement for each box that the approval names and that has not ended."""
+    try:
+        births = EvidenceStore.open(evidence).births()
+    except EvidenceError:
+        return []
+    living = {birth.native_id: birth for birth in births if birth.ended_at is None}
+    return [
+        judge_birth(evidence, living[action.native_id], action.native_id, approval, rules, full=full)
+        for action in approval.actions
+        if action.native_id in living and action.verb == VERB
+    ]
+
+
+def judge_birth(
+    evidence: str, birth: Birth, native_id: str, approval: Approval | None, rules: Rules, *, full: bool
+) -> Judgement:
+    """Whether the box of this record may end by `approval`: all that is asked about one without inputs."""
+    facts = BoxFacts(
+        identity=EvidenceStore.open(evidence).marker.identity,
+        evidence=evidence,
+        name=birth.box,
+        native_id=native_id,
+        account=birth.account,
+        generation=birth.generation,
+        verb=VERB,
+        kills=(),
+        keeps=(),
+        roster_digest=rules.roster_digest,
+        artifacts_digest=rules.artifacts_digest,
+        price_per_hour=birth.price_per_hour,
+        created_at=birth.created_at,
+    )
+    seen, record = observe(birth.platform, native_id, birth.account, evidence=evidence)
+    return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
+
+
+def clear(op: Operation, evidence: str, approval: Approval, rules: Rules) -> None:
+    """Writes the clearances. Raises before anything is deleted when one of the boxes may not end."""
+    judged = judge_leaving(evidence, approval, rules, full=True)
+    for judgement in judged:
+        if not judgement.verdict.allowed:
+            raise SweepstackError(
+                f"box {judgement.facts.name} stays locked: {'; '.join(judgement.verdict.reasons)}. "
+                f"Next: sweepctl verify --stack {op.stack}"
+            )
+    for judgement in judged:
+        EvidenceStore.open(evidence).write_clearance(judgement.facts.native_id, for_this_change(approval))
+
+
+def take_back(evidence: str, withdrawn: Approval, kept: Approval | None) -> None:
+    """Forgets the clearances of boxes that an earlier change approved to leave, and this one does not."""
+    still = {action.native_id for action in kept.actions} if kept else set()
+    store = EvidenceStore.open(evidence)
+    for action in withdrawn.actions:
+        if action.native_id not in still:
+            store.write_clearance(action.native_id, None)
+
+
+def for_this_change(approval: Approval) -> Approval:
+    """The deletes come within minutes. A clearance that outlives a change cut off half-way must not count for days."""
+    soon = datetime.now(UTC) + LASTS
+    return approval.model_copy(update={"expires": min(approval.expires, soon)})

@@ -1,0 +1,96 @@
+"""What a handler may use while it works: where the project is, progress, warnings, and the sign to stop.
+
+Imports nothing of ours: what only answers for its configuration (`sweepstack.provider.host`) needs no more than this.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+
+class Severity(Enum):
+    """How a line reaches the person. There is no ERROR: the engine would print "failed" beside a success."""
+
+    PROGRESS = "progress"
+    """Replaces the last line of the resource's row; not repeated afterwards."""
+    INFO = "info"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A refused input. `property` is its name, or empty for the resource as a whole."""
+
+    property: str
+    reason: str
+
+
+Emit = Callable[[Severity, str, str], None]
+"""(severity, URN, text)"""
+
+
+@dataclass(frozen=True)
+class Session:
+    """One plugin process: that of one engine command, since `began` (epoch seconds).
+
+    `cancelled` is set by the engine's Cancel, by SIGINT, and when the engine is gone.
+    """
+
+    project_root: Path
+    emit: Emit
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    began: float = field(default_factory=time.time)
+    said: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Rows of refusals, label and text → the box that they were said of first. Held by `saying`."""
+    saying: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One request of the engine. `timeout` is the user's customTimeouts in seconds, 0 where none was set."""
+
+    session: Session
+    urn: str
+    timeout: float = 0
+    preview: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def name(self) -> str:
+        """The resource's logical name."""
+        return self.urn.rsplit("::", 1)[-1]
+
+    @property
+    def stack(self) -> str:
+        """The stack, out of the URN (`urn:pulumi:<stack>::<project>::…`)."""
+        return self.urn.split("::", 1)[0].removeprefix("urn:pulumi:")
+
+    def progress(self, text: str) -> None:
+        """A line that replaces the one before."""
+        self.session.emit(Severity.PROGRESS, self.urn, text)
+
+    def info(self, text: str) -> None:
+        """A line that stays."""
+        self.session.emit(Severity.INFO, self.urn, text)
+
+    def of_stack(self, text: str) -> None:
+        """A line that stays, once: on the row of a resource the engine repeats it at each step of that resource."""
+        self.session.emit(Severity.INFO, "", text)
+
+    def warn(self, text: str) -> None:
+        """A warning. Names its own subject: with `--diff` the engine prints it without the resource."""
+        self.session.emit(Severity.WARNING, self.urn, text)
+
+    def seconds(self, default: float) -> float:
+        """The user's timeout for this operation, or `default`."""
+        return self.timeout or default
+
+
+def token_of(urn: str) -> str:
+    """The type of a resource, out of its URN; parents' types come before it, joined by `$`."""
+    return urn.split("::")[2].rsplit("$", 1)[-1]

@@ -1,0 +1,115 @@
+"""Answers the one question of the program: which box is to run which cell (`launch.cell_shares`). Changes nothing.
+
+The program knows no API and no evidence, so it asks before it declares a box. What can't be known here is answered by
+names alone, and every box is then declared: a box that may be there is never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sweepstack.core.cell_durations import Took
+from sweepstack.core.cell_times import cell_times
+from sweepstack.core.observation import Observation
+from sweepstack.core.parallel import in_parallel
+from sweepstack.core.records import Birth
+from sweepstack.evidence.s3.address import evidence_uri
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.traces import generations
+from sweepstack.launch.cell_shares import FUNCTION, Asked, BoxSeen, Known, Shares, by_names_alone, shares
+from sweepstack.launch.entries import verified_cells
+from sweepstack.launch.retries import on_record
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.operations.observe import observe
+from sweepstack.provider.resources import versions
+from sweepstack.provider.session import Session
+from sweepstack.teardown.launched import copied_journal
+
+LOOK_SECONDS = 20.0
+"""How long all boxes together may take to answer; one that does not keeps what it was given."""
+
+
+def invoke(session: Session, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers the engine's Invoke. Raises SweepstackError for another function, or a question that is none."""
+    if token != FUNCTION:
+        raise SweepstackError(f"sweepstack has no function {token}; it has {FUNCTION}")
+    try:
+        asked = Asked.model_validate_json(str(args.get("asked")))
+    except ValidationError as error:
+        raise SweepstackError(f"{FUNCTION}: {error}") from error
+    return {"shares": answer(session.project_root, asked).model_dump_json()}
+
+
+def answer(project_root: Path, asked: Asked, *, now: datetime | None = None) -> Shares:
+    """The shares by all that is known now. Asks each box's platform, and the box; blocks for 20 s at most for them."""
+    evidence = evidence_uri(project_root, asked.pull_to)
+    try:
+        marker = EvidenceStore.read_marker(evidence) if evidence is not None else None
+        if marker is None or (marker.project, marker.stack) != (asked.project, asked.stack):
+            return shares(asked, Known(now or datetime.now(UTC)))  # nothing of this sweep is there: it begins
+        store = EvidenceStore.open(evidence or "")
+        return shares(asked, _known(store, evidence or "", asked, now or datetime.now(UTC)))
+    except (SweepstackError, OSError) as error:
+        return by_names_alone(asked, str(error))
+
+
+def _known(store: EvidenceStore, evidence: str, asked: Asked, now: datetime) -> Known:
+    births = store.births()
+    living = {birth.box: birth for birth in sorted(births, key=lambda one: one.generation) if birth.ended_at is None}
+    asks = {box: _asking(evidence, birth) for box, birth in living.items() if birth.native_id is not None}
+    found = in_parallel(asks, LOOK_SECONDS)
+    given = {(launch.box, launch.generation): frozenset(launch.cells) for launch in store.launches()}
+    boxes, took = {}, []
+    for birth in births:
+        seen = found.get(birth.box) if living.get(birth.box) is birth else None
+        journal = (
+            seen.journal
+            if seen is not None and seen.journal is not None
+            else copied_journal(store, birth.box, birth.generation)
+        )
+        if journal is not None:
+            times = cell_times(journal).took
+            took += [Took(name, birth.native_id or "", seconds) for name, seconds in times.items()]
+        if living.get(birth.box) is birth:
+            boxes[birth.box] = BoxSeen(
+                machine=birth.native_id or "",
+                there=seen is None or not seen.lost,
+                given=given.get((birth.box, birth.generation), frozenset()),
+                journal=journal,
+                reachable=seen is not None and (seen.journal is not None or seen.stopped),
+                resting=seen is not None and seen.stopped,
+                skew=seen.skew if seen is not None else 0.0,
+            )
+    teardown, again = store.teardown(), on_record(store)
+    superseded = {name: retry.manifest for name, retry in again.items() if retry.manifest is not None}
+    digests = {cell.name: cell.config_digest for cell in asked.cells}
+    return Known(
+        now=now,
+        boxes=boxes,
+        verified=verified_cells(store, digests, superseded),
+        retries={name: retry.retry for name, retry in again.items()},
+        took=took,
+        ending={birth.box for birth in births if teardown is not None and birth.native_id in teardown.native_ids},
+        unrecorded=_unrecorded(store, asked.boxes.keys() - {birth.box for birth in births}),
+    )
+
+
+def _unrecorded(store: EvidenceStore, unborn: Set[str]) -> Set[str]:
+    """Those of these boxes without a birth record that were rented. Reads every receipt, so only where there is one."""
+    return unborn & generations(store).keys() if unborn else unborn
+
+
+def _asking(evidence: str, birth: Birth) -> Callable[[], Observation]:
+    def ask() -> Observation:
+        native_id = birth.native_id or ""
+        seen = observe(birth.platform, native_id, birth.account, files=False, evidence=evidence)[0]
+        if seen.journal is not None:
+            versions.remember(birth, seen.journal)  # the queues of this preview ask for the same ones
+        return seen
+
+    return ask

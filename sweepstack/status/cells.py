@@ -1,0 +1,182 @@
+"""What to call a cell: files first, then the journal of the box that holds it, then plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sweepstack.core.journal import CellProgress
+from sweepstack.core.metrics import shown
+from sweepstack.core.records import SETTLED, Cell, ReceiptCell
+from sweepstack.status.eta import Timing
+from sweepstack.status.model import CellView
+from sweepstack.status.snapshot import Scene, Sight
+
+
+def cell_view(scene: Scene, timing: Timing, cell: Cell, verdict: ReceiptCell | None) -> CellView:
+    """A cell of the roster. `verdict`: what the latest receipt says of it."""
+    holder = _holder(scene, cell.name)
+    progress = holder.progress(cell.name) if holder else None
+    if progress is not None and progress.state == "dropped" and cell.name not in scene.dropped:
+        progress = None  # let go to another box, not dropped by a person: that journal has no more to say of it
+    state, note = _state(scene, cell, verdict, holder, progress)
+    attempts = progress.attempts if progress else 0
+    box = holder.box.name if holder else None
+    if verdict is not None and (state == "verified" or holder is None):
+        attempts, box = attempts or verdict.attempt or 0, verdict.box or box
+    known: dict[str, Any] = {"note": note}
+    if holder is not None and state not in ("pending", "lost"):
+        known = _measured(cell, state, attempts, note, timing, holder)
+    return CellView(cell.name, state, attempts, box, cell.config_digest, **known)
+
+
+def dropped_view(scene: Scene, name: str, reason: str) -> CellView:
+    """A cell that a person took out: it stays listed. What the check says of it counts, as in a refusal: until its box,
+    or the launch record, has the drop, the cell may still run, and keeps its box."""
+    keeping = ((sight, line) for sight in scene.sights for line in sight.verdict.unsettled if line.name == name)
+    kept = next(keeping, None)
+    holder = kept[0] if kept else _holder(scene, name)
+    progress = holder.progress(name) if holder else None
+    attempts = progress.attempts if progress else 0
+    digest = progress.config_digest if progress else None
+    box = holder.box.name if holder else None
+    if kept is None or kept[0].lost:
+        return CellView(name, "waived", attempts, box, digest, note=f"dropped: {reason}")
+    line = kept[1]
+    running = "dropped, not stopped yet" if line.state == "running" else "dropped, and its box has not taken that yet"
+    note = "; ".join(filter(None, (f"{running}: {reason}", line.reason)))
+    return CellView(name, line.state, attempts, box, digest, note=note)
+
+
+def _holder(scene: Scene, name: str) -> Sight | None:
+    """The box that has the cell most surely."""
+    found, best = None, 0
+    for sight in scene.there_first:  # of two, the one that is there
+        if (surely := sight.holds(name)) > best:
+            found, best = sight, surely
+    return found
+
+
+def _measured(cell: Cell, state: str, attempts: int, note: str, timing: Timing, holder: Sight) -> dict[str, Any]:
+    """Step, loss, time, and what the patrol and the curve say of it: the further fields of its view."""
+    name, point, running = cell.name, holder.points.get(cell.name), state == "running"
+    doing = holder.patrol.running.get(name) if holder.patrol and running else None
+    if doing is not None and doing.attempt not in (0, attempts):
+        doing = None
+    x, total = (point.x, timing.total(cell, holder)) if point else (None, None)
+    if x is None or (total is not None and total < x):
+        total = None
+    suspect = "" if running else timing.suspect(holder, name)
+    resumed = holder.times.resumed.get(name)
+    notes = [
+        f"{doing.verdict.upper() if doing.verdict == 'hung' else doing.verdict}: {doing.why or 'no output'}"
+        if doing and doing.verdict in ("hung", "slow")
+        else "",
+        f"NaN since step {point.nan_since}" if point and point.nan_since else "",
+        suspect,
+        note,
+        f"resumed from step {resumed}" if resumed else "",
+    ]
+    return {
+        "step": (point.step + (f"/{shown(total)}" if total is not None else "")) if point else "",
+        "loss": point.loss if point else "",
+        "note": "; ".join(text for text in notes if text),
+        "x": x,
+        "total": total,
+        "y": point.y if point and point.y is not None and math.isfinite(point.y) else None,
+        "elapsed_seconds": timing.elapsed(holder, name) if running else holder.times.took.get(name),
+        "eta_seconds": timing.left(holder, name) if running and holder.seen.runner_alive else None,
+        "verdict": doing.verdict if doing else "",
+        "suspect": bool(suspect),
+        "resumed_from": resumed,
+    }
+
+
+def _state(
+    scene: Scene, cell: Cell, verdict: ReceiptCell | None, holder: Sight | None, progress: CellProgress | None
+) -> tuple[str, str]:
+    """The cell's state and a note. Files first, then the journal, then plans."""
+    same = verdict is not None and (progress is None or progress.manifest == verdict.manifest)
+    if verdict is not None and same and verdict.config_digest == cell.config_digest:
+        if cell.name in scene.broken:
+            return "damaged", f"the verified copy changed: {scene.broken[cell.name]}"
+        if verdict.state not in SETTLED and cell.name in scene.waived:
+            return "waived", "; ".join((scene.waived[cell.name], verdict.state, *verdict.reasons))
+        if verdict.state in ("verified", "damaged", "unexpected"):
+            return verdict.state, "; ".join(verdict.reasons)
+    if holder is None and cell.name in scene.elsewhere:
+        return (
+            "pending",
+            f"box {scene.elsewhere[cell.name]} has it, and is not in the state: how far it is, is not known",
+        )
+    if holder is None:
+        return _without_box(cell, verdict)
+    stale = "as of the last copy of the journal" if holder.copied else ""
+    if progress is None or progress.state == "pending":
+        if holder.lost and holder.launch and cell.name in holder.launch.cells:
+            return "lost", "its box is gone; `pulumi up` runs it again"
+        if holder.journal is None and holder.launch is not None:
+            return "pending", "whether it started is not known: the journal can't be read"
+        if holder.seen.stopped:
+            return "pending", f"waits with box {holder.box.name}, which is stopped"
+        note = "; ".join(filter(None, (stale, _to_move(scene, cell.name, holder))))
+        return ("blocked_disk", _too_little(holder.blocked)) if holder.blocked else ("pending", note)
+    if progress.state == "sealed":
+        if verdict is not None and verdict.manifest == progress.manifest and verdict.state == "missing":
+            return "missing", "; ".join(verdict.reasons)
+        if holder.lost and cell.name not in scene.saved:
+            return "lost", "sealed on its box, which is gone, and never pulled; `pulumi up` runs it again"
+        return "sealed", "not verified yet"
+    if progress.state == "dropped":
+        return "waived", f"dropped: {progress.reason or ''}".rstrip(": ")
+    if progress.state == "failed":
+        return "failed", (progress.reason or "") + ("" if progress.final else "; it will be tried again")
+    if holder.lost:
+        return "lost", "its box is gone; `pulumi up` runs it again"
+    if holder.seen.stopped:
+        return "pending", f"started, and waits with box {holder.box.name}, which is stopped"
+    if holder.seen.runner_alive is False:
+        return "failed", "its runner is not alive; `pulumi up` resumes it"
+    if holder.seen.runner_alive is None:
+        return "running", stale or "whether its runner is alive is not known"
+    return "running", f"heartbeat {ago(holder.heartbeat, holder.there(scene.now))}" if holder.heartbeat else ""
+
+
+def _without_box(cell: Cell, verdict: ReceiptCell | None) -> tuple[str, str]:
+    """A cell that no box of the state has: what the last receipt said of it, whose boxes are gone by now."""
+    if verdict is None or verdict.config_digest != cell.config_digest:
+        return "pending", "no box has it yet"
+    if verdict.state == "failed":
+        return "failed", "; ".join(verdict.reasons)
+    if verdict.state in ("missing", "running", "lost", "sealed"):
+        return "lost", "its box is gone; `pulumi up` runs it again"
+    return "pending", "no box has it yet"
+
+
+def _to_move(scene: Scene, cell: str, holder: Sight) -> str:
+    """Where a cell waits that was given this box and is to go to another one, which has not taken it."""
+    given = holder.launch is not None and cell in holder.launch.cells
+    meant = scene.meant_for(cell)
+    if not given or meant in ("", holder.box.name):
+        return ""
+    return f"waits in the queue of {holder.box.name} until {meant}, which is to have it, takes it over"
+
+
+def _too_little(blocked: Mapping[str, Any]) -> str:
+    what = "inodes" if blocked.get("why") == "inodes" else "disk"
+    free, needed = (_amount(blocked.get(key), what) for key in ("free", "needed"))
+    return f"{what}: {free} free, {needed} needed to start a cell"
+
+
+def _amount(value: Any, what: str) -> str:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return "?"
+    return f"{value:,.0f}" if what == "inodes" else f"{value / 1e9:.1f} GB"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """`12 s ago`, `3 min ago`."""
+    seconds = max((now - moment).total_seconds(), 0)
+    return f"{seconds:.0f} s ago" if seconds < 120 else f"{seconds / 60:.0f} min ago"

@@ -1,0 +1,390 @@
+"""What the engine's state remembers of a sweep, read through `pulumi stack export` and never changed.
+
+The state is a claim: who reads it compares it with the records in the evidence and with what the platform says.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sweepstack.billing.deadlines import ClockFact
+from sweepstack.core import schema
+from sweepstack.core.records import Approval, ArtifactSpec, Cell, CellText
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.status import engine_call
+from sweepstack.status.engine_call import EngineCall, ExportCall
+from sweepstack.status.engine_state_copy import way_back
+from sweepstack.teardown.check import BoxFacts
+
+STOP = "stop"
+_TOKEN = "sweepstack:index:"
+_NO_STACK = ("no stack named", "no stacks found")
+
+
+class StackMissing(SweepstackError):
+    """The backend answered and has no stack of this name."""
+
+
+class _Entry(BaseModel):
+    """Inputs and outputs of one resource. What we do not use passes: an older or newer provider may have written it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+    urn: str
+    to_delete: bool = False
+    """A replacement took its place, and its own delete did not go through yet: it still bills."""
+
+
+class IdentityEntry(_Entry):
+    """The sweep's name and where its evidence is."""
+
+    identity: str
+    evidence: str
+    project: str
+    stack: str
+    budget: dict[str, Any] | None = None
+
+
+class VolumeEntry(_Entry):
+    """A tier that outlives the boxes. `kept`: another stack keeps it; `guarded`: this one does, and may end it."""
+
+    adapter: str
+    name: str
+    native_id: str
+    location: str
+    identity: str = ""
+    evidence: str = ""
+    account: str | None = None
+    kept: bool | None = None
+    guarded: bool | None = None
+    keep_until: str | None = None
+    price_per_month: float | None = None
+    actual_size_gb: int | None = None
+    actual_region: str | None = None
+
+
+class IssueEntry(BaseModel):
+    """How a verb is issued that goes over no API: by a `command` on the box, or by a person."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+    by: str
+    native: str
+    command: str | None = None
+    manual: str | None = None
+
+
+class StopEntry(BaseModel):
+    """What a stop does to each tier, and what goes on billing."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    bills_after: tuple[str, ...] = ()
+    price_per_hour: float | None = None
+    issue: IssueEntry | None = None
+
+
+class TeardownEntry(BaseModel):
+    """The verb that ends a box, and what it does to each tier. `paths`: where each lies; `stop`: where there is one."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+    verb: str
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    paths: dict[str, str] = Field(default_factory=dict)
+    stop: StopEntry | None = None
+    clocks: tuple[ClockFact, ...] = ()
+    keeps_per_gb_month: dict[str, float] = Field(default_factory=dict)
+    issue: IssueEntry | None = None
+
+
+class _WithApproval(_Entry):
+    approval: dict[str, Any] | None = None
+    clearance: str = "locked"
+
+    @property
+    def claims_cleared(self) -> bool:
+        """Whether the state says that this may be ended. Only `sweepstack.teardown.check.may_end` knows."""
+        return self.clearance.startswith("cleared")
+
+    def word(self) -> tuple[Approval | None, str]:
+        """The approval that the state holds, and why it can't be read where it can't."""
+        if self.approval is None:
+            return None, ""
+        try:
+            return Approval.model_validate(self.approval), ""
+        except ValidationError as error:
+            return None, f"the approval in the state can't be read: {_first(error)}"
+
+
+class BoxEntry(_WithApproval):
+    """A rented box."""
+
+    identity: str
+    evidence: str
+    adapter: str
+    platform: str | None = None
+    """Whose machine it is, where the adapter does not say."""
+    name: str
+    native_id: str
+    account: str
+    generation: int
+    tag: str = ""
+    phase: str = "unknown"
+    price_per_hour: float | None = None
+    created_at: datetime | None = None
+    mounts: dict[str, str] = Field(default_factory=dict)
+    host_keys: tuple[str, ...] | None = None
+    """Fingerprints of what its sshd showed, where that is a host's with an address."""
+    roster_digest: str
+    artifacts_digest: str | None = None
+    teardown: TeardownEntry
+    want: str = "running"
+    when_done: str = "keep"
+
+    @property
+    def ends_itself(self) -> bool:
+        """Whether a command on it, by itself, ends its bill once its queue is drained."""
+        issue = self.teardown.stop.issue if self.teardown.stop is not None else None
+        return self.when_done == STOP and issue is not None and issue.by == "ssh"
+
+    def facts(self, verb: str = "") -> BoxFacts:
+        """What the check that may end this box asks for; with `verb` stop, what the check before a stop does.
+
+        Raises SweepstackError for a verb that this box has not.
+        """
+        does: TeardownEntry | StopEntry | None = self.teardown
+        if verb == STOP:
+            does = self.teardown.stop
+        elif verb not in ("", self.teardown.verb):
+            does = None
+        if does is None:
+            raise SweepstackError(f"box {self.name} has no verb {verb!r} on {self.adapter}")
+        return BoxFacts(
+            identity=self.identity,
+            evidence=self.evidence,
+            name=self.name,
+            native_id=self.native_id,
+            account=self.account,
+            generation=self.generation,
+            verb=verb or self.teardown.verb,
+            kills=does.kills,
+            keeps=does.keeps,
+            roster_digest=self.roster_digest,
+            artifacts_digest=self.artifacts_digest,
+            price_per_hour=self.price_per_hour,
+            created_at=self.created_at,
+        )
+
+
+class MetricsEntry(BaseModel):
+    """Which file of a cell holds its curve."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+    file: str
+    x: str
+    y: tuple[str, ...]
+
+
+class _Job(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+    slots: int = 1
+    gpus: int | None = None
+    workdir: str | None = None
+    include: tuple[str, ...] = ()
+
+
+class QueueEntry(_Entry):
+    """The cells of one box."""
+
+    box: str
+    box_name: str
+    generation: int
+    roster_digest: str
+    job: _Job = Field(default_factory=_Job)
+    cells: tuple[CellText, ...] = ()
+    dropped: dict[str, str] = Field(default_factory=dict)
+    artifacts: tuple[ArtifactSpec, ...] = ()
+    metrics: MetricsEntry | None = None
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The cells' names."""
+        return frozenset(cell.name for cell in self.cells)
+
+    def roster(self) -> tuple[Cell, ...]:
+        """The cells that the program gives this box."""
+        return self.cells
+
+
+class GateEntry(_WithApproval):
+    """What the state says about a box's lock."""
+
+    box: str
+    box_name: str
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An operation that was cut off: the engine keeps it, and mentions it nowhere."""
+
+    kind: str
+    token: str
+    name: str
+
+
+@dataclass(frozen=True)
+class StackState:
+    """The resources of one sweep as the state has them. `problems`: entries of ours that could not be read."""
+
+    stack: str
+    identity: IdentityEntry | None = None
+    identities: tuple[IdentityEntry, ...] = ()
+    """All of them: after `pulumi up --replace` the old one may be on its way out."""
+    volumes: tuple[VolumeEntry, ...] = ()
+    boxes: tuple[BoxEntry, ...] = ()
+    queues: tuple[QueueEntry, ...] = ()
+    gates: tuple[GateEntry, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing of ours is in the state."""
+        return not (self.identity or self.volumes or self.boxes or self.queues or self.gates or self.problems)
+
+    def box(self, name: str) -> BoxEntry | None:
+        """The box of this name that is in use."""
+        return next((box for box in self.boxes if box.name == name and not box.to_delete), None)
+
+    def queue_of(self, native_id: str) -> QueueEntry | None:
+        """The queue on this box."""
+        return next((queue for queue in self.queues if queue.box == native_id), None)
+
+    def gate_of(self, native_id: str) -> GateEntry | None:
+        """The gate of this box."""
+        return next((gate for gate in self.gates if gate.box == native_id), None)
+
+
+EntryT = TypeVar("EntryT", bound=_Entry)
+
+
+def parse_export(stack: str, export: dict[str, Any]) -> StackState:
+    """The typed view of what `pulumi stack export` printed. An entry that does not parse becomes a problem."""
+    deployment = export.get("deployment") or {}
+    resources = deployment.get("resources") or []
+    problems: list[str] = []
+
+    def entries(kind: str, model: type[EntryT]) -> tuple[EntryT, ...]:
+        found = []
+        for resource in resources:
+            if resource.get("type") != _TOKEN + kind:
+                continue
+            urn = str(resource.get("urn", ""))
+            known = {**(resource.get("inputs") or {}), **(resource.get("outputs") or {})}
+            known |= {"urn": urn, "to_delete": bool(resource.get("delete", False))}
+            if why := schema.newer(known.get(schema.KEY)):
+                problems.append(f"{kind} {urn.rsplit('::', 1)[-1]}: {why}")
+            try:
+                found.append(model.model_validate(known))
+            except ValidationError as error:
+                problems.append(f"{kind} {urn.rsplit('::', 1)[-1]} ({resource.get('id', 'no id')}): {_first(error)}")
+        return tuple(found)
+
+    identities = entries("Identity", IdentityEntry)
+    return StackState(
+        stack=stack,
+        identity=next((entry for entry in identities if not entry.to_delete), identities[0] if identities else None),
+        identities=identities,
+        volumes=entries("Volume", VolumeEntry),
+        boxes=entries("Box", BoxEntry),
+        queues=entries("Queue", QueueEntry),
+        gates=entries("Gate", GateEntry),
+        pending=tuple(
+            Pending(
+                kind=str(operation.get("type", "")),
+                token=str(operation.get("resource", {}).get("type", "")),
+                name=str(operation.get("resource", {}).get("urn", "")).rsplit("::", 1)[-1],
+            )
+            for operation in deployment.get("pending_operations") or []
+        ),
+        problems=tuple(problems),
+    )
+
+
+def list_stacks(project_root: Path, *, every_project: bool = False) -> list[str]:
+    """The names of this project's stacks in the backend, sorted; with `every_project` those of all, the others' with
+    their project (`organization/project/stack`). Blocks like `read_state`. Raises SweepstackError."""
+    words = ["stack", "ls", *(["--all"] if every_project else []), "--json"]
+    said = _said(EngineCall([engine_call.find_engine(), *words], project_root))
+    try:
+        return sorted(str(stack["name"]) for stack in json.loads(said))
+    except (ValueError, TypeError, KeyError) as error:
+        raise SweepstackError(f"`pulumi stack ls` printed something unforeseen: {error}") from error
+
+
+def backend_url(project_root: Path) -> str:
+    """The URL of the backend that the engine works with there. Blocks like `read_state`. Raises SweepstackError."""
+    said = _said(EngineCall([engine_call.find_engine(), "whoami", "--verbose", "--json"], project_root))
+    try:
+        return str(json.loads(said)["url"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise SweepstackError(f"`pulumi whoami` printed something unforeseen: {error}") from error
+
+
+def read_state(stack: str, project_root: Path, *, backend: str = "") -> StackState:
+    """Asks the engine for the stack's state. Blocks for a fraction of a second, `engine_call.SECONDS` at most.
+    `backend`: the URL of another one than that which is used here.
+
+    Raises StackMissing when the backend has no such stack, SweepstackError with the engine's own words otherwise.
+    """
+    return Export(stack, project_root, backend=backend).state()
+
+
+class Export:
+    """The same in two steps: the engine begins to answer at once, and `state` waits for it. Raises as `read_state`.
+
+    `begun`: a call that may have begun before; one of another stack or project is not waited for.
+    """
+
+    def __init__(self, stack: str, project_root: Path, *, backend: str = "", begun: ExportCall | None = None) -> None:
+        self._stack = stack
+        same = begun is not None and not backend and (begun.stack, begun.project_root) == (stack, project_root)
+        self._call = begun if begun is not None and same else ExportCall(stack, project_root, backend)
+
+    def state(self) -> StackState:
+        said = _said(self._call, self._stack)
+        try:
+            export = json.loads(said)
+        except ValueError as error:
+            raise SweepstackError(f"`pulumi stack export` printed something that is not JSON: {error}") from error
+        return parse_export(self._stack, export)
+
+
+def _said(call: EngineCall, stack: str = "") -> bytes:
+    """What the engine prints. Raises StackMissing, SweepstackError with the engine's own words."""
+    code, out, complaint = call.answer()
+    if code != 0:
+        if any(words in complaint for words in _NO_STACK):
+            raise StackMissing(f"there is no stack {stack} in this backend. Next: pulumi up --stack {stack}")
+        what = f"the state of {stack}" if stack else "what stacks there are"
+        back = way_back(lambda: call.backend or backend_url(call.root), stack) if "checkpoint" in complaint else ""
+        raise SweepstackError(f"{what} could not be read; pulumi said: {complaint or 'nothing'}{back}")
+    return out
+
+
+def _first(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"

@@ -1,0 +1,51 @@
+"""A state file that does not read: the engine keeps copies of it, and the newest one that reads leads on."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from sweepstack.onbox.common.errors import SweepstackError
+
+_FOLDER = ".pulumi"
+"""Of the engine, in a backend that is a folder: `stacks/PROJECT/STACK.json`, and copies beside it and in `backups`."""
+
+
+def way_back(backend: Callable[[], str], stack: str) -> str:
+    """`Next: …`, the command that puts a copy of the state file in its place, or takes the file away where none reads.
+
+    "" where the file reads, is not there, or can't be looked at from here: the engine's own words say what is wrong.
+    `backend` tells the URL, and may raise SweepstackError. Reads only. What has happened since the copy was made is
+    found again by its tag, by the next `pulumi up`.
+    """
+    try:
+        url = backend()
+    except SweepstackError:
+        return ""
+    if not url.startswith("file://"):
+        return ""
+    root = Path(url.removeprefix("file://")).expanduser() / _FOLDER
+    for file in (*root.glob(f"stacks/*/{stack}.json"), *root.glob(f"stacks/{stack}.json")):
+        if file.is_file() and not _reads(file):
+            return f". Next: {_command(file, root, stack)}"
+    return ""
+
+
+def _command(file: Path, root: Path, stack: str) -> str:
+    copies = [file.with_name(f"{file.name}.bak"), *root.glob(f"backups/{file.parent.name}/{stack}/*.json")]
+    there = sorted((copy for copy in copies if copy.is_file()), key=lambda copy: copy.stat().st_mtime_ns, reverse=True)
+    good = next((copy for copy in there if _reads(copy)), None)
+    if good is not None:
+        return f"{shlex.join(['cp', str(good), str(file)])}    (its newest copy)"
+    away = shlex.join(["mv", str(file), f"{file}.broken"])
+    return f"{away} && pulumi stack init {stack}    (no copy of it reads; `pulumi up` then adopts the boxes)"
+
+
+def _reads(file: Path) -> bool:
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and isinstance(found.get("checkpoint", found.get("deployment")), dict)

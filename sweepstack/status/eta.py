@@ -1,0 +1,159 @@
+"""How long it will take, by what was measured so far: seconds of sealed cells, and steps of running ones."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import statistics
+from functools import cached_property
+
+from sweepstack.core.records import Cell
+from sweepstack.status.snapshot import Scene, Sight
+
+SUSPECT_FROM = 3
+"""Sealed cells of a box that make a median worth comparing with."""
+TOTAL_NAMES = ("{x}s", "max_{x}s", "max_{x}", "num_{x}s", "n_{x}s", "total_{x}s")
+"""Parameters that say how far x goes: `steps`, `max_steps`, … where the metrics' x is `step`."""
+
+
+class Timing:
+    """What was measured in one scene. Computed once, asked for every cell."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._ends = self._last_x()
+
+    @cached_property
+    def median(self) -> float | None:
+        """Seconds that a cell takes: by the sealed ones, else as running ones project it; None: nothing to go by."""
+        measured = [seconds for sight in self._scene.sights for seconds in sight.times.took.values()]
+        if measured:
+            return statistics.median(measured)
+        projected = [
+            elapsed + left
+            for sight in self._scene.sights
+            for name in sight.running
+            if (left := self._by_steps(sight, name)) is not None and (elapsed := self.elapsed(sight, name)) is not None
+        ]
+        return statistics.median(projected) if projected else None
+
+    def elapsed(self, sight: Sight, name: str) -> float | None:
+        """Seconds since a cell's running attempt began."""
+        progress = sight.progress(name)
+        if progress is None or progress.state != "running" or progress.started_at is None:
+            return None
+        return max((sight.there(self._scene.now) - progress.started_at).total_seconds(), 0.0)
+
+    def left(self, sight: Sight, name: str) -> float | None:
+        """Seconds until a running cell is through: by its own pace where step and total are known, else by the median.
+
+        None where neither is known, where it takes longer than the median already, and where it hangs.
+        """
+        if self._hangs(sight, name):
+            return None
+        by_steps = self._by_steps(sight, name)
+        if by_steps is not None:
+            return by_steps
+        elapsed = self.elapsed(sight, name)
+        if elapsed is None or self.median is None or elapsed > self.median:
+            return None
+        return self.median - elapsed
+
+    def total(self, cell: Cell, sight: Sight) -> float | None:
+        """The last x that a cell will reach: as its parameters name it, else as all sealed cells had it."""
+        metrics = sight.queue.metrics if sight.queue else None
+        if metrics is None:
+            return None
+        for pattern in TOTAL_NAMES:
+            value = cell.params.get(pattern.format(x=metrics.x))
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+                return float(value)
+        return self._ends
+
+    def suspect(self, sight: Sight, name: str) -> str:
+        """Why a sealed cell finished too fast to be believed, or nothing. What went on from a checkpoint never is."""
+        state = sight.times
+        seconds = state.took.get(name)
+        if seconds is None or name in state.resumed or state.attempts_sealed.get(name) != 1:
+            return ""
+        usual = self._medians.get(sight.box.native_id)
+        if usual is None or seconds >= usual / 2:
+            return ""
+        return f"suspect: sealed after {seconds:.3g} s, the others took {usual:.3g} s"
+
+    @cached_property
+    def _medians(self) -> dict[str, float]:
+        return {
+            sight.box.native_id: statistics.median(sight.times.took.values())
+            for sight in self._scene.sights
+            if len(sight.times.took) >= SUSPECT_FROM
+        }
+
+    @cached_property
+    def _cells(self) -> dict[str, Cell]:
+        return {cell.name: cell for cell in self._scene.roster}
+
+    def _hangs(self, sight: Sight, name: str) -> bool:
+        doing = sight.patrol.running.get(name) if sight.patrol else None
+        return doing is not None and doing.verdict == "hung"
+
+    def _by_steps(self, sight: Sight, name: str) -> float | None:
+        point, elapsed, cell = sight.points.get(name), self.elapsed(sight, name), self._cells.get(name)
+        if point is None or point.x is None or elapsed is None or cell is None:
+            return None
+        total = self.total(cell, sight)
+        if total is None or total < point.x:
+            return None
+        begun = sight.times.resumed.get(name)
+        done = point.x - (begun if begun is not None else 0.0)
+        return elapsed / done * (total - point.x) if done > 0 else None
+
+    def _last_x(self) -> float | None:
+        """The x at which sealed cells ended, where all that were looked at agree; what ended too fast has no say."""
+        ends = {
+            point.x
+            for sight in self._scene.sights
+            for name, point in sight.points.items()
+            if point.x is not None and name in sight.times.took and not self.suspect(sight, name)
+        }
+        return ends.pop() if len(ends) == 1 else None
+
+    def eta(self) -> float | None:
+        """Seconds until the last queue is through, those whose runner has died counted as if it went on now; None where
+        that is not known."""
+        ends = []
+        for sight in self._scene.sights:
+            if sight.journal is None or sight.launch is None or not (sight.seen.runner_alive or sight.stranded):
+                continue
+            end = self._through(sight)
+            if end is None:
+                return None
+            ends.append(end)
+        return max(ends, default=None)
+
+    def _through(self, sight: Sight) -> float | None:
+        """Seconds until one queue is through: running cells end, the waiting ones take the slots as they come free."""
+        assert sight.launch is not None
+        waiting, busy = 0, []
+        for name in sight.launch.cells:
+            progress = sight.progress(name)
+            again = progress is not None and progress.state == "failed" and not progress.final
+            if progress is None or progress.state == "pending" or again or name in sight.stranded:
+                waiting += 1
+            elif progress.state == "running":
+                # Nothing to go by, though others were measured: it takes longer than they did, and may end any moment.
+                left = self.left(sight, name)
+                if left is None and (self.median is None or self._hangs(sight, name)):
+                    return None
+                busy.append(left or 0.0)
+        if not waiting:
+            return max(busy, default=0.0)
+        if self.median is None or sight.blocked is not None:
+            return None
+        slots = max(sight.queue.job.slots if sight.queue else 1, 1)
+        free = sorted(busy + [0.0] * max(slots - len(busy), 0))
+        if waiting > 100 * slots:  # far from the end, who takes which slot makes no difference
+            return sum(free) / len(free) + self.median * math.ceil(waiting / slots)
+        for _ in range(waiting):
+            heapq.heapreplace(free, free[0] + self.median)
+        return max(free)

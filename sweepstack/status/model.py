@@ -1,0 +1,180 @@
+"""What a picture of a sweep is made of: cells, boxes, gates, cost. Plain values, and how they look as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sweepstack.billing.cost import Meter
+from sweepstack.billing.deadlines import Countdown
+from sweepstack.billing.outlived_volume import Leftover
+from sweepstack.core.records import SETTLED
+from sweepstack.status.snapshot import Stranger
+
+Bills = Literal["yes", "nothing", "unknown"]
+
+
+@dataclass(frozen=True)
+class CellView:
+    """A cell: its name, what became of it, and how far it is."""
+
+    name: str
+    state: str
+    attempts: int
+    box: str | None
+    config_digest: str | None
+    step: str = ""
+    loss: str = ""
+    note: str = ""
+    x: float | None = None
+    total: float | None = None
+    elapsed_seconds: float | None = None
+    """Of the running attempt so far, or of the one that was sealed."""
+    eta_seconds: float | None = None
+    verdict: str = ""
+    """How the box's patrol judges a running cell: starting, working, slow, hung; empty where it says nothing."""
+    suspect: bool = False
+    """Sealed too fast to be believed."""
+    resumed_from: int | None = None
+    y: float | None = None
+    """The loss as a number; None where there is none, and where it is not finite."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs: `step` and `loss` are numbers, and beside them the texts of the screen."""
+        step = None if self.x is None else {"done": self.x, "total": self.total}
+        numbers = {"step": step, "step_text": self.step, "loss": self.y, "loss_text": self.loss}
+        return {name: value for name, value in (vars(self) | numbers).items() if name != "y"}
+
+
+@dataclass(frozen=True)
+class BoxView:
+    """A box of the state, as it was seen."""
+
+    name: str
+    platform: str
+    native_id: str
+    phase: str
+    price_per_hour: float | None
+    cost: float | None
+    age_seconds: float | None
+    where: str
+    idle: bool | None
+    note: str = ""
+    idle_seconds: float | None = None
+    disk_used: float | None = None
+    disk_free: int | None = None
+    inodes_used: float | None = None
+    inodes_free: int | None = None
+    heartbeat_seconds: float | None = None
+    """How long ago its runner wrote its last patrol line, by the box's clock."""
+    setup: str = ""
+    blocked: str | None = None
+    alarms: tuple[str, ...] = ()
+    gpus: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class GateView:
+    """Whether a box may end, and why not."""
+
+    box: str
+    state: Literal["locked", "cleared"]
+    receipt: str | None
+    reasons: tuple[str, ...]
+    way: str | None
+    unclaimed: Mapping[str, Any] = field(default_factory=dict)
+    """What would die with the box and belongs to no cell: files, bytes, largest, problem."""
+
+
+@dataclass(frozen=True)
+class BudgetView:
+    """How a budget stands. `used`: the further of USD and hours, 1.0 is all of it; `projected_*`: at the last cell."""
+
+    usd: float | None
+    hours: float | None
+    spent_usd: float
+    spent_hours: float
+    used: float
+    projected_usd: float | None
+    projected_hours: float | None
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """What `sweepctl status` shows."""
+
+    stack: str
+    cells: tuple[CellView, ...]
+    boxes: tuple[BoxView, ...]
+    gates: tuple[GateView, ...]
+    meter: Meter
+    eta_seconds: float | None
+    unknown: tuple[Stranger, ...]
+    notes: tuple[str, ...]
+    next: tuple[str, ...]
+    bills: Bills
+    receipt: str | None
+    evidence: str | None
+    median_seconds: float | None = None
+    """What a cell of this sweep takes, by those measured so far."""
+    budget: BudgetView | None = None
+    clocks: tuple[Countdown, ...] = ()
+    money_lines: tuple[str, ...] = ()
+    """What else there is to say of money, below the meter."""
+    left: tuple[Leftover, ...] = ()
+    """Volumes that outlived all boxes."""
+
+    @property
+    def verified(self) -> int:
+        """Cells that are verified."""
+        return sum(cell.state == "verified" for cell in self.cells)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every cell is verified or waived, and there is one."""
+        return bool(self.cells) and all(cell.state in SETTLED for cell in self.cells)
+
+    def counts(self) -> dict[str, int]:
+        """Cells by state, in the order of first appearance."""
+        counts: dict[str, int] = {}
+        for cell in self.cells:
+            counts[cell.state] = counts.get(cell.state, 0) + 1
+        return counts
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape of `sweepctl status --json`, and more fields."""
+        return {
+            "stack": self.stack,
+            "cells": [cell.as_json() for cell in self.cells],
+            "boxes": [vars(box) for box in self.boxes],
+            "gates": [vars(gate) | {"reasons": list(gate.reasons)} for gate in self.gates],
+            "meter": vars(self.meter),
+            "eta_seconds": self.eta_seconds,
+            "median_seconds": self.median_seconds,
+            "budget": vars(self.budget) | {"unknown": list(self.budget.unknown)} if self.budget else None,
+            "clocks": [
+                {
+                    "box": clock.box,
+                    "native_id": clock.native_id,
+                    "what": clock.what,
+                    "since": clock.since.isoformat(),
+                    "at": clock.at.isoformat() if clock.at else None,
+                    "left_seconds": clock.left.total_seconds() if clock.left is not None else None,
+                    "kills": list(clock.kills),
+                }
+                for clock in self.clocks
+            ],
+            "money_lines": list(self.money_lines),
+            "volumes_left": [volume.as_json() for volume in self.left],
+            "unknown": [
+                {key: value for key, value in vars(stranger).items() if key not in ("since", "proved")}
+                for stranger in self.unknown
+            ],
+            "bills": self.bills,
+            "receipt": self.receipt,
+            "evidence": self.evidence,
+            "notes": list(self.notes),
+            "next": list(self.next),
+        }

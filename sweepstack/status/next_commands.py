@@ -1,0 +1,235 @@
+"""What to type next: the one command that leads on from here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sweepstack.core.observation import Existence
+from sweepstack.core.own_stop import BEGINS
+from sweepstack.status.model import SweepView
+from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.teardown.refusal import of_another_account
+
+_COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
+
+
+def following(scene: Scene, view: SweepView) -> Sequence[str]:
+    """Commands, the first is the way on. Where it may fail, since something can't be told, the last one gives up."""
+    named = list(_ways_on(scene, view))
+    foreign = [problem for sight in scene.sights if (problem := sight.verdict.account_problem)]
+    if foreign:  # for these boxes an abandonment is refused, too
+        first = _renamed(scene) if scene.evidence_problem else []
+        return list(dict.fromkeys([*first, *of_another_account(scene.state.stack, foreign)]))
+    locked = [sight for sight in scene.sights if not sight.verdict.allowed]
+    unseen = [sight for sight in locked if _unseen(scene, sight)]
+    if not unseen or scene.teardown is not None:
+        return named
+    helps = [way for sight in unseen if sight.seen.existence is Existence.UNKNOWN for way in _named_in(sight.seen.note)]
+    if all(_without_records(sight) or _was_cut(scene, sight) for sight in locked) and _claims_alone(view):
+        named = []  # no other command leads on: records that are lost don't come back
+    named = [*dict.fromkeys(helps), *named]
+    if any("--abandon" in way for way in named):
+        return named
+    return [*named, give_up(scene.state.stack, [sight.box.name for sight in locked])]
+
+
+def give_up(stack: str, boxes: Sequence[str]) -> str:
+    """The way that is always there: by name, with a reason, and on record."""
+    names = " ".join(f"--abandon {name}" for name in sorted(boxes))
+    return f'sweepctl approve --stack {stack} {names} --reason "…" && pulumi destroy --stack {stack}    (gives them up)'
+
+
+def _unseen(scene: Scene, sight: Sight) -> bool:
+    """Whether what is on a box can't be told: the way on may need what is not there."""
+    if sight.handed is not None:
+        return False
+    unread = sight.journal is None or sight.seen.existence is Existence.UNKNOWN
+    return unread or _without_records(sight) or _was_cut(scene, sight)
+
+
+def _claims_alone(view: SweepView) -> bool:
+    """Whether all that is unknown is boxes that the state calls cleared, and that are locked."""
+    return all(stranger.kind == "claim" for stranger in view.unknown)
+
+
+def _named_in(note: str) -> list[str]:
+    """The commands that a platform names itself where it can't tell what a box does."""
+    return [way for way in _COMMAND.findall(note) if "<" not in way]
+
+
+def _without_records(sight: Sight) -> bool:
+    """Whether the records of what ran on it are lost, while the box itself says that something ran."""
+    ran = sight.journal is not None and bool(sight.journal.cells)
+    return ran and sight.launch is None and sight.verdict.launched is None
+
+
+def _was_cut(scene: Scene, sight: Sight) -> bool:
+    """Whether the box's journal does not go on where the latest receipt saw it: it was lost, cut, or written again.
+    Nothing is pulled or verified by it any more, and no `pulumi up` starts what is verified."""
+    if scene.receipt is None or sight.seen.journal is None:
+        return False
+    heads = [box.journal_head for box in scene.receipt.boxes if box.native_id == sight.box.native_id]
+    return any(sight.seen.journal.after(head) is None for head in heads)
+
+
+def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
+    stack = scene.state.stack
+    if scene.evidence_problem and _claims_alone(view):
+        return _without_evidence(scene)
+    # Where a copy or the receipt is lost `finish` gets it again, and of a box that can't be read `up` learns no more.
+    no_use = scene.receipt is None or bool(scene.broken) or any(sight.silent for sight in scene.sights)
+    if view.unknown and not (_claims_alone(view) and (scene.teardown is not None or no_use)):
+        return list(dict.fromkeys(stranger.next for stranger in view.unknown))
+    handed = [sight.handed for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
+    if handed:
+        first = next((known for known in handed if known.by == "person"), handed[0])
+        end = f"pulumi destroy --stack {stack}"
+        confirm = f'sweepctl confirm-gone --stack {stack} {first.box} --saw "…"'
+        if first.by == "ssh":
+            return [f"{end}    (asks for it again)", f"{confirm}    (where its console shows that it is off)"]
+        return [f"{confirm}    (once it is ended at its console)", end]
+    if scene.teardown is not None:
+        if lost := next((sight.box.name for sight in scene.sights if _silent(sight)), None):
+            return [
+                f'sweepctl confirm-gone --stack {stack} {lost} --saw "…"    (where its host is lost for good)',
+                f"pulumi destroy --stack {stack}    (after that, or once the host answers again)",
+            ]
+        if locked := [sight for sight in scene.sights if not sight.verdict.allowed]:
+            return _out_of_teardown(stack, locked)
+        untold = [sight for sight in scene.sights if sight.seen.existence is Existence.UNKNOWN]
+        helps = dict.fromkeys(way for sight in untold for way in _named_in(sight.seen.note))
+        on = [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
+        return [*helps, *on]
+    if any(volume.guarded for volume in scene.state.volumes):
+        return [f"sweepctl approve --stack {stack}    (what is on its volumes, and the word that may end them)"]
+    if not scene.sights and view.settled:
+        released = [f"{one.confirm(stack)}    (once it is released)" for one in scene.still_billed]
+        return [*released, f"sweepctl results --stack {stack}"]
+    if not scene.sights:
+        init = "" if scene.known else f"pulumi stack init {stack} && "
+        again = "    (starts again; what is verified is not trained again)" if scene.births else ""
+        return [f"{init}pulumi up --stack {stack}{again}"]
+    emptied = [sight.box.name for sight in scene.sights if sight.seen.emptied]
+    if emptied and len(emptied) < len(scene.sights):
+        wants = ", ".join(f"boxes.{name}.want" for name in emptied)
+        return [f"pulumi up --stack {stack}    (after {wants} is set to gone: it says what ends the bill)"]
+    if emptied:
+        return [f"pulumi destroy --stack {stack}    (says what ends the bill of {', '.join(emptied)})"]
+    died = sum(cell.state == "lost" for cell in view.cells)
+    if all(sight.verdict.allowed for sight in scene.sights):
+        again = f"pulumi up --stack {stack}    (runs again what was lost: {died})"
+        end = f"pulumi destroy --stack {stack}"
+        return [again, f"{end}    (ends the sweep without them)"] if died else [end]
+    if any(sight.gone for sight in scene.sights) and not view.settled:
+        return [f"pulumi up --stack {stack}"]
+    locked = [sight for sight in scene.sights if not sight.verdict.allowed]
+    if all(sight.proposed is not None and sight.proposed.allowed for sight in locked):
+        return [f"pulumi up --stack {stack}    (clears what the stack file approves)"]
+    if silent := next((sight for sight in scene.sights if sight.silent), None):
+        return _out_of_silence(stack, silent)
+    states = set(view.counts())
+    for box in view.boxes:
+        if box.setup in ("failed", "cut off"):
+            return [f"sweepctl logs --stack {stack} --setup {box.name}", *_resumes(scene, locked, "tries it again")]
+        if box.blocked and "running" not in states:
+            return [f"sweepctl ssh --stack {stack} {box.name}    (make room; it goes on by itself)"]
+    if any(sight.stranded for sight in scene.sights):
+        return _resumes(scene, locked)
+    if any(alarm.startswith(BEGINS) for box in view.boxes for alarm in box.alarms):
+        return [f"sweepctl tend --stack {stack} --once    (stops what should have stopped itself)"]
+    hung = next((cell.name for cell in view.cells if cell.verdict == "hung"), None)
+    if hung is not None:
+        return [f"sweepctl logs --stack {stack} {hung} --tail 50", *out_of_hung(stack, hung)]
+    if "running" in states or ("pending" in states and any(sight.seen.runner_alive for sight in scene.sights)):
+        return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
+    resting = sorted({cell.box for cell in view.cells if cell.box and "which is stopped" in cell.note})
+    if resting and not any(sight.seen.runner_alive for sight in scene.sights):
+        wanted = ", ".join(f"boxes.{name}.want" for name in resting)
+        return [f"pulumi up --stack {stack}    (after {wanted} is set to running: its cells wait with it)"]
+    bare = next((sight.box.name for sight in scene.sights if sight.bare), None)
+    if bare is not None and not any(sight.seen.runner_alive for sight in scene.sights):
+        up = f"pulumi up --stack {stack}"
+        return [
+            f"{up}    (after boxes.{bare}.want is set to stopped, then once more with running: it has no GPU now)",
+            f"{up}    (with a further name below boxes: cells that did not start move there)",
+        ]
+    if any("runner is not alive" in cell.note for cell in view.cells) or states & {"pending", "lost"}:
+        return _resumes(scene, locked)
+    if view.settled:
+        return [f"sweepctl approve --stack {stack}"]
+    bad = next((cell.name for cell in view.cells if cell.state == "failed"), None)
+    if bad is not None:
+        return [f"sweepctl logs --stack {stack} {bad}", f"sweepctl finish --stack {stack}"]
+    return [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
+
+
+def out_of_hung(stack: str, cell: str) -> list[str]:
+    """The ways out for a cell that hangs; both are done by the `pulumi up` that follows."""
+    return [
+        f"sweepctl retry --stack {stack} {cell} && pulumi up --stack {stack}    (ends it, and starts it again)",
+        f'sweepctl drop --stack {stack} {cell} --reason "…" && pulumi up --stack {stack}    (ends it, gives it up)',
+    ]
+
+
+def first_hung(stack: str, sights: Sequence[Sight]) -> list[str]:
+    """The ways out for the first cell that hangs on these boxes; empty where none does."""
+    name = next((name for sight in sights for name in sight.hung), None)
+    return out_of_hung(stack, name) if name is not None else []
+
+
+def _without_evidence(scene: Scene) -> list[str]:
+    """The note above says what is in the way, and to put it back; these lead out where that can't be done."""
+    stack, renamed = scene.state.stack, _renamed(scene)
+    if not scene.sights:
+        return renamed or [f"sweepctl doctor --stack {stack}"]
+    end = f"pulumi destroy --stack {stack}"
+    given_up = " ".join(f"--abandon {sight.box.name}" for sight in scene.sights if not sight.verdict.allowed)
+    if not given_up:
+        return [end]
+    return [
+        *renamed,
+        f'sweepctl approve --stack {stack} {given_up} --reason "…" && {end}    (where it will not come back)',
+    ]
+
+
+def _renamed(scene: Scene) -> list[str]:
+    if not scene.named_with:
+        return []
+    return [f"sweepctl adopt --renamed-from {scene.named_with}    (if this computer was that, and was renamed)"]
+
+
+def _resumes(scene: Scene, locked: Sequence[Sight], what: str = "resumes what waits") -> list[str]:
+    """The way on for cells that wait for a runner. Where none is alive, the way out as well: that `up` may not be able
+    to run, since the stack file, a profile, the work dir or a record is lost, and only the `up` itself finds that."""
+    stack = scene.state.stack
+    up = f"pulumi up --stack {stack}    ({what})"
+    if any(sight.seen.runner_alive for sight in scene.sights):
+        return [up]
+    return [up, give_up(stack, [sight.box.name for sight in locked])]
+
+
+def _out_of_teardown(stack: str, locked: Sequence[Sight]) -> list[str]:
+    """The ways on where a teardown has begun and boxes of it are locked again: an `up` may be refused now."""
+    gives_up = give_up(stack, [sight.box.name for sight in locked])
+    if any(sight.seen.existence is Existence.UNKNOWN for sight in locked):
+        helps = [way for sight in locked for way in _named_in(sight.seen.note)]
+        return [*dict.fromkeys(helps), f"pulumi destroy --stack {stack}", gives_up]
+    if any(sight.seen.journal is None and not sight.gone for sight in locked):
+        return [gives_up]  # it answers, and its journal does not read: that does not come back
+    return [f"sweepctl finish --stack {stack}    (verifies and approves again what is left)", gives_up]
+
+
+def _out_of_silence(stack: str, sight: Sight) -> list[str]:
+    """The ways out for a box that can't be read: what makes it answer, and what ends it where it never will."""
+    name, end = sight.box.name, f"pulumi destroy --stack {stack}"
+    known = f"sweepctl trust-host --stack {stack} {name}    (after its host key was compared)"
+    back = f"sweepctl finish --stack {stack}    (once box {name} answers)"
+    abandon = f'sweepctl approve --stack {stack} --abandon {name} --reason "…" && {end}    (where it never will)'
+    return [known if "sweepctl trust-host" in sight.seen.note else back, abandon]
+
+
+def _silent(sight: Sight) -> bool:
+    """A box that was given up, on a host that does not answer: a destroy alone never ends it."""
+    host = bool(sight.box.adapter.partition(":")[2])
+    return host and sight.verdict.way == "abandoned" and sight.seen.existence is Existence.UNKNOWN

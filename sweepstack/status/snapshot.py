@@ -1,0 +1,251 @@
+"""What was gathered about a sweep: the state, the evidence, and what was seen of each box just now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Literal
+
+from sweepstack.billing.balance import Left
+from sweepstack.billing.budget import Budget
+from sweepstack.billing.ledger import Spent
+from sweepstack.billing.outlived_volume import Leftover
+from sweepstack.core.cell_times import CellTimes, cell_times
+from sweepstack.core.heartbeat import Patrol
+from sweepstack.core.journal import CellProgress, Journal, SetupProgress, started
+from sweepstack.core.metrics import Point
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import Birth, Cell, Launch, Loss, Receipt, Teardown
+from sweepstack.launch.entries import finished
+from sweepstack.status.engine_state import BoxEntry, QueueEntry, StackState
+from sweepstack.teardown.check import Verdict
+from sweepstack.teardown.close_box import StillBilled
+from sweepstack.teardown.host_shutdown import Handover
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One box of the state, and what was seen of it.
+
+    `journal` is the box's own, or, when it could not be read, the last copy in the evidence (`copied`). `verdict` is by
+    the approval in the state; `proposed` by the one in the stack file, where that is another.
+    """
+
+    box: BoxEntry
+    queue: QueueEntry | None
+    launch: Launch | None
+    seen: Observation
+    verdict: Verdict
+    phase: str
+    where: str
+    price_per_hour: float | None
+    since: datetime | None
+    journal: Journal | None
+    copied: bool = False
+    proposed: Verdict | None = None
+    points: Mapping[str, Point] = field(default_factory=dict)
+    patrol: Patrol | None = None
+    claims_cleared: bool = False
+    handed: Handover | None = None
+    """An end that was begun, and that somebody else has to finish; None where there is none."""
+    bare: bool = False
+    """Whether it came up without the GPUs that its cells were promised: nothing is started on it."""
+
+    @property
+    def gone(self) -> bool:
+        return self.seen.existence is Existence.GONE
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing of it is left to read, by proof; a rented host that bills on may be there still."""
+        return self.seen.lost
+
+    @property
+    def reachable(self) -> bool:
+        return self.seen.existence is Existence.EXISTS and self.seen.journal is not None
+
+    @property
+    def silent(self) -> bool:
+        """Whether what is on it can't be read just now, although it is to run. Not where its end was begun."""
+        unread = self.seen.journal is None and not self.seen.stopped and not self.lost
+        return unread and not self.verdict.allowed and self.handed is None
+
+    def there(self, now: datetime) -> datetime:
+        """What the box's clock shows at `now`: with that its times are compared, and nothing else."""
+        return now + timedelta(seconds=self.seen.skew)
+
+    @property
+    def heartbeat(self) -> datetime | None:
+        """When its runner last wrote a patrol line, by the box's clock."""
+        return self.patrol.time if self.patrol else None
+
+    @cached_property
+    def times(self) -> CellTimes:
+        """What its journal says of times."""
+        return cell_times(self.journal) if self.journal else CellTimes()
+
+    @property
+    def hung(self) -> tuple[str, ...]:
+        """Cells at work that its patrol calls hung."""
+        if self.patrol is None or not self.seen.runner_alive:
+            return ()
+        doing = self.patrol.running
+        return tuple(name for name in self.running if name in doing and doing[name].verdict == "hung")
+
+    @cached_property
+    def running(self) -> tuple[str, ...]:
+        """Cells that its journal has as started and not ended."""
+        cells = self.journal.cells.values() if self.journal else ()
+        return tuple(progress.name for progress in cells if progress.state == "running")
+
+    @cached_property
+    def stranded(self) -> tuple[str, ...]:
+        """Cells that its queue was given and that are not through, while no runner is alive to run them. None of a box
+        that is stopped, gone, or may end: those are not to run now."""
+        if self.launch is None or not self.reachable or self.seen.stopped or self.verdict.allowed:
+            return ()
+        if self.seen.runner_alive is not False:
+            return ()
+        return tuple(name for name in sorted(self.launch.cells) if not finished(self.progress(name), 0))
+
+    @property
+    def idles(self) -> bool:
+        """Whether the box bills and has nothing that it may run: not while it may end, is to stop, or failed its
+        set-up."""
+        if self.phase != "running" or not self.reachable or self.seen.runner_alive is not False:
+            return False
+        failed = self.setup is not None and self.setup.state != "finished"
+        return not (self.stranded or self.verdict.allowed or failed or self.box.want != "running")
+
+    @cached_property
+    def waiting(self) -> tuple[str, ...]:
+        """Cells of its queue that can't start now, since all slots are taken. Of a runner that is alive."""
+        if self.launch is None or not self.reachable or not self.seen.runner_alive:
+            return ()
+        slots = max(self.queue.job.slots if self.queue else 1, 1)
+        if len(self.running) < slots and self.blocked is None:
+            return ()
+        dropped = self.queue.dropped if self.queue else {}
+        return tuple(n for n in self.launch.cells if not started(self.progress(n)) and n not in dropped)
+
+    @property
+    def blocked(self) -> Mapping[str, Any] | None:
+        """Why its runner, which is alive, starts nothing new: `why`, and what else is known. None while it may."""
+        if not self.seen.runner_alive:
+            return None
+        if self.journal is not None:
+            return vars(self.journal.blocked) if self.journal.blocked else None
+        return self.patrol.blocked if self.patrol else None
+
+    @property
+    def setup(self) -> SetupProgress | None:
+        """The set-up step that its journal spoke of last."""
+        return next(reversed(self.journal.setups.values()), None) if self.journal else None
+
+    def progress(self, cell: str) -> CellProgress | None:
+        """What the journal says of a cell."""
+        return self.journal.cells.get(cell) if self.journal else None
+
+    def holds(self, cell: str) -> int:
+        """How surely the cell is this box's: 3 it ran here, 2 its queue was given it, 1 it is meant for it, 0 not."""
+        progress = self.progress(cell)
+        if started(progress):
+            return 3
+        if self.launch is not None and cell in self.launch.cells:
+            return 2
+        return 1 if self.queue is not None and cell in self.queue.names else 0
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """Something that runs, or may run, and that the state does not know; or that the state gets dangerously wrong."""
+
+    kind: Literal["box", "claim", "entry"]
+    box: str | None
+    native_id: str | None
+    platform: str | None
+    tag: str | None
+    price_per_hour: float | None
+    why: str
+    next: str
+    since: datetime | None = None
+    proved: bool = True
+    """False: nobody could tell whether it is there."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything that was gathered for one picture."""
+
+    state: StackState
+    now: datetime
+    roster: tuple[Cell, ...]
+    dropped: Mapping[str, str]
+    sights: tuple[Sight, ...] = ()
+    births: tuple[Birth, ...] = ()
+    spent: Spent | None = None
+    """What everything ever rented cost; None where the ledger can't be read."""
+    budget: Budget | None = None
+    losses: tuple[Loss, ...] = ()
+    teardown: Teardown | None = None
+    receipt: Receipt | None = None
+    receipt_digest: str | None = None
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """Verified cells of the receipt whose copy is not there as it was: name → reason."""
+    saved: frozenset[str] = frozenset()
+    """Cells that were sealed on a box which is gone, and whose copy is here or on a volume that outlived it. Where that
+    can't be asked, it counts as being there."""
+    waived: Mapping[str, str] = field(default_factory=dict)
+    """Cells that a person's word for this very receipt lets go: name → reason."""
+    strangers: tuple[Stranger, ...] = ()
+    asked: tuple[str, ...] = ()
+    """Boxes that the stack file wants running, rented or not."""
+    notes: tuple[str, ...] = ()
+    evidence: str | None = None
+    evidence_problem: str = ""
+    named_with: str = ""
+    """The host that the evidence is named with, where that is no name of this computer."""
+    known: bool = True
+    """Whether the backend has the stack at all."""
+    searched: bool = True
+    """Whether every place where something could bill was asked and answered."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Cells that a living box has which the state does not know: name → box."""
+    still_billed: tuple[StillBilled, ...] = ()
+    """Boxes that ended by the records, stand still, and bill until they are released."""
+    balances: tuple[Left, ...] = ()
+    """What the accounts have left that the state's boxes are rented with."""
+    left: tuple[Leftover, ...] = ()
+    """Volumes that outlived all boxes of the sweep."""
+
+    @property
+    def not_rented(self) -> tuple[str, ...]:
+        """Boxes that the stack file wants running and that neither the state nor the records know as living."""
+        living = {sight.box.name for sight in self.sights} | {stranger.box for stranger in self.strangers}
+        return tuple(name for name in self.asked if name not in living)
+
+    @cached_property
+    def there_first(self) -> tuple[Sight, ...]:
+        """The sights; last those of boxes of which nothing is left."""
+        return tuple(sorted(self.sights, key=lambda sight: sight.lost))
+
+    @cached_property
+    def unstarted(self) -> tuple[str, ...]:
+        """Cells of the roster that have started on no box that is there, and are not verified."""
+        verified = {cell.name for cell in self.receipt.cells if cell.state == "verified"} if self.receipt else set()
+        return tuple(
+            cell.name
+            for cell in self.roster
+            if cell.name not in verified
+            and not any(started(sight.progress(cell.name)) for sight in self.sights if not sight.gone)
+        )
+
+    def meant_for(self, cell: str) -> str:
+        """The box whose queue the program gives this cell; one that is not rented yet has none in the state, so it is
+        told only where there is one such box. Empty where that can't be told."""
+        for sight in self.sights:
+            if sight.queue is not None and cell in sight.queue.names:
+                return sight.box.name
+        return self.not_rented[0] if len(self.not_rented) == 1 else ""

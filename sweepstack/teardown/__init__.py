@@ -1,0 +1,1 @@
+"""The check that may end a box, and what it reads."""

@@ -1,0 +1,132 @@
+"""Abandonments on record, where the delete of a box finds them although no program can be run any more.
+
+`sweepctl approve --abandon` writes one into the evidence, as the box's clearance; where that takes nothing, on this
+computer. Each is a whole approval for one box: verb, native id, reason, expiry. It lets nothing go by itself: the
+delete asks `sweepstack.teardown.check.may_end` with it, as with the approval in the state (docs/adr/015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from sweepstack.core.local_decisions import ABANDONED, TAKEN_BACK, Decision, decisions, record_decision
+from sweepstack.core.records import Abandonment, Action, Approval
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.teardown.check import BoxFacts
+
+VERB = "destroy"
+
+
+@dataclass
+class Kept:
+    """Where an abandonment is on record now, and what was in the way of other places. For people."""
+
+    where: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def alone(approval: Approval, entry: Abandonment) -> Approval:
+    """What `approval` says of this one box that is given up, and nothing else of it."""
+    return Approval(
+        receipt=None,
+        actions=(Action(verb=entry.verb, box=entry.box, native_id=entry.native_id),),
+        abandon=(entry,),
+        waivers_digest=Approval.digest_waivers((), (entry,)),
+        by=approval.by,
+        at=approval.at,
+        expires=approval.expires,
+    )
+
+
+def keep(store: EvidenceStore | None, word: Approval, decision: Decision) -> Kept:
+    """Puts the abandonment of one box (`alone`) on record wherever something can be written. Raises nothing.
+
+    `decision`: the same for this computer's record, which counts only where the evidence takes nothing, or where its
+    list of what was revoked can't be read.
+    """
+    kept = Kept()
+    if store is not None:
+        try:
+            store.write_clearance(decision.native_id, word)
+            kept.where.append(f"the evidence ({store.shown})")
+        except EvidenceError as error:
+            kept.problems.append(str(error))
+    expires = None if kept.where and not decision.unread else word.expires
+    try:
+        path = record_decision(decision.model_copy(update={"what": ABANDONED, "expires": expires}))
+        kept.where.append(f"this computer ({path})")
+    except SweepstackError as error:
+        kept.problems.append(str(error))
+    return kept
+
+
+def on_record(facts: BoxFacts, store: EvidenceStore | None = None) -> Iterator[Approval]:
+    """The approvals on record for this box, the evidence's first. Each proves nothing: it is to be checked.
+
+    `store`: the evidence, where it is open already.
+    """
+    try:
+        found = (store or EvidenceStore.open(facts.evidence)).clearance(facts.native_id)
+    except EvidenceError:
+        found = None
+    if found is not None:
+        yield found
+    here = _on_this_computer(facts)
+    if here is not None:
+        yield here
+
+
+def take_back(facts: BoxFacts, by: str, reason: str) -> None:
+    """What this computer has on record for the box counts no more. Idempotent. Raises SweepstackError."""
+    standing = _standing(facts)
+    if standing is not None:
+        now = datetime.now(UTC).replace(microsecond=0)
+        changes = {"what": TAKEN_BACK, "by": by, "at": now, "reason": reason, "expires": None, "found": ""}
+        record_decision(standing.model_copy(update=changes))
+
+
+def revoke_here(facts: BoxFacts, *, platform: str, stack: str, by: str, at: datetime) -> None:
+    """Records on this computer, too, that every approval for the box counts no more which was given at `at` or before:
+    the state may still hold an abandonment when the evidence can't be asked. Raises SweepstackError."""
+    record_decision(
+        Decision(
+            what=TAKEN_BACK,
+            by=by,
+            at=at.replace(microsecond=0),
+            reason="approve --revoke",
+            platform=platform,
+            native_id=facts.native_id,
+            verb=VERB,
+            box=facts.name,
+            account=facts.account,
+            stack=stack,
+            identity=facts.identity,
+            evidence=facts.evidence,
+        )
+    )
+
+
+def _on_this_computer(facts: BoxFacts) -> Approval | None:
+    known = _standing(facts)
+    if known is None or known.expires is None:
+        return None
+    entry = Abandonment(box=known.box, native_id=known.native_id, reason=known.reason, verb=known.verb)
+    given = Approval(
+        actions=(), waivers_digest=Approval.digest_waivers((), ()), by=known.by, at=known.at, expires=known.expires
+    )
+    return alone(given, entry)
+
+
+def _standing(facts: BoxFacts) -> Decision | None:
+    """The last that was decided of this very box, where that counts (`keep`)."""
+    try:
+        found = [known for known in decisions(facts.native_id) if known.what in (ABANDONED, TAKEN_BACK)]
+    except SweepstackError:
+        return None
+    ours = [known for known in found if (known.identity, known.account) == (facts.identity, facts.account)]
+    last = ours[-1] if ours else None
+    counts = last is not None and last.what == ABANDONED and last.expires is not None
+    return last if counts and last is not None and (last.box, last.verb) == (facts.name, VERB) else None

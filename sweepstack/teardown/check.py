@@ -1,0 +1,364 @@
+"""The one check that may end a box. `sweepstack.teardown.orphan_check` is its form for a box that no state has.
+
+Every path that ends a box, or wipes a tier of it, asks `may_end`: the provider's deletes, the provider's previews,
+`sweepctl status` and `sweepctl approve`. It reads the evidence and what the platform said; it trusts no flag in the
+engine's state. A box may end in one of six ways, and all need the right account:
+
+    cleared           an approval names this verb and native id, its receipt still holds, every cell is settled
+    gone              the platform proves that the native id no longer exists
+    emptied           its host proves that nothing of it is left there: only the host's bill has to end
+    nothing-launched  the birth record is there and no launch record: an approval without a receipt suffices
+    abandoned         a person said, by name and with a reason, that what is on it may be lost
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import GENESIS, SETTLED, Approval, Launch, Receipt
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceElsewhere, EvidenceError
+from sweepstack.teardown import unclaimed
+from sweepstack.teardown.launched import copied_journal, signs_of_a_launch, unnamed_cells
+from sweepstack.teardown.receipt_check import receipt_problems
+from sweepstack.teardown.revocation import abandonment_problem, revocation_problem
+from sweepstack.teardown.unclaimed import Unclaimed
+
+if TYPE_CHECKING:
+    from sweepstack.billing.cost import BoxCosts
+    from sweepstack.core.journal import Journal
+
+Way = Literal["cleared", "gone", "emptied", "nothing-launched", "abandoned", "nothing-at-risk"]
+
+
+@dataclass(frozen=True)
+class BoxFacts:
+    """What the state remembers of a box: enough to end it weeks later from another machine."""
+
+    identity: str
+    evidence: str
+    name: str
+    native_id: str
+    account: str
+    generation: int
+    verb: str
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    roster_digest: str
+    artifacts_digest: str | None = None
+    price_per_hour: float | None = None
+    created_at: datetime | None = None
+    costs: BoxCosts | None = None
+
+
+@dataclass(frozen=True)
+class CellLine:
+    """A cell of this box as a person should read it."""
+
+    name: str
+    state: str
+    reason: str = ""
+
+
+@dataclass
+class Verdict:
+    """May it end? If not, `reasons` say why; `cells` are this box's cells, `verified` and `total` the sweep's.
+
+    `launched`: whether its queue was ever given cells; None where nobody can know. `unclaimed`: what the verb would
+    kill and nobody has spoken for; `held_by_unclaimed`: that alone is what keeps the box.
+    """
+
+    allowed: bool = False
+    way: Way | None = None
+    reasons: list[str] = field(default_factory=list)
+    cells: list[CellLine] = field(default_factory=list)
+    launched: bool | None = None
+    verified: int = 0
+    total: int = 0
+    receipt: str | None = None
+    unclaimed: Unclaimed = field(default_factory=Unclaimed)
+    held_by_unclaimed: bool = False
+    silent: str = ""
+    """Why what is on it could not be read just now; "" where it could, or where nothing of it is left."""
+    account_problem: str = ""
+    """Why it is another account's box: then no word of anybody ends it from here."""
+    evidence: bool = True
+    """Whether the evidence could be opened, and is this sweep's."""
+    approved: bool = False
+    """Whether an approval that holds names this box, verb and native id."""
+
+    @property
+    def unsettled(self) -> list[CellLine]:
+        """The cells that keep the box locked."""
+        return [cell for cell in self.cells if cell.state not in SETTLED]
+
+    @property
+    def headline(self) -> str:
+        """Stable words for a diff: they change when the verdict changes, not while cells make progress."""
+        if self.allowed and self.way == "cleared":
+            return f"cleared by receipt {self.receipt}, {self.verified}/{self.total} verified"
+        if self.allowed and self.way == "abandoned":
+            return "cleared: abandoned, what is on it may be lost"
+        if self.allowed and self.way == "nothing-launched":
+            return "cleared: nothing was ever launched on it"
+        if self.allowed and self.way == "nothing-at-risk":
+            return "cleared: it kills nothing that is nowhere else"
+        if self.allowed and self.way == "emptied":
+            return "cleared: nothing of it is left on its host, which bills on"
+        if self.allowed:
+            return "cleared: gone from the platform"
+        return f"locked ({self.reasons[0]})" if self.reasons else "locked"
+
+
+def may_end(
+    facts: BoxFacts,
+    approval: Approval | None,
+    seen: Observation,
+    *,
+    now: datetime | None = None,
+    full: bool,
+    given_now: bool = False,
+) -> Verdict:
+    """Decides whether `facts.verb` may be issued for the box, and why not.
+
+    `full` re-hashes every file of the receipt (used when clearing and deleting); otherwise size and mtime are compared.
+    `given_now`: a person gives the approval just now, so that an abandonment in it can't have been revoked.
+    Never raises for damaged or absent evidence: that is a reason to refuse. Reads files; costs no money.
+    """
+    now = now or datetime.now(UTC)
+    verdict = Verdict()
+    store = _open(facts, verdict)
+    verdict.evidence = store is not None
+    launch = _launch(store, facts, verdict) if store else None
+    latest = _latest(store) if store else None
+    copy = copied_journal(store, facts.name, facts.generation) if seen.journal is None else None
+    verdict.cells = _cell_lines(launch, seen, latest, copy)
+    if seen.existence is Existence.UNKNOWN or (seen.journal is None and not seen.lost):
+        verdict.silent = seen.account_problem or seen.note or "it does not answer"
+    if launch is not None:
+        verdict.launched = True
+    elif store is not None and not verdict.reasons and seen.journal is not None and seen.journal.head == GENESIS:
+        verdict.launched = None if _ran_by(latest, facts.native_id) else False
+    if seen.existence is Existence.EXISTS:
+        verdict.unclaimed = _unclaimed(facts, seen, latest, store)
+    if seen.account_problem:
+        verdict.account_problem = seen.account_problem
+        verdict.reasons.insert(0, seen.account_problem)
+        return verdict
+    if seen.existence is Existence.GONE:
+        verdict.allowed, verdict.way = True, "gone"
+        return verdict
+    if seen.emptied:
+        verdict.allowed, verdict.way = True, "emptied"
+        return verdict
+    if approval is None:
+        verdict.reasons.insert(0, "not approved")
+        if seen.existence is Existence.UNKNOWN and seen.note:
+            verdict.reasons.append(f"nobody can say what is on it now: {seen.note}")
+        return verdict
+    problems = approval_problems(facts, approval)
+    if problems:
+        verdict.reasons[:0] = problems
+        return verdict
+    given_up = any((a.box, a.native_id, a.verb) == (facts.name, facts.native_id, facts.verb) for a in approval.abandon)
+    if given_up:
+        revoked = "" if given_now else abandonment_problem(store, approval, facts.native_id, facts.identity)
+    else:
+        revoked = revocation_problem(store, approval) if store else ""
+    expiry = expiry_problem(facts, approval, store, now)
+    if expiry or revoked:
+        verdict.reasons.insert(0, expiry or revoked)
+        return verdict
+    verdict.approved = True
+    if given_up:
+        verdict.allowed, verdict.way = True, "abandoned"
+        return verdict
+    if store is None or verdict.reasons:
+        return verdict
+    if seen.evidence_on is not None and seen.evidence_on[0] not in facts.keeps:
+        part, folder = seen.evidence_on
+        verdict.reasons.append(
+            f"the evidence lies on this very box: {folder} is in its {part}, and would die with it. Copy that folder "
+            "to a place outside of the box, and put the copy where it is now"
+        )
+        return verdict
+    if launch is None:
+        return _unless_unclaimed(_nothing_launched(store, facts, seen, verdict), facts, approval)
+    begun = _begun(store, facts, approval)
+    problems = receipt_problems(store, facts, approval, launch, seen, teardown_begun=begun, full=full)
+    if problems:
+        verdict.reasons[:0] = problems
+        verdict.cells = [_unless_damaged(line, problems) for line in verdict.cells]
+        return verdict
+    assert approval.receipt is not None
+    receipt = store.receipt(approval.receipt)
+    reasons = {waiver.cell: waiver.reason for waiver in approval.waive}
+    verdict.allowed, verdict.way, verdict.receipt = True, "cleared", approval.receipt
+    verdict.verified, verdict.total = receipt.verified, receipt.total
+    if receipt is not latest or seen.existence is not Existence.EXISTS:  # else it was counted by this very receipt
+        verdict.unclaimed = _unclaimed(facts, seen, receipt, store)
+    verdict.cells = [
+        CellLine(line.name, "waived", reasons[line.name]) if line.name in reasons else line for line in verdict.cells
+    ]
+    return _unless_unclaimed(verdict, facts, approval)
+
+
+def _unclaimed(facts: BoxFacts, seen: Observation, receipt: Receipt | None, store: EvidenceStore | None) -> Unclaimed:
+    return unclaimed.measure(
+        seen.listing,
+        kills=facts.kills,
+        box=facts.name,
+        generation=facts.generation,
+        journal=seen.journal,
+        receipt=receipt,
+        codes=store.codes if store else tuple,
+    )
+
+
+def _unless_unclaimed(verdict: Verdict, facts: BoxFacts, approval: Approval) -> Verdict:
+    """The verdict, taken back where other files would die unseen than a person has let go by name."""
+    ours = (w for w in approval.unclaimed if w.box == facts.name and w.native_id == facts.native_id)
+    reason = unclaimed.lock_reason(verdict.unclaimed, next(ours, None))
+    if verdict.allowed and reason:
+        verdict.allowed, verdict.way, verdict.held_by_unclaimed = False, None, True
+        verdict.reasons.insert(0, reason)
+    return verdict
+
+
+def approval_problems(facts: BoxFacts, approval: Approval) -> list[str]:
+    """Why this approval is not for this box, verb and native id."""
+    expected = Approval.digest_waivers(approval.waive, approval.abandon, approval.unclaimed)
+    if approval.waivers_digest != expected:
+        return ["the waivers of the approval were edited after it was given"]
+    for_box = [action for action in approval.actions if action.box == facts.name]
+    if not for_box:
+        return ["the approval does not name this box"]
+    if not any(action.native_id == facts.native_id for action in for_box):
+        return [f"the approval is for {for_box[0].native_id}, and this box is {facts.native_id}"]
+    if not any(action.verb == facts.verb and action.native_id == facts.native_id for action in for_box):
+        return [f"the approval allows {for_box[0].verb}, not {facts.verb}"]
+    return []
+
+
+def expiry_problem(facts: BoxFacts, approval: Approval, store: EvidenceStore | None, now: datetime) -> str:
+    """Empty while the approval holds. A teardown that has begun may be finished after the expiry."""
+    if now < approval.expires:
+        return ""
+    if store and _begun(store, facts, approval):
+        return ""
+    return f"the approval expired at {approval.expires:%Y-%m-%d %H:%M} UTC"
+
+
+def _begun(store: EvidenceStore, facts: BoxFacts, approval: Approval) -> bool:
+    """Whether a teardown by this very approval's receipt has begun for this native id: then it may finish. Stopping
+    the runner is part of it, and the journal records that. One that began after the approval had expired is another's:
+    abandonments have no receipt to tell them apart."""
+    try:
+        teardown = store.teardown()
+    except EvidenceError:
+        return False
+    if teardown is None or teardown.begun_at > approval.expires:
+        return False
+    return teardown.receipt == approval.receipt and facts.native_id in teardown.native_ids
+
+
+def _unless_damaged(line: CellLine, problems: list[str]) -> CellLine:
+    """A verified cell whose copy is no longer what the receipt says is not shown as verified."""
+    named = [problem.removeprefix(f"{line.name}: ") for problem in problems if problem.startswith(f"{line.name}: ")]
+    return CellLine(line.name, "damaged", "; ".join(named)) if named and line.state == "verified" else line
+
+
+def _cell_lines(
+    launch: Launch | None, seen: Observation, latest: Receipt | None, copy: Journal | None
+) -> list[CellLine]:
+    """This box's cells by the latest receipt where it still fits the journal, else by the journal alone; by the last
+    `copy` of it where the box can't be read now."""
+    journal = seen.journal if seen.journal is not None or seen.lost else copy
+    stale = "as of the last copy of the journal" if seen.journal is None else ""
+    verified = {cell.name: cell for cell in latest.cells} if latest else {}
+    lines = []
+    for name in sorted({*(launch.cells if launch else ()), *unnamed_cells(journal, launch)}):
+        progress = journal.cells.get(name) if journal else None
+        cell = verified.get(name)
+        same = cell is not None and (progress is None or progress.manifest == cell.manifest)
+        if cell is not None and same and cell.state in ("verified", "damaged", "unexpected"):
+            lines.append(CellLine(name, cell.state, "; ".join(cell.reasons)))
+        elif progress is None:
+            unreadable = stale if journal else "the journal could not be read"
+            lines.append(CellLine(name, "lost" if seen.lost else "pending", unreadable))
+        elif progress.state == "sealed":
+            gone = seen.lost
+            lines.append(CellLine(name, "sealed", "" if gone else stale or "not verified yet"))
+        elif progress.state == "dropped":
+            lines.append(CellLine(name, "waived", f"dropped: {progress.reason}"))
+        elif progress.state == "running" and seen.stopped:
+            lines.append(CellLine(name, "pending", "waits with its box, which is stopped"))
+        elif progress.state == "running" and seen.runner_alive is False:
+            lines.append(CellLine(name, "failed", "its runner is not alive; `pulumi up` resumes it"))
+        else:
+            lines.append(CellLine(name, progress.state, progress.reason or stale))
+    return lines
+
+
+def _ran_by(receipt: Receipt | None, native_id: str) -> bool:
+    """Whether the receipt says that something ran on the box, whatever the box itself says now."""
+    ours = [box for box in receipt.boxes if box.native_id == native_id] if receipt is not None else []
+    return any(box.cells or box.journal_head != GENESIS for box in ours)
+
+
+def _latest(store: EvidenceStore) -> Receipt | None:
+    try:
+        digest = store.latest_receipt()
+        return store.receipt(digest) if digest else None
+    except EvidenceError:
+        return None
+
+
+def _open(facts: BoxFacts, verdict: Verdict) -> EvidenceStore | None:
+    try:
+        store = EvidenceStore.open(facts.evidence)
+    except EvidenceElsewhere as error:
+        verdict.reasons.append(str(error))
+        return None
+    except EvidenceError as error:
+        verdict.reasons.append(f"no evidence: {error}")
+        return None
+    if store.marker.identity != facts.identity:
+        verdict.reasons.append(f"the evidence at {facts.evidence} belongs to another sweep ({store.marker.identity})")
+        return None
+    return store
+
+
+def _launch(store: EvidenceStore, facts: BoxFacts, verdict: Verdict) -> Launch | None:
+    try:
+        launch = store.launch(facts.name, facts.generation)
+    except EvidenceError as error:
+        verdict.reasons.append(str(error))
+        return None
+    if launch is not None and launch.native_id != facts.native_id:
+        verdict.reasons.append(f"the launch record is of {launch.native_id}, and this box is {facts.native_id}")
+    return launch
+
+
+def _nothing_launched(store: EvidenceStore, facts: BoxFacts, seen: Observation, verdict: Verdict) -> Verdict:
+    try:
+        birth = store.birth(facts.name, facts.generation)
+    except EvidenceError as error:
+        verdict.reasons.append(str(error))
+        return verdict
+    if birth is None or birth.native_id != facts.native_id:
+        verdict.reasons.append("no readable birth record: it can't be shown that nothing was launched")
+    elif seen.journal is None:
+        why = f": {seen.note}" if seen.note else ""
+        verdict.reasons.append(f"the journal could not be read, so it can't be shown that nothing was launched{why}")
+    elif seen.journal.head != GENESIS:
+        verdict.reasons.append("there is no launch record, but the box has a journal: the records were tampered with")
+    elif signs := signs_of_a_launch(store, facts.name, facts.generation, facts.native_id):
+        verdict.reasons.append(f"there is no launch record, but {signs[0]}")
+        verdict.launched = None
+    else:
+        verdict.allowed, verdict.way = True, "nothing-launched"
+    return verdict

@@ -1,0 +1,126 @@
+"""Closing the books of one box: its birth record, its bill, and the teardown when it was the last one of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sweepstack.billing.ledger import Spent, record_phase
+from sweepstack.core.records import Birth, Teardown
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.teardown.host_shutdown import handover_of
+
+
+def close_books(
+    store: EvidenceStore,
+    *,
+    box: str,
+    generation: int,
+    native_id: str,
+    how: str,
+    at: datetime,
+    bills_after: float | None = 0.0,
+) -> None:
+    """Writes down that it ended, `at`, and `how`. Idempotent; what stands there already stays, as does the record of
+    another native id. `bills_after`: what it goes on to cost where its end only made it stand still (USD per hour, None
+    not known); until `release_books` the ledger has it as stopped. Raises EvidenceError."""
+    birth = store.birth(box, generation)
+    if birth is not None and birth.ended_at is None and birth.native_id in (None, native_id):
+        store.write_birth(birth.model_copy(update={"ended_at": at, "ended_how": how, "rests": bills_after != 0}))
+        record_phase(
+            store,
+            box=box,
+            native_id=native_id,
+            platform=birth.platform,
+            account=birth.account,
+            phase="ended" if bills_after == 0 else "stopped",
+            price_per_hour=bills_after,
+            at=at,
+            how=how,
+        )
+
+    def ended(open_one: Teardown | None) -> Teardown | None:
+        if open_one is None or native_id not in open_one.native_ids:
+            return open_one
+        done = tuple(sorted({*open_one.ended, native_id}))
+        closed = set(done) >= set(open_one.native_ids)
+        return None if closed else open_one.model_copy(update={"ended": done})
+
+    store.update_teardown(ended)
+
+
+def close_gone(store: EvidenceStore, *, box: str, generation: int, native_id: str) -> None:
+    """The same for a box that is proved gone: it ended when its handover says so, where there is one, and else now.
+    Idempotent. Raises EvidenceError."""
+    try:
+        known = handover_of(store, native_id)
+    except EvidenceError:  # damaged: that it is gone was proved without it
+        known = None
+    how, at = "gone", datetime.now(UTC)
+    bills_after: float | None = 0.0
+    if known is not None and known.confirmed is not None:
+        how, at = f"confirmed by {known.confirmed.by}", known.confirmed.at
+    elif known is not None and known.over(native_id):
+        how, at, bills_after = known.native, known.silent_at or at, known.bills_after
+    close_books(store, box=box, generation=generation, native_id=native_id, how=how, at=at, bills_after=bills_after)
+
+
+@dataclass(frozen=True)
+class StillBilled:
+    """A box whose end made it stand still, and that bills until it is released. `price_per_hour`: USD, None not known;
+    `step`: what a person does to release it, "" where no record says so."""
+
+    box: str
+    native_id: str
+    platform: str
+    generation: int
+    how: str
+    price_per_hour: float | None
+    step: str
+
+    def text(self, stack: str) -> str:
+        """What still bills, what ends it, and what to type then."""
+        price = "an unknown price" if self.price_per_hour is None else f"${self.price_per_hour:.2f}/h"
+        return (
+            f"box {self.box} ({self.native_id}) stands still ({self.how}) and bills {price} until it is released: "
+            f"{self.step or 'end it where it was rented'}; then {self.confirm(stack)}"
+        )
+
+    def confirm(self, stack: str) -> str:
+        """What a person types once the console shows that it is released."""
+        return f'sweepctl confirm-gone --stack {stack} {self.box} --saw "…"'
+
+
+def still_billed(store: EvidenceStore, bills: Spent, births: Iterable[Birth]) -> list[StillBilled]:
+    """The boxes that ended by the records and go on to bill. `births`: all of them, so that a look reads no record of a
+    box that runs. Reads only. Raises EvidenceError."""
+    found, born = [], {birth.native_id: birth for birth in births}
+    for bill in bills.bills:
+        birth = born.get(bill.native_id)
+        if birth is None or bill.open is None or not birth.rests:
+            continue
+        known = handover_of(store, bill.native_id)
+        step = known.release if known is not None else ""
+        rest = (birth.generation, birth.ended_how or "ended", bill.open.price_per_hour, step)
+        found.append(StillBilled(bill.box, bill.native_id, bill.platform, *rest))
+    return found
+
+
+def release_books(store: EvidenceStore, box: StillBilled, *, how: str, at: datetime) -> None:
+    """Writes down that a box which stood still is released: it bills no more. Idempotent. Raises EvidenceError."""
+    birth = store.birth(box.box, box.generation)
+    if birth is None or birth.native_id != box.native_id:
+        return
+    record_phase(
+        store,
+        box=box.box,
+        native_id=box.native_id,
+        platform=box.platform,
+        account=birth.account,
+        phase="ended",
+        price_per_hour=0.0,
+        at=at,
+        how=how,
+    )

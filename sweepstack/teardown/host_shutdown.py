@@ -1,0 +1,163 @@
+"""Where a box's end, or its stop, is not finished by us: the host itself does it, or a person at a console.
+
+One record for each native id, in the evidence (`records/handovers/`) or, where that takes nothing, on this computer:
+what we did, what the host took, since when nothing answers there, and a person's word. None of it counts for a host
+that answers: that is asked anew at every look.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+from pydantic import AwareDatetime, Field, ValidationError
+
+from sweepstack.core.paths import data_folder
+from sweepstack.core.records import Record
+from sweepstack.onbox.common.canonical import write_json_atomically
+from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing
+
+if TYPE_CHECKING:
+    from sweepstack.evidence.store import EvidenceStore
+
+
+class Confirmation(Record):
+    """A person's word that the bill has ended: what the console showed (`saw`), and when (`at`).
+
+    `tried`: what a connect said at that moment; `other_keys`: of another machine that has the address now, which they
+    named."""
+
+    box: str
+    native_id: str
+    by: str = Field(min_length=1)
+    at: AwareDatetime
+    saw: str = Field(min_length=1)
+    tried: str
+    written_at: AwareDatetime
+    other_keys: tuple[str, ...] = ()
+
+
+class Handover(Record):
+    """A verb that was allowed and begun. `by`: who finishes it; `native`: the platform's word; `way`: why it was
+    allowed; `manual`: the person's step.
+
+    `ended_at`: when the host proved that nothing of the box is left, or runs; `accepted_at`: when it took the command;
+    `silent_at`: since when nothing answered there, once that had lasted. `bills_after`: USD per hour that it costs
+    while it stands still after that, None where that is not known; `release`: the person's step that ends that, too.
+    """
+
+    box: str
+    native_id: str
+    verb: Literal["stop", "destroy"]
+    by: Literal["ssh", "person"]
+    native: str
+    way: str
+    manual: str = ""
+    begun_at: AwareDatetime
+    ended_at: AwareDatetime | None = None
+    accepted_at: AwareDatetime | None = None
+    silent_at: AwareDatetime | None = None
+    confirmed: Confirmation | None = None
+    bills_after: float | None = 0.0
+    release: str = ""
+
+    def over(self, native_id: str) -> bool:
+        """Whether it is over for this very id, provided that nothing answers at its address now."""
+        if self.native_id != native_id:
+            return False
+        if self.confirmed is not None:
+            return self.confirmed.native_id == native_id and self.confirmed.box == self.box and self.verb == "destroy"
+        return self.by == "ssh" and self.accepted_at is not None and self.silent_at is not None
+
+    @property
+    def rented_on(self) -> str:
+        """What is left for a person to do, while the host still answers, or no person has said that it is gone."""
+        if self.by == "ssh":
+            return f"{self.native} was asked for, and that it took effect is not proved"
+        here = "nothing of it is left on its host" if self.ended_at is not None else "its host could not be asked"
+        return f"{here}; it bills on until a person does this ({self.native}): {self.manual or 'end it'}"
+
+
+def opened(evidence: str) -> EvidenceStore | None:
+    """The evidence at this place; None where it can't be used."""
+    from sweepstack.evidence.store import EvidenceStore
+
+    try:
+        return EvidenceStore.open(evidence)
+    except EvidenceError:
+        return None
+
+
+def handover_of(store: EvidenceStore | None, native_id: str) -> Handover | None:
+    """The record of this native id: this computer's, where the evidence took nothing, else the evidence's. None where
+    there is none. Raises EvidenceError."""
+    here = kept_here(native_id)
+    if here is not None or store is None:
+        return here
+    return store.record(_name(native_id), Handover)
+
+
+def begun_before(store: EvidenceStore | None, native_id: str, way: str) -> Handover | None:
+    """The same for an end that is allowed by `way`: what was given up by name needs no record that reads. Raises
+    EvidenceError for any other."""
+    try:
+        return handover_of(store, native_id)
+    except EvidenceError:
+        if way != "abandoned":
+            raise
+        return None
+
+
+def known_handover(evidence: str, native_id: str) -> Handover | None:
+    """The same by the evidence's place; None also where it can't be read: then nothing is over."""
+    try:
+        return handover_of(opened(evidence), native_id)
+    except EvidenceError:
+        return None
+
+
+def keep_handover(store: EvidenceStore | None, known: Handover) -> Handover:
+    """Writes the record, over whatever stood there for this id. Raises EvidenceError.
+
+    A box that was given up by name ends without evidence, too: its record is kept on this computer where the evidence
+    takes nothing (`kept_here`; docs/adr/015)."""
+    try:
+        if store is None:
+            raise EvidenceMissing("the evidence can't be used")
+        store.update_record(_name(known.native_id), Handover, lambda _before: known)
+    except EvidenceError as error:
+        if known.way != "abandoned":
+            raise
+        path = _file(known.native_id)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json_atomically(path, known.model_dump(mode="json"))
+        except OSError as full:
+            raise EvidenceMissing(f"{error}; and {path} could not be written: {full.strerror}") from error
+        return known
+    _file(known.native_id).unlink(missing_ok=True)
+    return known
+
+
+def forget_handover(store: EvidenceStore | None, native_id: str) -> None:
+    """Nothing of it holds any more: the box runs. Idempotent. Raises EvidenceError."""
+    _file(native_id).unlink(missing_ok=True)
+    if store is not None:
+        store.update_record(_name(native_id), Handover, lambda _before: None)
+
+
+def kept_here(native_id: str) -> Handover | None:
+    """The record on this computer, where the evidence took nothing; None where there is none that reads."""
+    try:
+        return Handover.model_validate_json(_file(native_id).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _file(native_id: str) -> Path:
+    return data_folder() / "handovers" / f"{quote(native_id, safe='')}.json"
+
+
+def _name(native_id: str) -> str:
+    return f"handovers/{quote(native_id, safe='')}.json"

@@ -1,0 +1,273 @@
+"""The check for a box that no state has: what `sweepctl audit --end` asks before it ends one.
+
+`teardown.check.may_end` judges by what a state remembers of a box. Here the state is lost, or was never this person's,
+so the box itself is read (its journal and queue, who owns it, until when it is held), and every evidence of its sweep
+that can be found. It may end in one of four ways, with the account that it was rented with:
+
+    gone              the platform proves that the native id no longer exists
+    nothing-launched  it is ours, its journal is empty, its queue was never given a cell, and no record says otherwise
+    cleared           a receipt of its sweep still holds, and every cell that ran on it is verified there
+    abandoned         a person said, with a reason, that what is on it may be lost
+
+While its owner holds it, no other person ends it, unless they say that the owner has agreed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import GENESIS, Approval, Launch
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
+from sweepstack.teardown import unclaimed
+from sweepstack.teardown.check import BoxFacts, Way
+from sweepstack.teardown.launched import signs_of_a_launch
+from sweepstack.teardown.ownership import Owner
+from sweepstack.teardown.receipt_check import receipt_problems
+
+SHOWN = 6
+"""Cells that are named; the rest are counted."""
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A box of an account that no state has. `identity`, `box`, `generation`: by its tag; "" and 0 where that is
+    unreadable. `ours`: its sweep's evidence is named by this checkout, or its owner is the person who asks."""
+
+    platform: str
+    native_id: str
+    account: str
+    identity: str = ""
+    box: str = ""
+    generation: int = 0
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class OnIt:
+    """What was read of it just now. `given`: cells that its queue was ever given; None where that is not known.
+
+    `holds`: evidence (its URI) that lies on this very box, and which of its folders: no copy there is one."""
+
+    seen: Observation
+    owner: Owner | None = None
+    given: frozenset[str] | None = None
+    holds: Mapping[str, str] = field(default_factory=dict)
+
+    def cells(self) -> dict[str, str]:
+        """cell → its state by the box's own journal and queue. Empty where nothing ran, or nothing could be read."""
+        journal = self.seen.journal
+        found = dict.fromkeys(sorted(self.given or ()), "pending")
+        for name, progress in sorted(journal.cells.items()) if journal is not None else ():
+            idle = progress.state == "running" and self.seen.runner_alive is False
+            found[name] = "stopped in the middle" if idle else progress.state
+        return found
+
+    @property
+    def unsettled(self) -> frozenset[str]:
+        """The cells that count: all but those that a person dropped."""
+        return frozenset(name for name, state in self.cells().items() if state != "dropped")
+
+    @property
+    def words(self) -> str:
+        """What is on it, for a person, in one line."""
+        if self.seen.existence is Existence.GONE:
+            return "gone"
+        if self.seen.journal is None or self.given is None:
+            return f"not known ({self.seen.note or 'it could not be read'})"
+        counts: dict[str, int] = {}
+        for state in self.cells().values():
+            counts[state] = counts.get(state, 0) + 1
+        cells = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+        if not cells:
+            return "no cell was ever given to it" if self.seen.journal.head == GENESIS else "a journal without cells"
+        return f"{len(self.cells())} cell{'' if len(self.cells()) == 1 else 's'}: {cells}"
+
+
+@dataclass(frozen=True)
+class Word:
+    """What the person who asks has said. `reason`: why it may be lost; "" where it is not abandoned. `agreed`: the
+    owner who, they say, has agreed."""
+
+    person: str
+    reason: str = ""
+    agreed: str = ""
+
+
+@dataclass
+class StrayVerdict:
+    """May it end? If not, `reasons` say why. `unsafe`: cells on it without a proved copy, with their state.
+
+    `held`: by whom else and until when; then no abandonment helps.
+    """
+
+    allowed: bool = False
+    way: Way | None = None
+    reasons: list[str] = field(default_factory=list)
+    unsafe: dict[str, str] = field(default_factory=dict)
+    held: str = ""
+
+
+def may_end_stray(
+    box: Stray, on_it: OnIt, evidence: Sequence[EvidenceStore], word: Word, *, now: datetime | None = None, full: bool
+) -> StrayVerdict:
+    """Decides whether the box may be ended without its state, and why not.
+
+    `evidence`: all that could be opened; what is of another sweep is left out here. `full` re-hashes every file of a
+    receipt. Never raises for damaged evidence: that is a reason to refuse. Reads files; costs no money.
+    """
+    now, seen = now or datetime.now(UTC), on_it.seen
+    verdict = StrayVerdict()
+    stores = [store for store in evidence if box.identity and store.marker.identity == box.identity]
+    if seen.account_problem:
+        verdict.reasons.append(seen.account_problem)
+        return verdict
+    if seen.existence is Existence.GONE:
+        verdict.allowed, verdict.way = True, "gone"
+        return verdict
+    problems, copied = _copies(box, on_it, stores, full=full)
+    verdict.unsafe = {} if copied else {name: on_it.cells()[name] for name in sorted(on_it.unsettled)}
+    verdict.held = _held(box, on_it, word, now)
+    if verdict.held:
+        verdict.reasons.append(verdict.held)
+        return verdict
+    if word.reason:
+        verdict.allowed, verdict.way = True, "abandoned"
+        return verdict
+    if seen.existence is not Existence.EXISTS or seen.journal is None or on_it.given is None:
+        verdict.reasons.append(f"what is on it is not known: {seen.note or 'it could not be read'}")
+        return verdict
+    if not copied and (verdict.unsafe or seen.journal.head != GENESIS or seen.runner_alive):
+        verdict.reasons += [_unsafe_words(verdict.unsafe), *problems]
+        return verdict
+    if not copied:
+        verdict.reasons += [*problems, *(sign for store in stores for sign in _signs(store, box))]
+    if not copied and not box.ours:
+        verdict.reasons.append(
+            "nothing ran on it, and whose it is is not known: it may be about to be used"
+            if on_it.owner is None
+            else f"nothing ran on it, and it is {on_it.owner.person}'s, for {on_it.owner.sweep}"
+        )
+    counted = unclaimed.measure(
+        seen.listing,
+        kills=(),
+        box=box.box,
+        generation=box.generation,
+        journal=seen.journal,
+        receipt=None,
+        codes=lambda: {code for store in stores for code in store.codes()},
+    )
+    if not copied and (reason := unclaimed.lock_reason(counted, None)):
+        verdict.reasons.append(reason)
+    if not verdict.reasons:
+        verdict.allowed, verdict.way = True, "cleared" if copied else "nothing-launched"
+    return verdict
+
+
+def _signs(store: EvidenceStore, box: Stray) -> list[str]:
+    """What this evidence has against "nothing was launched on it"."""
+    try:
+        birth = store.birth(box.box, box.generation)
+    except EvidenceError as error:
+        return [str(error)]
+    another = birth is not None and birth.native_id not in (None, box.native_id)
+    # Two boxes under one tag: what is on record by name and generation is the other one's. There is no generation 0.
+    found = signs_of_a_launch(store, box.box, 0 if another else box.generation, box.native_id)
+    return [f"{store.shown}: {sign}" for sign in found]
+
+
+def _held(box: Stray, on_it: OnIt, word: Word, now: datetime) -> str:
+    """Who else holds it, and until when; empty where the box is ours, or not held, or the owner has agreed."""
+    owner = on_it.owner
+    if box.ours or owner is None or owner.person in (word.person, word.agreed):
+        return ""
+    until = owner.held_at(now, on_it.seen.journal)
+    if until is None:
+        return ""
+    return f"{owner.person} holds it until {until:%Y-%m-%d %H:%M} UTC, for {owner.sweep}: ask there"
+
+
+def _unsafe_words(cells: dict[str, str]) -> str:
+    """The cells that would be lost, in one line."""
+    if not cells:
+        return "cells ran on it, and no receipt here proves a copy of them"
+    named = ", ".join(f"{name} {state}" for name, state in list(cells.items())[:SHOWN])
+    more = f", and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
+    count = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
+    return f"it holds {count} without a copy that is proved here: {named}{more}"
+
+
+def _copies(box: Stray, on_it: OnIt, stores: Sequence[EvidenceStore], *, full: bool) -> tuple[list[str], bool]:
+    """What the records say against its end, and whether one of them proves that all that ran on it is copied."""
+    problems: list[str] = []
+    for store in stores:
+        try:
+            launch = store.launch(box.box, box.generation)
+            digest = store.latest_receipt()
+            if digest is None and (launch is None or launch.native_id != box.native_id):
+                continue
+            if digest is None:
+                problems.append(f"{store.shown} knows its launch, and holds no receipt")
+                continue
+            named = any(b.native_id == box.native_id for b in store.receipt(digest).boxes)
+            if launch is None or launch.native_id != box.native_id:
+                problems += [f"{store.shown} has a receipt that names it, and not its launch record"] if named else []
+                continue
+            folder = on_it.holds.get(store.shelf.uri)
+            found = [f"{folder} lies on this very box, and would die with it"] if folder else []
+            found = found or _receipt_problems(store, box, on_it, launch, digest, full=full)
+        except (EvidenceError, JournalDamaged) as error:
+            found = [str(error)]
+        if not found:
+            return [], True
+        problems += [f"{store.shown}: {problem}" for problem in found]
+    return problems, False
+
+
+def _receipt_problems(
+    store: EvidenceStore, box: Stray, on_it: OnIt, launch: Launch, digest: str, *, full: bool
+) -> list[str]:
+    """Why this evidence's latest receipt does not prove that all that ran on the box is copied."""
+    receipt, epoch = store.receipt(digest), datetime.fromtimestamp(0, UTC)
+    facts = BoxFacts(
+        identity=box.identity,
+        evidence=store.shelf.uri,
+        name=box.box,
+        native_id=box.native_id,
+        account=box.account,
+        generation=box.generation,
+        verb="destroy",
+        kills=(),
+        keeps=(),
+        roster_digest=receipt.roster_digest,
+    )
+    # It names the receipt that is asked about, and no action: it lets nothing go.
+    asked = Approval(
+        receipt=digest,
+        actions=(),
+        waivers_digest=Approval.digest_waivers((), ()),
+        by="sweepctl audit",
+        at=epoch,
+        expires=epoch + timedelta(seconds=1),
+    )
+    problems = receipt_problems(store, facts, asked, launch, on_it.seen, teardown_begun=False, full=full)
+    known = {cell.name for cell in receipt.cells if cell.state == "verified"}
+    problems += [
+        f"{name} is on it, and the receipt has no verified copy of it" for name in sorted(on_it.unsettled - known)
+    ]
+    if not problems:
+        counted = unclaimed.measure(
+            on_it.seen.listing,
+            kills=(),
+            box=box.box,
+            generation=box.generation,
+            journal=on_it.seen.journal,
+            receipt=receipt,
+            codes=store.codes,
+        )
+        reason = unclaimed.lock_reason(counted, None)
+        problems += [reason] if reason else []
+    return problems

@@ -1,0 +1,92 @@
+"""Why a receipt that was approved does not let a box go: it is of something else, or the box or the copies went on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sweepstack.core.journal import Journal
+from sweepstack.core.records import Approval, Launch, Receipt, ReceiptCell
+from sweepstack.evidence import unsealed
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.teardown.launched import unnamed_cells
+
+if TYPE_CHECKING:
+    from sweepstack.core.observation import Observation
+    from sweepstack.teardown.check import BoxFacts
+
+
+def receipt_problems(
+    store: EvidenceStore,
+    facts: BoxFacts,
+    approval: Approval,
+    launch: Launch,
+    seen: Observation,
+    *,
+    teardown_begun: bool,
+    full: bool,
+) -> list[str]:
+    """Why the approval's receipt does not let this box go. Empty when it does. `teardown_begun`: by this very approval;
+    the end of the runner is part of it. `full`: see `may_end`."""
+    if approval.receipt is None:
+        return ["the approval names no receipt, and cells were launched on this box"]
+    try:
+        receipt = store.receipt(approval.receipt)
+    except EvidenceError as error:
+        return [str(error)]
+    if receipt.identity != facts.identity:
+        return [f"the receipt is of another sweep ({receipt.identity})"]
+    if receipt.roster_digest != facts.roster_digest:
+        return ["the roster changed after the receipt"]
+    if facts.artifacts_digest not in (None, receipt.artifacts_digest):  # None: the state is of before it knew them
+        return ["the artifacts of the stack file changed after the receipt: `sweepctl verify` judges by the new ones"]
+    box = next((b for b in receipt.boxes if b.native_id == facts.native_id), None)
+    if box is None or box.generation != facts.generation:
+        return ["the receipt was made without this box"]
+    if seen.journal is None:
+        return [f"the box's journal could not be read{': ' + seen.note if seen.note else ''}"]
+    if not _ends_as(seen.journal, box.journal_head, teardown_begun=teardown_begun):
+        return ["the box's journal went on after the receipt"]
+    if seen.runner_alive and any(cell.state == "running" for cell in seen.journal.cells.values()):
+        return ["a cell is running on the box"]
+    cells = _cell_problems(store, receipt, approval, launch, seen.journal, full=full)
+    return cells or unsealed.problems(store, facts.name, facts.generation, facts.kills, seen)
+
+
+def _ends_as(journal: Journal, head: str, *, teardown_begun: bool) -> bool:
+    """Whether nothing happened on the box since the receipt. A teardown that has begun stops the runner itself."""
+    since = journal.after(head)
+    if since is None:
+        return False
+    ours = {"box-off", "box-off-failed", *({"runner-stopped"} if teardown_begun else ())}  # its own stop runs no cell
+    return all(entry["event"] in ours for entry in since)
+
+
+def _cell_problems(
+    store: EvidenceStore, receipt: Receipt, approval: Approval, launch: Launch, journal: Journal, *, full: bool
+) -> list[str]:
+    known: dict[str, ReceiptCell] = {cell.name: cell for cell in receipt.cells}
+    waived = {waiver.cell for waiver in approval.waive}
+    waived |= {name for name, progress in journal.cells.items() if progress.state == "dropped"}
+    problems = []
+    to_check = []
+    # A launch record put back from a backup may know less than the journal. What a person dropped is in no receipt.
+    ran = {n: p.config_digest for n, p in journal.cells.items() if n in known and p.config_digest is not None}
+    for name in unnamed_cells(journal, launch, known):
+        if name not in waived:
+            problems.append(
+                f"{name} ran on this box by its journal, and neither the receipt nor the launch record has it"
+            )
+    for name, config_digest in sorted({**ran, **launch.cells}.items()):
+        cell = known.get(name)
+        if name in waived:
+            continue
+        if cell is None:
+            problems.append(f"{name} ran on this box and is not in the receipt")
+        elif cell.config_digest != config_digest:
+            problems.append(f"{name} ran with another config than the receipt's")
+        elif cell.state != "verified":  # a waiver is the approval's to give, never a receipt's
+            problems.append(f"{name} is {cell.state} in the receipt")
+        else:
+            to_check.append(name)
+    return problems or store.check_files(receipt, to_check, full=full)

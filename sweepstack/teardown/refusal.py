@@ -1,0 +1,171 @@
+"""What a person reads when a teardown is refused: what is not safe, would die, waiting costs, and what to type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, MutableMapping, Sequence
+from datetime import UTC, datetime
+
+from sweepstack.teardown.check import BoxFacts, CellLine, Verdict
+from sweepstack.teardown.unclaimed import lock_reason
+
+SHOWN = 12
+"""Cells listed one by one; the rest are counted."""
+
+
+def refusal_text(
+    facts: BoxFacts,
+    verdict: Verdict,
+    *,
+    stack: str,
+    now: datetime | None = None,
+    others: Sequence[str] = (),
+    said: MutableMapping[tuple[str, str], str] | None = None,
+) -> str:
+    """The refusal for one box, as lines of text. First line: nothing was deleted, and how far the box is.
+
+    `others`: boxes of the sweep that are locked, too: one line then gives all of them up. `said`: what this command has
+    said of other boxes; what would be the same here is named and not repeated. It takes in what is said now.
+    """
+    settled = len(verdict.cells) - len(verdict.unsettled)
+    far = "its cells are not known" if verdict.launched is None else f"{settled} of {len(verdict.cells)} cells verified"
+    head = f"REFUSED. Nothing was deleted. Box {facts.name}: {far}."
+    rows: list[tuple[str, str]] = []
+    why = "; ".join(verdict.reasons)
+    if why:
+        rows.append(("locked because", why))
+    rows += _cell_rows(verdict.unsettled)
+    dying = ", ".join(facts.kills) or "nothing"
+    count = len(verdict.unsettled)
+    rows.append(
+        ("would die", f"box {facts.name} ({facts.native_id}), its {dying}" + (f": {_cells(count)}" if count else ""))
+    )
+    if verdict.unclaimed:
+        rows.append(("unclaimed", verdict.unclaimed.words))
+    evidence = f"the evidence at {facts.evidence}" if verdict.evidence else ""
+    if facts.keeps:
+        rows.append(("would survive", "; ".join(filter(None, (", ".join(_kept(facts)), evidence)))))
+    if not verdict.evidence:
+        rows.append(("not there", f"the evidence at {facts.evidence}: put it back, or give the box up"))
+    rows.append(("waiting costs", waiting_cost(facts, now=now)))
+    rows += next_commands(facts, verdict, stack=stack, others=others)
+    rows = _unsaid(rows, facts.name, said if said is not None else {})
+    width = max(len(label) for label, _ in rows)
+    body = [f"{label:<{width}}  {text}" for label, text in rows]
+    return "\n".join([head, "", *body])
+
+
+def _unsaid(
+    rows: Sequence[tuple[str, str]], box: str, said: MutableMapping[tuple[str, str], str]
+) -> list[tuple[str, str]]:
+    """The rows without those that were said of another box, word for word, and a last one that names both."""
+    kept, same = [], {}
+    for row in rows:
+        label, _ = row
+        before = said.setdefault(row, box) if label not in ("", "locked because", "not safe yet") else box
+        if before == box:
+            kept.append(row)
+        else:
+            same[label] = before
+    if same:
+        kept.append(("as for", f"box {next(iter(same.values()))}: {', '.join(same)}"))
+    return kept
+
+
+def next_commands(
+    facts: BoxFacts, verdict: Verdict, *, stack: str, others: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """The commands that lead from here to "nothing bills any more"."""
+    if verdict.account_problem:
+        ways = of_another_account(stack, [verdict.account_problem])
+        return [("next" if index == 0 else "", way) for index, way in enumerate(ways)]
+    destroy = f"pulumi destroy --stack {stack}"
+    boxes = " ".join(f"--abandon {name}" for name in sorted({facts.name, *others}))
+    abandon = f'sweepctl approve --stack {stack} {boxes} --reason "…" && {destroy}'
+    let_go = []
+    if lock_reason(verdict.unclaimed, None):
+        command = f'sweepctl approve --stack {stack} --waive-unclaimed {facts.name} --reason "…"'
+        let_go = [("let go", f"{command}    (the unclaimed bytes)")]
+        if verdict.held_by_unclaimed:
+            return [("next", f"{command} && sweepctl finish --stack {stack}"), ("give up", abandon)]
+    if verdict.launched is None:
+        return [("next", f"fix what is in the way, then pulumi destroy --stack {stack}"), ("give up", abandon)]
+    if not verdict.launched:
+        return [
+            ("next", f"sweepctl approve --stack {stack} --box {facts.name} && pulumi up --stack {stack} && {destroy}"),
+            *let_go,
+            ("give up", abandon),
+        ]
+    rows = []
+    if verdict.silent:
+        # Approved, and every cell verified: the same destroy goes through once its journal can be read again.
+        again = destroy if verdict.approved and not verdict.unsettled else f"sweepctl finish --stack {stack}"
+        return [
+            ("next", f"{again}    (once it answers; `sweepctl status` says why it does not)"),
+            *let_go,
+            ("give up", abandon),
+        ]
+    if any(cell.state in ("running", "pending") for cell in verdict.unsettled):
+        rows.append(("next", f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"))
+    else:
+        rows.append(("next", f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"))
+    bad = [cell for cell in verdict.unsettled if cell.state in ("damaged", "failed", "missing")]
+    if bad:
+        states = ", ".join(sorted({cell.state for cell in bad}))
+        waive = " ".join(f"--waive {cell.name}" for cell in bad)
+        done = f'sweepctl approve --stack {stack} {waive} --reason "…" && pulumi up --stack {stack} && {destroy}'
+        rows.append((f"accept {states}", done))
+    return [*rows, *let_go, ("give up", abandon)]
+
+
+def of_another_account(stack: str, problems: Iterable[str]) -> list[str]:
+    """What to type where boxes are another account's: neither a pull nor an abandonment helps with the one at hand."""
+    named = dict.fromkeys(command for problem in problems for command in re.findall(r"`([^`]+)`", problem))
+    back = f"sweepctl status --stack {stack}    (with the account that the box was rented with)"
+    return [*named, back]
+
+
+def waiting_cost(facts: BoxFacts, *, now: datetime | None = None, short: bool = False) -> str:
+    """Price per hour and day, and what was spent so far; says so where the price is unknown. `short`: for a table,
+    without what is the whole sweep's.
+
+    By the ledger, where `facts.costs` has it: it knows of stops and of changed prices, and of the sweep's budget.
+    """
+    costs = facts.costs
+    price = facts.price_per_hour if costs is None or costs.per_hour is None else costs.per_hour
+    if price is None:
+        return "unknown" if short else "unknown: the box has no price on record"
+    text = f"${price:.2f}/h" if short else f"${price:.2f}/h, ${price * 24:.2f}/day"
+    so_far = costs.so_far if costs is not None else None
+    if so_far is None and facts.created_at is not None:
+        so_far = max(((now or datetime.now(UTC)) - facts.created_at).total_seconds() / 3600, 0) * price
+    if so_far is not None:
+        text += f"; ${so_far:.2f} so far"
+    if short:
+        return text
+    if costs is not None and costs.sweep_per_hour > price:
+        text += f"; the sweep ${costs.sweep_per_hour:.2f}/h"
+    return text + (f"; budget {costs.budget}" if costs is not None and costs.budget else "")
+
+
+def _kept(facts: BoxFacts) -> list[str]:
+    """The tiers that survive, with what they cost a month where that is known."""
+    kept = facts.costs.kept if facts.costs is not None else {}
+    return [f"{tier} (${kept[tier]:.2f}/month)" if tier in kept else tier for tier in facts.keeps]
+
+
+def _cell_rows(unsettled: Sequence[CellLine]) -> list[tuple[str, str]]:
+    rows = []
+    shown = unsettled[:SHOWN]
+    name = max((len(cell.name) for cell in shown), default=0)
+    state = max((len(cell.state) for cell in shown), default=0)
+    for index, cell in enumerate(shown):
+        text = f"{cell.name:<{name}}  {cell.state:<{state}}  {cell.reason}".rstrip()
+        rows.append(("not safe yet" if index == 0 else "", text))
+    if len(unsettled) > SHOWN:
+        rows.append(("", f"… and {len(unsettled) - SHOWN} more"))
+    return rows
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell{'' if count == 1 else 's'} without a verified copy"

@@ -1,0 +1,170 @@
+"""Whether a box may be stopped: freely where the stop kills nothing that is nowhere else, else by the teardown check.
+
+A stop keeps some tiers and wipes others (the profile says which, the state remembers). Scratch of cells that are sealed
+or dropped was declared dispensable; anything else on a tier that dies counts as being nowhere else. Where the runner's
+own home dies with the stop, every cell does, and the same check as for a delete is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sweepstack.core.journal import Journal
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import Approval
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.teardown.check import BoxFacts, Verdict, may_end
+from sweepstack.teardown.refusal import waiting_cost
+
+STOP = "stop"
+MOST_FILES = 20_000
+"""Where so many were counted, the count is a lower bound."""
+SHOWN = 5
+CELL_SCRATCH = "sweep"
+"""Below the scratch tier: `sweep/<cell>/<attempt>` is what a cell was told to use (`SWEEPSTACK_SCRATCH`)."""
+
+
+@dataclass(frozen=True)
+class AtRisk:
+    """What a verb would kill that is nowhere else, as far as it was looked at.
+
+    `home`: the runner's own folder dies, and so every cell that is not verified. `unknown`: what was in the way of
+    looking, "" when everything was seen. `largest`: up to five (path, bytes). `more`: the counts are lower bounds.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    largest: tuple[tuple[str, int], ...] = ()
+    more: bool = False
+    home: bool = False
+    unknown: str = ""
+
+    @property
+    def nothing(self) -> bool:
+        """Proved: nothing is lost."""
+        return not (self.files or self.home or self.unknown)
+
+    def words(self, tiers: Iterable[str]) -> str:
+        """`3 files, 1.2 MB on scratch that are nowhere else: scratch/x (1.1 MB), …`."""
+        dying = " and ".join(tiers) or "nothing"
+        if self.home:
+            return f"the cells' own folders are on {dying}, which a stop wipes"
+        if self.unknown:
+            return f"what is on {dying}, which a stop wipes, can't be seen: {self.unknown}"
+        least = "at least " if self.more else ""
+        named = ", ".join(f"{path} ({size:,} bytes)" for path, size in self.largest[:SHOWN])
+        plural = "file" if self.files == 1 else "files"
+        return f"{least}{self.files} {plural}, {self.bytes / 1e6:,.1f} MB, on {dying} and nowhere else: {named}"
+
+
+def look_for_risk(channel: Channel, kills: Iterable[str], paths: Mapping[str, str], journal: Journal | None) -> AtRisk:
+    """Reads names and sizes on the tiers that die, never content. What can't be seen is at risk, never nothing."""
+    risk = AtRisk()
+    for tier in kills:
+        path = paths.get(tier)
+        if path is None:
+            return AtRisk(unknown=f"the state does not say where {tier} lies")
+        if f"{box_layout.HOME}/".startswith(f"{path}/"):
+            return AtRisk(home=True)
+        try:
+            found = list(_files(channel, path, _dispensable(path, journal)))
+        except (PlatformError, OSError) as error:
+            return AtRisk(unknown=str(error))
+        largest = sorted([*risk.largest, *found], key=lambda entry: (-entry[1], entry[0]))[:SHOWN]
+        risk = AtRisk(
+            files=risk.files + len(found),
+            bytes=risk.bytes + sum(size for _, size in found),
+            largest=tuple(largest),
+            more=risk.more or len(found) >= MOST_FILES,
+        )
+    return risk
+
+
+def _dispensable(tier: str, journal: Journal | None) -> frozenset[str]:
+    """Scratch folders of cells that need them no more."""
+    if journal is None:
+        return frozenset()
+    done = (name for name, progress in journal.cells.items() if progress.state in ("sealed", "dropped"))
+    return frozenset(f"{tier}/{CELL_SCRATCH}/{name}" for name in done)
+
+
+def _files(channel: Channel, path: str, skipped: frozenset[str]) -> Iterable[tuple[str, int]]:
+    waiting, count = [path], 0
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = channel.listdir(folder)
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            inside = f"{folder}/{entry.name}"
+            if inside in skipped:
+                continue
+            if entry.kind == "dir":
+                waiting.append(inside)
+                continue
+            yield inside, entry.size
+            count += 1
+            if count >= MOST_FILES:
+                return
+
+
+def stop_facts(facts: BoxFacts, kills: tuple[str, ...], keeps: tuple[str, ...]) -> BoxFacts:
+    """The same box, asked about its stop."""
+    return replace(facts, verb=STOP, kills=kills, keeps=keeps)
+
+
+def may_stop(
+    facts: BoxFacts,
+    approval: Approval | None,
+    seen: Observation,
+    risk: AtRisk,
+    *,
+    now: datetime | None = None,
+    full: bool,
+) -> Verdict:
+    """Decides whether the box of `stop_facts` may be stopped. As `may_end`, and freely where nothing is at risk."""
+    if seen.account_problem:
+        return Verdict(reasons=[seen.account_problem])
+    if seen.existence is Existence.UNKNOWN:
+        return Verdict(reasons=[f"whether it runs is not known: {seen.note}"])
+    if seen.existence is Existence.EXISTS and risk.nothing:
+        return Verdict(allowed=True, way="nothing-at-risk")
+    verdict = may_end(facts, approval, seen, now=now, full=full)
+    if not verdict.allowed:
+        verdict.reasons.append(risk.words(facts.kills))
+    return verdict
+
+
+def stop_line(facts: BoxFacts, bills_after: Iterable[str], price_after: float | None) -> str:
+    """`stops: kills scratch; keeps data, durable; then $0.03/h (disk)`: what a preview declares."""
+    after = "at a price that is not known" if price_after is None else f"${price_after:.2f}/h"
+    what = ", ".join(bills_after)
+    keeps = ", ".join(facts.keeps) or "nothing"
+    return f"a stop kills {', '.join(facts.kills) or 'nothing'}, keeps {keeps}; then it bills {after}" + (
+        f" ({what})" if what else ""
+    )
+
+
+def stop_refusal(facts: BoxFacts, verdict: Verdict, risk: AtRisk, *, stack: str, now: datetime | None = None) -> str:
+    """What a person reads when a stop is refused. First line: nothing was stopped."""
+    word = f"sweepctl approve --stack {stack} --verb {STOP}"
+    why = [reason for reason in verdict.reasons if reason != risk.words(facts.kills)]  # said on a line of its own
+    rows = [
+        ("locked because", "; ".join(why) or "not approved"),
+        ("would die", risk.words(facts.kills)),
+        ("would survive", f"{', '.join(facts.keeps) or 'nothing of the box'}; the evidence at {facts.evidence}"),
+        ("waiting costs", waiting_cost(facts, now=now)),
+        ("next", f"sweepctl wait --stack {stack} --for done    (what sealed cells left on scratch may go)"),
+        ("let it go", f'{word} --abandon {facts.name} --reason "…" && pulumi up --stack {stack}'),
+    ]
+    if verdict.cells and not verdict.unsettled:
+        rows[4] = ("next", f"{word} --box {facts.name} && pulumi up --stack {stack}")
+    rows.append(("undo", f"boxes.{facts.name}.want: running"))
+    width = max(len(label) for label, _ in rows)
+    body = [f"{label:<{width}}  {text}" for label, text in rows]
+    return "\n".join([f"REFUSED. Nothing was stopped, nothing was deleted. Box {facts.name} runs on.", "", *body])

@@ -1,0 +1,248 @@
+"""Bytes on a box that die with it and that nobody has spoken for: counted, named, and let go by a named word only.
+
+What a cell leaves below its `{out}` is sealed, pulled and verified. What a job writes elsewhere (into its work dir, a
+cache, a folder of its own) is not, and would die unseen. A file is spoken for when it is ours (journal, queue, runner,
+set-up), was shipped, or is a cell's: then the cell's own state lets the box go or does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import quote_from_bytes
+
+from sweepstack.core.journal import Journal
+from sweepstack.core.records import Receipt, UnclaimedWaiver
+from sweepstack.loaders.base import printable
+from sweepstack.onbox.agent.channel import Listing
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import DIGEST_PREFIX, digest_of
+from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.units import spell_bytes
+
+ABOVE = 100_000_000
+"""Bytes. More than this needs a person's word."""
+LARGEST = 5
+SHOWN = 200
+"""Characters of a path that are shown."""
+SKIP = (f"{box_layout.HOME}/envs/" + "[0-9a-f]" * 16,)
+"""Environments that set-up makes anew, as it names them: not worth a look at each file."""
+CACHES = ("__pycache__",)
+FILES = 200_000
+SECONDS = 2.0
+"""A look at a box counts no further than this: what is not counted is unknown."""
+
+_HOME = box_layout.HOME.split("/")
+_OURS = re.compile(
+    r"(journal|queue|patrol|patrol\.1)\.jsonl|(queue|runner)\.lock|runner\.pid|runner\.log|(spec|secrets)\.json|keep-on"
+    r"|owner\.json|decisions\.jsonl(\.lock)?|setup/[0-9a-f]{16}\.(log|pid)|checkpoint/sweepstack_[a-z]+\.py"
+    r"|runner-[0-9a-f]{12}/(?:runner[a-z_]*|sweepstack/(?:onbox/(?:runner/)?)?[a-z_]+)\.py|provenance/[0-9a-f]{64}\.json"
+    r"|shipped/[0-9a-f]{64}\.(files|made)\.json"
+)
+"""All that runner, channel and launch write below our folder. What only looks like it is a job's."""
+_AS_IT_IS = " !#$&'()+,;=@[]^{}~`"
+_LOWER = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
+_BESIDE_OUT = (["log.txt"], ["pid"])
+_RENAMED = {"log.txt": "log.out.txt", "manifest.json": "manifest.out.json"}
+"""A job's own files of these names → what they are called in a manifest."""
+
+
+@dataclass(frozen=True)
+class Unclaimed:
+    """How much there is, in bytes, and the largest files (path, bytes). `problem`: why not all could be counted.
+
+    `listed`: the digest of the whole list, with each file's size and when it last changed, empty where there is none.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    largest: tuple[tuple[str, int], ...] = ()
+    problem: str = ""
+    listed: str = field(default="", compare=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.problem)
+
+    @property
+    def words(self) -> str:
+        """One line for a person."""
+        if not self.files:
+            return f"not known: {self.problem}" if self.problem else "nothing"
+        named = ", ".join(f"{path} {spell_bytes(size)}" for path, size in self.largest)
+        more = self.files - len(self.largest)
+        text = f"{_amount(self.files, self.bytes)}: {named}" + (f", and {more:,} more" if more else "")
+        return f"at least {text}; not all could be counted: {self.problem}" if self.problem else text
+
+
+def measure(
+    listing: Listing | None,
+    *,
+    kills: Collection[str],
+    box: str,
+    generation: int,
+    journal: Journal | None,
+    receipt: Receipt | None,
+    codes: Callable[[], Collection[str]] = tuple,
+) -> Unclaimed:
+    """What on the tiers in `kills` (all that a box has, where that is empty) belongs to no sealed cell.
+
+    `listing`: what was seen of the box's own tiers, None when nothing could be. `receipt`: the one whose verified
+    cells say which of a sealed attempt's files were sealed; cells that it does not have answer for all that is theirs.
+    `codes`: the versions of the code (`sha256:<hex>`) that were ever shipped; asked where the journal knows not all.
+    """
+    if listing is None:
+        return Unclaimed(problem="the box could not be read")
+    known = _Known(journal, _sealed(receipt, box, generation), codes)
+    found = sorted(
+        (path, size, changed)
+        for path, size, changed in listing.files
+        if (not kills or path.split("/", 1)[0] in kills) and not known.spoken_for(path, size, changed)
+    )
+    largest = sorted(found, key=lambda file: (-file[1], file[0]))[:LARGEST]
+    shown = tuple((_shown(path), size) for path, size, _ in largest)
+    # A file's ctime can't be set back: another one in its place, or other bytes in it, have another.
+    listed = digest_of([[path, size, round(changed * 1e6)] for path, size, changed in found]) if found else ""
+    return Unclaimed(len(found), sum(size for _, size, _ in found), shown, listing.problem, listed)
+
+
+def lock_reason(found: Unclaimed, waiver: UnclaimedWaiver | None) -> str:
+    """Why what is there keeps the box; empty when it is little, or exactly what a person has let go.
+
+    Where not all could be counted, no two lists are the same: then a word that covers this holds up to its counts.
+    """
+    if found.problem and not (waiver and waiver.uncounted):
+        return f"what else lies on it could not all be counted: {found.problem}"
+    if found.bytes <= ABOVE:
+        return ""
+    if waiver is None:
+        return f"{_amount(found.files, found.bytes)} on it belong to no sealed cell and would die: {_first(found)}"
+    now, then = _amount(found.files, found.bytes), _amount(waiver.files, waiver.bytes)
+    if found.problem:
+        more = found.bytes > waiver.bytes or found.files > waiver.files
+        return f"more unclaimed than was let go: {now}, {then} were approved" if more else ""
+    if waiver.listed is None:
+        return (
+            f"{now} on it belong to no sealed cell, and the approval that lets {then} go is of an older sweepctl, "
+            f'which kept no list: run `sweepctl approve --waive-unclaimed {waiver.box} --reason "…"` again'
+        )
+    if waiver.listed != found.listed:
+        return (
+            f"the unclaimed files are not those that were let go: {now}, {then} were approved, or a file changed since"
+        )
+    return ""
+
+
+class _Known:
+    """What our records say was written on a box, and by which cell."""
+
+    def __init__(
+        self, journal: Journal | None, sealed: Mapping[str, Mapping[str, int]], codes: Callable[[], Collection[str]]
+    ) -> None:
+        entries = journal.entries if journal is not None else ()
+        self._cells = journal.cells if journal is not None else {}
+        self._attempts = {
+            f"{line['cell']}/{line['attempt']}" for line in entries if "attempt" in line and "cell" in line
+        }
+        self._sealed = sealed
+        self._first_use = _first_use(journal)
+        self._codes, self._shipped = codes, dict[str, bool]()
+
+    def spoken_for(self, path: str, size: int, changed: float) -> bool:
+        """Whether this file of the box is ours, was shipped, or is a cell's."""
+        parts = path.split("/")
+        if path.endswith(".pyc") and any(part in CACHES for part in parts[:-1]):
+            return True
+        if parts[:2] == ["scratch", "sweep"] and len(parts) > 3:
+            return (
+                parts[2] in self._cells
+            )  # declared to go once the cell is sealed; before that, the cell keeps the box
+        if parts[: len(_HOME)] != _HOME or len(parts) <= len(_HOME):
+            return False
+        kind, *rest = parts[len(_HOME) :]
+        if kind == "code":
+            # Shipped before the first cell that ran it began. What came into it since is what jobs wrote beside it.
+            shipped = len(rest) > 1 and self._is_code(rest[0])  # `../outputs` is a job's
+            return shipped and changed < self._first_use.get(rest[0], float("inf"))
+        if kind == "cells":
+            return len(rest) > 2 and rest[0] in self._cells and self._cells_own(rest, size)
+        return _OURS.fullmatch("/".join([kind, *rest])) is not None
+
+    def _is_code(self, name: str) -> bool:
+        if name in self._first_use:
+            return True
+        if name not in self._shipped:
+            try:
+                self._shipped[name] = DIGEST_PREFIX + name in self._codes()
+            except EvidenceError:  # not known to be ours
+                self._shipped[name] = False
+        return self._shipped[name]
+
+    def _cells_own(self, rest: list[str], size: int) -> bool:
+        """`rest`: cell, attempt, and the path in it. In the attempt that was verified, only what its manifest names.
+
+        What lies beside `out`, or beside the attempts, is in no manifest: a job's `{out}/../best.pt`. So is what lies
+        in an attempt that the journal does not know.
+        """
+        cell, attempt, *inside = rest
+        if f"{cell}/{attempt}" not in self._attempts or (inside[0] != "out" and inside not in _BESIDE_OUT):
+            return False
+        named = self._sealed.get(f"{cell}/{attempt}")
+        if named is None or inside[0] != "out":
+            return True
+        path = "/".join(inside[1:])
+        return size in (named.get(name) for name in (_RENAMED.get(path, path), *_escaped(path)))
+
+
+def _escaped(path: str) -> tuple[str, ...]:
+    """The names under which the runner may have sealed a file whose own no store holds (onbox/runner/names.py)."""
+    whole = os.fsencode(path)
+    by_part = "/".join(
+        "%_" + quote_from_bytes(os.fsencode(part), safe=_AS_IT_IS) if _is_odd(part) else part
+        for part in path.split("/")
+    )
+    above, slash, last = path.rpartition("/")
+    by_case = above + slash + "%_" + "".join(chr(b) if b in _LOWER else f"%{b:02X}" for b in os.fsencode(last))
+    return by_part, by_case, "%_" + hashlib.sha256(whole).hexdigest()
+
+
+def _is_odd(part: str) -> bool:
+    unheld = any(char == "\\" or unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in part)
+    return unheld or part.startswith("%_")
+
+
+def _sealed(receipt: Receipt | None, box: str, generation: int) -> dict[str, dict[str, int]]:
+    """`<cell>/<attempt>` of this box's verified cells → the sealed files and their sizes."""
+    return {
+        f"{cell.name}/{cell.attempt}": {file.path: file.size for file in cell.files}
+        for cell in (receipt.cells if receipt else ())
+        if cell.state == "verified" and (cell.box, cell.generation) == (box, generation)
+    }
+
+
+def _first_use(journal: Journal | None) -> dict[str, float]:
+    """Code (bare hex) → when the first cell that ran it began, by the box's clock."""
+    found: dict[str, float] = {}
+    for entry in journal.entries if journal else ():
+        if entry["event"] == "cell-started":
+            code = str(entry.get("code", "")).removeprefix("sha256:")
+            if code not in found:
+                found[code] = datetime.fromisoformat(str(entry["time"])).timestamp()
+    return found
+
+
+def _shown(path: str) -> str:
+    """For people: a digest in it is cut, and enough of it left for the shell to complete."""
+    return printable(re.sub(r"(?<![0-9a-f])([0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])", r"\1*", path), SHOWN)
+
+
+def _amount(files: int, size: int) -> str:
+    return f"{files:,} file{'' if files == 1 else 's'}, {spell_bytes(size)}"
+
+
+def _first(found: Unclaimed) -> str:
+    return ", ".join(f"{path} {spell_bytes(size)}" for path, size in found.largest[:2])

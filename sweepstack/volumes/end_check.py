@@ -1,0 +1,227 @@
+"""The one check that may end a volume. Like `teardown.check.may_end`, it trusts the records and the platform alone.
+
+A volume may end in one of three ways, all with the right account and with no box that may still mount it:
+
+    cleared    an approval names its end and its native id, and for every sweep that used it the receipt that was
+               approved still holds: what that sweep left on it is verified elsewhere, or waived
+    gone       the platform proves that it no longer exists
+    abandoned  a person said, by name and with a reason, that what is on it may be lost
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from sweepstack.core.observation import Existence
+from sweepstack.core.records import Approval
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
+from sweepstack.teardown.revocation import revocation_problem
+from sweepstack.volumes.records import VERB, Use, read_inventory
+from sweepstack.volumes.users import Survey, User, births_on
+
+Way = Literal["cleared", "gone", "abandoned"]
+
+
+@dataclass(frozen=True)
+class VolumeFacts:
+    """What the state remembers of a volume: enough to end it months later. `identity`, `evidence`: of its stack."""
+
+    identity: str
+    evidence: str
+    name: str
+    native_id: str
+    account: str
+    price_per_month: float | None = None
+    keep_until: str = ""
+    size_gb: int | None = None
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class VolumeSeen:
+    """What was seen just now. `alive`: a line for each box that is not proved gone and may mount it; `unread`: whose
+    boxes could not be looked up. `holds`: the names at its top, each a sweep's identity; None: nobody could look."""
+
+    existence: Existence
+    account_problem: str = ""
+    note: str = ""
+    alive: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    holds: tuple[str, ...] | None = None
+
+
+@dataclass
+class VolumeVerdict:
+    """May it end? If not, `reasons` say why."""
+
+    allowed: bool = False
+    way: Way | None = None
+    reasons: list[str] = field(default_factory=list)
+    users: tuple[User, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """Stable words for a diff."""
+        if self.allowed and self.way == "abandoned":
+            return "cleared: abandoned, what is on it may be lost"
+        if self.allowed and self.way == "gone":
+            return "cleared: gone from the platform"
+        if self.allowed:
+            count = len(self.users)
+            return f"cleared: what {count} sweep{'' if count == 1 else 's'} left on it is verified elsewhere"
+        return f"locked ({self.reasons[0]})" if self.reasons else "locked"
+
+
+def may_delete(
+    facts: VolumeFacts,
+    approval: Approval | None,
+    seen: VolumeSeen,
+    survey: Survey,
+    *,
+    full: bool,
+    now: datetime | None = None,
+) -> VolumeVerdict:
+    """Decides whether the volume may be deleted, and why not.
+
+    `survey`: who uses it, as far as was asked now. `full` re-hashes every file of the receipts. Never raises for
+    damaged or absent evidence: that is a reason to refuse. Reads files; costs no money.
+    """
+    verdict = VolumeVerdict(users=survey.of(facts.native_id))
+    if seen.account_problem:
+        verdict.reasons.append(seen.account_problem)
+        return verdict
+    if seen.existence is Existence.GONE:
+        verdict.allowed, verdict.way = True, "gone"
+        return verdict
+    if seen.existence is not Existence.EXISTS:
+        verdict.reasons.append(seen.note or "whether it is there is not known")
+        return verdict
+    if approval is None:
+        verdict.reasons += ["not approved", *seen.alive]
+        return verdict
+    problem = approval_problem(facts, approval, now or datetime.now(UTC)) or _revoked(facts, approval)
+    if problem:
+        verdict.reasons.append(problem)
+        return verdict
+    verdict.reasons += seen.alive
+    if not verdict.reasons and abandoned(facts, approval):
+        verdict.allowed, verdict.way = True, "abandoned"
+        return verdict
+    verdict.reasons += [*seen.unread, *survey.problems, *_content_problems(facts, approval, seen, survey, full=full)]
+    if not verdict.reasons:
+        verdict.allowed, verdict.way = True, "cleared"
+    return verdict
+
+
+def approval_problem(facts: VolumeFacts, approval: Approval, now: datetime) -> str:
+    """Why this approval is not for the end of this volume now; empty when it is."""
+    if approval.waivers_digest != Approval.digest_waivers(approval.waive, approval.abandon, approval.unclaimed):
+        return "the waivers of the approval were edited after it was given"
+    named = [action for action in approval.actions if action.box == facts.name]
+    if not named:
+        return "the approval does not name this volume"
+    ours = [action for action in named if action.native_id == facts.native_id]
+    if not ours:
+        return f"the approval is for {named[0].native_id}, and this volume is {facts.native_id}"
+    if not any(action.verb == VERB for action in ours):
+        return f"the approval allows {ours[0].verb}, not {VERB}"
+    if now >= approval.expires:
+        return f"the approval expired at {approval.expires:%Y-%m-%d %H:%M} UTC"
+    return ""
+
+
+def _revoked(facts: VolumeFacts, approval: Approval) -> str:
+    try:
+        return revocation_problem(EvidenceStore.open(facts.evidence), approval)
+    except EvidenceError:  # it can't be on record; what needs evidence is refused for that
+        return ""
+
+
+def abandoned(facts: VolumeFacts, approval: Approval) -> bool:
+    """Whether a person gave this very volume up, by name and with a reason."""
+    return any((a.box, a.native_id, a.verb) == (facts.name, facts.native_id, VERB) for a in approval.abandon)
+
+
+def _content_problems(
+    facts: VolumeFacts, approval: Approval, seen: VolumeSeen, survey: Survey, *, full: bool
+) -> list[str]:
+    if approval.receipt is None:
+        return ["the approval names nothing that was shown of what is on it"]
+    try:
+        store = EvidenceStore.open(facts.evidence)
+        if store.marker.identity != facts.identity:
+            return [f"the evidence at {facts.evidence} belongs to another stack ({store.marker.identity})"]
+        inventory = read_inventory(store, approval.receipt)
+    except EvidenceError as error:
+        return [str(error)]
+    if inventory.identity != facts.identity:
+        return [f"what was approved is of another stack ({inventory.identity})"]
+    uses = inventory.volumes.get(facts.native_id)
+    if uses is None:
+        return ["what was approved does not list this volume"]
+    shown = {use.identity for use in uses}
+    problems = [
+        f"{user.stack} uses it, and was not in what was approved"
+        for user in survey.of(facts.native_id)
+        if user.identity not in shown
+    ]
+    problems += [
+        f"{name} is on it, and no sweep on record left it there" for name in seen.holds or () if name not in shown
+    ]
+    for use in uses:
+        problems += [f"{use.stack}: {problem}" for problem in use_problems(use, facts.native_id, full=full)]
+    return problems
+
+
+def use_problems(use: Use, native_id: str, *, full: bool) -> list[str]:
+    """Why what this sweep left on the volume is not safe elsewhere; empty when it is. Never raises EvidenceError."""
+    try:
+        launched, dropped = launched_on(User(use.stack, use.identity, use.evidence), native_id)
+        if not launched:
+            return []
+        if use.receipt is None:
+            return [
+                f"{len(launched)} of its cells ran on boxes that mounted it, and no receipt says that they are safe"
+            ]
+        store = EvidenceStore.open(use.evidence)
+        receipt = store.receipt(use.receipt)
+        if receipt.identity != use.identity:
+            return [f"the receipt is of another sweep ({receipt.identity})"]
+        known = {cell.name: cell for cell in receipt.cells}
+        problems, to_check = [], []
+        for name, config_digest in sorted(launched.items()):
+            cell = known.get(name)
+            if name in use.waived or name in dropped:
+                continue
+            if cell is None:
+                problems.append(f"{name} ran on a box that mounted it and is not in the receipt")
+            elif cell.config_digest != config_digest:
+                problems.append(f"{name} ran with another config than the receipt's")
+            elif cell.state != "verified":
+                problems.append(f"{name} is {cell.state} in the receipt")
+            else:
+                to_check.append(name)
+        return problems or store.check_files(receipt, to_check, full=full)
+    except (EvidenceError, JournalDamaged) as error:
+        return [str(error)]
+
+
+def launched_on(user: User, native_id: str) -> tuple[dict[str, str], set[str]]:
+    """The cells of a sweep that ran, or might have, on a box that mounted the volume (name → config digest), by launch
+    records and by journals; and those that a person dropped. Raises EvidenceError, JournalDamaged."""
+    store = EvidenceStore.open(user.evidence)
+    given = {(launch.box, launch.generation): launch for launch in store.launches()}
+    launched: dict[str, str] = {}
+    dropped: set[str] = set()
+    for birth in births_on(user, native_id):
+        launch = given.get((birth.box, birth.generation))
+        journal = store.journal(birth.box, birth.generation)
+        progress = journal.cells if journal is not None else {}
+        ran = {name: cell.config_digest for name, cell in progress.items() if cell.config_digest is not None}
+        launched |= {**ran, **(launch.cells if launch is not None else {})}
+        dropped |= {name for name, cell in progress.items() if cell.state == "dropped"}
+        dropped |= launch.dropped.keys() if launch is not None else set()
+    return launched, dropped

@@ -1,0 +1,110 @@
+"""Clocks of a made-up platform: they start at a recorded stop, and end with a start."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sweepstack.billing.deadlines import ClockFact, countdowns, last_seen, running, starting, stopped_since
+from sweepstack.billing.ledger import Bill, total
+from sweepstack.core.journal import Journal
+from sweepstack.core.records import LedgerEntry, LedgerPhase
+
+BEGIN = datetime(2026, 11, 21, 9, tzinfo=UTC)
+RELEASE = ClockFact(what="released", days=15, kills=("data", "disk"))
+CREDIT = ClockFact(what="deleted for want of credit")
+
+
+def at(days: float) -> datetime:
+    return BEGIN + timedelta(days=days)
+
+
+def bill(*phases: tuple[LedgerPhase, float, float]) -> Bill:
+    """(phase, day, price) …"""
+    entries = [
+        LedgerEntry(
+            box="a", native_id="id-a", platform="p", account="me", phase=phase, price_per_hour=price, at=at(day)
+        )
+        for phase, day, price in phases
+    ]
+    (found,) = total(entries, [], at(100)).bills
+    return found
+
+
+STOPPED = bill(("running", 0, 2.0), ("stopped", 1, 0.03))
+
+
+def test_a_clock_starts_at_the_recorded_stop() -> None:
+    (clock,) = countdowns([RELEASE], STOPPED, at(2))
+    assert (clock.box, clock.native_id, clock.at, clock.left) == ("a", "id-a", at(16), timedelta(days=14))
+    assert clock.text() == "released in 14 d (2026-12-07 09:00 UTC): kills data, disk"
+    assert not clock.soon
+
+
+@pytest.mark.parametrize(
+    ("phases", "day"),
+    [
+        ([("running", 0, 2.0)], 5),
+        ([("running", 0, 2.0), ("stopped", 1, 0.0), ("running", 3, 2.0)], 5),
+        ([("running", 0, 2.0), ("stopped", 1, 0.0), ("ended", 3, 0.0)], 5),
+        ([("running", 0, 2.0), ("ended", 3, 0.0)], 5),
+    ],
+)
+def test_it_runs_only_while_the_box_stands_still(phases: list[tuple[LedgerPhase, float, float]], day: float) -> None:
+    assert countdowns([RELEASE], bill(*phases), at(day)) == []
+
+
+def test_a_new_price_starts_no_new_clock_and_a_new_stop_does() -> None:
+    dearer = bill(("running", 0, 2.0), ("stopped", 1, 0.03), ("stopped", 5, 0.06))
+    assert stopped_since(dearer) == at(1)
+    again = bill(("running", 0, 2.0), ("stopped", 1, 0.03), ("running", 4, 2.0), ("stopped", 6, 0.03))
+    assert countdowns([RELEASE], again, at(7))[0].at == at(21)
+
+
+def test_near_the_end() -> None:
+    (clock,) = countdowns([RELEASE], STOPPED, at(15.9))
+    assert clock.soon
+    assert clock.text().startswith("released in 2 h 24 min (")
+    (over,) = countdowns([RELEASE], STOPPED, at(40))
+    assert over.left == timedelta()
+    assert over.text().startswith("released may have happened at 2026-12-07 09:00 UTC")
+
+
+def test_an_unknown_deadline_is_said_and_comes_first() -> None:
+    first, second = countdowns([RELEASE, CREDIT], STOPPED, at(2))
+    assert (first.what, first.at, first.left, first.soon) == (CREDIT.what, None, None, True)
+    assert "at a time that is not known (stopped since 2026-11-22 09:00 UTC)" in first.text()
+    assert second.what == "released"
+
+
+def test_a_clock_of_a_box_that_may_be_off_counts_where_none_runs_by_the_ledger() -> None:
+    """A recorded stop is the truth; without one, what it did by itself is dated by when it was last seen."""
+
+    def clocks(known: Bill, off: datetime | None) -> list[tuple[str, datetime | None]]:
+        found = running([RELEASE, CREDIT], known, at(9), box="a", native_id="id-a", off=off)
+        return [(clock.what, clock.at) for clock in found]
+
+    assert clocks(STOPPED, at(5)) == [(CREDIT.what, None), ("released", at(16))]
+    going = bill(("running", 0, 2.0))
+    assert clocks(going, None) == []
+    assert clocks(going, at(5)) == [("released, had it gone off when it was last seen,", at(20))]
+
+
+def test_a_box_was_up_when_its_journal_was_written_last_and_when_it_was_made() -> None:
+    written = Journal(entries=({"event": "a", "time": at(1).isoformat()}, {"event": "b", "time": at(3).isoformat()}))
+    assert last_seen(written, at(0)) == at(3)
+    assert last_seen(Journal(), at(0)) == last_seen(None, at(0)) == at(0)
+    assert last_seen(None, None) is None
+
+
+def test_no_bill_no_clock() -> None:
+    assert countdowns([RELEASE], None, at(2)) == []
+
+
+def test_what_a_stop_would_start() -> None:
+    assert starting([], at(0)) == ""
+    assert starting([RELEASE, CREDIT], at(0)) == (
+        "a stop starts a clock: released after 15 d, which kills data, disk (at 2026-12-06 09:00 UTC, if it stopped "
+        "now); deleted for want of credit after a time that is not known"
+    )

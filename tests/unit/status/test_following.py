@@ -1,0 +1,120 @@
+"""What to type next while somebody else has to finish the end of a box."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sweepstack.billing.balance import Left
+from sweepstack.core.journal import parse_journal
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import Teardown
+from sweepstack.status.compose import compose
+from sweepstack.status.engine_state import BoxEntry, StackState, TeardownEntry
+from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.teardown.check import Verdict, may_end
+from sweepstack.teardown.host_shutdown import Handover
+
+NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
+
+
+def scene(by: Literal["ssh", "person"]) -> Scene:
+    """One box on a host that does not answer, and whose end was begun."""
+    box = BoxEntry(
+        urn="urn:box-0",
+        identity="a1b2c3",
+        evidence="file://nowhere/x",
+        adapter="ssh:root@192.0.2.7:22",
+        name="box-0",
+        native_id="host-1",
+        account="a",
+        generation=1,
+        roster_digest=f"sha256:{'0' * 64}",
+        teardown=TeardownEntry(verb="destroy", kills=(), keeps=()),
+    )
+    seen = Observation(Existence.UNKNOWN, note="it does not answer")
+    handed = Handover(
+        box="box-0", native_id="host-1", verb="destroy", by=by, native="its end", way="cleared", begun_at=NOW
+    )
+    sight = Sight(
+        box=box,
+        queue=None,
+        launch=None,
+        seen=seen,
+        verdict=may_end(box.facts(), None, seen, now=NOW, full=False),
+        phase="unknown",
+        where="",
+        price_per_hour=0.5,
+        since=NOW,
+        journal=None,
+        copied=False,
+        proposed=None,
+        claims_cleared=False,
+        handed=handed,
+    )
+    return Scene(StackState("s", boxes=(box,)), NOW, (), {}, sights=(sight,))
+
+
+def test_an_end_that_a_person_finishes_waits_for_their_word() -> None:
+    first, second = compose(scene("person")).next
+    assert first.startswith("sweepctl confirm-gone --stack s box-0 --saw")
+    assert second == "pulumi destroy --stack s"
+
+
+def test_an_end_that_the_host_itself_issues_is_asked_for_again() -> None:
+    first, second = compose(scene("ssh")).next
+    assert first.startswith("pulumi destroy --stack s")
+    assert second.startswith("sweepctl confirm-gone --stack s box-0 --saw")
+
+
+def test_a_box_that_was_given_up_on_a_silent_host_needs_a_persons_word_first() -> None:
+    given_up = Verdict(allowed=True, way="abandoned")
+    teardown = Teardown(native_ids=("host-1",), begun_at=NOW)
+    asked = scene("person")
+    (sight,) = asked.sights
+
+    def next_of(**changes: Any) -> tuple[str, ...]:
+        return tuple(compose(replace(asked, teardown=teardown, sights=(replace(sight, handed=None, **changes),))).next)
+
+    first, second = next_of(verdict=given_up)
+    assert first.startswith("sweepctl confirm-gone --stack s box-0 --saw")
+    assert second.startswith("pulumi destroy --stack s")
+    assert next_of()[0] == "pulumi destroy --stack s", "it was not given up"
+    there = Observation(Existence.EXISTS, note="its journal does not read")
+    assert next_of(verdict=given_up, seen=there)[0] == "pulumi destroy --stack s", "its host answers"
+
+
+def test_what_an_account_has_left_stands_in_status_as_hours() -> None:
+    """rented.md D6. A box that is gone spends nothing."""
+    lines = compose(replace(scene("ssh"), balances=(Left("ssh:root@192.0.2.7:22", 1.0),))).money_lines
+    assert lines[0] == "balance  $1.00 left at ssh:root@192.0.2.7:22: 2.0 h at $0.50/h"
+
+
+def test_a_box_that_is_locked_again_while_a_teardown_is_open_is_not_sent_to_an_up() -> None:
+    """It would be refused, and so is a destroy."""
+    asked = scene("person")
+    (sight,) = asked.sights
+    journal = parse_journal(b"")
+    teardown = Teardown(native_ids=("host-1",), begun_at=NOW)
+
+    def next_of(**changes: Any) -> tuple[str, ...]:
+        locked = replace(sight, handed=None, claims_cleared=True, **changes)
+        return tuple(compose(replace(asked, teardown=teardown, sights=(locked,))).next)
+
+    anew, given_up = next_of(seen=Observation(Existence.EXISTS, journal), journal=journal)
+    assert anew.startswith("sweepctl finish --stack s ")
+    assert given_up.startswith("sweepctl approve --stack s --abandon box-0 ")
+    unread = next_of(seen=Observation(Existence.EXISTS, note="its journal does not read"))
+    assert [line.split(" --reason")[0] for line in unread] == ["sweepctl approve --stack s --abandon box-0"]
+
+
+def test_a_box_that_came_up_without_gpus_is_not_said_to_be_resumed_by_an_up() -> None:
+    asked = scene("person")
+    (sight,) = asked.sights
+    journal = parse_journal(b"")
+    seen = Observation(Existence.EXISTS, journal, runner_alive=False)
+    bare = replace(sight, handed=None, seen=seen, phase="running", journal=journal, bare=True)
+    first, second = compose(replace(asked, sights=(bare,))).next
+    assert "boxes.box-0.want is set to stopped" in first
+    assert "further name below boxes" in second

@@ -1,0 +1,47 @@
+"""A box that should have ended its own bill, and is still there (hosts.md S1)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sweepstack.core.journal import Journal
+from sweepstack.core.own_stop import could_not_stop
+
+NOW = datetime(2026, 11, 22, 12, 40, tzinfo=UTC)
+
+
+def journal(*events: tuple[str, float]) -> Journal:
+    entries = tuple(
+        {"event": event, "time": (NOW - timedelta(minutes=ago)).isoformat(), "native": "关机"}
+        | ({"reason": "it ended with 127: sh: 1: shutdown: not found"} if event == "box-off-failed" else {})
+        for event, ago in events
+    )
+    return Journal(entries=entries)
+
+
+def test_it_says_what_it_bills_and_why() -> None:
+    found = could_not_stop(journal(("cell-sealed", 15), ("box-off", 5), ("box-off-failed", 5)), NOW, 0.3)
+    assert found == (
+        "should have stopped itself, could not (关机: it ended with 127: sh: 1: shutdown: not found): "
+        "it still bills $0.30/h"
+    )
+    again = could_not_stop(journal(*[("box-off", 9), ("box-off-failed", 9)] * 3), NOW, None)
+    assert "tried 3 times" in again
+    assert again.endswith("it still bills")
+
+
+@pytest.mark.parametrize(
+    ("events", "alarm"),
+    [
+        ([("box-off", 1)], False),  # it may be about to go
+        ([("box-off", 6)], True),  # an older runner, which did not write how its command ended
+        ([("box-off", 9), ("box-off-failed", 9), ("cell-started", 1)], False),
+        ([("cell-sealed", 9)], False),
+        ([], False),
+    ],
+)
+def test_when_it_is_due(events: list[tuple[str, float]], alarm: bool) -> None:
+    assert bool(could_not_stop(journal(*events), NOW, 0.3)) == alarm
+    assert could_not_stop(None, NOW, 0.3) == ""
