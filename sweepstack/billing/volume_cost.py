@@ -11,7 +11,7 @@ def cost_words(per_month: float | None, keep_until: str | None, *, today: date |
     if not keep_until:
         return text
     if overdue(keep_until, today or date.today()):
-        bills = "it goes on billing until it is ended" if per_month != 0 else "nobody has ended it"
+        bills = "it goes on billing until it is ended" if per_month != 0 else "it was not ended yet"
         return f"{text}, was to be kept until {keep_until}, which is over: {bills}"
     return f"{text}, kept until {keep_until}"
 

@@ -25,7 +25,7 @@ class Observation:
 
     `journal` is None when it could not be read; an empty journal says that nothing ever ran. `note` says what was in
     the way of knowing. `account_problem` is set when the account at hand is not the box's. `stopped`: the box rests, so
-    that no runner can be alive. `listing`: the files on its own tiers, None when nobody could look. `skew`: seconds
+    that no runner can be alive. `listing`: the files on its own tiers, None where they were not listed. `skew`: seconds
     that the box's clock is ahead of ours. `stopped_per_hour`: USD that it costs while it rests, by the platform.
     `evidence_on`: the part of the box that the evidence itself lies on, and which folder of it; None where it is not.
     `emptied`: its rented host answers, bills, and proves that nothing of the box is left there.

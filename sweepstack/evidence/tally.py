@@ -25,7 +25,7 @@ class Clock:
 
 class Said:
     """Adds up what is brought here, where the evidence is not on this machine, and what workers read. A count that is
-    slightly off harms nobody, so there is no lock."""
+    slightly off does no harm, so there is no lock."""
 
     def __init__(self, progress: Progress | None) -> None:
         self.progress = progress

@@ -325,7 +325,7 @@ def hello(wire: Wire) -> None:
 
 
 def main(settings: Mapping[str, Any]) -> None:
-    """Serves on stdin and stdout until nobody is there."""
+    """Serves on stdin and stdout until the other side has closed them."""
     wire = Wire(0, greet(settings))
     channel = BoxChannel(settings["native_id"], settings["root"], settings["mounts"], wire)
     with contextlib.suppress(Cut, BrokenPipeError, ConnectionResetError):

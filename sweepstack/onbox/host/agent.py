@@ -145,7 +145,7 @@ def _plain(answer: Any) -> Any:
 
 
 def main(settings: Mapping[str, Any]) -> None:
-    """Serves on stdin and stdout until nobody is there, as `sweepstack.onbox.agent.agent.main` does."""
+    """Serves on stdin and stdout until the other side has closed them, as `sweepstack.onbox.agent.agent.main` does."""
     sink = greet(settings)
     wire = Wire(0, sink)
     with contextlib.suppress(Cut, BrokenPipeError, ConnectionResetError):

@@ -1,6 +1,6 @@
 """What kind of failure it was: what the identical config may get over, and what it never will.
 
-transient   the network, the driver, a stop by somebody else: the same once more may go well
+transient   the network, the driver, a stop from outside: the same once more may go well
 oom         the machine's memory ran out, which a neighbour may have caused
 disk        no room: the queue waits for it, and it does not count
 bug         code or config (also too little GPU memory): final at once, a retry would only cost money

@@ -1,6 +1,6 @@
 """The operations of RunPod's REST v2 that we use, for one key: paths, envelopes, pages, and one list for all who ask.
 
-Nothing here decides. Writes are sent once (`common.http`); every one of ours is seen by whoever asks after it.
+Nothing here decides. Writes are sent once (`common.http`); a read that begins after a write sees it.
 """
 
 from __future__ import annotations

@@ -92,14 +92,14 @@ def test_asked_one_by_one_it_is_the_same_picture(world: World, monkeypatch: pyte
         def now(cls, tz: tzinfo | None = None) -> datetime:
             return now
 
-    class Nobody:
+    class NoPlatform:
         """What no platform is."""
 
     monkeypatch.setattr(collect, "datetime", Still)
     together = status(world)
 
-    monkeypatch.setattr(platform, "Foresees", Nobody)
-    monkeypatch.setattr(prefetch, "Foresees", Nobody)
+    monkeypatch.setattr(platform, "Foresees", NoPlatform)
+    monkeypatch.setattr(prefetch, "Foresees", NoPlatform)
     asked: list[str] = []
     request = ssh_link.Link.request
 

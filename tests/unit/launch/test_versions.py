@@ -358,6 +358,6 @@ def test_secrets_that_changed_are_written_again(site: Site) -> None:
     site.launch("a", secret_names=("KEY",), secrets={"KEY": "another"})
     assert json.loads(site.channel.read(box_layout.SECRETS)) == {"KEY": "another"}
     site.launch("a", secret_names=("KEY",), secrets=None)
-    assert json.loads(site.channel.read(box_layout.SECRETS)) == {"KEY": "another"}, "nobody here knows them"
+    assert json.loads(site.channel.read(box_layout.SECRETS)) == {"KEY": "another"}, "no one on this side knows them"
     site.launch("a", secrets={})
     assert json.loads(site.channel.read(box_layout.SECRETS)) == {}, "taken out of the config"
