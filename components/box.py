@@ -45,8 +45,7 @@ class BoxComponent(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("sweepstack:components:Box", box_plan.name, None, opts)
-        ending = plan.ending
-        teardown = ending.as_inputs()
+        teardown = plan.teardown.as_inputs()
         approval = approval_for(plan, box_plan.name)
         child = pulumi.ResourceOptions(parent=self)
         self.box = Box(

@@ -10,26 +10,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pydantic import Field
-
 from sweepstack.billing.ledger import Bill
+from sweepstack.core.box_end import ClockFact
 from sweepstack.core.journal import Journal
-from sweepstack.core.records import Record
 
 SOON = timedelta(days=3)
 DAY = timedelta(days=1)
-
-
-class ClockFact(Record):
-    """`what` happens to a stopped box after so many `days` (None: nobody knows), and the tiers that it kills.
-
-    `first_stop`: it counts from the box's first stop, whatever ran in between; without it a start takes it back.
-    """
-
-    what: str
-    days: float | None = Field(default=None, gt=0)
-    kills: tuple[str, ...] = ()
-    first_stop: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import Birth
 from sweepstack.core.roster import Roster
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import living
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe
-from sweepstack.status.engine_state import BoxEntry, StackState, TeardownEntry
+from sweepstack.status.engine_state import BoxEntry, StackState
 from sweepstack.status.snapshot import Scene, Sight, Stranger
 from sweepstack.teardown.check import may_end
 
-_ALL = TeardownEntry(verb="destroy", kills=("everything on it",), keeps=())
+_ALL = TeardownFacts(verb="destroy", kills=("everything on it",), keeps=())
 """What an end does to each tier is in the state, which has forgotten this box: so the worst is said."""
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweepstack.billing.budget import Budget
-from sweepstack.billing.deadlines import ClockFact
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.model import Metrics
+from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import Approval, ArtifactSpec, Cell
 from sweepstack.core.roster import Roster
 from sweepstack.launch.smoke import Smoke
@@ -37,87 +37,6 @@ class Durable:
     def kept_volume(self) -> bool:
         """Whether it is a volume that a stack of volumes keeps."""
         return self.kept and not self.place
-
-
-@dataclass(frozen=True)
-class Issue:
-    """Who issues a verb, and how: the platform's own word for it, the `command` on the box, or a person's step.
-
-    `by` is "ssh" or "person"; a verb that goes over an API has none of this.
-    """
-
-    by: str
-    native: str
-    command: str = ""
-    manual: str = ""
-
-    def as_inputs(self) -> dict[str, Any]:
-        """As an input: what is empty is left out."""
-        said = {"by": self.by, "native": self.native, "command": self.command, "manual": self.manual}
-        return {name: value for name, value in said.items() if value}
-
-
-@dataclass(frozen=True)
-class Pausing:
-    """What a stop does to each tier here, what of the bill goes on, at which price (USD an hour, None unknown)."""
-
-    kills: tuple[str, ...]
-    keeps: tuple[str, ...]
-    bills_after: tuple[str, ...]
-    price_per_hour: float | None
-    issue: Issue | None = None
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a box ends on this platform, and what that does to each tier. `paths`: where each tier lies on a box.
-
-    `pausing` is None where boxes can't be stopped by us. `issue` (None: the adapter does it over an API): what a delete
-    issues there. That may be a verb that keeps more than `kills` says: `kills` is what dies once the platform has
-    taken the box away, by that verb or by a clock that it starts. `release`: where it keeps more, the person's step
-    that ends what is still billed then.
-    """
-
-    verb: str
-    native: str
-    kills: tuple[str, ...]
-    keeps: tuple[str, ...]
-    irreversible: bool
-    bills_after: tuple[str, ...]
-    paths: Mapping[str, str]
-    pausing: Pausing | None
-    clocks: tuple[ClockFact, ...] = ()
-    keeps_per_gb_month: Mapping[str, float] = field(default_factory=dict)
-    issue: Issue | None = None
-    release: str = ""
-
-    def as_inputs(self) -> dict[str, Any]:
-        """As the `teardown` input: all that a stop or a delete needs, so that neither opens a profile."""
-        inputs: dict[str, Any] = {
-            "verb": self.verb,
-            "kills": list(self.kills),
-            "keeps": list(self.keeps),
-            "paths": dict(self.paths),
-        }
-        if self.clocks:
-            inputs["clocks"] = [clock.model_dump(mode="json", exclude_none=True) for clock in self.clocks]
-        if self.keeps_per_gb_month:
-            inputs["keeps_per_gb_month"] = dict(self.keeps_per_gb_month)
-        if self.issue is not None:
-            inputs["issue"] = self.issue.as_inputs()
-        if self.release:
-            inputs["release"] = self.release
-        if self.pausing is not None:
-            inputs["stop"] = {
-                "kills": list(self.pausing.kills),
-                "keeps": list(self.pausing.keeps),
-                "bills_after": list(self.pausing.bills_after),
-            }
-            if self.pausing.price_per_hour is not None:
-                inputs["stop"]["price_per_hour"] = self.pausing.price_per_hour
-            if self.pausing.issue is not None:
-                inputs["stop"]["issue"] = self.pausing.issue.as_inputs()
-        return inputs
 
 
 @dataclass(frozen=True)
@@ -218,7 +137,7 @@ class Plan:
     job: JobPlan
     artifacts: tuple[ArtifactSpec, ...]
     metrics: Metrics | None
-    ending: Ending
+    teardown: TeardownFacts
     durable: Durable | None
     price_per_hour: float | None
     max_price: float | None
@@ -240,10 +159,10 @@ class Plan:
     @property
     def when_drained(self) -> dict[str, str]:
         """How a box ends its own bill once its queue is drained; empty where nobody asked for it, or an API does it."""
-        stop = self.ending.pausing.issue if self.ending.pausing is not None else None
+        stop = self.teardown.stop.issue if self.teardown.stop is not None else None
         if self.when_done != "stop" or stop is None or stop.by != "ssh":
             return {}
-        return {"native": stop.native, "command": stop.command}
+        return {"native": stop.native, "command": stop.command or ""}
 
     def adapter_of(self, box: BoxPlan) -> str:
         """What speaks to this box's platform: with its host's address, where it is on a host of the user's own."""

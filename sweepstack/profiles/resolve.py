@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 
-from sweepstack.billing.deadlines import ClockFact
 from sweepstack.config.rent import Resources
 from sweepstack.config.smoke import configured_smoke, smoke_on_box
 from sweepstack.config.stack_config import StackConfig
@@ -18,17 +17,15 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.launch.split import by_count
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_duration, parse_size
+from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.buckets import bucket_problems, buckets
 from sweepstack.profiles.check_dates import stamp_notes
 from sweepstack.profiles.hosts import host_problems, python_of
-from sweepstack.profiles.model import Clock, Layout, Profile, Verb, VerbFacts
+from sweepstack.profiles.model import Layout, Profile
 from sweepstack.profiles.network import network_problems, switched
-from sweepstack.profiles.plan import BoxPlan, Durable, Ending, Issue, JobPlan, Pausing, Plan, Site
-from sweepstack.profiles.tiers import claims, place_of, region_notes, tier_problems
+from sweepstack.profiles.plan import BoxPlan, Durable, JobPlan, Plan, Site
+from sweepstack.profiles.tiers import HOME_TIER, VERB, claims, layout_of, place_of, region_notes, tier_problems
 
-VERB: Verb = "destroy"
-HOME_TIER = "data"
-"""The tier that the queue and its journal lie on (`sweepstack.onbox.common.box_layout.HOME`)."""
 _WITHOUT = {"when_done: stop": "when_done: keep", "budget.stop: true": "budget.stop: false"}
 DURABLE_VOLUME = "durable"
 """The volume that sealed cells and checkpoints go to; one a sweep."""
@@ -55,11 +52,6 @@ def _in_order(config: StackConfig) -> tuple[str, ...]:
     return config.candidates if config.placement is None else (config.placement.platform,)
 
 
-def layout_of(config: StackConfig, profile: Profile) -> Layout:
-    """How the boxes are laid out there, with the mounts that the config asks for."""
-    return profile.layout(volume=bool(config.volume_mounts))
-
-
 def unfit(config: StackConfig, profile: Profile) -> list[str]:
     """Why this platform can't run the sweep; empty when it can."""
     refusals = []
@@ -79,7 +71,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     if bills and config.budget is None:
         refusals.append("it sends a bill, so the sweep needs a budget, such as budget: {usd: 60}")
     if any(box.want == "stopped" for box in config.boxes.values()):
-        refusals += _unstoppable(layout, profile.stop_refused)
+        refusals += unstoppable(layout, profile.stop_refused)
     refusals += _auto_stop(config, profile, layout)
     refusals += _files_pass(profile)
     refusals += network_problems(config, profile)
@@ -127,19 +119,6 @@ def _spot(config: StackConfig, profile: Profile) -> list[str]:
     return refusals
 
 
-def _unstoppable(layout: Layout, why: str = "") -> list[str]:
-    if not _stops(layout):
-        because = f" ({why})" if why else ""
-        return [f"its boxes can't be stopped by us{because}, and one is wanted stopped: end it instead (want: gone)"]
-    if HOME_TIER in layout.verbs["stop"].kills:
-        native = layout.verbs["stop"].native
-        return [
-            f"{native} wipes {HOME_TIER}, where the queue lives: end the box instead (want: gone); what is sealed, and "
-            "checkpoints, stay on the volume"
-        ]
-    return []
-
-
 def _auto_stop(config: StackConfig, profile: Profile, layout: Layout) -> list[str]:
     """Stops that a box would have to make by itself: only where that is proved, and nothing of a cell dies."""
     asked = {
@@ -165,42 +144,6 @@ def _files_pass(profile: Profile) -> list[str]:
         return []
     flavour = profile.ssh.flavours[0]
     return [f"its SSH ({flavour.kind}, {flavour.address}) passes no files: {flavour.why_not}"]
-
-
-def _stops(layout: Layout) -> bool:
-    return "stop" in layout.verbs and layout.verbs["stop"].issued_by != "person"
-
-
-def _pausing(config: StackConfig, profile: Profile) -> Pausing | None:
-    layout = layout_of(config, profile)
-    if _unstoppable(layout):
-        return None
-    verb, override = layout.verbs["stop"], config.overrides.get(profile.platform)
-    own = override.stopped_price_per_hour if override is not None else None
-    return Pausing(verb.kills, verb.keeps, verb.bills_after, verb.price_per_hour if own is None else own, _issue(verb))
-
-
-def _issue(verb: VerbFacts) -> Issue | None:
-    return None if verb.issued_by == "api" else Issue(verb.issued_by, verb.native, verb.command, verb.manual)
-
-
-def _clocks(config: StackConfig, profile: Profile) -> tuple[ClockFact, ...]:
-    """Those that can strike a box that stands still."""
-    volume = bool(config.volume_mounts)
-    return tuple(_clock(clock, volume=volume) for clock in profile.danger_clocks if clock.starts != "start")
-
-
-def _clock(clock: Clock, *, volume: bool) -> ClockFact:
-    kills = clock.kills if clock.with_volume is None or not volume else clock.with_volume
-    if clock.starts == "arrears":  # when they began is not ours to know
-        after = f" ({clock.after:g} d after they begin)" if clock.after is not None else ""
-        return ClockFact(what=f"{clock.what}{after}", kills=kills)
-    return ClockFact(what=clock.what, days=clock.after, kills=kills, first_stop=None if clock.in_a_row else True)
-
-
-def _kept_prices(layout: Layout, keeps: tuple[str, ...]) -> dict[str, float]:
-    prices = {name: layout.tiers[name].price_per_gb_month for name in keeps}
-    return {name: price for name, price in prices.items() if price}
 
 
 def _asked(config: StackConfig) -> list[tuple[str, Resources]]:
@@ -232,7 +175,7 @@ def _price(config: StackConfig, profile: Profile) -> float | None:
 
 def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     layout = layout_of(config, profile)
-    verb, issued = layout.verbs[VERB], layout.verbs[profile.meter_stop_verb]
+    verb = layout.verbs[VERB]
     durable = _durable(config, profile, layout)
     survives = f"{durable.tier} survives {VERB}, {_and(verb.kills)} don't" if durable else f"nothing survives {VERB}"
     wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
@@ -247,20 +190,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         job=_job(config),
         artifacts=config.artifact_specs(),
         metrics=config.metrics,
-        ending=Ending(
-            verb=VERB,
-            native=issued.native,
-            kills=verb.kills,
-            keeps=verb.keeps,
-            irreversible=issued.irreversible,
-            bills_after=issued.bills_after,
-            paths={name: tier.path for name, tier in layout.tiers.items() if tier.path},
-            pausing=_pausing(config, profile),
-            clocks=_clocks(config, profile),
-            keeps_per_gb_month=_kept_prices(layout, verb.keeps),
-            issue=None if _own_host(config, profile) else _issue(issued),
-            release=f"({verb.native}) {verb.manual}" if verb is not issued and verb.manual else "",
-        ),
+        teardown=teardown_facts(config, profile, own_host=_own_host(config, profile)),
         durable=durable,
         price_per_hour=_price(config, profile),
         max_price=config.max_price,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.profiles.model import Layout, Profile, Tier, Verb
+from sweepstack.profiles.model import Layout, Profile, Tier
 from sweepstack.profiles.plan import Durable
 
-VERB: Verb = "destroy"
+VERB: Final = "destroy"
+HOME_TIER = "data"
+"""The tier that the queue and its journal lie on (`sweepstack.onbox.common.box_layout.HOME`)."""
 BESIDES = 4
 """Files of a sealed cell that are no artifacts: its log, its manifest, and the two checkpoints that are kept."""
+
+
+def layout_of(config: StackConfig, profile: Profile) -> Layout:
+    """How the boxes are laid out there, with the mounts that the config asks for."""
+    return profile.layout(volume=bool(config.volume_mounts))
 
 
 def place_of(config: StackConfig, profile: Profile, layout: Layout, name: str, volume: str) -> str:

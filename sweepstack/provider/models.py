@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field
 
 from sweepstack.billing.budget import Budget
-from sweepstack.billing.deadlines import ClockFact
 from sweepstack.billing.forecast import Outlook
+from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.foreign_cells import read_elsewhere
 from sweepstack.core.records import Again, Approval, ArtifactSpec, BoxName, CellName, CellText, Digest, Record
 from sweepstack.launch.smoke import Smoke
@@ -93,47 +93,6 @@ class Placed(Record):
     gpu: str = ""
     count: int = 0
     region: str = ""
-
-
-class IssueFacts(Record):
-    """How a verb is issued that goes over no API: a `command` on the box, or a step that only a person can take.
-
-    `native` is the platform's word, which an approval of one verb does not stretch to another.
-    """
-
-    by: Literal["ssh", "person"]
-    native: str
-    command: str | None = None
-    manual: str | None = None
-
-
-class StopFacts(Record):
-    """What pausing the box does to each tier, what goes on billing, and its price: USD per hour, None unknown."""
-
-    kills: tuple[str, ...]
-    keeps: tuple[str, ...]
-    bills_after: tuple[str, ...] = ()
-    price_per_hour: float | None = None
-    issue: IssueFacts | None = None
-
-
-class TeardownFacts(Record):
-    """How the box ends, resolved from the profile once: the verb, and what it does to each tier.
-
-    `paths`: tier → where it lies on the box. `stop` is None where the platform can't pause a box. `clocks`: what the
-    platform does to a stopped one; `keeps_per_gb_month`: USD, of the tiers that survive and cost something. `issue`:
-    what a delete issues where no API does it; `release`: the person's step that ends what it leaves billing.
-    """
-
-    verb: Literal["destroy"]
-    kills: tuple[str, ...]
-    keeps: tuple[str, ...]
-    paths: dict[str, str] = Field(default_factory=dict)
-    stop: StopFacts | None = None
-    clocks: tuple[ClockFact, ...] = ()
-    keeps_per_gb_month: dict[str, float] = Field(default_factory=dict)
-    issue: IssueFacts | None = None
-    release: str = ""
 
 
 class PlaceFacts(Record):

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweepstack.billing.deadlines import ClockFact
 from sweepstack.core import schema
+from sweepstack.core.box_end import StopFacts, TeardownFacts
 from sweepstack.core.records import Approval, ArtifactSpec, Cell, CellText
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status import engine_call
@@ -70,44 +70,6 @@ class VolumeEntry(_Entry):
     actual_region: str | None = None
 
 
-class IssueEntry(BaseModel):
-    """How a verb is issued that goes over no API: by a `command` on the box, or by a person."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
-
-    by: str
-    native: str
-    command: str | None = None
-    manual: str | None = None
-
-
-class StopEntry(BaseModel):
-    """What a stop does to each tier, and what goes on billing."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
-
-    kills: tuple[str, ...]
-    keeps: tuple[str, ...]
-    bills_after: tuple[str, ...] = ()
-    price_per_hour: float | None = None
-    issue: IssueEntry | None = None
-
-
-class TeardownEntry(BaseModel):
-    """The verb that ends a box, and what it does to each tier. `paths`: where each lies; `stop`: where there is one."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
-
-    verb: str
-    kills: tuple[str, ...]
-    keeps: tuple[str, ...]
-    paths: dict[str, str] = Field(default_factory=dict)
-    stop: StopEntry | None = None
-    clocks: tuple[ClockFact, ...] = ()
-    keeps_per_gb_month: dict[str, float] = Field(default_factory=dict)
-    issue: IssueEntry | None = None
-
-
 class _WithApproval(_Entry):
     approval: dict[str, Any] | None = None
     clearance: str = "locked"
@@ -148,7 +110,7 @@ class BoxEntry(_WithApproval):
     """Fingerprints of what its sshd showed, where that is a host's with an address."""
     roster_digest: str
     artifacts_digest: str | None = None
-    teardown: TeardownEntry
+    teardown: TeardownFacts
     want: str = "running"
     when_done: str = "keep"
 
@@ -163,7 +125,7 @@ class BoxEntry(_WithApproval):
 
         Raises SweepstackError for a verb that this box has not.
         """
-        does: TeardownEntry | StopEntry | None = self.teardown
+        does: TeardownFacts | StopFacts | None = self.teardown
         if verb == STOP:
             does = self.teardown.stop
         elif verb not in ("", self.teardown.verb):
@@ -298,7 +260,7 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
             if why := schema.newer(known.get(schema.KEY)):
                 problems.append(f"{kind} {urn.rsplit('::', 1)[-1]}: {why}")
             try:
-                found.append(model.model_validate(known))
+                found.append(model.model_validate(known, extra="ignore"))
             except ValidationError as error:
                 problems.append(f"{kind} {urn.rsplit('::', 1)[-1]} ({resource.get('id', 'no id')}): {_first(error)}")
         return tuple(found)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from sweepstack.billing.deadlines import dated
 from sweepstack.billing.ledger import bill_of
+from sweepstack.core.box_end import IssueFacts
 from sweepstack.core.observation import Existence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError
@@ -15,7 +16,7 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.host_shutdown import Command, finish, issue
 from sweepstack.operations.power import write_phase
 from sweepstack.platforms.registry import has_address, load_platform
-from sweepstack.provider.models import BoxState, IssueFacts
+from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources import teardown
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.check import BoxFacts

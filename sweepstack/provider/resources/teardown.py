@@ -13,6 +13,7 @@ from sweepstack.billing.cost import box_costs
 from sweepstack.billing.deadlines import dated
 from sweepstack.billing.forecast import sealed_bytes
 from sweepstack.billing.ledger import spent
+from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.observation import Observation
 from sweepstack.core.records import SETTLED, Approval, Birth, Loss, Teardown
 from sweepstack.core.verify_rules import artifacts_digest
@@ -23,7 +24,7 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Sweepst
 from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.registry import load_platform
-from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState, TeardownFacts
+from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.provider.resources import preflight
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.abandonment import on_record

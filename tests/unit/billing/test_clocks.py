@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweepstack.billing.deadlines import ClockFact, countdowns, last_seen, running, starting, stopped_since
+from sweepstack.billing.deadlines import countdowns, last_seen, running, starting, stopped_since
 from sweepstack.billing.ledger import Bill, total
+from sweepstack.core.box_end import ClockFact
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import LedgerEntry, LedgerPhase
 

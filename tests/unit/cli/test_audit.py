@@ -18,6 +18,7 @@ from sweepstack.cli.audit import Finding, ask, audit, described, look, once
 from sweepstack.cli.known_boxes import Known, read_known
 from sweepstack.cli.orphan_view import read_box
 from sweepstack.cli.output import No, Out
+from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_tag
@@ -25,7 +26,7 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.registry import load_platform
-from sweepstack.status.engine_state import BoxEntry, IdentityEntry, StackState, TeardownEntry
+from sweepstack.status.engine_state import BoxEntry, IdentityEntry, StackState
 from tests.conformance.harness_runpod import REGION, Harness
 from tests.simulators.machines import require
 from tests.unit.loopback import Silent
@@ -61,7 +62,7 @@ def state_with(record: BoxRecord, account: str = "") -> StackState:
         generation=1,
         tag=TAG,
         roster_digest=DIGEST,
-        teardown=TeardownEntry(verb="destroy", kills=(), keeps=()),
+        teardown=TeardownFacts(verb="destroy", kills=(), keeps=()),
     )
     return StackState(stack="x", boxes=(entry,))
 

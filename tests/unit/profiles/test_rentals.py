@@ -21,6 +21,7 @@ from sweepstack.cli.volume_status import adapters_of
 from sweepstack.cli.where import ask_market
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
+from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import LedgerEntry, LedgerPhase
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.load import load_profile, load_profiles, platforms
@@ -28,7 +29,6 @@ from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
 from sweepstack.profiles.store_plan import keep
-from sweepstack.provider.models import TeardownFacts
 from sweepstack.status.engine_state import StackState
 from tests.unit.config.helpers import GOOD, write
 
@@ -112,7 +112,7 @@ def test_what_each_verb_kills(name: str) -> None:
 def test_what_a_delete_kills_is_what_the_platform_s_last_verb_does(tmp_path: Path, name: str) -> None:
     """Also where the delete issues less: a box that left the state is watched by nobody until its clock strikes."""
     bare = plan(tmp_path, name)
-    assert set(bare.ending.kills) == MATRIX[name, False, "destroy"]
+    assert set(bare.teardown.kills) == MATRIX[name, False, "destroy"]
     assert (bare.durable is None) == (DURABLE[name][0] is None)
     assert bare.site is not None
     if bare.durable is not None:
@@ -120,7 +120,7 @@ def test_what_a_delete_kills_is_what_the_platform_s_last_verb_does(tmp_path: Pat
     mounted = DURABLE[name][1]
     if mounted is not None:
         made = plan(tmp_path, name, more=MOUNTS)
-        assert set(made.ending.kills) == MATRIX[name, True, "destroy"]
+        assert set(made.teardown.kills) == MATRIX[name, True, "destroy"]
         assert made.site is not None
         assert made.site.places["durable"] == mounted
 
@@ -129,46 +129,45 @@ def test_what_a_delete_kills_is_what_the_platform_s_last_verb_does(tmp_path: Pat
 def test_all_that_a_later_delete_needs_is_an_input(tmp_path: Path, name: str) -> None:
     """The provider opens no profile: its own model takes what the plan gives, and nothing is lost on the way."""
     made = plan(tmp_path, name)
-    facts = TeardownFacts.model_validate(made.ending.as_inputs())
+    facts = TeardownFacts.model_validate(made.teardown.as_inputs())
     assert facts.issue is not None
-    assert facts.model_dump(mode="json", exclude_none=True, exclude_unset=True) == made.ending.as_inputs()
+    assert facts.model_dump(mode="json", exclude_none=True, exclude_unset=True) == made.teardown.as_inputs()
     assert set(facts.paths) == {"scratch", "data", "durable"}  # nothing of ours lies on a system disk
 
 
 def test_only_where_it_is_proved_does_a_command_end_the_bill(tmp_path: Path) -> None:
     commands = {}
     for name in ENTERED:
-        issue = plan(tmp_path, name).ending.issue
+        issue = plan(tmp_path, name).teardown.issue
         assert issue is not None
         assert bool(issue.command) != bool(issue.manual)
         commands[name] = issue.command
-    assert commands == {name: "shutdown" if name == "autodl" else "" for name in ENTERED}
+    assert commands == {name: "shutdown" if name == "autodl" else None for name in ENTERED}
 
 
 def test_autodl_parks_and_a_person_releases(tmp_path: Path) -> None:
-    ending = plan(tmp_path, "autodl").ending
-    assert ending.issue is not None
-    assert (ending.native, ending.irreversible, ending.issue.by) == ("关机", False, "ssh")
+    ends = plan(tmp_path, "autodl").teardown
+    assert ends.issue is not None
+    assert (ends.issue.native, ends.issue.by) == ("关机", "ssh")
     release = there("autodl").verbs["destroy"]
     assert (release.native, release.irreversible, release.issued_by) == ("释放", True, "person")
     assert "/root/autodl-fs stays" in release.manual
-    inputs = ending.as_inputs()
+    inputs = ends.as_inputs()
     assert inputs.pop("release") == f"(释放) {release.manual}", "words for a person"
     assert "释放" not in str(inputs)  # what goes into the state knows no way to release
-    assert ending.as_inputs()["stop"]["issue"] == {"by": "ssh", "native": "关机", "command": "shutdown"}
-    assert ending.pausing is not None
-    assert ending.pausing.bills_after == ("the data disk, at a small rate, until the instance is released",)
+    assert ends.as_inputs()["stop"]["issue"] == {"by": "ssh", "native": "关机", "command": "shutdown"}
+    assert ends.stop is not None
+    assert ends.stop.bills_after == ("the data disk, at a small rate, until the instance is released",)
 
 
 @pytest.mark.parametrize("name", [name for name in ENTERED if name != "autodl"])
 def test_where_only_a_person_can_end_a_box_the_plan_says_the_step(tmp_path: Path, name: str) -> None:
     made = plan(tmp_path, name)
     (note,) = (note for note in made.notes if "only a person can end a box there" in note)
-    assert made.ending.issue is not None
-    assert made.ending.issue.by == "person"
-    assert made.ending.issue.manual in note
-    assert made.ending.irreversible
-    assert made.ending.pausing is None
+    assert made.teardown.issue is not None
+    assert made.teardown.issue.by == "person"
+    assert made.teardown.issue.manual in note
+    assert made.teardown.stop is None
 
 
 def test_a_box_stops_itself_only_where_that_is_proved(tmp_path: Path) -> None:
@@ -218,7 +217,7 @@ def test_a_stop_that_wipes_what_cells_write_is_no_auto_stop(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ENTERED)
 def test_a_box_that_we_can_t_stop_is_not_wanted_stopped(tmp_path: Path, name: str) -> None:
     if name == "autodl":
-        assert plan(tmp_path, name, want="stopped").ending.pausing is not None
+        assert plan(tmp_path, name, want="stopped").teardown.stop is not None
         return
     said = refusal(tmp_path, name, want="stopped")
     assert "can't be stopped by us" in said
@@ -248,7 +247,7 @@ def bill(*phases: tuple[LedgerPhase, float]) -> Bill:
 
 def struck(made: Plan, found: Bill, day: float) -> dict[str, tuple[str, tuple[str, ...]]]:
     """What strikes → (the moment, what it kills)."""
-    clocks = countdowns(made.ending.clocks, found, BEGIN + timedelta(days=day))
+    clocks = countdowns(made.teardown.clocks, found, BEGIN + timedelta(days=day))
     return {clock.what: (f"{clock.at:%Y-%m-%d %H:%M}" if clock.at else "", clock.kills) for clock in clocks}
 
 
@@ -262,7 +261,7 @@ def test_autodl_releases_after_fifteen_days_in_a_row(tmp_path: Path) -> None:
     assert struck(made, bill(*ONCE), 2)["released by AutoDL"] == ("2026-12-07 09:00", dies)
     assert struck(made, bill(*TWICE), 7)["released by AutoDL"] == ("2026-12-12 09:00", dies)
     assert struck(made, bill(("running", 0)), 7) == {}
-    first = countdowns(made.ending.clocks[:1], bill(*ONCE), BEGIN + timedelta(days=14))[0]
+    first = countdowns(made.teardown.clocks[:1], bill(*ONCE), BEGIN + timedelta(days=14))[0]
     assert first.text() == "released by AutoDL in 2 d (2026-12-07 09:00 UTC): kills scratch, data, system"
     assert first.soon
 
@@ -288,7 +287,7 @@ def test_matpool_drops_what_a_save_saved_after_a_day(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["featurize", "lanrui", "paperspace"])
 def test_a_clock_that_a_start_winds_is_a_note_and_no_countdown(tmp_path: Path, name: str) -> None:
     made = plan(tmp_path, name)
-    assert made.ending.clocks == ()
+    assert made.teardown.clocks == ()
     assert any("a cell that runs then is cut off" in note for note in made.notes)
 
 
@@ -447,12 +446,12 @@ def test_a_stack_of_volumes_is_refused_likewise(tmp_path: Path, name: str) -> No
 def test_a_host_that_bills_is_ended_as_its_profile_says(tmp_path: Path, name: str) -> None:
     write(tmp_path, text(name))
     plan = resolve(StackConfig.load(tmp_path, "x"), load_profiles([name]))
-    issue = plan.ending.issue
+    issue = plan.teardown.issue
     assert issue is not None
     if name == "autodl":
         assert (issue.by, issue.native, issue.command) == ("ssh", "关机", "shutdown")
     else:
-        assert (issue.by, bool(issue.manual), issue.command) == ("person", True, "")
+        assert (issue.by, bool(issue.manual), issue.command) == ("person", True, None)
 
 
 def test_a_host_of_one_s_own_needs_no_budget_and_every_box_its_own_host(tmp_path: Path) -> None:
@@ -465,7 +464,7 @@ def test_a_host_of_one_s_own_needs_no_budget_and_every_box_its_own_host(tmp_path
 
     plan = made("{a: {host: ann@one}, b: {host: 'ann@two:2222/data'}}")
     assert [plan.adapter_of(box) for box in plan.boxes] == ["ssh:ann@one:22", "ssh:ann@two:2222/data"]
-    assert plan.ending.issue is None, "nothing is left for a person to do"
+    assert plan.teardown.issue is None, "nothing is left for a person to do"
     for boxes, said in {
         "{a: {host: ann@one}, b: {}}": "boxes.b.host is missing",
         "{a: {host: ann@one}, b: {host: 'ann@one:22/other'}}": r"a and b are on the same host \(ann@one:22\)",

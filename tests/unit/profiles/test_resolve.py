@@ -48,7 +48,8 @@ def refusal(root: Path, text: str = FREE, **profiles: Profile) -> str:
 def test_a_plan_holds_all_that_a_later_delete_needs(tmp_path: Path) -> None:
     made = plan(tmp_path)
     assert (made.platform, made.adapter) == ("local", "local")
-    assert (made.ending.verb, made.ending.kills, made.ending.keeps) == ("destroy", ("scratch", "data"), ("durable",))
+    ends = made.teardown
+    assert (ends.verb, ends.kills, ends.keeps) == ("destroy", ("scratch", "data"), ("durable",))
     assert (made.durable.volume, made.durable.mount, made.durable.tier) == ("durable", "mnt/durable", "durable")
     assert made.price_per_hour == 0.12
     assert made.reasons == (
@@ -120,9 +121,9 @@ def only(more: str = "") -> str:
 def test_where_nothing_outlives_a_box_the_plan_says_so(tmp_path: Path) -> None:
     made = plan(tmp_path, only(), other=rented())
     assert made.durable is None
-    assert (made.ending.kills, made.ending.keeps) == (("scratch", "data", "durable"), ())
-    assert made.ending.pausing is not None
-    assert made.ending.pausing.kills == ()
+    assert (made.teardown.kills, made.teardown.keeps) == (("scratch", "data", "durable"), ())
+    assert made.teardown.stop is not None
+    assert made.teardown.stop.kills == ()
     assert any("nothing on a box outlives it here" in note and "mounts" in note for note in made.notes)
 
 
@@ -161,8 +162,8 @@ def test_a_mounted_volume_is_another_layout(tmp_path: Path) -> None:
     assert made.durable is not None
     assert (made.durable.volume, made.durable.mount, made.durable.kept) == ("abl-store", "mnt/durable", True)
     assert (made.durable.path, made.durable.keep_until) == ("/ckpt", "2027-01-31")
-    assert (made.ending.kills, made.ending.keeps) == (("scratch", "data"), ("durable",))
-    assert made.ending.pausing is None  # a stop would wipe the queue's home
+    assert (made.teardown.kills, made.teardown.keeps) == (("scratch", "data"), ("durable",))
+    assert made.teardown.stop is None  # a stop would wipe the queue's home
     stopped = only(mounts).replace("{want: running}", "{want: stopped}")
     assert "wipes data, where the queue lives" in refusal(tmp_path, stopped, other=rented())
 
@@ -255,10 +256,10 @@ def test_clocks_and_prices_of_what_is_kept_travel_with_the_box(tmp_path: Path) -
     tiers = {**local.tiers, "durable": local.tiers["durable"].model_copy(update={"price_per_gb_month": 0.07})}
     clocks = (Clock(what="released", after="15 d", kills=("data",)), Clock(what="deleted", after=None))
     only = FREE.replace("candidates: [local]", "candidates: [other]")
-    inputs = plan(tmp_path, only, other=other(tiers=tiers, danger_clocks=clocks)).ending.as_inputs()
+    inputs = plan(tmp_path, only, other=other(tiers=tiers, danger_clocks=clocks)).teardown.as_inputs()
     assert inputs["clocks"] == [{"what": "released", "days": 15.0, "kills": ["data"]}, {"what": "deleted", "kills": []}]
     assert inputs["keeps_per_gb_month"] == {"durable": 0.07}
-    assert not {"clocks", "keeps_per_gb_month"} & set(plan(tmp_path).ending.as_inputs())
+    assert not {"clocks", "keeps_per_gb_month"} & set(plan(tmp_path).teardown.as_inputs())
 
 
 def test_what_the_machine_can_t_have_is_refused(tmp_path: Path) -> None:
@@ -310,12 +311,12 @@ def test_a_platform_without_a_stop_is_refused_for_a_stopped_box(tmp_path: Path) 
     verbs = {name: verb for name, verb in load_profile("local").verbs.items() if name != "stop"}
     text = boxes(FREE, a="{want: running}", b="{want: stopped}").replace("[local]", "[other]")
     assert "can't be stopped by us" in refusal(tmp_path, text, other=other(verbs=verbs))
-    assert plan(tmp_path, FREE.replace("[local]", "[other]"), other=other(verbs=verbs)).ending.pausing is None
+    assert plan(tmp_path, FREE.replace("[local]", "[other]"), other=other(verbs=verbs)).teardown.stop is None
 
 
 def test_what_a_stop_does_travels_in_the_teardown_facts(tmp_path: Path) -> None:
     """A stop weeks later opens no profile."""
-    facts = plan(tmp_path).ending.as_inputs()
+    facts = plan(tmp_path).teardown.as_inputs()
     assert facts["paths"] == {"scratch": "scratch", "data": "data", "durable": "mnt/durable"}
     assert facts["stop"] == {"kills": ["scratch"], "keeps": ["data", "durable"], "bills_after": [], "price_per_hour": 0}
 

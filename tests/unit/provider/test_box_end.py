@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import Approval, Waiver
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.onbox.common import box_layout
@@ -17,7 +18,7 @@ from sweepstack.onbox.common.errors import NotYetGone, PlatformError, Sweepstack
 from sweepstack.onbox.host import removal
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.provider.models import BoxState, TeardownFacts
+from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources import teardown as ending
 from sweepstack.provider.resources.base import Gone
 from sweepstack.provider.session import Severity

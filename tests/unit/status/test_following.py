@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from sweepstack.billing.balance import Left
+from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Teardown
 from sweepstack.status.compose import compose
-from sweepstack.status.engine_state import BoxEntry, StackState, TeardownEntry
+from sweepstack.status.engine_state import BoxEntry, StackState
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.host_shutdown import Handover
@@ -31,7 +32,7 @@ def scene(by: Literal["ssh", "person"]) -> Scene:
         account="a",
         generation=1,
         roster_digest=f"sha256:{'0' * 64}",
-        teardown=TeardownEntry(verb="destroy", kills=(), keeps=()),
+        teardown=TeardownFacts(verb="destroy", kills=(), keeps=()),
     )
     seen = Observation(Existence.UNKNOWN, note="it does not answer")
     handed = Handover(

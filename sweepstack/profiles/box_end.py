@@ -1,0 +1,85 @@
+"""From a profile to how its boxes stop and end: verbs, tiers that die, clocks, prices of what is kept. Pure."""
+
+from __future__ import annotations
+
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.box_end import ClockFact, IssueFacts, StopFacts, TeardownFacts
+from sweepstack.profiles.model import Clock, Layout, Profile, VerbFacts
+from sweepstack.profiles.tiers import HOME_TIER, VERB, layout_of
+
+
+def teardown_facts(config: StackConfig, profile: Profile, *, own_host: bool) -> TeardownFacts:
+    """How a box of this config ends there. `own_host`: it is a host that bills nothing by the hour, so that no one has
+    to issue an end: its proof is ours alone."""
+    layout = layout_of(config, profile)
+    verb, issued = layout.verbs[VERB], layout.verbs[profile.meter_stop_verb]
+    return TeardownFacts(
+        verb=VERB,
+        kills=verb.kills,
+        keeps=verb.keeps,
+        paths={name: tier.path for name, tier in layout.tiers.items() if tier.path},
+        stop=_stop(config, profile),
+        clocks=_clocks(config, profile),
+        keeps_per_gb_month=_kept_prices(layout, verb.keeps),
+        issue=None if own_host else _issue(issued),
+        release=f"({verb.native}) {verb.manual}" if verb is not issued and verb.manual else "",
+    )
+
+
+def unstoppable(layout: Layout, why: str = "") -> list[str]:
+    """Why a box can't be stopped there and started again, empty where it can. `why`: the profile's own reason."""
+    if not can_stop(layout):
+        because = f" ({why})" if why else ""
+        return [f"its boxes can't be stopped by us{because}, and one is wanted stopped: end it instead (want: gone)"]
+    if HOME_TIER in layout.verbs["stop"].kills:
+        native = layout.verbs["stop"].native
+        return [
+            f"{native} wipes {HOME_TIER}, where the queue lives: end the box instead (want: gone); what is sealed, and "
+            "checkpoints, stay on the volume"
+        ]
+    return []
+
+
+def can_stop(layout: Layout) -> bool:
+    """Whether a program can stop a box there."""
+    return "stop" in layout.verbs and layout.verbs["stop"].issued_by != "person"
+
+
+def _stop(config: StackConfig, profile: Profile) -> StopFacts | None:
+    layout = layout_of(config, profile)
+    if unstoppable(layout):
+        return None
+    verb, override = layout.verbs["stop"], config.overrides.get(profile.platform)
+    own = override.stopped_price_per_hour if override is not None else None
+    return StopFacts(
+        kills=verb.kills,
+        keeps=verb.keeps,
+        bills_after=verb.bills_after,
+        price_per_hour=verb.price_per_hour if own is None else own,
+        issue=_issue(verb),
+    )
+
+
+def _issue(verb: VerbFacts) -> IssueFacts | None:
+    if verb.issued_by == "api":
+        return None
+    return IssueFacts(by=verb.issued_by, native=verb.native, command=verb.command or None, manual=verb.manual or None)
+
+
+def _clocks(config: StackConfig, profile: Profile) -> tuple[ClockFact, ...]:
+    """Those that can strike a box that stands still."""
+    volume = bool(config.volume_mounts)
+    return tuple(_clock(clock, volume=volume) for clock in profile.danger_clocks if clock.starts != "start")
+
+
+def _clock(clock: Clock, *, volume: bool) -> ClockFact:
+    kills = clock.kills if clock.with_volume is None or not volume else clock.with_volume
+    if clock.starts == "arrears":  # when they began is not ours to know
+        after = f" ({clock.after:g} d after they begin)" if clock.after is not None else ""
+        return ClockFact(what=f"{clock.what}{after}", kills=kills)
+    return ClockFact(what=clock.what, days=clock.after, kills=kills, first_stop=None if clock.in_a_row else True)
+
+
+def _kept_prices(layout: Layout, keeps: tuple[str, ...]) -> dict[str, float]:
+    prices = {name: layout.tiers[name].price_per_gb_month for name in keeps}
+    return {name: price for name, price in prices.items() if price}
