@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.verify_bench import make
 from sweepstack.core.records import ArtifactSpec, Cell
+from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.s3 import client
 from sweepstack.evidence.store import EvidenceStore
 from tests.s3.minio import Minio
@@ -70,7 +71,7 @@ def _measured(folder: Path, total_bytes: int) -> dict[str, Any]:
             assert outcome.ok, outcome.receipt
             receipt = outcome.receipt
         else:
-            problems = world.store.check_files(receipt, [cell.name for cell in world.cells], full=True)
+            problems = check_files(world.store, receipt, [cell.name for cell in world.cells], full=True)
             assert not problems, problems
         traffic = world.store.traffic
         assert traffic is not None

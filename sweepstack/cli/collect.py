@@ -27,6 +27,7 @@ from sweepstack.core import this_host
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Approval, Birth, Receipt
+from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.manifest import manifest_digest
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
@@ -334,7 +335,7 @@ def _receipt(store: EvidenceStore | None, notes: list[str]) -> tuple[str | None,
             return None, None, {}
         receipt = store.receipt(digest)
         verified = [cell.name for cell in receipt.cells if cell.state == "verified"]
-        checked = store.check_cells(receipt, verified, full=False)
+        checked = check_cells(store, receipt, verified, full=False)
         return digest, receipt, {name: "; ".join(reasons) for name, reasons in checked.items() if reasons}
     except EvidenceError as error:
         notes.append(f"the latest receipt can't be used: {error}")

@@ -15,7 +15,7 @@ from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.core.records import ArtifactSpec, Cell, Receipt, ReceiptCell
 from sweepstack.core.roster import Roster
-from sweepstack.evidence import check_files
+from sweepstack.evidence import file_index
 from sweepstack.evidence.manifest import ManifestRefused, parse_manifest
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.tally import Progress as Progressing
@@ -140,10 +140,10 @@ def _specs(receipt: Receipt, artifacts: tuple[ArtifactSpec, ...]) -> tuple[Artif
 
 def _forget(store: EvidenceStore, receipt: Receipt, cells: set[str]) -> None:
     """Takes what spares reading the damaged copies out of the index, so that every command sees the damage."""
-    known = check_files.read_index(store, receipt)
+    known = file_index.read_index(store.shelf, receipt)
     left = {path: facts for path, facts in known.items() if path.partition("/")[0] not in cells}
     try:
-        check_files.write_index(store, receipt.digest, left)
+        file_index.write_index(store.shelf, receipt.digest, left)
     except EvidenceError:
         return  # it was reported; the evidence can't be written
 

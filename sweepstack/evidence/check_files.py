@@ -1,39 +1,33 @@
-"""Whether pulled copies are still what a receipt says, and the index that spares reading them for it."""
+"""Whether pulled copies are still what a receipt says."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from sweepstack.core.records import Receipt, ReceiptCell
-from sweepstack.evidence import location
-from sweepstack.evidence.cell_store import Folder, Known, each
+from sweepstack.evidence.cell_store import Folder, each
+from sweepstack.evidence.file_index import read_index
 from sweepstack.evidence.manifest import MANIFEST
+from sweepstack.evidence.store import EvidenceStore
 from sweepstack.loaders.base import printable
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX, canonical_json
+from sweepstack.onbox.common.canonical import DIGEST_PREFIX
 from sweepstack.onbox.common.errors import EvidenceError
-
-if TYPE_CHECKING:
-    from sweepstack.evidence.store import EvidenceStore
 
 BARE_HEX = re.compile(r"[0-9a-f]{64}")
 
 
-def write_index(store: EvidenceStore, receipt_digest: str, seen: dict[str, Known]) -> None:
-    """Remembers size, stamp and SHA-256 of files (`<cell>/<path>`) as they were when the receipt was made."""
-    index = {"schema": 1, "receipt": receipt_digest, "files": {path: list(facts) for path, facts in seen.items()}}
-    store.shelf.write(_index_key(receipt_digest), canonical_json(index) + b"\n")
-
-
 def check_files(store: EvidenceStore, receipt: Receipt, cells: Iterable[str], *, full: bool) -> list[str]:
-    """See EvidenceStore.check_files."""
+    """Why the pulled copies of `cells` are not what the receipt says; empty when they are.
+
+    `full` proves every file again. Otherwise size and mtime decide, by an index written when verifying; a file of
+    which the index knows nothing, or whose mtime moved, is read. Changes nothing.
+    """
     return [problem for problems in check_cells(store, receipt, cells, full=full).values() for problem in problems]
 
 
 def check_cells(store: EvidenceStore, receipt: Receipt, cells: Iterable[str], *, full: bool) -> dict[str, list[str]]:
-    """See EvidenceStore.check_cells."""
+    """The same by cell; an empty list for one whose copy is what the receipt says. Reads the index once."""
     check = FileCheck(store, receipt, full=full)
     names = list(dict.fromkeys(cells))
     check.look_ahead(names)
@@ -52,7 +46,7 @@ class FileCheck:
         self._copies = store.copies
         self._full = full
         self._states = {cell.name: cell.state for cell in receipt.cells}
-        self._index = read_index(store, receipt)
+        self._index = read_index(store.shelf, receipt)
         self._looked: dict[str, Folder] = {}
 
     def look_ahead(self, names: Iterable[str]) -> None:
@@ -119,23 +113,3 @@ class FileCheck:
             yield f"its pulled copy can't be read: {error.strerror}"
         except EvidenceError as error:
             yield f"its pulled copy can't be read: {error}"
-
-
-def read_index(store: EvidenceStore, receipt: Receipt) -> dict[str, Known]:
-    """The index of this receipt, or nothing when it does not read: then files are read, which is slow and right."""
-    digest = receipt.digest
-    try:
-        held = store.shelf.read(_index_key(digest))
-        found = json.loads(held.data) if held else None
-        if found is None or found["receipt"] != digest:
-            return {}
-        return {
-            str(path): (int(size), tuple(map(str, stamp)) if isinstance(stamp, list) else int(stamp), str(sha))
-            for path, (size, stamp, sha) in found["files"].items()
-        }
-    except (EvidenceError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}
-
-
-def _index_key(receipt_digest: str) -> str:
-    return f"{location.RECORDS}/files-{receipt_digest.removeprefix(DIGEST_PREFIX)}.json"

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweepstack.core.records import Record
-from sweepstack.evidence import check_files, location
+from sweepstack.evidence import file_index, location
 from sweepstack.evidence.cell_store import FolderCopies, Known
 from sweepstack.evidence.location import MARKER, MOVED, PUBLISHED, Marker, Moved, Published, parse_record
 from sweepstack.evidence.manifest import MANIFEST, manifest_digest
@@ -248,7 +248,7 @@ def _write_known(old: EvidenceStore, new: EvidenceStore, seen: dict[str, tuple[H
             known[f"{parts[1]}/{MANIFEST}"] = (found.size, found.stamp, digest)
         elif parts[0] == location.CELLS and len(parts) > 3:
             known[f"{parts[1]}/{'/'.join(parts[3:])}"] = (found.size, found.stamp, sha256)
-    check_files.write_index(new, held.data.decode("ascii", "replace").strip(), known)
+    file_index.write_index(new.shelf, held.data.decode("ascii", "replace").strip(), known)
 
 
 def _bytes(record: Record) -> bytes:

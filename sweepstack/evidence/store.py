@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -12,9 +12,9 @@ from sweepstack.core.journal import Journal, parse_journal, whole_lines
 from sweepstack.core.journal_copy import Rest
 from sweepstack.core.paths import cache_folder
 from sweepstack.core.records import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Receipt, Teardown
-from sweepstack.evidence import check_files as files
 from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Copies, FolderCopies, Known
+from sweepstack.evidence.file_index import read_index
 from sweepstack.evidence.location import Marker, parse_record
 from sweepstack.evidence.object_store import ABSENT, FolderShelf, Shelf
 from sweepstack.evidence.records import RecordShelf
@@ -325,18 +325,6 @@ class EvidenceStore(RecordShelf):
                     raise
         return journal
 
-    def check_files(self, receipt: Receipt, cells: Iterable[str], *, full: bool) -> list[str]:
-        """Why the pulled copies of `cells` are not what the receipt says; empty when they are.
-
-        `full` proves every file again. Otherwise size and mtime decide, by an index written when verifying; a file of
-        which the index knows nothing, or whose mtime moved, is read. Changes nothing.
-        """
-        return files.check_files(self, receipt, cells, full=full)
-
-    def check_cells(self, receipt: Receipt, cells: Iterable[str], *, full: bool) -> dict[str, list[str]]:
-        """The same by cell; an empty list for one whose copy is what the receipt says. Reads the index once."""
-        return files.check_cells(self, receipt, cells, full=full)
-
     @property
     def traffic(self) -> Traffic | None:
         """What was moved over the line through this object, and what was spared; None for a folder."""
@@ -346,7 +334,7 @@ class EvidenceStore(RecordShelf):
         """What the last verifying wrote down of files. A convenience: without it they are read again."""
         try:
             latest = self.latest_receipt()
-            return files.read_index(self, self.receipt(latest)) if latest else {}
+            return read_index(self.shelf, self.receipt(latest)) if latest else {}
         except EvidenceError:
             return {}
 

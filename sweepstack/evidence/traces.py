@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from sweepstack.core.records import Receipt
 from sweepstack.evidence import location
+from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import DIGEST_PREFIX
 from sweepstack.onbox.common.errors import EvidenceError
@@ -43,6 +44,6 @@ def finished_by(store: EvidenceStore, roster_digest: str) -> str:
     for receipt in receipts(store):
         if receipt.roster_digest != roster_digest or receipt.verified != receipt.total:
             continue
-        if not store.check_files(receipt, [cell.name for cell in receipt.cells], full=False):
+        if not check_files(store, receipt, [cell.name for cell in receipt.cells], full=False):
             return receipt.digest
     return ""

@@ -29,9 +29,9 @@ from sweepstack.core.records import (
 )
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.evidence.cell_store import Folder, Known, each
-from sweepstack.evidence.check_files import write_index
 from sweepstack.evidence.check_sandbox import CheckCode
 from sweepstack.evidence.doubts import doubts
+from sweepstack.evidence.file_index import write_index
 from sweepstack.evidence.manifest import (
     LOG,
     MANIFEST,
@@ -177,7 +177,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     digest = request.store.write_receipt(receipt) if request.keep else receipt.digest
     if request.keep:
         verified = {cell.name for cell in cells if cell.state == "verified"}
-        write_index(request.store, digest, _index(request.store, copies, verified))
+        write_index(request.store.shelf, digest, _index(request.store, copies, verified))
     clock.lap("receipt")
     states = {cell.name: cell.state for cell in cells}
     unknown = sorted(copy.cell.name for copy in copies if copy.unknown and states[copy.cell.name] == "sealed")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sweepstack.core.foreign_cells import same_config
 from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.core.records import Cell, Launch
+from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.traces import receipts
 from sweepstack.onbox.agent.channel import Channel
@@ -267,5 +268,5 @@ def verified_cells(store: EvidenceStore, digests: Mapping[str, str], superseded:
             and digests.get(cell.name) == cell.config_digest
             and superseded.get(cell.name) != cell.manifest
         ]
-        found |= {name for name, problems in store.check_cells(receipt, good, full=False).items() if not problems}
+        found |= {name for name, problems in check_cells(store, receipt, good, full=False).items() if not problems}
     return found

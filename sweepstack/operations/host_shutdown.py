@@ -22,7 +22,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.registry import has_address
-from sweepstack.teardown.check import BoxFacts
+from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.host_shutdown import (
     Handover,
     begun_before,

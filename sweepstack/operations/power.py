@@ -35,7 +35,8 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.operations.host_shutdown import Command, issue
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.registry import load_platform
-from sweepstack.teardown.check import BoxFacts, Verdict
+from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.stop_check import AtRisk, look_for_risk, may_stop
 
 RUNNER_SECONDS = 40.0

@@ -21,7 +21,7 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status import engine_call
 from sweepstack.status.engine_call import EngineCall, ExportCall
 from sweepstack.status.engine_state_copy import way_back
-from sweepstack.teardown.check import BoxFacts
+from sweepstack.teardown.box_facts import BoxFacts
 
 STOP = "stop"
 _TOKEN = "sweepstack:index:"

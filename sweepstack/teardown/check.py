@@ -22,36 +22,16 @@ from sweepstack.core.records import GENESIS, SETTLED, Approval, Launch, Receipt
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceElsewhere, EvidenceError
 from sweepstack.teardown import unclaimed
+from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.launched import copied_journal, signs_of_a_launch, unnamed_cells
 from sweepstack.teardown.receipt_check import receipt_problems
 from sweepstack.teardown.revocation import abandonment_problem, revocation_problem
 from sweepstack.teardown.unclaimed import Unclaimed
 
 if TYPE_CHECKING:
-    from sweepstack.billing.cost import BoxCosts
     from sweepstack.core.journal import Journal
 
 Way = Literal["cleared", "gone", "emptied", "nothing-launched", "abandoned", "nothing-at-risk"]
-
-
-@dataclass(frozen=True)
-class BoxFacts:
-    """What the state remembers of a box: enough to end it weeks later from another machine."""
-
-    identity: str
-    evidence: str
-    name: str
-    native_id: str
-    account: str
-    generation: int
-    verb: str
-    kills: tuple[str, ...]
-    keeps: tuple[str, ...]
-    roster_digest: str
-    artifacts_digest: str | None = None
-    price_per_hour: float | None = None
-    created_at: datetime | None = None
-    costs: BoxCosts | None = None
 
 
 @dataclass(frozen=True)

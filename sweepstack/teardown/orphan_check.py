@@ -23,7 +23,8 @@ from sweepstack.core.records import GENESIS, Approval, Launch
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.teardown import unclaimed
-from sweepstack.teardown.check import BoxFacts, Way
+from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.check import Way
 from sweepstack.teardown.launched import signs_of_a_launch
 from sweepstack.teardown.ownership import Owner
 from sweepstack.teardown.receipt_check import receipt_problems

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sweepstack.core.journal import Journal
+from sweepstack.core.observation import Observation
 from sweepstack.core.records import Approval, Launch, Receipt, ReceiptCell
 from sweepstack.evidence import unsealed
+from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.launched import unnamed_cells
-
-if TYPE_CHECKING:
-    from sweepstack.core.observation import Observation
-    from sweepstack.teardown.check import BoxFacts
 
 
 def receipt_problems(
@@ -89,4 +86,4 @@ def _cell_problems(
             problems.append(f"{name} is {cell.state} in the receipt")
         else:
             to_check.append(name)
-    return problems or store.check_files(receipt, to_check, full=full)
+    return problems or check_files(store, receipt, to_check, full=full)

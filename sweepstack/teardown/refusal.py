@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, MutableMapping, Sequence
 from datetime import UTC, datetime
 
-from sweepstack.teardown.check import BoxFacts, CellLine, Verdict
+from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.check import CellLine, Verdict
 from sweepstack.teardown.unclaimed import lock_reason
 
 SHOWN = 12

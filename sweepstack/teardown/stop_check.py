@@ -17,7 +17,8 @@ from sweepstack.core.records import Approval
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import PlatformError
-from sweepstack.teardown.check import BoxFacts, Verdict, may_end
+from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.refusal import waiting_cost
 
 STOP = "stop"

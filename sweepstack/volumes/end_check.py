@@ -16,6 +16,7 @@ from typing import Literal
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
+from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.teardown.revocation import revocation_problem
@@ -204,7 +205,7 @@ def use_problems(use: Use, native_id: str, *, full: bool) -> list[str]:
                 problems.append(f"{name} is {cell.state} in the receipt")
             else:
                 to_check.append(name)
-        return problems or store.check_files(receipt, to_check, full=full)
+        return problems or check_files(store, receipt, to_check, full=full)
     except (EvidenceError, JournalDamaged) as error:
         return [str(error)]
 

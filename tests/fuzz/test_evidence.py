@@ -20,7 +20,8 @@ from sweepstack.core.records import Action, Approval
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import digest_of, sha256_hex
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.teardown.check import BoxFacts, may_end
+from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.check import may_end
 from tests.fuzz.damage import JSON, one_byte, touched, tried
 from tests.unit.evidence.world import World, cleared_box
 

@@ -18,6 +18,7 @@ import pytest
 
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import on_record
@@ -95,7 +96,7 @@ def test_its_records_are_read_whole(golden: Path) -> None:
         "seed1": "verified",
         "seed2": "failed",
     }
-    assert store.check_files(receipt, ["seed0", "seed1"], full=True) == []
+    assert check_files(store, receipt, ["seed0", "seed1"], full=True) == []
     starts = {}
     for birth in births:
         journal = store.journal(birth.box, birth.generation)

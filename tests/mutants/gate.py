@@ -71,7 +71,7 @@ GATE = (
     ),
     _mutant(
         "gate: the index of another receipt is believed",
-        "sweepstack/evidence/check_files.py",
+        "sweepstack/evidence/file_index.py",
         'if found is None or found["receipt"] != digest:',
         "if found is None:",
         STORE + "test_an_index_that_is_not_of_this_receipt_lets_nothing_pass[receipt]",

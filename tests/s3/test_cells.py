@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sweepstack.core.records import Receipt
+from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.s3 import client
 from sweepstack.evidence.s3.address import S3Address
 from sweepstack.evidence.s3.cell_store import S3Copies, seal_of
@@ -68,7 +69,7 @@ def test_a_sweep_is_pulled_verified_and_checked(world: World, minio: Minio) -> N
     receipt = verified(world)
     names = [cell.name for cell in world.cells]
     for full in (False, True):
-        assert fresh(world).store.check_files(receipt, names, full=full) == []
+        assert check_files(fresh(world).store, receipt, names, full=full) == []
     copies = world.store.copies
     assert sorted(copies.cells()) == sorted(names)
     assert copies.read(NAME, "log.txt") == b"step 1\n"
@@ -91,7 +92,7 @@ def test_nothing_that_did_not_change_is_moved_twice(world: World, elsewhere: Els
     assert moved(world) < records
     elsewhere()
     for full in (False, True):
-        assert fresh(world).store.check_files(receipt, names, full=full) == []
+        assert check_files(fresh(world).store, receipt, names, full=full) == []
         assert moved(world) < records
     assert world.store.traffic is not None
     assert world.store.traffic.unchanged == size
@@ -129,7 +130,7 @@ def test_every_change_of_an_object_is_seen(world: World, minio: Minio, elsewhere
     for cache in (lambda: None, elsewhere):
         cache()
         for full in (False, True):
-            problems = fresh(world).store.check_files(receipt, names, full=full)
+            problems = check_files(fresh(world).store, receipt, names, full=full)
             assert len(problems) >= 1
             assert all(problem.startswith(f"{NAME}: ") for problem in problems)
         outcome = fresh(world).verify()
@@ -140,7 +141,7 @@ def test_every_change_of_an_object_is_seen(world: World, minio: Minio, elsewhere
         return
     fresh(world).pull()  # the box still has it
     assert fresh(world).verify().receipt == receipt
-    assert fresh(world).store.check_files(receipt, names, full=True) == []
+    assert check_files(fresh(world).store, receipt, names, full=True) == []
 
 
 def test_the_same_bytes_without_a_checksum_are_read_to_be_believed(world: World, minio: Minio) -> None:
@@ -150,11 +151,11 @@ def test_the_same_bytes_without_a_checksum_are_read_to_be_believed(world: World,
     data = minio.sdk().get_object(Bucket=BUCKET, Key=key)["Body"].read()
     minio.sdk().put_object(Bucket=BUCKET, Key=key, Body=data, ChecksumAlgorithm="CRC32")
     names = [cell.name for cell in world.cells]
-    assert fresh(world).store.check_files(receipt, names, full=True) == []
+    assert check_files(fresh(world).store, receipt, names, full=True) == []
     data = bytearray(data)
     data[-30] ^= 4
     minio.sdk().put_object(Bucket=BUCKET, Key=key, Body=bytes(data), ChecksumAlgorithm="CRC32")
-    assert fresh(world).store.check_files(receipt, names, full=True) == [f"{NAME}: best.pt changed after the receipt"]
+    assert check_files(fresh(world).store, receipt, names, full=True) == [f"{NAME}: best.pt changed after the receipt"]
 
 
 def test_a_rotten_cache_is_not_believed(world: World) -> None:
@@ -200,7 +201,7 @@ def test_large_files_go_up_in_parts_and_on_after_a_cut(
     assert "big.bin" not in box.fetched  # it was in the cache
     receipt = world.verify().receipt
     assert receipt.verified == 1
-    assert fresh(world).store.check_files(receipt, [NAME], full=True) == []
+    assert check_files(fresh(world).store, receipt, [NAME], full=True) == []
     assert moved(world) < 40_000
 
 
@@ -264,7 +265,7 @@ def test_a_changed_large_object_is_seen(world: World, minio: Minio, elsewhere: E
     for full in (False, True):
         fresh(world)
         shrink_parts(world)
-        assert len(world.store.check_files(receipt, [NAME], full=full)) == 1
+        assert len(check_files(world.store, receipt, [NAME], full=full)) == 1
     assert cell_of(world.verify(), NAME).state == "damaged"
 
 
@@ -288,7 +289,7 @@ def test_a_new_seal_takes_over_whole_and_the_old_one_stays(world: World, minio: 
     assert "earlier seal is kept" in result.notes[0]
     assert world.store.copies.read(NAME, "metrics.json") == b'{"loss": 0.5}'
     assert minio.sdk().get_object(Bucket=BUCKET, Key=old)["Body"].read() != b'{"loss": 0.5}'
-    assert world.store.check_files(receipt, [NAME], full=False) != []
+    assert check_files(world.store, receipt, [NAME], full=False) != []
     assert world.verify().ok
 
 
@@ -308,7 +309,7 @@ def test_an_outage_is_unknown_and_passes(world: World, minio: Minio) -> None:
     minio.stop()
     try:
         for full in (False, True):
-            problems = world.store.check_files(receipt, names, full=full)
+            problems = check_files(world.store, receipt, names, full=full)
             assert len(problems) == 3
             assert all("does not answer" in problem for problem in problems)
         with pytest.raises(EvidenceError, match="does not answer"):
@@ -319,5 +320,5 @@ def test_an_outage_is_unknown_and_passes(world: World, minio: Minio) -> None:
     finally:
         minio.start()
     client.forget()
-    assert fresh(world).store.check_files(receipt, names, full=True) == []
+    assert check_files(fresh(world).store, receipt, names, full=True) == []
     assert world.verify().receipt == receipt

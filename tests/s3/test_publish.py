@@ -11,6 +11,7 @@ import pytest
 
 from sweepstack.core.records import Lease
 from sweepstack.evidence import box_logs
+from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.publish import publish, succession_problem
 from sweepstack.evidence.s3 import client
 from sweepstack.evidence.s3.address import S3Address
@@ -55,7 +56,7 @@ def test_everything_is_there_and_counts(folder: World, uri: str) -> None:
     assert box_logs.read(store, logs, logs.logs[0]) == b"begins\n"
     names = [cell.name for cell in folder.cells]
     for full in (False, True):
-        assert store.check_files(receipt, names, full=full) == []
+        assert check_files(store, receipt, names, full=full) == []
     assert store.traffic is not None
     assert store.traffic.moved < 40_000
     assert succession_problem(folder.uri, uri, IDENTITY) == ""
@@ -100,7 +101,7 @@ def test_what_was_damaged_is_damaged_there(folder: World, uri: str) -> None:
     store = EvidenceStore.open(uri)
     names = [cell.name for cell in folder.cells]
     for full in (False, True):
-        found = store.check_files(receipt, names, full=full)
+        found = check_files(store, receipt, names, full=full)
         assert {problem.split(":")[0] for problem in found} == set(names)
     folder.store = store
     outcome = folder.verify()
@@ -144,7 +145,7 @@ def test_a_cut_publishing_leaves_nothing_that_opens_and_goes_on(
     latest = EvidenceStore.open(uri).latest_receipt()
     assert latest is not None
     store = EvidenceStore.open(uri)
-    assert store.check_files(store.receipt(latest), [cell.name for cell in folder.cells], full=True) == []
+    assert check_files(store, store.receipt(latest), [cell.name for cell in folder.cells], full=True) == []
 
 
 def test_what_is_written_meanwhile_comes_along(folder: World, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

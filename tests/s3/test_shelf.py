@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.location import resolve
 from sweepstack.evidence.object_store import Shelf
 from sweepstack.evidence.s3 import client
@@ -68,7 +69,7 @@ def test_what_nobody_can_know_is_not_absent(
         lambda: shelf.names("records/births"),
         lambda: shelf.holds_any("records"),
         lambda: shelf.write(key, b""),
-        lambda: world.store.check_files(world.verify().receipt, [], full=True),
+        lambda: check_files(world.store, world.verify().receipt, [], full=True),
         lambda: world.store.copies.look("a"),
         lambda: world.store.copies.manifest("a"),
     ):

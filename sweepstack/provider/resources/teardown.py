@@ -28,7 +28,8 @@ from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueStat
 from sweepstack.provider.resources import preflight
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.abandonment import on_record
-from sweepstack.teardown.check import BoxFacts, Verdict, may_end
+from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.close_box import close_books, close_gone
 from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.refusal import refusal_text, waiting_cost

@@ -21,7 +21,7 @@ from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources import manual_end, teardown, user_key
 from sweepstack.provider.session import Operation
-from sweepstack.teardown.check import BoxFacts
+from sweepstack.teardown.box_facts import BoxFacts
 
 RUN_SECONDS = 900.0
 LAG_SECONDS = 60.0

@@ -16,7 +16,8 @@ from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
-from sweepstack.teardown.check import BoxFacts, may_end
+from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.check import may_end
 
 LASTS = timedelta(hours=1)
 VERB = "destroy"

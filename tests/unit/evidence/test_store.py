@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.core.records import Lease, Loss, Receipt, Teardown
+from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, file_sha256
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceElsewhere, EvidenceError, EvidenceMissing
@@ -187,17 +188,17 @@ def flip(path: Path, *, keep_mtime: bool) -> None:
 def test_files_are_compared_with_the_receipt(world: World) -> None:
     receipt = verified(world)
     names = [cell.name for cell in world.cells]
-    assert world.store.check_files(receipt, names, full=False) == []
-    assert world.store.check_files(receipt, names, full=True) == []
-    assert world.store.check_files(receipt, ["nobody"], full=False) == ["nobody is not in the receipt"]
+    assert check_files(world.store, receipt, names, full=False) == []
+    assert check_files(world.store, receipt, names, full=True) == []
+    assert check_files(world.store, receipt, ["nobody"], full=False) == ["nobody is not in the receipt"]
     path = world.copy(names[0]) / "best.pt"
     flip(path, keep_mtime=True)
-    assert world.store.check_files(receipt, names, full=False) == []  # what size and mtime can't see …
-    assert world.store.check_files(receipt, names, full=True) == [f"{names[0]}: best.pt changed after the receipt"]
+    assert check_files(world.store, receipt, names, full=False) == []  # what size and mtime can't see …
+    assert check_files(world.store, receipt, names, full=True) == [f"{names[0]}: best.pt changed after the receipt"]
     flip(path, keep_mtime=False)
-    assert world.store.check_files(receipt, names, full=False) == []  # … the same bytes under another mtime are hashed
+    assert check_files(world.store, receipt, names, full=False) == []  # … the same bytes under another mtime are hashed
     flip(path, keep_mtime=False)
-    assert world.store.check_files(receipt, names, full=False) == [f"{names[0]}: best.pt changed after the receipt"]
+    assert check_files(world.store, receipt, names, full=False) == [f"{names[0]}: best.pt changed after the receipt"]
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -210,7 +211,7 @@ def test_every_change_of_a_copy_is_seen(world: World, full: bool) -> None:
     flip(third / "manifest.json", keep_mtime=full)
     (third / "plots/curve.csv").unlink()
     os.link(third / "log.txt", world.folder / "elsewhere")
-    problems = "\n".join(world.store.check_files(receipt, [cell.name for cell in world.cells], full=full))
+    problems = "\n".join(check_files(world.store, receipt, [cell.name for cell in world.cells], full=full))
     for reason in (
         "is not there any more",
         "log.txt has 1 bytes, not 7",
@@ -231,9 +232,9 @@ def test_without_a_usable_index_files_are_hashed(world: World, index: bytes | No
     else:
         path.write_bytes(index)
     name = world.cells[0].name
-    assert world.store.check_files(receipt, [name], full=False) == []
+    assert check_files(world.store, receipt, [name], full=False) == []
     flip(world.copy(name) / "best.pt", keep_mtime=True)
-    assert world.store.check_files(receipt, [name], full=False) == [f"{name}: best.pt changed after the receipt"]
+    assert check_files(world.store, receipt, [name], full=False) == [f"{name}: best.pt changed after the receipt"]
 
 
 @pytest.mark.parametrize("what", ["sha256", "receipt"])
@@ -256,7 +257,7 @@ def test_an_index_that_is_not_of_this_receipt_lets_nothing_pass(world: World, wh
     else:
         index["receipt"] = "sha256:" + "7" * 64
     path.write_bytes(canonical_json(index) + b"\n")
-    assert world.store.check_files(receipt, [name], full=False) == [f"{name}: best.pt changed after the receipt"]
+    assert check_files(world.store, receipt, [name], full=False) == [f"{name}: best.pt changed after the receipt"]
 
 
 def test_checking_changes_nothing(world: World) -> None:
@@ -267,7 +268,7 @@ def test_checking_changes_nothing(world: World) -> None:
         return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
 
     before = tree()
-    world.store.check_files(receipt, [cell.name for cell in world.cells], full=True)
+    check_files(world.store, receipt, [cell.name for cell in world.cells], full=True)
     assert tree() == before
 
 
@@ -275,7 +276,7 @@ def test_an_unverified_cell_is_never_fine(world: World) -> None:
     world.run(world.cells[0])
     world.pull()
     receipt = world.verify().receipt
-    problems = world.store.check_files(receipt, [cell.name for cell in world.cells], full=False)
+    problems = check_files(world.store, receipt, [cell.name for cell in world.cells], full=False)
     assert len(problems) == 2
 
 

@@ -33,7 +33,8 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.unsealed import Unsealed, UnsealedOfBox
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
-from sweepstack.teardown.check import BoxFacts, Verdict, may_end
+from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.check import Verdict, may_end
 from tests.unit.evidence.world import BEGIN, CODE, IDENTITY, Box, World
 
 ARTIFACT = ArtifactSpec(path="metrics.json", load="json", keys=("loss",))

@@ -10,7 +10,8 @@ from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Abandonment
 from sweepstack.onbox.agent.local_channel import LocalChannel
-from sweepstack.teardown.check import BoxFacts, Verdict
+from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.stop_check import MOST_FILES, AtRisk, look_for_risk, may_stop, stop_facts
 from tests.unit.teardown.support import FIRST, Situation, abandonment, action
 

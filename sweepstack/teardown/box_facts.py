@@ -1,0 +1,28 @@
+"""What the check of an end asks of a box: who it is, what the verb does to it, and what its records must name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sweepstack.billing.cost import BoxCosts
+
+
+@dataclass(frozen=True)
+class BoxFacts:
+    """What the state remembers of a box: enough to end it weeks later from another machine."""
+
+    identity: str
+    evidence: str
+    name: str
+    native_id: str
+    account: str
+    generation: int
+    verb: str
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    roster_digest: str
+    artifacts_digest: str | None = None
+    price_per_hour: float | None = None
+    created_at: datetime | None = None
+    costs: BoxCosts | None = None
