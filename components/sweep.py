@@ -137,7 +137,7 @@ def _pinned(plan: Plan) -> Plan:
 
 
 def _described(shipment: Shipment) -> str:
-    """How much ships, and which files somebody may have forgotten to track."""
+    """How much ships, and which files may have been forgotten to track."""
     count = len(shipment.files)
     text = f"{count} file{'' if count == 1 else 's'}, {spell_bytes(shipment.bytes)}"
     if not shipment.left_behind:

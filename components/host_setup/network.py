@@ -44,6 +44,6 @@ NAME, SECONDS = "network", 180
 def network(told: Mapping[str, Any], python: str = PYTHON) -> Step:
     """`told`: what the queue is told of the network (`env`, `proxy_on`, `proxy_always`). Facts: proxy (on, none, for
     single calls, or that its line sets none), and of each mirror whether it answers. Fails where the proxy's line
-    does; a mirror that is away is a fact, since nobody may need it."""
+    does; a mirror that is away is a fact, since the job may not need it."""
     words = f'{finding(python)}; "$q" - {shlex.quote(json.dumps(dict(told), sort_keys=True))}'
     return Step(NAME, words, _LOOK, "looking at its way to the world", SECONDS)

@@ -2,7 +2,7 @@
 
 Neither the text of a step nor its stdin may hold a secret: both are inputs of a command resource, so they lie in the
 engine's state and are printed where they change. A step is run again after any change, on a new box, and when
-a stopped one is wanted again: it has to be idempotent. Whoever runs the script can't cut it, so each step carries its
+a stopped one is wanted again: it has to be idempotent. The caller can't cut the script, so each step carries its
 own deadline.
 """
 
@@ -28,7 +28,7 @@ class Step:
 
     `create`: a command line for `sh`, idempotent. `stdin`: what it reads, None for nothing. `about`: what it does, for
     people, shown while it runs. `seconds`: its deadline. Lines `key=value` on its stdout are facts about the host, kept
-    in the state and shown; all else that it says belongs on stderr, and there only what somebody would read.
+    in the state and shown; all else that it says belongs on stderr, and there only what a person would read.
     """
 
     name: str
@@ -47,7 +47,7 @@ def script(steps: Iterable[Step], *, box: str, root: str = "") -> str:
 
     `box`: native id, `root`: the folder below which boxes lie, "" for the login's default; steps find both in the
     environment. Two scripts on one host wait for each other where `flock` is there. The text differs when, and only
-    when, there is something to do: whoever keeps it runs it again when it changes.
+    when, there is something to do: the person who keeps it runs it again when it changes.
     """
     lines = [_HEAD.format(box=shlex.quote(box), box_name=BOX, root=shlex.quote(root), root_name=ROOT)]
     for step in steps:

@@ -36,7 +36,7 @@ DIALS, DIAL_SECONDS = 10, 15
 COMMAND = "sh -s sweepstack-setup"
 LOOKS = frozenset({PREFLIGHT, TIERS, NETWORK})
 """Steps that only look: what they would say is looked at again, where it counts, by the box and by its runner."""
-NOBODY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+NO_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 """A host key that no host has: what is expected of one whose key is not pinned here."""
 
 
@@ -120,9 +120,9 @@ def out_of_reach(address: HostAddress) -> str:
 
 def pinned(endpoint: SshEndpoint, on_record: Sequence[str] | None = None) -> str:
     """The host key that our provider pinned on this machine when it was there first. `on_record`: the fingerprints
-    that the box's state has; another one is nobody's."""
+    that the box's state has; another one is not trusted."""
     keys = keys_of(Pin(endpoint.known_as, endpoint.start).path)
-    return next((key for key in keys if not on_record or fingerprint(key) in on_record), NOBODY)
+    return next((key for key in keys if not on_record or fingerprint(key) in on_record), NO_KEY)
 
 
 def facts_of(command: Command) -> pulumi.Output[dict[str, str]]:

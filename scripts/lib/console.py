@@ -41,7 +41,7 @@ class Console:
             try:
                 sys.stdout.write(text + "\n")
                 sys.stdout.flush()
-            except BrokenPipeError:  # nobody reads any more (`| head`): the work goes on in silence
+            except BrokenPipeError:  # the reader is gone (`| head`): the work goes on in silence
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     @contextlib.contextmanager

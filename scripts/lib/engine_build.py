@@ -120,7 +120,7 @@ def install(
         raise SetupError(f"building the engine: {error}") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
-    shutil.rmtree(cache / "go", ignore_errors=True)  # 0.3 GB that nobody needs before the next version
+    shutil.rmtree(cache / "go", ignore_errors=True)  # 0.3 GB that is not needed before the next version
 
 
 def fetch_modules(

@@ -90,7 +90,7 @@ def _home(places: Places) -> str:
 
 
 def write_command(path: Path, text: str) -> None:
-    """Writes an executable file so that nobody ever runs half of it."""
+    """Writes an executable file so that half of it is never run."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

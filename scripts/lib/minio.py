@@ -53,7 +53,7 @@ def install(
         raise SetupError(f"building MinIO: {error}") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
-    shutil.rmtree(places.cache / "go", ignore_errors=True)  # nobody needs it before the next version
+    shutil.rmtree(places.cache / "go", ignore_errors=True)  # not needed before the next version
 
 
 def _pins(places: Places) -> Path:

@@ -21,7 +21,7 @@ UV_DEADLINE = 300.0
 
 
 def put_in_place(made: Path, final: Path) -> None:
-    """Gives a finished folder its final name in one step. Somebody else's finished folder is as good and stays."""
+    """Gives a finished folder its final name in one step. One that another process put there is as good and stays."""
     final.parent.mkdir(parents=True, exist_ok=True)
     try:
         made.rename(final)

@@ -1,4 +1,4 @@
-"""Who was told of a budget's thresholds: each once, by whoever looks first, on record in the evidence."""
+"""Alerts of a budget's thresholds: each is sent once, by the first command that sees it, and recorded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sweepstack.evidence.store import EvidenceStore
 
 STALE = timedelta(minutes=2)
-"""A message that somebody began to send this long ago, and that is not on record as sent: its sender died."""
+"""Seconds. An alert that was begun this long ago and is not on record as sent: its sender died."""
 FOLDER = "notices"
 
 
@@ -46,14 +46,14 @@ class Telling:
     def wait(self, seconds: float) -> str:
         """Blocks for at most so long: "" when it was sent, else why not, or that it is still under way."""
         if not self._done.wait(seconds):
-            return f"the webhook has not answered within {seconds:g} s; whoever looks next tries again"
+            return f"the webhook has not answered within {seconds:g} s; the next look tries again"
         return self.problem
 
 
 def tell(
     store: EvidenceStore, budget: Budget, use: Use, seen: Forecast, *, stack: str, per_hour: float | None
 ) -> Telling | None:
-    """Begins to tell the webhook of the highest threshold that was crossed and that nobody was told of.
+    """Begins to tell the webhook of the highest threshold that was crossed and not reported yet.
 
     None when there is nothing to tell. Returns at once; never raises: money is told of, nothing waits for it.
     """
@@ -71,7 +71,7 @@ def tell(
     url = os.environ.get(budget.webhook)
     if not url:
         return _failed(
-            threshold, f"{budget.webhook} is not set here, so nobody was told that {_part(threshold)} is used"
+            threshold, f"{budget.webhook} is not set here, so no alert was sent that {_part(threshold)} is used"
         )
     telling = Telling(threshold)
     body = message(budget, use, seen, stack=stack, threshold=threshold, per_hour=per_hour)
@@ -110,7 +110,7 @@ def _send(telling: Telling, store: EvidenceStore, budget: Budget, url: str, body
                 telling.problem = (
                     f"the webhook ({budget.webhook}) was not told that {_part(telling.threshold)} is used: {why}"
                 )
-                store.write_record(name, None)  # whoever looks next tries again at once
+                store.write_record(name, None)  # the next look tries again at once
             else:
                 store.write_record(name, _notice(budget, telling.threshold, "told"))
     except EvidenceError as error:

@@ -15,7 +15,7 @@ from sweepstack.core.records import Record
 
 NOTIFY = (0.8, 1.0)
 BUDGET = "budget.json"
-"""The record of it in the evidence: what the last `up` brought in, for whoever has no state at hand."""
+"""The record of it in the evidence: what the last `up` brought in, for commands that have no state at hand."""
 _LISTED = 8
 
 
@@ -167,7 +167,7 @@ def to_stop(budget: Budget | None, spent: Spent) -> tuple[str, ...]:
 
 
 def crossed(budget: Budget, use: Use, told: Sequence[float]) -> float | None:
-    """The highest threshold that was reached and that nobody was told of; None when there is none."""
+    """The highest threshold that was reached and not reported yet; None when there is none."""
     reached = [threshold for threshold in budget.notify if use.fraction >= threshold]
     highest = max(reached, default=None)
     return highest if highest is not None and all(one < highest for one in told) else None

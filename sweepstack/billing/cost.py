@@ -14,7 +14,7 @@ from sweepstack.billing.ledger import Spent
 class Running:
     """One rented thing: USD per hour, when its bill began and ended (None: it still runs), and whether it works.
 
-    `idle` is None where nobody knows. `gone` without `until`: it ended at a time that nobody recorded. `known`: USD so
+    `idle` is None where unknown. `gone` without `until`: it ended at a time that is not on record. `known`: USD so
     far by the ledger, which knows of stops and changed prices; None where it has no figure.
     """
 

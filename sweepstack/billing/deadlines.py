@@ -32,7 +32,7 @@ class Countdown:
 
     @property
     def soon(self) -> bool:
-        """Whether somebody should act now; a deadline that nobody knows always is."""
+        """Whether a person should act now. An unknown deadline always counts as soon."""
         return self.left is None or self.left <= SOON
 
     def text(self) -> str:
@@ -65,7 +65,7 @@ def countdowns(facts: Iterable[ClockFact], bill: Bill | None, now: datetime) -> 
         at = None if fact.days is None else begin + fact.days * DAY
         left = None if at is None else max(at - now, timedelta())
         found.append(Countdown(bill.box, bill.native_id, fact.what, begin, at, left, fact.kills))
-    # One that nobody knows may strike first.
+    # One whose time is unknown may strike first.
     return sorted(found, key=lambda one: (one.at is not None, one.at or now, one.what))
 
 

@@ -18,7 +18,7 @@ from sweepstack.core.records import Record
 class Outlook(Record):
     """What the program knows of the work to come: boxes wanted running, USD per hour of each, cells in all.
 
-    `slots`: cells at once on all of these boxes, which may differ. `dry_run`: this is a preview, which tells nobody
+    `slots`: cells at once on all of these boxes, which may differ. `dry_run`: this is a preview, which sends no alert
     anything.
     """
 

@@ -23,7 +23,7 @@ _PHASES: tuple[LedgerPhase, ...] = ("running", "stopped", "ended")
 
 @dataclass(frozen=True)
 class Span:
-    """One phase at one price (USD per hour; None: nobody knows). `end` is None while it goes on."""
+    """One phase at one price (USD per hour; None: unknown). `end` is None while it goes on."""
 
     phase: LedgerPhase
     price_per_hour: float | None
@@ -41,7 +41,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Bill:
-    """One rented thing. `ended_how`: why it ended, "" where nobody wrote that down. `problem`: what is not known."""
+    """One rented thing. `ended_how`: why it ended, "" where that is not on record. `problem`: what is not known."""
 
     box: str
     native_id: str
@@ -74,7 +74,7 @@ class Bill:
 
     @property
     def per_hour(self) -> float | None:
-        """USD per hour now: 0 when it has ended, None where nobody knows."""
+        """USD per hour now: 0 when it has ended, None where unknown."""
         if self.open is not None:
             return self.open.price_per_hour
         return 0.0 if self.ended_at is not None else None
@@ -128,8 +128,8 @@ def record_phase(
 ) -> None:
     """Writes down that `native_id` is in `phase` since `at`, at this price (USD per hour; 0 once it has ended).
 
-    Idempotent: what the ledger says already is not written again, whoever noticed it first. `how`: why it ended.
-    Raises EvidenceError. Costs nothing, blocks for one small write.
+    Idempotent: what the ledger says already is not written again. `how`: why it ended. Raises EvidenceError. Costs
+    nothing, blocks for one small write.
     """
     entry = LedgerEntry(
         box=box,

@@ -52,7 +52,7 @@ class HostAddress:
     """A host, and the folder on it below which boxes lie ("": the default of its user).
 
     `jumps`: the hosts on the way, the first one first. `alias`: its name in ssh's configuration, "" where it has none.
-    `bare`: only a name was given, and nobody has looked yet what it means. `by_command`: the alias leads there through
+    `bare`: only a name was given, and it was not looked up yet. `by_command`: the alias leads there through
     a ProxyCommand, which is known where the alias is.
     """
 

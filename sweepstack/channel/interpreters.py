@@ -23,7 +23,7 @@ PLACES = (
     # what profiles name as their images' interpreter; a test holds them to it
     "/root/miniconda3/bin/python",
     "/root/miniconda3/envs/myconda/bin/python",
-    # where the installers of conda and the images of conda and PyTorch put theirs, when nobody says another place
+    # where the installers of conda and the images of conda and PyTorch put theirs, unless they are told another place
     "$HOME/miniconda3/bin/python",
     "$HOME/miniforge3/bin/python",
     "$HOME/anaconda3/bin/python",

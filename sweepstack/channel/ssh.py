@@ -102,8 +102,8 @@ class SshChannel:
         return self._links.way.pin
 
     def prepare(self) -> None:
-        """Makes the box's root where it is not there. For whoever made the box, once it runs: later on, a root that is
-        not there is a fault. Idempotent."""
+        """Makes the box's root where it is not there. Only for the code that made the box, once it runs: later on, a
+        root that is not there is a fault. Idempotent."""
         self._ask("prepare")
 
     def close(self) -> None:
@@ -379,8 +379,8 @@ def _exactly(source: Path, size: int) -> Iterable[bytes]:
 
 
 def _silent(_count: int) -> None:
-    """Progress that nobody reads."""
+    """Progress that is thrown away."""
 
 
 def _silent_text(_text: str) -> None:
-    """Words that nobody reads."""
+    """Words that are thrown away."""

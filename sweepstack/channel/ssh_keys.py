@@ -100,7 +100,7 @@ def _from_file(path: Path, env: Mapping[str, str], source: str) -> SshKey:
     if text in _agent_keys(env):
         return SshKey(text, None, source)
     if public.is_file():
-        _derived(private, env)  # proves that it opens without a passphrase: nobody is there to be asked for one
+        _derived(private, env)  # proves that it opens without a passphrase: no person is there to type one
     return SshKey(text, private, source)
 
 

@@ -42,7 +42,7 @@ _KINDS = {"NotYetGone": NotYetGone, "Unreachable": Unreachable, "PlatformError":
 
 
 class Silence(Unreachable):
-    """Nothing came although something should have, for as long as was waited; and nobody said why."""
+    """No answer came within the deadline, and neither side said why."""
 
 
 class Link:

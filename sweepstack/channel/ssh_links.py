@@ -20,7 +20,7 @@ MOST_LINKS = 8
 """At once, over all threads: sshd takes ten sessions a connection."""
 MOST_IDLE = 3
 IDLE_SECONDS = 60.0
-"""One that nobody used for longer is not asked any more: the box may have given it up."""
+"""Seconds. A link that was not used for longer is not asked any more: the box may have given it up."""
 SKEW_SECONDS = 5.0
 PAUSES = (0.5, 2.0)
 """Between tries to connect, where an sshd turns callers away for the moment."""

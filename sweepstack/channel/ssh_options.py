@@ -120,7 +120,7 @@ class Way:
 
 
 def _private_folder() -> Path:
-    """A short folder of this user's alone: whoever can write there could answer for a box."""
+    """A short folder of this user's alone: another user who can write there could answer for a box."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     for base in (runtime, tempfile.gettempdir(), "/tmp"):
         folder = Path(base) / f"sweepstack-{os.getuid()}"
@@ -129,7 +129,7 @@ def _private_folder() -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PlatformError(f"{folder} has to be a folder of yours that nobody else may use: remove it and try again")
+        raise PlatformError(f"{folder} has to be a folder of yours that no other user may use: remove it and try again")
     return folder
 
 

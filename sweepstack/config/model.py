@@ -266,8 +266,8 @@ class Override(Shape):
 
     anchor: ClassVar[str] = "overrides"
     price_per_hour: PriceOrZero | None = None
-    """USD per hour and box, where nobody quotes a price (`local`), so that the meter shows something; needed where
-    boxes bill all the same, such as hosts that are entered by SSH"""
+    """USD per hour and box, where the platform quotes no price (`local`), so that the meter shows something; needed
+    where boxes bill all the same, such as hosts that are entered by SSH"""
     stopped_price_per_hour: PriceOrZero | None = None
     """the same while the box is stopped"""
     network: NetworkOverride | None = None

@@ -95,8 +95,8 @@ def pinned(source: GitSource) -> GitSource:
 def fetched(source: GitSource, progress: Callable[[str], None] = lambda _: None) -> Path:
     """The folder of a commit in this user's cache: a checkout with its submodules, as it was committed.
 
-    Fetches it once, at most 15 minutes; somebody's changes in it are thrown away. Raises ConfigError; for a ref that is
-    no commit, too: `pinned` comes first.
+    Fetches it once, at most 15 minutes; changes that a person made in it are thrown away. Raises ConfigError, also
+    for a ref that is no commit: `pinned` comes first.
     """
     if not source.is_commit:
         raise ConfigError(f"job.workdir: {source} names no commit")
@@ -111,7 +111,7 @@ def fetched(source: GitSource, progress: Callable[[str], None] = lambda _: None)
 
 
 def _is_whole(target: Path) -> bool:
-    """Is the commit there, and nothing in it changed? What is in a cache, somebody may have tried something in."""
+    """Is the commit there, and unchanged? A person may have tried something in the cached copy."""
     if not target.is_dir():
         return False
     try:
@@ -146,12 +146,12 @@ def _fetch(source: GitSource, target: Path) -> None:
         try:
             os.replace(made, target)
         except OSError:
-            if not _is_whole(target):  # else somebody else was first
+            if not _is_whole(target):  # else another process was first
                 raise
 
 
 def _git(arguments: list[str], what: str, seconds: float) -> str:
-    """Runs git, which asks nobody for a password. Raises ConfigError with its last words."""
+    """Runs git, which never asks for a password. Raises ConfigError with its last words."""
     env = {name: value for name, value in os.environ.items() if name not in _OF_A_CHECKOUT}
     env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": ":".join(_SCHEMES), "LC_ALL": "C"}
     env.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes -o ConnectTimeout=20")

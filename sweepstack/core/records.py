@@ -42,7 +42,7 @@ CellState = Literal[
     "sealed",  # finished and sealed on its box; not verified here yet
     "missing",  # sealed or expected, and there is no copy here
     "damaged",  # there is a copy, and it is not what was sealed, or does not load
-    "unexpected",  # a copy of something that nobody asked for
+    "unexpected",  # a copy of a cell that is not in the roster
     "lost",  # its box is proved gone and no verified copy exists
     "verified",
     "waived",
@@ -318,7 +318,7 @@ LedgerPhase = Literal["running", "stopped", "ended"]
 
 
 class LedgerEntry(Record):
-    """From `at` on, `native_id` is in this phase at this price (USD per hour; null: nobody knows). Never changed."""
+    """From `at` on, `native_id` is in this phase at this price (USD per hour; null: unknown). Never changed."""
 
     box: str
     native_id: str

@@ -52,7 +52,7 @@ class Marker(Record):
 
 
 def resolve(uri: str) -> Shelf:
-    """The shelf at `file://<host>/<absolute path>` or `s3://<bucket>/<prefix>`; it need not exist. Asks nobody.
+    """The shelf at `file://<host>/<absolute path>` or `s3://<bucket>/<prefix>`; it need not exist. Makes no request.
 
     Raises EvidenceElsewhere when it is a folder of another host, EvidenceError when it is no such address.
     """
@@ -74,7 +74,7 @@ def resolve(uri: str) -> Shelf:
 
 
 class Moved(Record):
-    """Left in a folder whose evidence was published: nobody may use it by mistake any more."""
+    """Left in a folder whose evidence was published: no command may use it by mistake any more."""
 
     to: str
     identity: str
@@ -96,7 +96,7 @@ class Published(Record):
 def read_marker(shelf: Shelf) -> Marker | None:
     """The marker on `shelf`; None when it, or the whole place, is proved not to be there.
 
-    Raises EvidenceDamaged for one that does not read, EvidenceMoved, EvidenceError when nobody can know.
+    Raises EvidenceDamaged for one that does not read, EvidenceMoved, EvidenceError when that can't be known.
     """
     marker = marker_on(shelf)
     moved = moved_on(shelf) if marker is not None else None

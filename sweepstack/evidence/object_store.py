@@ -52,7 +52,7 @@ class Shelf(Protocol):
     def write(self, key: str, data: bytes, *, over: str | None = None) -> str:
         """Writes a key and returns its new tag. `over`: only while its tag is this (`ABSENT`: while there is none).
 
-        Raises EvidenceChanged when it is not: somebody else was faster.
+        Raises EvidenceChanged when it is not: another process was faster.
         """
         ...
 
@@ -148,7 +148,7 @@ class FolderShelf:
                 handle.write(data)
                 handle.flush()
                 os.fsync(handle.fileno())
-            os.link(temporary, path)  # whole or not at all, and only if nobody was faster
+            os.link(temporary, path)  # whole or not at all, and only if no other process was faster
         except FileExistsError:
             raise changed(str(path)) from None
         finally:
@@ -173,5 +173,5 @@ _DISK = "a disk that is not mounted? Put it back"
 def changed(where: str) -> EvidenceChanged:
     """The error for a conditional write that came second."""
     return EvidenceChanged(
-        f"{where} was changed by somebody else at the same moment: nothing was written over it. Run the command again"
+        f"{where} was changed by another command at the same moment: nothing was written over it. Run the command again"
     )

@@ -2,7 +2,7 @@
 
 The order makes every cut harmless. All is copied; the folder is closed by a pointer, so that nothing is written there
 any more; all is compared again, and what changed meanwhile copied; what was found is recorded; and the marker, without
-which nobody opens the new place, comes last. The same command goes on after a cut.
+which the new place can't be opened, comes last. The same command goes on after a cut.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Typed records on a shelf: read as what they must be, written whole, and not over what somebody else wrote."""
+"""Typed records on a shelf: read with a check, written whole, never over another process's write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRIES = 10
 class RecordShelf:
     """Remembers what it read of each key: a contested record is written over that, or taken away, and nothing else.
 
-    EvidenceChanged is raised where somebody else was faster.
+    EvidenceChanged is raised where another process was faster.
     """
 
     def __init__(self, shelf: Shelf) -> None:
@@ -54,8 +54,8 @@ class RecordShelf:
         self._write(f"{location.RECORDS}/{name}", record, contested=True)
 
     def update_record(self, name: str, kind: type[RecordT], change: Callable[[RecordT | None], RecordT | None]) -> None:
-        """Writes what `change` makes of `records/<name>`; asks it again when somebody else was faster, EvidenceChanged
-        when always. Writes nothing where it changes nothing."""
+        """Writes what `change` makes of `records/<name>`; asks it again when another process was faster.
+        Writes nothing where it changes nothing. Raises EvidenceChanged when another one was faster each time."""
         for left in reversed(range(_TRIES)):
             before = self.record(name, kind)
             after = change(before)

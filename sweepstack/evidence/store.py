@@ -37,11 +37,11 @@ _TRIES = 10
 
 
 class EvidenceStore(RecordShelf):
-    """See the module. Reads raise EvidenceDamaged for a record that does not parse and EvidenceError where nobody can
+    """See the module. Reads raise EvidenceDamaged for a record that does not parse and EvidenceError where that can't
     know; writes are whole or not there, idempotent, and last. No method costs money.
 
     Records that two people may write (births, lease, teardown) are written only over what this object read of them
-    last: EvidenceChanged, when somebody else wrote meanwhile.
+    last: EvidenceChanged, when another process wrote meanwhile.
     """
 
     workplace: Path
@@ -63,7 +63,7 @@ class EvidenceStore(RecordShelf):
         """The evidence at `uri` (`file://<host>/<absolute path>` or `s3://<bucket>/<prefix>`).
 
         Raises EvidenceElsewhere (another host), EvidenceMissing (nothing, or no marker in it), EvidenceDamaged,
-        EvidenceError (nobody can know: no answer, wrong keys).
+        EvidenceError (unknown: no answer, wrong keys).
         """
         shelf = location.resolve(uri)
         return cls(shelf, location.require_marker(shelf))
@@ -105,7 +105,7 @@ class EvidenceStore(RecordShelf):
     def write_birth(self, birth: Birth) -> None:
         """Writes the birth record of its box and generation.
 
-        Where somebody else wrote it since it was read here, an id and an end that stand there are kept; another id
+        Where another process wrote it since it was read here, an id and an end that stand there are kept; another id
         than ours raises EvidenceChanged.
         """
         key = self._record("births", birth.box, birth.generation)
@@ -195,7 +195,7 @@ class EvidenceStore(RecordShelf):
         self.write_record(_TEARDOWN, teardown)
 
     def update_teardown(self, change: Callable[[Teardown | None], Teardown | None]) -> None:
-        """Writes what `change` makes of the open teardown; asks it again when somebody else was faster."""
+        """Writes what `change` makes of the open teardown; asks it again when another process was faster."""
         self.update_record(_TEARDOWN, Teardown, change)
 
     def lease(self) -> Lease | None:
@@ -219,7 +219,7 @@ class EvidenceStore(RecordShelf):
         if self.shelf.read(key) is None:
             try:
                 self.shelf.write(key, archive, over=ABSENT)
-            except EvidenceChanged:  # somebody else kept the same version
+            except EvidenceChanged:  # another process kept the same version
                 return
 
     def read_code(self, digest: str) -> bytes | None:
@@ -309,7 +309,7 @@ class EvidenceStore(RecordShelf):
             except JournalDamaged:  # our copy was hurt here; the box's own is whole, and replaces it
                 before = None
             if before is not None and left < _TRIES - 1 and before.continues(journal):
-                break  # somebody else wrote a later copy meanwhile
+                break  # another process wrote a later copy meanwhile
             if before is not None and not journal.continues(before):
                 raise EvidenceDamaged(
                     f"the journal of {box} (generation {generation}) does not continue the copy pulled before, "

@@ -310,7 +310,7 @@ def _verdict(request: VerifyRequest, copy: _Copy, specs: dict[str, ArtifactSpec]
             elif result is not None:
                 reasons += [f"{file.path} {reason}" for reason in result.reasons]
                 notes += [f"{file.path}: {_reported(note)}" for note in result.notes]
-    # Damaged is what was proved to be so. What nobody could tell is as it was: sealed, and not verified.
+    # Damaged is what was proved to be so. What could not be found out is as it was: sealed, and not verified.
     state: CellState = "damaged" if reasons else "sealed" if untold else "verified"
     reasons += untold
     if copy.standing is not None:

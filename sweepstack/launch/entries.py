@@ -117,7 +117,7 @@ def staying(
     present: Mapping[str, Line], own: Launch | None, elsewhere: Mapping[str, str], held: Collection[str]
 ) -> dict[str, Cell]:
     """Cells of this queue (`present`) that the program gives another box, which does not have them yet: until it takes
-    them they are this box's, and run here when their turn comes. A cell between two queues would wait for nobody.
+    them they are this box's, and run here when their turn comes. A cell between two queues would never run.
 
     `own`: this box's launch record. What it does not name was taken while this box was at rest, and may be in another
     box's hands already. `elsewhere`: cell → first digits of the config that it is to have; one that is to have another
@@ -241,7 +241,7 @@ def held_elsewhere(store: EvidenceStore, spec: LaunchSpec) -> set[str]:
 
 
 def verified_here(store: EvidenceStore, spec: LaunchSpec, further: Iterable[Cell] = ()) -> set[str]:
-    """Cells, and `further` ones, whose verified copy the evidence holds, whole, and that nobody asked to run again
+    """Cells, and `further` ones, whose verified copy the evidence holds, whole, and for which no retry was asked
     since."""
     superseded = {name: again.manifest for name, again in spec.retries.items() if again.manifest is not None}
     return verified_cells(store, {cell.name: cell.config_digest for cell in (*spec.cells, *further)}, superseded)

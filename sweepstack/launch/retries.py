@@ -11,7 +11,7 @@ RECORD = "retries.json"
 
 
 def on_record(store: EvidenceStore) -> dict[str, Retry]:
-    """The last retry that was asked for of each cell; empty while nobody did."""
+    """The last retry that was asked for of each cell; empty where there was none."""
     record = store.record(RECORD, Retries)
     return dict(record.cells) if record else {}
 

@@ -169,7 +169,7 @@ def _run(smoke: Smoke, project_root: Path, progress: Callable[[str], None], stop
         code, out, log = home / "code", home / "out", home / "log.txt"
         for folder in (code, out, home / "checkpoint", home / "scratch", home / "helpers"):
             folder.mkdir()
-        for file in shipment.files:  # what ships and nothing else: a file that nobody tracked is missing here, too
+        for file in shipment.files:  # what ships and nothing else: a file that git does not track is missing here, too
             target = code / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(workdir / file.path, target)

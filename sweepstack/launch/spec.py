@@ -40,7 +40,7 @@ class LaunchSpec:
     """Cells that a person asked to run again: of this box's, and of those that it was given before they moved."""
     secret_names: tuple[str, ...] = ()
     secrets: Mapping[str, str] | None = field(default=None, repr=False)
-    """Their values; None where nobody here knows them: those on the box stay."""
+    """Their values; None where they are unknown on this side: those on the box stay."""
     min_free: Mapping[str, int] = field(default_factory=dict)
     """`bytes` and `inodes` that must be free before a cell starts; empty: the runner's own."""
     stall_seconds: float | None = None
@@ -80,7 +80,7 @@ class Launched:
 
 
 class FirstCellFailed(SweepstackError):
-    """No cell came to work: the settings are wrong, or nobody can tell yet. The box and its queue are there."""
+    """No cell came to work: the settings are wrong, or it is too early to tell. The box and its queue are there."""
 
 
 class WaitEnded(FirstCellFailed):

@@ -48,7 +48,9 @@ class CommandFile:
 
     def __init__(self, file: OpenFile, run: str | None, trust: bool, check: Check | None) -> None:
         if not run or not trust:
-            raise NoAnswer("is to be judged by a command that nobody trusts: it needs run and trust: true")
+            raise NoAnswer(
+                "is to be judged by a command that the stack file does not trust: it needs run and trust: true"
+            )
         if check is None:
             raise NoAnswer("is to be judged by a command, and its code is not here")
         self.file, self.check = file, check

@@ -42,7 +42,7 @@ class CsvFile:
 
         Rows must be as long as the header; blank lines are nothing. An empty field is no number and no mistake, but it
         is noted in a column of numbers, since some programs write NaN so. A column in which every field is empty has
-        no name: whoever asks for it by `keys` asks for what is in it.
+        no name: `keys` that name it ask for what is in it.
         """
         rows = self._rows()
         header = next(rows, (0, []))[1]

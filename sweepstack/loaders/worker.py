@@ -94,7 +94,7 @@ def _answer(job: dict[str, Any], reader: Reader, progress: Progress | None) -> L
             check=check,
             progress=progress,
         )
-    except Exception as error:  # a file that nobody thought of must not end the reading of all others
+    except Exception as error:  # one file that no check foresaw must not end the reading of all others
         return LoadResult(False, (f"could not be read ({type(error).__name__})",))
 
 

@@ -29,7 +29,7 @@ class SshFlavour(Fact):
 
 class Ssh(Fact):
     """How one gets in: `user` (null: the person's to say), and the ways, the best first. `moves`: when host or port
-    become others; null, where nobody knows, counts as at each start."""
+    become others; null (unknown) counts as at each start."""
 
     user: str | None
     flavours: tuple[SshFlavour, ...] = Field(min_length=1)

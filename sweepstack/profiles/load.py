@@ -62,7 +62,7 @@ def load_profile(name: str, folder: Path = FOLDER) -> Profile:
 
 
 def load_profiles(names: Iterable[str], folder: Path = FOLDER) -> dict[str, Profile]:
-    """The profiles of these platforms, by name. A broken profile that nobody asked for breaks nothing."""
+    """The profiles of these platforms, by name. A broken profile that was not asked for breaks nothing."""
     return {name: load_profile(name, folder) for name in names}
 
 

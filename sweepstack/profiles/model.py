@@ -1,7 +1,7 @@
 """A profile: one platform's slow-changing facts, typed. The seeds' 13 keys keep their names.
 
 A fact that is a number is a number with its unit in the model, or null. Null alone means *there is none* (no cap, no
-grace because there is no spot); null and listed under `unknown` means *nobody knows*. `stamps` dates each fact.
+grace because there is no spot); null and listed under `unknown` means *unknown*. `stamps` dates each fact.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ Stamp = Annotated[str, BeforeValidator(_a_day_that_was)]
 
 
 class Tier(Fact):
-    """One place where bytes lie. `survives`: what is left of them after each verb; null where nobody knows.
+    """One place where bytes lie. `survives`: what is left of them after each verb; null where unknown.
 
     `path` is box-relative; empty where nothing of ours lies there, such as a system disk. `place`: where it lies on a
     host that has places of its own (`/root/data`, `~/proj`; `{volume}` is the mount's source), which tiers may share:
     ours is a folder below it; null: below our root.
-    `mounted`: whether that place is a mount point, so that an empty folder there is not the tier; null: nobody knows.
+    `mounted`: whether that place is a mount point, so that an empty folder there is not the tier; null: unknown.
     """
 
     path: Annotated[str, Field(pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*)?$")]
@@ -188,11 +188,11 @@ class Layout(Fact):
 
 
 class Clock(Fact):
-    """A deadline that the platform sets: what it does, after how long (null: nobody knows), and the tiers that it kills
+    """A deadline that the platform sets: what it does, after how long (null: unknown), and the tiers that it kills
     (`with_volume`: on a box that mounts one; null: the same).
 
     `starts` it: a stop of the box, arrears of the account, or the box's own start. `in_a_row`: whether a start in
-    between takes a clock of stopped boxes back; where it doesn't, or nobody knows, it counts from the first stop.
+    between takes a clock of stopped boxes back; where it doesn't, or that is unknown, it counts from the first stop.
     `cuts`: whether it ends what runs; else it is about the bill alone.
     """
 
@@ -214,7 +214,7 @@ class Clock(Fact):
 class Meter(Fact):
     """What a box costs. `price_per_hour` in USD where the platform has one price; null where each offer has its own.
 
-    `rents`: whether somebody sends a bill, in `currency`. `billed_by`: null where nobody knows. `quoted`: whether an
+    `rents`: whether the platform sends a bill, in `currency`. `billed_by`: null where unknown. `quoted`: whether an
     offer or the profile names the price; where neither does, a person has to.
     """
 
@@ -254,7 +254,7 @@ class Gotcha(BaseModel):
 class Profile(Fact):
     """One platform. `adapter` is the folder in sweepstack/platforms that speaks to it.
 
-    `stop_from_inside`: whether a command on the box ends its bill, as far as somebody saw; null where an API stops it.
+    `stop_from_inside`: whether a command on the box ends its bill, as far as it was seen; null where an API stops it.
     Unless it is proved, `stop_refused` says why a box is not stopped so, and what does work.
     """
 

@@ -158,7 +158,7 @@ class Plan:
 
     @property
     def when_drained(self) -> dict[str, str]:
-        """How a box ends its own bill once its queue is drained; empty where nobody asked for it, or an API does it."""
+        """How a box ends its own bill once its queue is drained; empty where it is not asked to, or an API does it."""
         stop = self.teardown.stop.issue if self.teardown.stop is not None else None
         if self.when_done != "stop" or stop is None or stop.by != "ssh":
             return {}

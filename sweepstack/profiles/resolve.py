@@ -85,7 +85,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     if price is None and not profile.meter.quoted:
         money = f" (it bills in {profile.meter.currency})" if profile.meter.currency not in ("USD", None) else ""
         refusals.append(
-            f"nobody quotes its price{money}: write what a box costs, in USD an hour, as "
+            f"the platform quotes no price{money}: write what a box costs, in USD an hour, as "
             f"overrides: {{{profile.platform}: {{price_per_hour: 0.5}}}}"
         )
     if price is not None and config.max_price is not None and price > config.max_price:
@@ -162,7 +162,7 @@ def _too_big(where: str, wanted: str | None, layout: Layout) -> list[str]:
 
 
 def _own_host(config: StackConfig, profile: Profile) -> bool:
-    """Whether its boxes are hosts that bill nobody by the hour: then their end is ours alone to prove."""
+    """Whether its boxes are hosts that send no bill by the hour: then their end is ours alone to prove."""
     return profile.ssh is not None and _price(config, profile) == 0
 
 

@@ -17,7 +17,7 @@ GB = 10**9
 
 @dataclass(frozen=True)
 class KeptVolume:
-    """One volume that is wanted. `keep_until`: a day, as ISO 8601, or ""; prices in USD, None where nobody knows."""
+    """One volume that is wanted. `keep_until`: a day, as ISO 8601, or ""; prices in USD, None where unknown."""
 
     name: str
     size_gb: int | None

@@ -16,7 +16,7 @@ from sweepstack.status.snapshot import Scene, Sight
 
 SETUP_WORDS: Mapping[SetupState, str] = {"started": "running", "finished": "done", "failed": "failed"}
 FULL = 0.95
-"""The used part of bytes or inodes from which on somebody should look."""
+"""The used share of bytes or inodes from which on a warning is shown."""
 
 
 def box_view(sight: Sight, now: datetime, spent: Spent | None = None) -> BoxView:
@@ -49,7 +49,7 @@ def box_view(sight: Sight, now: datetime, spent: Spent | None = None) -> BoxView
 
 
 def _idle_seconds(sight: Sight, now: datetime) -> float | None:
-    """How long nothing has been running on it; 0 while something does; None where nobody can know."""
+    """How long nothing has been running on it; 0 while something does; None where it can't be known."""
     alive = sight.seen.runner_alive
     if alive is None or sight.gone or sight.journal is None:
         return None
@@ -70,7 +70,7 @@ def _setup(sight: Sight) -> str:
 
 
 def _alarms(sight: Sight, now: datetime) -> Iterator[str]:
-    """What somebody should look at on this box, the gravest first. Decided by facts of now, not by what a log said."""
+    """Warnings about this box, the gravest first. Decided by facts of now, not by what a log said."""
     patrol, alive = sight.patrol, sight.seen.runner_alive
     if not sight.copied and not sight.seen.stopped and not sight.gone:
         stop = could_not_stop(sight.journal, sight.there(now), sight.price_per_hour)
@@ -165,7 +165,7 @@ def _thing(sight: Sight, spent: Spent | None) -> Running:
 
 
 def _idle(sight: Sight) -> bool | None:
-    """Whether it bills for nothing: its runner is not alive, or has nothing that it may start. None: nobody knows."""
+    """Whether it bills for nothing: its runner is not alive, or has nothing that it may start. None: unknown."""
     alive = sight.seen.runner_alive
     if alive is None or sight.phase == "stopped":
         return None if alive is None else False

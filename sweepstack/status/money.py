@@ -1,4 +1,4 @@
-"""Money on the screen: what it will have cost, how the budget stands, and what somebody should know of it."""
+"""Money on the screen: what the sweep will have cost, how the budget stands, and warnings about it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def running_clocks(scene: Scene) -> Iterator[Countdown]:
 
 
 def money_lines(scene: Scene, costs: Meter, budget: BudgetView | None) -> Iterator[str]:
-    """What somebody should know of money, a line each."""
+    """Warnings about money, one line each."""
     for left in scene.balances:
         here = [sight for sight in scene.sights if sight.box.adapter == left.platform and not sight.gone]
         yield left.text(sum(sight.price_per_hour or 0.0 for sight in here))

@@ -49,7 +49,7 @@ class Sight:
     patrol: Patrol | None = None
     claims_cleared: bool = False
     handed: Handover | None = None
-    """An end that was begun, and that somebody else has to finish; None where there is none."""
+    """An end that was begun, and that a person or a host's command has to finish; None where there is none."""
     bare: bool = False
     """Whether it came up without the GPUs that its cells were promised: nothing is started on it."""
 
@@ -172,7 +172,7 @@ class Stranger:
     next: str
     since: datetime | None = None
     proved: bool = True
-    """False: nobody could tell whether it is there."""
+    """False: whether it is there could not be found out."""
 
 
 @dataclass(frozen=True)

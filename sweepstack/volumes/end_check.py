@@ -44,7 +44,7 @@ class VolumeFacts:
 @dataclass(frozen=True)
 class VolumeSeen:
     """What was seen just now. `alive`: a line for each box that is not proved gone and may mount it; `unread`: whose
-    boxes could not be looked up. `holds`: the names at its top, each a sweep's identity; None: nobody could look."""
+    boxes could not be looked up. `holds`: the names at its top, each a sweep's identity; None: not listed."""
 
     existence: Existence
     account_problem: str = ""

@@ -1,7 +1,7 @@
 """Who uses a volume: every stack of this backend is asked, its state, its records, and the store's own.
 
 A sweep that was destroyed has nothing in its state any more. Its evidence is found by its stack file, and by what it
-wrote into the store's evidence when it first mounted the volume. Whoever can't be asked is a problem, never "no user".
+wrote into the store's evidence when it first mounted the volume. One that can't be asked is a problem, never "no user".
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ CONNECT_SECONDS = 5
 READ_SECONDS = 60
 TRIES = 3
 DOWN_SECONDS = 5.0
-"""After no answer, this long nobody asks again: a preview asks for many things, and an outage must not add up."""
+"""Seconds for which nothing is asked after no answer: a preview asks much, and its waits must not add up."""
 PARALLEL = 16
 
 _lock = threading.Lock()

@@ -115,7 +115,7 @@ class S3Shelf:
             if over != ABSENT:
                 self.write(key, REMOVED, over=over)
         except EvidenceChanged:
-            if self.read(key) is not None:  # somebody else took it away: as was wanted
+            if self.read(key) is not None:  # another process took it away: as was wanted
                 raise
 
     def names(self, folder: str) -> list[str]:

@@ -166,7 +166,7 @@ def test_without_its_variable_nobody_is_told_and_that_is_said(
     store: EvidenceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HOOK", raising=False)
-    assert told(store, use(50)) == "HOOK is not set here, so nobody was told that 80 % is used"
+    assert told(store, use(50)) == "HOOK is not set here, so no alert was sent that 80 % is used"
 
 
 def test_without_a_webhook_nothing_is_sent(store: EvidenceStore) -> None:

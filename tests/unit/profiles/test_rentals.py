@@ -296,7 +296,7 @@ def test_a_price_that_nobody_quotes_has_to_be_written(tmp_path: Path) -> None:
         write(tmp_path, text(name).replace(f"    overrides: {{{name}: {{price_per_hour: 0.5}}}}\n", ""))
         with pytest.raises(ConfigError) as caught:
             resolve(StackConfig.load(tmp_path, "x"), {name: there(name)})
-        said = f"nobody quotes its price{bills}: write what a box costs, in USD an hour, as overrides: {{{name}: "
+        said = f"the platform quotes no price{bills}: write what a box costs, in USD an hour, as overrides: {{{name}: "
         assert said in str(caught.value)
     assert plan(tmp_path, "autodl").price_per_hour == 0.5
 
