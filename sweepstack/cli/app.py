@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli import completion
-from sweepstack.cli.help import Commands
+from sweepstack.cli.group import Commands
 
 app = typer.Typer(
     name="sweepctl",

@@ -26,7 +26,7 @@ def lock_notes(stack: str, project: str = "sweepstack") -> list[str]:
     name = stack.rsplit("/", 1)[-1]
     if folder is None or not engine_locks(folder, name, project):
         return []
-    from sweepstack.cli.doctor.engine import lock  # the doctor imports much, and hardly ever is there a lock
+    from sweepstack.cli.commands.doctor.engine import lock  # the doctor imports much, and hardly ever is there a lock
 
     found = lock(folder, name, project)
     return [f"the engine's lock is {found.found}. Next: {found.fix}"] if found.verdict == "fail" else []

@@ -465,7 +465,7 @@ MUTANTS = (
     Mutant(
         "take a yes that was typed before the question",
         (Patch("sweepstack/cli/prompt.py", "termios.tcflush(sys.stdin, termios.TCIFLUSH)", "pass"),),
-        ("tests/unit/cli/test_asking.py::test_a_yes_typed_ahead_is_no_answer",),
+        ("tests/unit/cli/test_prompt.py::test_a_yes_typed_ahead_is_no_answer",),
     ),
     Mutant(
         "quote any value of a stack config in a message",

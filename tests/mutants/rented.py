@@ -26,7 +26,13 @@ RENTED = (
     ),
     Mutant(
         "take a word for a box that nobody began to end",
-        (Patch("sweepstack/cli/confirm.py", "    way = _allowed(target, store, box)\n", '    way = "cleared"\n'),),
+        (
+            Patch(
+                "sweepstack/cli/commands/confirm_gone/ended.py",
+                "    way = _allowed(target, store, box)\n",
+                '    way = "cleared"\n',
+            ),
+        ),
         (f"{PERSON}::test_the_word_is_refused_where_nobody_began",),
     ),
     Mutant(

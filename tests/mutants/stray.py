@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant, Patch
 
-CHECK, END = "sweepstack/teardown/orphan_check.py", "sweepstack/cli/audit_end.py"
+CHECK, END = "sweepstack/teardown/orphan_check.py", "sweepstack/cli/commands/audit/end.py"
 ALONE, REAL = "tests/unit/teardown/test_stray.py::", "tests/unit/cli/test_audit_end.py::"
 
 
@@ -60,14 +60,14 @@ STRAY = (
     ),
     _mutant(
         "audit: other projects' states are not asked",
-        "sweepstack/cli/known_boxes.py",
+        "sweepstack/cli/commands/audit/known_boxes.py",
         "list_stacks(root, every_project=True)",
         "[]",
         REAL + "test_a_box_of_another_project_s_state_ends_through_its_gate",
     ),
     _mutant(
         "audit: stack files name no evidence",
-        "sweepstack/cli/known_boxes.py",
+        "sweepstack/cli/commands/audit/known_boxes.py",
         "        _read_evidence(known, marker.stack, place)\n",
         "",
         REAL + "test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate",

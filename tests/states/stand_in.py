@@ -282,7 +282,7 @@ said_to_person: list[str] = []
 
 def sweepctl(words: list[str]) -> int:
     """The real command, whose engine is this one, with a person at its terminal."""
-    import sweepstack.cli.finish
+    import sweepstack.cli.commands.finish.sweep
     import sweepstack.cli.prompt
     import sweepstack.status.engine_call
     from sweepstack.cli.main import app
@@ -318,7 +318,7 @@ def sweepctl(words: list[str]) -> int:
 
     real: Any = sweepstack.status.engine_call.EngineCall
     real.__init__, real.answer = Call.__init__, Call.answer
-    sweepstack.cli.finish.subprocess = SimpleNamespace(run=run)  # type: ignore[attr-defined]
+    sweepstack.cli.commands.finish.sweep.subprocess = SimpleNamespace(run=run)  # type: ignore[attr-defined]
     write = sys.stderr.write
 
     def heard(text: str) -> int:
@@ -349,10 +349,10 @@ def import_all() -> None:
     import pulumi.runtime.stack  # noqa: F401
 
     import components.program  # noqa: F401
-    import sweepstack.cli.audit_end
-    import sweepstack.cli.finish
+    import sweepstack.cli.commands.approve.revoke
+    import sweepstack.cli.commands.audit.end
+    import sweepstack.cli.commands.finish.sweep
     import sweepstack.cli.main
-    import sweepstack.cli.revoke
     import sweepstack.evidence.verify
     import sweepstack.launch.first_step
     import sweepstack.onbox.host.folder_platform

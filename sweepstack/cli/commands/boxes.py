@@ -17,8 +17,8 @@ def ssh(box: Box, stack: Stack = None, json: ErrorsAsJson = False) -> None:
     """Open a shell on a box. Its exit code is the shell's; 255: the box could not be reached."""
 
     def ask() -> int:
+        from sweepstack.cli.box_access import visit
         from sweepstack.cli.target import Target
-        from sweepstack.cli.visit import visit
 
         return visit(Target.find_sweep(stack), box, (), terminal=True)
 
@@ -37,8 +37,8 @@ def execute(
     def ask() -> int:
         import sys
 
+        from sweepstack.cli.box_access import visit
         from sweepstack.cli.target import Target
-        from sweepstack.cli.visit import visit
 
         return visit(Target.find_sweep(stack), box, command, terminal=sys.stdin.isatty() and sys.stdout.isatty())
 
@@ -61,9 +61,9 @@ def trust_host(
     """Compare the SSH host key of a box with the pinned one, and pin another, if you agree."""
 
     def ask() -> int:
+        from sweepstack.cli.commands.trust_host import trust_host as run
         from sweepstack.cli.output import Out
         from sweepstack.cli.target import Target
-        from sweepstack.cli.trust import trust_host as run
 
         return run(Target.find_sweep(stack), box, fingerprint, Out(as_json=json), host=host)
 
@@ -92,14 +92,14 @@ def confirm_gone(
     """Say that a box is ended whose bill only a person can end, or was never rented. Refused while it shows."""
 
     def ask() -> int:
-        from sweepstack.cli.confirm import Word
-        from sweepstack.cli.confirm import confirm_gone as run
+        from sweepstack.cli.commands.confirm_gone.ended import Word
+        from sweepstack.cli.commands.confirm_gone.ended import confirm_gone as run
         from sweepstack.cli.output import Out
         from sweepstack.cli.target import Target
 
         word = Word(box, saw, by, at, another.strip())
         if never_rented:
-            from sweepstack.cli.never_rented import never_rented as none_was
+            from sweepstack.cli.commands.confirm_gone.never_rented import never_rented as none_was
 
             return none_was(Target.find_sweep(stack), word, Out(as_json=json))
         return run(Target.find_sweep(stack), word, Out(as_json=json))
@@ -121,9 +121,9 @@ def tend(
     """Pull, verify and stop what is done, round after round. Never deletes. Exit 0: nothing is left to tend."""
 
     def ask() -> int:
+        from sweepstack.cli.commands.tend.loop import tend as run
         from sweepstack.cli.output import Out
         from sweepstack.cli.target import Target, parse_duration
-        from sweepstack.cli.tend import tend as run
 
         return run(
             Target.find_sweep(stack),
@@ -147,9 +147,9 @@ def forward(
     """Reach a port of a box from this machine."""
 
     def ask() -> int:
+        from sweepstack.cli.box_access import forward as run
         from sweepstack.cli.output import Out
         from sweepstack.cli.target import Target
-        from sweepstack.cli.visit import forward as run
 
         return run(Target.find_sweep(stack), box, port, Out(as_json=json))
 

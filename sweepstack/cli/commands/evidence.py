@@ -31,7 +31,7 @@ def adopt(
     """Take a sweep over from a backend that is lost, or go on with a machine that was renamed."""
 
     def ask() -> int:
-        from sweepstack.cli import adopt as run
+        from sweepstack.cli.commands import adopt as run
         from sweepstack.cli.output import Out, Unsure
         from sweepstack.cli.target import Target
 
@@ -59,9 +59,9 @@ def publish(
     """Copy the evidence folder to object storage, whole and checked, and close the folder. Resumable."""
 
     def ask() -> int:
+        from sweepstack.cli.commands.publish import policy as show
+        from sweepstack.cli.commands.publish import publish as run
         from sweepstack.cli.output import Out
-        from sweepstack.cli.publish import policy as show
-        from sweepstack.cli.publish import publish as run
         from sweepstack.cli.target import Target
 
         target = Target.find(stack)

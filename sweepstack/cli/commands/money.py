@@ -14,7 +14,7 @@ def ledger(stack: Stack = None, json: AsJson = False) -> None:
     """Show every box ever rented: hours, rate, USD, why it ended. Exit 2: a part of the bill is not known."""
 
     def ask() -> int:
-        from sweepstack.cli.ledger import ledger as run
+        from sweepstack.cli.commands.ledger import ledger as run
         from sweepstack.cli.output import Out
         from sweepstack.cli.target import Target
 
@@ -34,9 +34,9 @@ def place(
     """Show what the candidates have now, and write the cheapest that fits into the stack file. Exit 1: nothing fits."""
 
     def ask() -> int:
+        from sweepstack.cli.commands.place import place as run
         from sweepstack.cli.output import Out
         from sweepstack.cli.target import Target
-        from sweepstack.cli.where import place as run
 
         return run(Target.find_sweep(stack), Out(as_json=json), next_one=next_one, show=show, clear=clear)
 
@@ -70,10 +70,10 @@ def audit(
 
         root, out = find_project_root(Path.cwd().resolve()), Out(as_json=json)
         if end is not None:
-            from sweepstack.cli.audit_end import end as run_end
+            from sweepstack.cli.commands.audit.end import end as run_end
 
             return run_end(root, end, out, typed=yes, abandon=abandon, reason=reason, agreed=owner_agreed)
-        from sweepstack.cli.audit import audit as run
+        from sweepstack.cli.commands.audit.accounts import audit as run
 
         return run(root, out)
 
@@ -89,8 +89,8 @@ def smoke(
     """Run a batch or two of the job here (job.smoke), as `pulumi up` does before it rents. Exit 0: passed."""
 
     def ask() -> int:
+        from sweepstack.cli.commands.smoke import smoke as run
         from sweepstack.cli.output import Out
-        from sweepstack.cli.smoke import smoke as run
         from sweepstack.cli.target import Target
 
         return run(Target.find_sweep(stack), Out(as_json=json), force=force)
@@ -103,7 +103,7 @@ def doctor(stack: Stack = None, json: AsJson = False) -> None:
     """Check what this machine, and with --stack one stack, needs. Exit 1: something fails; 2: could not tell."""
 
     def ask() -> int:
-        from sweepstack.cli.doctor import doctor as run
+        from sweepstack.cli.commands.doctor import doctor as run
         from sweepstack.cli.output import Out
 
         return run(stack, Out(as_json=json))

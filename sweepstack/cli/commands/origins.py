@@ -19,8 +19,8 @@ def provenance(
     """Show what produced a cell's copy: command, config, code, commit, set-up, libraries, hardware."""
 
     def ask() -> int:
+        from sweepstack.cli.commands.provenance import provenance as run
         from sweepstack.cli.output import Out
-        from sweepstack.cli.provenance import provenance as run
         from sweepstack.cli.target import Target
 
         return run(Target.find_to_read(stack, evidence), cell, Out(as_json=json))

@@ -23,9 +23,9 @@ def retry(
     """Run cells again, with what the next `pulumi up` brings. A sealed one starts from nothing."""
 
     def ask() -> int:
+        from sweepstack.cli.commands.retry import Choice
+        from sweepstack.cli.commands.retry import retry as run
         from sweepstack.cli.output import Out
-        from sweepstack.cli.retry import Choice
-        from sweepstack.cli.retry import retry as run
         from sweepstack.cli.target import Target
 
         choice = Choice(tuple(cells or ()), failed, all_, " ".join(reason.split()))
@@ -44,7 +44,7 @@ def drop(
     """Take a cell out: writes it into `cells.drop` of the stack file; the next `pulumi up` stops it."""
 
     def ask() -> int:
-        from sweepstack.cli.drop import drop as run
+        from sweepstack.cli.commands.drop import drop as run
         from sweepstack.cli.output import Out
         from sweepstack.cli.target import Target
 

@@ -29,8 +29,8 @@ def pull(stack: Stack = None, json: AsJson = False) -> None:
     """Copy sealed cells, journals, and the logs of attempts that failed into the evidence. Resumable."""
 
     def ask() -> int:
+        from sweepstack.cli.commands.pull import pull as run
         from sweepstack.cli.output import Out
-        from sweepstack.cli.pull import pull as run
         from sweepstack.cli.target import Target
 
         return run(Target.find_sweep(stack), Out(as_json=json))
@@ -43,9 +43,9 @@ def verify(stack: Stack = None, evidence: Evidence = None, json: AsJson = False)
     """Load every artifact and write the receipt. Exit 0: all verified or waived; 1: not; 2: could not tell."""
 
     def ask() -> int:
+        from sweepstack.cli.commands.verify.receipt import verify as run
         from sweepstack.cli.output import Out
         from sweepstack.cli.target import Target
-        from sweepstack.cli.verify import verify as run
 
         return run(Target.find_to_read(stack, evidence), Out(as_json=json))
 
@@ -84,10 +84,10 @@ def approve(
     """Give a person's word for one receipt and named boxes. There is no --yes."""
 
     def ask() -> int:
-        from sweepstack.cli.approve import approve as run
-        from sweepstack.cli.approve_options import Words, pair_reasons
+        from sweepstack.cli.commands.approve.options import Words, pair_reasons
+        from sweepstack.cli.commands.approve.revoke import revoke as take_back
+        from sweepstack.cli.commands.approve.sweep import approve as run
         from sweepstack.cli.output import Out, Unsure
-        from sweepstack.cli.revoke import revoke as take_back
         from sweepstack.cli.target import Target, parse_expires
 
         target, out = Target.find(stack), Out(as_json=json)
@@ -123,13 +123,13 @@ def finish(
     """Pull, verify, approve, `pulumi up`, `pulumi destroy`: prints each command, stops at the first no."""
 
     def ask() -> int:
-        from sweepstack.cli.approve_options import Words
-        from sweepstack.cli.finish import finish as run
+        from sweepstack.cli.commands.approve.options import Words
+        from sweepstack.cli.commands.finish.sweep import finish as run
         from sweepstack.cli.output import Out
         from sweepstack.cli.target import Target, parse_expires
 
         if box is not None:
-            from sweepstack.cli.finish_box import finish_box
+            from sweepstack.cli.commands.finish.box import finish_box
 
             words = Words(receipt, (box,), expires=parse_expires(expires))
             return finish_box(Target.find_sweep(stack), words, box, Out(as_json=json))

@@ -8,7 +8,7 @@ import typer
 
 from sweepstack.cli import completion
 from sweepstack.cli.app import AsJson, Evidence, Stack, answer, app
-from sweepstack.cli.early import AsksState
+from sweepstack.cli.early_export import AsksState
 
 
 @app.command()
@@ -20,7 +20,7 @@ def new(
     """Write a stack file to start from: a sweep, or with --store the volumes that several sweeps use."""
 
     def ask() -> int:
-        from sweepstack.cli.new import new as run
+        from sweepstack.cli.commands.new import new as run
         from sweepstack.cli.output import Out
         from sweepstack.cli.target import Target
 
@@ -46,13 +46,13 @@ def status(
 
         target, out = (Target.find_sweep if watch else Target.find)(stack), Out(as_json=json)
         if watch:
-            from sweepstack.cli.watch import watch as follow
+            from sweepstack.cli.commands.status.watch import watch as follow
 
             return follow(target, parse_duration(interval), parse_duration(timeout), out)
         from sweepstack.status.engine_state import Export
 
         export = Export(target.stack, target.root, begun=context.obj)
-        from sweepstack.cli.status import status as run
+        from sweepstack.cli.commands.status.sweep import status as run
 
         return run(target, out, export)
 
@@ -64,8 +64,8 @@ def patrol(stack: Stack = None, json: AsJson = False) -> None:
     """One probe of all boxes, a line each, for cron. Exit 0: healthy or cleanly done; 1: look at it; 2: unreachable."""
 
     def ask() -> int:
+        from sweepstack.cli.commands.patrol import patrol as run
         from sweepstack.cli.output import Out
-        from sweepstack.cli.patrol import patrol as run
         from sweepstack.cli.target import Target
 
         return run(Target.find_sweep(stack), Out(as_json=json))
@@ -85,10 +85,10 @@ def wait(
     def ask() -> int:
         from typing import get_args
 
+        from sweepstack.cli.commands.wait import What
+        from sweepstack.cli.commands.wait import wait as run
         from sweepstack.cli.output import Out, Unsure
         from sweepstack.cli.target import Target, parse_duration
-        from sweepstack.cli.wait import What
-        from sweepstack.cli.wait import wait as run
 
         for one in get_args(What):
             if what == one:
@@ -119,7 +119,7 @@ def logs(
     """Print what a cell printed; -f goes on through restarts, outages and new attempts. Exit 0: printed, or sealed."""
 
     def ask() -> int:
-        from sweepstack.cli.logs import logs, runner_log, setup_log
+        from sweepstack.cli.commands.logs.show import logs, runner_log, setup_log
         from sweepstack.cli.output import Out, Unsure
         from sweepstack.cli.target import Target, parse_duration
 
@@ -158,7 +158,7 @@ def curves(
     """Draw a metric of cells over its x. Exit 1: a cell that was named has no curve yet."""
 
     def ask() -> int:
-        from sweepstack.cli.curves import curves as run
+        from sweepstack.cli.commands.curves import curves as run
         from sweepstack.cli.output import Out
         from sweepstack.cli.target import Target
 
@@ -184,9 +184,9 @@ def results(
     """One table over all cells: axes, values, mean ± std over seeds. Exit 0: no cell is missing; 1: some are."""
 
     def ask() -> int:
+        from sweepstack.cli.commands.results import Style
+        from sweepstack.cli.commands.results import results as run
         from sweepstack.cli.output import Out, Unsure
-        from sweepstack.cli.results import Style
-        from sweepstack.cli.results import results as run
         from sweepstack.cli.target import Target
 
         if sum((csv, markdown, json)) > 1:

@@ -309,7 +309,7 @@ class World:
         self.monkeypatch.delenv("PULUMI_STACK", raising=False)
         self.monkeypatch.chdir(self.root)
         self.monkeypatch.setattr("sweepstack.status.engine_call.find_engine", lambda: str(launcher))
-        self.monkeypatch.setattr("sweepstack.cli.finish.find_engine", lambda: str(launcher))
+        self.monkeypatch.setattr("sweepstack.cli.commands.finish.sweep.find_engine", lambda: str(launcher))
         self.evidence = self.root / "results" / STACK
         self.uri = f"file://{socket.gethostname()}{self.evidence}"
         self.store = EvidenceStore.found(self.uri, IDENTITY, "sweepstack", STACK)

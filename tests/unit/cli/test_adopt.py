@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.adopt import ask_backend
+from sweepstack.cli.commands.adopt import ask_backend
 from sweepstack.cli.target import Target
 from sweepstack.core import this_host
 from sweepstack.core.records import Lease
@@ -104,7 +104,7 @@ def test_a_backend_on_a_disk_that_is_not_mounted_is_not_called_empty(
     def no_stack(*_: object, **__: object) -> None:
         raise StackMissing("no stack named 'sweep-t' found")
 
-    monkeypatch.setattr("sweepstack.cli.adopt.read_state", no_stack)
+    monkeypatch.setattr("sweepstack.cli.commands.adopt.read_state", no_stack)
     folder = tmp_path / "old"
     if there:
         folder.mkdir()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from sweepstack.cli.approve_options import Reasons, pair_reasons
+from sweepstack.cli.commands.approve.options import Reasons, pair_reasons
 from sweepstack.cli.output import Unsure
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
@@ -538,7 +538,7 @@ def test_it_says_what_dies_that_is_in_no_copy(world: World, monkeypatch: pytest.
 def test_it_fits_into_80_columns_and_breaks_no_digest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """newcomer D: COST took six lines a box, the sweep's sum stood at each, the digest was broken."""
     _, _, digest = world.verified()
-    for module in ("sweepstack.cli.output", "sweepstack.cli.approve_preview"):
+    for module in ("sweepstack.cli.output", "sweepstack.cli.commands.approve.preview"):
         monkeypatch.setattr(f"{module}.console", lambda: Console(file=sys.stdout, width=80, highlight=False))
     lines = world.run("approve", "--receipt", digest).out.splitlines()
     assert lines[0] == f"receipt  {digest}"

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from sweepstack.channel import ssh_config
-from sweepstack.cli import audit_end
-from sweepstack.cli.audit import Finding, ask, audit, described, look, once
-from sweepstack.cli.known_boxes import Known, read_known
-from sweepstack.cli.orphan_view import read_box
+from sweepstack.cli.commands.audit import end as audit_end
+from sweepstack.cli.commands.audit.accounts import Finding, ask, audit, described, look, once
+from sweepstack.cli.commands.audit.assess import read_box
+from sweepstack.cli.commands.audit.known_boxes import Known, read_known
 from sweepstack.cli.output import No, Out
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import Birth
@@ -131,7 +131,7 @@ class World:
     """An audit whose states are those given; everything else is real."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, known: Known) -> None:
-        for module in ("sweepstack.cli.audit", "sweepstack.cli.audit_end"):
+        for module in ("sweepstack.cli.commands.audit.accounts", "sweepstack.cli.commands.audit.end"):
             monkeypatch.setattr(f"{module}.read_known", lambda root: known)
 
 
@@ -260,7 +260,7 @@ def test_a_host_that_two_addresses_lead_to_is_listed_once() -> None:
 def test_hosts_are_known_by_the_stack_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After `pulumi stack rm --force` no state names them."""
     monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
-    monkeypatch.setattr("sweepstack.cli.known_boxes.list_stacks", lambda *_, **__: [])
+    monkeypatch.setattr("sweepstack.cli.commands.audit.known_boxes.list_stacks", lambda *_, **__: [])
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     sweep = {"boxes": {"a": {"host": "root@192.0.2.7:22"}, "b": {"want": "gone"}}, "pull_to": "results"}
     (tmp_path / "Pulumi.x.yaml").write_text(json.dumps({"config": {"sweepstack:sweep": sweep}}))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.known_boxes import Known
-from sweepstack.cli.orphan_view import adopts
+from sweepstack.cli.commands.audit.assess import adopts
+from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.core.local_decisions import Decision, decisions
 from sweepstack.core.records import Lease
 from sweepstack.evidence.stack_copy import keep_stack_file

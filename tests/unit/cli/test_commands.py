@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.cli.commands import NAMES
-from sweepstack.cli.logs import _CONTROL
+from sweepstack.cli.commands.logs.show import _CONTROL
 from sweepstack.cli.main import app
 from sweepstack.cli.output import Unsure, count, size, span
 from sweepstack.cli.progress import Progress
@@ -62,7 +62,7 @@ def test_new_refuses_names(world: World, name: str) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweepstack.cli.wait.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("sweepstack.cli.commands.wait.POLL_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("quick")
@@ -349,7 +349,7 @@ def test_what_nobody_foresaw_is_one_message(world: World, monkeypatch: pytest.Mo
     def crash(*_: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("sweepstack.cli.status.compose", crash)
+    monkeypatch.setattr("sweepstack.cli.commands.status.sweep.compose", crash)
     result = world.run("status", "--json")
     assert result.code == 2
     assert result.out == ""

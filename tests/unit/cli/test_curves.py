@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.curves import chart
+from sweepstack.cli.commands.curves import chart
 from sweepstack.core.metrics import Series
 from sweepstack.onbox.common import box_layout
 from tests.unit.cli.support import Box, World

@@ -38,7 +38,7 @@ def test_status_and_patrol_alarm_and_say_up(world: World, dead: Box) -> None:
 
 
 def test_wait_ends_soon_though_another_box_works_on(world: World, dead: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweepstack.cli.wait.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("sweepstack.cli.commands.wait.POLL_SECONDS", 0.05)
     result = world.run("wait", "--for", "done", "--timeout", "60s")
     assert result.code == 1
     assert "box box-1: its runner is not alive, and 2 cells did not finish" in result.err
@@ -58,7 +58,7 @@ def test_a_box_that_has_drained_is_no_alarm(world: World) -> None:
 
 def test_a_finished_sweep_leads_to_its_results(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """`up` was next here, and rented again."""
-    monkeypatch.setattr("sweepstack.cli.wait.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("sweepstack.cli.commands.wait.POLL_SECONDS", 0.05)
     world.full()
     for command in ("pull", "verify"):
         assert world.run(command).code == 0

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.doctor import engine, machine
-from sweepstack.cli.doctor import sweep as one_sweep
-from sweepstack.cli.doctor.finding import Finding
+from sweepstack.cli.commands.doctor import engine, machine
+from sweepstack.cli.commands.doctor import sweep as one_sweep
+from sweepstack.cli.commands.doctor.finding import Finding
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
@@ -33,7 +33,7 @@ def healthy(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """A sweep with nothing to complain about."""
     (world.root / "job").mkdir()
     (world.root / "job" / "train.py").write_text("import json\nimport sweepstack_checkpoint\n")
-    monkeypatch.setattr("sweepstack.cli.doctor.sweep.find_engine", lambda: str(world.engine / "pulumi"))
+    monkeypatch.setattr("sweepstack.cli.commands.doctor.sweep.find_engine", lambda: str(world.engine / "pulumi"))
     world.add("box-0")
     world.save()
     return world

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.doctor import platforms
-from sweepstack.cli.doctor.finding import Finding
+from sweepstack.cli.commands.doctor import platforms
+from sweepstack.cli.commands.doctor.finding import Finding
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.platforms.registry import load_platform

@@ -55,7 +55,7 @@ def test_help_is_in_the_order_of_a_day(capsys: pytest.CaptureFixture[str]) -> No
         assert exit.value.code == 0
         places = [said.index(f"\n  {name} ") for name in ("new", "status", "retry", "pull", "approve", "ledger", "ssh")]
         assert places == sorted(places)
-        assert "More:" not in said, "a command stands in no section: sweepstack/cli/help.py"
+        assert "More:" not in said, "a command stands in no section: sweepstack/cli/group.py"
     with pytest.raises(SystemExit):
         app(["status", "-h"])
     assert "--watch" in capsys.readouterr().out

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from sweepstack.cli.commands.place import Choice, Market, as_placement, choose, place
 from sweepstack.cli.output import No, Out
 from sweepstack.cli.target import Target
-from sweepstack.cli.where import Choice, Market, as_placement, choose, place
 from sweepstack.config.edit.placement import HEADER, write_placement
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.edit.text import HEADER as APPROVED

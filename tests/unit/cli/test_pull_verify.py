@@ -214,7 +214,7 @@ def test_verify_cannot_tell_after_a_crash(world: World) -> None:
     def crash(*_: object) -> None:
         raise RuntimeError("boom")
 
-    world.monkeypatch.setattr("sweepstack.cli.verify.verify_cells", crash)
+    world.monkeypatch.setattr("sweepstack.cli.commands.verify.receipt.verify_cells", crash)
     result = world.run("verify", "--json")
     assert result.code == 2
     assert "RuntimeError: boom" in result.err

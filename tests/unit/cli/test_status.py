@@ -495,7 +495,7 @@ import sweepstack.cli.main
 try:
     app()
 finally:
-    print("sweepstack.cli.doctor.engine" in sys.modules, file=sys.stderr)
+    print("sweepstack.cli.commands.doctor.engine" in sys.modules, file=sys.stderr)
 """
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.doctor import store as one_store
-from sweepstack.cli.doctor.finding import Finding
+from sweepstack.cli.commands.doctor import store as one_store
+from sweepstack.cli.commands.doctor.finding import Finding
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StoreConfig
@@ -198,7 +198,7 @@ def test_finish_goes_on_by_an_approval_that_holds_and_believes_no_exit_code(keep
 
 
 def doctor(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> dict[str, Finding]:
-    monkeypatch.setattr("sweepstack.cli.doctor.sweep.find_engine", lambda: str(keep.world.engine / "pulumi"))
+    monkeypatch.setattr("sweepstack.cli.commands.doctor.sweep.find_engine", lambda: str(keep.world.engine / "pulumi"))
     target = Target.find("keep", start=keep.world.root)
     return {finding.name: finding for _, check in one_store.checks(target) for finding in check()}
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from sweepstack.channel.host_keys import HostKeyChanged, fingerprint
-from sweepstack.cli import trust, visit
+from sweepstack.cli import box_access as visit
+from sweepstack.cli.commands import trust_host as trust
 from sweepstack.cli.output import NO, YES, No, Out, Unsure
 from sweepstack.onbox.agent.channel import SshEndpoint
 from tests.simulators import machines

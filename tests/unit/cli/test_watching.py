@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from sweepstack.cli.commands.status.watch import Pictures
 from sweepstack.cli.target import Target
-from sweepstack.cli.watch import Pictures
 from sweepstack.onbox.common import box_layout
 from tests.unit.cli.support import STACK, Box, World, by_name
 
@@ -165,7 +165,7 @@ def test_an_alarm_of_the_box_is_not_said_twice(world: World, box: Box) -> None:
 
 def test_a_hung_cell_has_a_way_out_on_every_screen(world: World, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """newcomer.md B3: following `next` led in a circle, and `drop` was named nowhere."""
-    monkeypatch.setattr("sweepstack.cli.wait.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("sweepstack.cli.commands.wait.POLL_SECONDS", 0.01)
     assert "is not hung" in world.run("retry", "lr0.1").err
     box.beat(running=[{"cell": "lr0.1", "attempt": 1, "verdict": "hung", "why": "no CPU for 600 s"}])
     log = box.root / box_layout.attempt_dir("lr0.1", 1) / "log.txt"
@@ -357,7 +357,7 @@ def test_watch_as_json_is_a_document_a_line_and_ends_in_time(world: World, box: 
 
 def test_watch_waits_an_outage_out(world: World, box: Box) -> None:
     """At the beginning it is an error; later the picture before it stays, with the reason."""
-    world.monkeypatch.setattr("sweepstack.cli.watch.STATE_SECONDS", 0.0)
+    world.monkeypatch.setattr("sweepstack.cli.commands.status.watch.STATE_SECONDS", 0.0)
     world.save()
     pictures = iter(Pictures(Target.find(STACK), 0.0, 60.0))
     assert next(pictures).problem == ""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.cli.commands.trust_host import trust_host
 from sweepstack.cli.output import NO, YES, Out
-from sweepstack.cli.trust import trust_host
 from sweepstack.onbox.common.errors import ConfigError, RequestRefused, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
 from sweepstack.platforms.registry import load_platform, prove_same, spelled

@@ -14,11 +14,11 @@ from components.queue import job_input
 from sweepstack.billing.deadlines import countdowns
 from sweepstack.billing.ledger import Bill, total
 from sweepstack.cli.collect import Sources
-from sweepstack.cli.doctor import store
-from sweepstack.cli.doctor.platforms import checks
+from sweepstack.cli.commands.doctor import store
+from sweepstack.cli.commands.doctor.platforms import checks
+from sweepstack.cli.commands.place import ask_market
 from sweepstack.cli.target import Target
 from sweepstack.cli.volume_status import adapters_of
-from sweepstack.cli.where import ask_market
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
 from sweepstack.core.box_end import TeardownFacts

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from sweepstack.cli import audit_end
-from sweepstack.cli.audit import described, look, once
-from sweepstack.cli.known_boxes import Known, read_known
+from sweepstack.cli.commands.audit import end as audit_end
+from sweepstack.cli.commands.audit.accounts import described, look, once
+from sweepstack.cli.commands.audit.known_boxes import Known, read_known
 from sweepstack.cli.output import No, Out
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.platforms.registry import load_platform
@@ -21,7 +21,7 @@ def test_a_host_is_asked_whose_stack_was_removed_and_listed_once(
 ) -> None:
     """hosts S6: no state names it, and a second stack file has another address of it."""
     box = hosts.box()
-    monkeypatch.setattr("sweepstack.cli.known_boxes.list_stacks", lambda *_, **__: [])
+    monkeypatch.setattr("sweepstack.cli.commands.audit.known_boxes.list_stacks", lambda *_, **__: [])
     address = hosts.hosts["box-0"].address
     assert "127.0.0.1" in address
     root, marker = hosts.project, hosts.store.marker

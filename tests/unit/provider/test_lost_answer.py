@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli import never_rented as command
-from sweepstack.cli.confirm import Word
+from sweepstack.cli.commands.confirm_gone import never_rented as command
+from sweepstack.cli.commands.confirm_gone.ended import Word
 from sweepstack.cli.orphans import Search, search
 from sweepstack.cli.output import No, Out
 from sweepstack.onbox.common.errors import NoCapacity, OutcomeUnknown

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import spent
-from sweepstack.cli import confirm
 from sweepstack.cli.collect import Sources
-from sweepstack.cli.confirm import Word, confirm_gone
+from sweepstack.cli.commands.confirm_gone import ended as confirm
+from sweepstack.cli.commands.confirm_gone.ended import Word, confirm_gone
 from sweepstack.cli.orphans import Search, search
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.evidence.store import EvidenceStore

@@ -1,0 +1,162 @@
+"""`sweepctl adopt`: goes on with what a lost backend, or a machine under its earlier name, held."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+
+from sweepstack.cli.collect import Sources, open_sources
+from sweepstack.cli.commands.approve.options import who
+from sweepstack.cli.held_by import backend_of
+from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.prompt import answer
+from sweepstack.cli.target import Target
+from sweepstack.core import this_host
+from sweepstack.core.local_decisions import Decision, record_decision
+from sweepstack.evidence.backends import Takeover, folder_here, is_local, same, take_over
+from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, PlatformError, SweepstackError
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.ssh.platform import SshPlatform
+from sweepstack.status.engine_state import StackMissing, read_state
+
+
+def renamed_from(host: str, out: Out) -> int:
+    """This computer was `host` before. Exit 0: on record here. Evidence in folders, a local backend and boxes on this
+    machine are known under either name from now on."""
+    file = this_host.also_known_as(host)
+    platform = load_platform("local")
+    account = platform.account()
+    if isinstance(platform, LocalPlatform):
+        platform.answer_for(f"{host}/{account.rpartition('/')[2]}")
+    out.document({"host": host, "names": list(this_host.names()), "file": str(file), "next": []})
+    out.line(f"this computer answers for {host} too: on record in {file}")
+    out.line("evidence, state and boxes that are named with it are looked for here; what is not here is not")
+    return YES
+
+
+def adopt_box(target: Target, name: str, reason: str, out: Out) -> int:
+    """The machine of a box was renamed. Exit 0: it answers for the account that the box was made with."""
+    sources = open_sources(target)
+    box = sources.state.box(name)
+    if box is None:
+        there = ", ".join(box.name for box in sources.state.boxes) or "none"
+        raise No(f"there is no box {name} in the state (there: {there})", [f"sweepctl status --stack {target.stack}"])
+    platform = load_platform(box.adapter)
+    if not isinstance(platform, LocalPlatform | SshPlatform):
+        raise No(f"box {name} is on {box.adapter}, which knows it by its account and not by a machine's name")
+    following = [f"sweepctl status --stack {target.stack}"]
+    try:
+        now = platform.answer_for(box.account)
+    except PlatformError as error:
+        raise No(f"box {name}: {error}. Nothing was changed", following) from error
+    decision = Decision(
+        what="machine renamed",
+        by=who(),
+        at=datetime.now(UTC),
+        reason=reason,
+        platform=box.adapter,
+        native_id=box.native_id,
+        verb="adopt",
+        box=box.name,
+        account=box.account,
+        stack=target.stack,
+        identity=box.identity,
+        found=now,
+    )
+    path = record_decision(decision)
+    out.document({"stack": target.stack, "box": name, "account": box.account, "now": now, "next": following})
+    out.line(f"{now} answers for {box.account} from now on (on record there, and in {path})")
+    out.next(following)
+    return YES
+
+
+def adopt(target: Target, reason: str, out: Out, held_by: str = "") -> int:
+    """Takes the sweep over from the backend that holds it, when that is lost. Exit 0: this backend holds it.
+
+    `held_by`: what a box of the sweep names, where the evidence is a copy and its lease says nothing of that."""
+    sources = open_sources(target)
+    store = sources.store
+    if store is None:
+        raise Unsure(
+            f"the evidence can't be used, so its lease can't be taken over: {sources.problem}",
+            [f"sweepctl status --stack {target.stack}"],
+        )
+    ours = backend_of(target.root)
+    try:
+        lease = store.lease()
+        held = lease.backend if lease is not None else ours
+    except EvidenceDamaged as error:
+        held = f"a record that does not read ({error})"
+    if held_by and not same(held, ours) and not same(held, held_by):
+        raise No(
+            f"the evidence is held by the state in {held}, not by {held_by}: nothing was taken over",
+            [f"sweepctl status --stack {target.stack}"],
+        )
+    held = held_by or held
+    if same(held, ours):
+        following = _following(sources)
+        out.document({"stack": target.stack, "held_by": ours, "taken": False, "next": following})
+        out.line(f"this backend ({ours}) holds {target.stack}, or none does: nothing to take over")
+        out.next(following)
+        return YES
+    answered = ask_backend(held, target)
+    out.line(f"held by   the state in {held}")
+    out.line(f"which     {answered}")
+    out.line(f"taken to  {ours}")
+    if not sys.stdin.isatty():
+        raise No(
+            "there is no terminal to ask at: a person takes a sweep over",
+            [f'sweepctl adopt --stack {target.stack} --reason "{reason}"    (at a terminal)'],
+        )
+    prompt = (
+        f"two states of one sweep rent twice. Is the other one lost? Type the stack's name to go on ({target.stack}): "
+    )
+    if answer(prompt) != target.stack:
+        raise No("not taken over; nothing was written", [f"sweepctl status --stack {target.stack}"])
+    now = datetime.now(UTC)
+    taken = Takeover(held_by=held, taken_to=ours, by=who(), at=now, reason=reason, answered=answered)
+    try:
+        take_over(store, taken)
+    except EvidenceError as error:
+        raise Unsure(f"the lease can't be written: {error}", [f"sweepctl status --stack {target.stack}"]) from error
+    following = _following(sources)
+    out.document({"stack": target.stack, "held_by": ours, "taken": True, "next": following})
+    out.line(f"{target.stack} is held by this backend from now on; on record in the evidence")
+    out.next(following)
+    return YES
+
+
+def ask_backend(held: str, target: Target) -> str:
+    """What the old backend says. Raises No where it answers and still holds the stack."""
+    folder = folder_here(held)
+    if is_local(held) and folder is None:
+        return "is on another computer: it can't be asked from here"
+    bare = "no state is there now; where its disk is not mounted, that is not known: mount it first"
+    if folder is not None and not folder.is_dir():
+        return bare
+    empty = folder is not None and not any(folder.iterdir())  # as a mount point is
+    if "://" not in held:
+        return "can't be asked"
+    url = f"file://{folder}" if folder is not None else held
+    try:
+        state = read_state(target.stack, target.root, backend=url)
+    except StackMissing:
+        return bare if empty else "answers, and has no such stack"
+    except SweepstackError as error:
+        return f"does not answer as a backend: {error}"
+    if state.empty:
+        return "answers, and holds nothing of this stack"
+    raise No(
+        f"the state in {held} answers and still holds {target.stack}: nothing was taken over. Use it",
+        [f"PULUMI_BACKEND_URL={url} sweepctl status --stack {target.stack}"],
+    )
+
+
+def _following(sources: Sources) -> list[str]:
+    stack = sources.target.stack
+    first = "" if sources.known else f"pulumi stack init {stack} && "
+    return [
+        f"{first}pulumi up --stack {stack}    (finds its boxes by their tags; rents none that is there)",
+        f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)",
+    ]

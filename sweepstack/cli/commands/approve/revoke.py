@@ -1,0 +1,111 @@
+"""`sweepctl approve --revoke`: takes a person's approval back, from that moment on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sweepstack.cli.collect import open_sources
+from sweepstack.cli.commands.approve.options import who
+from sweepstack.cli.commands.verify.receipt import approval_of
+from sweepstack.cli.output import UNSURE, YES, Out
+from sweepstack.cli.target import Target
+from sweepstack.core.records import Approval, Birth
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.status.engine_state import StackState
+from sweepstack.teardown.abandonment import revoke_here
+from sweepstack.teardown.revocation import write_revocation
+
+
+@dataclass(frozen=True)
+class _Records:
+    """Where the revocation is recorded, and what the engine's state holds, as far as both can be read."""
+
+    store: EvidenceStore | None
+    state: StackState
+    problem: str = ""
+
+
+def revoke(target: Target, out: Out) -> int:
+    """Records that every approval given until now counts no more, and takes it out of the stack file.
+
+    The record comes first: a teardown that is under way asks it before its next step.
+    """
+    records = _open(target)
+    now = datetime.now(UTC)
+    problem, closed = _close_records(target, records, now)
+    try:
+        for box in records.state.boxes:
+            revoke_here(box.facts(), platform=box.adapter, stack=target.stack, by=who(), at=now)
+        here = bool(records.state.boxes)
+    except SweepstackError as error:
+        here, problem = False, "; ".join(filter(None, (problem, str(error))))
+    removed = target.file.write_approval(None) if target.file.path.exists() else False
+    following = [f"pulumi up --stack {target.stack}    (locks again)"]
+    out.document(
+        {
+            "stack": target.stack,
+            "file": target.file.shown,
+            "removed": removed,
+            "revoked": not problem,
+            "teardown_closed": closed,
+            "problem": problem or None,
+            "next": following,
+        }
+    )
+    out.line(f"{target.file.shown}: {'the approval is out' if removed else 'there was no approval'}")
+    if not problem:
+        out.line("on record as revoked: no approval that was given until now ends anything, also not in a teardown")
+    if closed:
+        out.line("the open teardown is closed: the sweep may go on")
+    if problem:
+        out.line(f"UNKNOWN the revocation could not be recorded: {problem}", style="yellow")
+        where = "on another computer " if here else ""
+        out.line(
+            f"        {where}`pulumi destroy` goes by the approval in the engine's state until `pulumi up` takes it out"
+        )
+    out.next(following)
+    return UNSURE if problem else YES
+
+
+def _open(target: Target) -> _Records:
+    try:
+        sources = open_sources(target)
+        return _Records(sources.store, sources.state, sources.problem)
+    except SweepstackError as error:  # the backend is not needed to find the evidence
+        state, problem = StackState(stack=target.stack), str(error)
+    try:
+        evidence = target.likely_evidence()
+        store = EvidenceStore.open(evidence) if evidence else None
+        return _Records(store if store and store.marker.stack == target.stack else None, state, problem)
+    except EvidenceError as error:
+        return _Records(None, state, f"{problem}; {error}")
+
+
+def _close_records(target: Target, records: _Records, now: datetime) -> tuple[str, bool]:
+    """Records the revocation; forgets clearances and the open teardown. Only ever locks more."""
+    store = records.store
+    if store is None:
+        return records.problem or "the evidence is not known", False
+    try:
+        write_revocation(store, _known(target, records.state), at=now, by=who())
+        was_open = store.teardown() is not None
+        store.write_teardown(None)
+        for birth in store.readable("births", Birth)[0]:
+            if birth.native_id is not None and birth.ended_at is None:
+                store.write_clearance(birth.native_id, None)
+        for volume in records.state.volumes:
+            if volume.guarded:
+                store.write_clearance(volume.native_id, None)
+    except EvidenceError as error:
+        return str(error), False
+    return "", was_open
+
+
+def _known(target: Target, state: StackState) -> Iterator[Approval]:
+    """The approvals that can be found: in the stack file, and in the engine's state."""
+    found = [approval_of(target) if target.file.path.exists() else None]
+    found += [entry.word()[0] for entry in (*state.boxes, *state.gates)]
+    yield from (approval for approval in found if approval is not None)

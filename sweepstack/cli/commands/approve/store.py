@@ -1,0 +1,206 @@
+"""`sweepctl approve` for a stack of volumes: what is on each, by the records, and a person's word for its end.
+
+Every stack of this backend is asked who mounted them. What was shown is kept by its digest, which the approval names.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from sweepstack.billing.volume_cost import cost_words
+from sweepstack.cli.collect import Sources, open_sources
+from sweepstack.cli.commands.approve.options import Words, who
+from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.prompt import answer
+from sweepstack.cli.target import Target
+from sweepstack.cli.volume_status import facts_of
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.core.records import Abandonment, Action, Approval
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.operations.observe_volume import observe_volume
+from sweepstack.status.engine_state import VolumeEntry
+from sweepstack.teardown.revocation import given_at
+from sweepstack.volumes.end_check import VolumeFacts, VolumeVerdict, may_delete
+from sweepstack.volumes.inventory import take_inventory
+from sweepstack.volumes.records import VERB, Inventory, write_inventory
+from sweepstack.volumes.users import Survey, survey
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One volume that is asked for, and what the check says of it by the approval that would be written."""
+
+    facts: VolumeFacts
+    verdict: VolumeVerdict
+
+
+def approve_store(target: Target, words: Words, out: Out) -> int:
+    """Exit 0 when the approval is in the stack file; raises No when it was refused or not given."""
+    if words.waive or words.unclaimed or words.verb != "destroy":
+        raise Unsure(
+            "a volume has no cells: --waive, --waive-unclaimed and --verb are for sweeps. A cell of one that used it "
+            "is waived there (sweepctl approve --stack SWEEP --waive CELL); a volume is given up by --abandon NAME"
+        )
+    sources = open_sources(target)
+    chosen = _chosen(sources, words)
+    with Progress("asking every stack who mounted them"):
+        found = survey(target.root, sources.store, [facts.native_id for _, facts in chosen], but=target.stack)
+    identity = sources.state.identity.identity if sources.state.identity else chosen[0][1].identity
+    inventory = take_inventory(identity, [facts for _, facts in chosen], found, _said(target))
+    digest = _kept(sources, inventory, words, chosen)
+    approval = _build(words, [facts for _, facts in chosen], digest, given_at(sources.store, datetime.now(UTC)))
+    with Progress("checking"):
+        asked = [_ask_check(entry, facts, approval, found) for entry, facts in chosen]
+    asked = [one for one in asked if one.verdict.way != "gone"]
+    if not asked:
+        out.document({"approved": [], "file": target.file.shown, "next": [f"pulumi up --stack {target.stack}"]})
+        out.line("every volume named is gone already: nothing to approve")
+        out.next([f"pulumi up --stack {target.stack}"])
+        return YES
+    _show(asked, inventory, digest, out)
+    refused = [one for one in asked if not one.verdict.allowed]
+    if refused:
+        raise _refusal(target, refused)
+    if words.receipt is not None and words.receipt != digest:
+        raise No(f"what is on them is not what {words.receipt} showed", [f"sweepctl approve --stack {target.stack}"])
+    if words.receipt is None:
+        _ask(asked, digest, words, target)
+    target.file.write_approval(approval)
+    following = [
+        f"pulumi up --stack {target.stack}    (clears the volumes)",
+        f"pulumi destroy --stack {target.stack}    (or volumes.NAME.want: gone, for one of them)",
+    ]
+    out.document(
+        {
+            "stack": target.stack,
+            "file": target.file.shown,
+            "approval": approval.model_dump(mode="json"),
+            "approved": [one.facts.name for one in asked],
+            "next": following,
+        }
+    )
+    out.line(f"written to {target.file.shown}; it holds until {approval.expires:%Y-%m-%d %H:%M} UTC")
+    out.next(following)
+    return YES
+
+
+def _chosen(sources: Sources, words: Words) -> list[tuple[VolumeEntry, VolumeFacts]]:
+    """The volumes that are asked for: those named, else all."""
+    kept = {entry.name: entry for entry in sources.state.volumes if entry.guarded}
+    if not kept:
+        raise No(f"there is no volume in the state of {sources.state.stack}: nothing to approve")
+    for name in (*words.boxes, *words.abandon):
+        if name not in kept:
+            raise No(f"there is no volume {name} in the state{did_you_mean(name, kept)}. Volumes: {', '.join(kept)}")
+    wanted = {*words.boxes, *words.abandon} or set(kept)
+    return [(entry, facts_of(entry)) for name, entry in kept.items() if name in wanted]
+
+
+def _said(target: Target) -> dict[str, Approval]:
+    """The approvals in the stack files of sweeps, as far as they read."""
+    said: dict[str, Approval] = {}
+    for name in StackFile.stacks(target.root):
+        try:
+            approval = StackFile.locate(target.root, name).approval()
+        except ConfigError:
+            continue
+        if approval is not None:
+            said[name] = approval
+    return said
+
+
+def _kept(
+    sources: Sources, inventory: Inventory, words: Words, chosen: Sequence[tuple[VolumeEntry, VolumeFacts]]
+) -> str | None:
+    """Where what is shown is kept; None where all are given up and there is no place to keep it."""
+    store: EvidenceStore | None = sources.store
+    if store is not None:
+        return write_inventory(store, inventory)
+    if {facts.name for _, facts in chosen} <= set(words.abandon):
+        return None
+    raise Unsure(f"what is approved can't be kept: {sources.problem or 'the evidence of this stack is not known'}")
+
+
+def _build(words: Words, volumes: Sequence[VolumeFacts], digest: str | None, now: datetime) -> Approval:
+    abandon = tuple(
+        Abandonment(box=facts.name, native_id=facts.native_id, reason=words.abandon[facts.name], verb=VERB)
+        for facts in volumes
+        if facts.name in words.abandon
+    )
+    return Approval(
+        receipt=digest,
+        actions=tuple(Action(verb=VERB, box=facts.name, native_id=facts.native_id) for facts in volumes),
+        abandon=abandon,
+        waivers_digest=Approval.digest_waivers((), abandon),
+        by=who(),
+        at=now,
+        expires=now + words.expires,
+    )
+
+
+def _ask_check(entry: VolumeEntry, facts: VolumeFacts, approval: Approval, found: Survey) -> Asked:
+    seen, _ = observe_volume(entry.adapter, facts, found.of(facts.native_id))
+    return Asked(facts, may_delete(facts, approval, seen, found, full=False))
+
+
+def _show(asked: Sequence[Asked], inventory: Inventory, digest: str | None, out: Out) -> None:
+    """What is on each volume by the records, which receipts prove it safe elsewhere, and what it costs."""
+    out.line(f"inventory  {digest or 'none: it could not be kept'}", style="bold")
+    rows = []
+    for one in asked:
+        size = f"{one.facts.size_gb} GB" if one.facts.size_gb else "-"
+        cost = cost_words(one.facts.price_per_month, one.facts.keep_until, today=date.today())
+        rows.append(
+            (one.facts.name, one.facts.native_id, size, str(one.verdict.way or "locked"), one.facts.where, cost)
+        )
+    out.table(("VOLUME", "ID", "SIZE", "WAY", "WHERE", "COST"), rows)
+    for one in asked:
+        uses = inventory.volumes.get(one.facts.native_id, ())
+        if not uses:
+            out.line(f"on it      {one.facts.name}: no sweep on record ever mounted it")
+        for use in uses:
+            waived = f", {len(use.waived)} waived" if use.waived else ""
+            safe = f"{use.verified} of {use.total} verified{waived}, {use.receipt}" if use.receipt else "no receipt"
+            out.line(f"on it      {one.facts.name}: {use.stack} ({use.identity}): {safe}")
+        if one.verdict.way == "abandoned":
+            out.line(f"ABANDONED  {one.facts.name}: what is on it may be lost", style="bold red")
+
+
+def _refusal(target: Target, refused: Sequence[Asked]) -> No:
+    stack = target.stack
+    lines = ["not approved; nothing was written"]
+    lines += [f"  volume {one.facts.name}: {reason}" for one in refused for reason in one.verdict.reasons]
+    users = dict.fromkeys(user.stack for one in refused for user in one.verdict.users)
+    following = [f"sweepctl finish --stack {user}    (pull, verify, approve, up, destroy)" for user in list(users)[:3]]
+    name = refused[0].facts.name
+    following.append(f'sweepctl approve --stack {stack} --abandon {name} --reason "…"    (what is on it may be lost)')
+    return No("\n".join(lines), following)
+
+
+def _ask(asked: Sequence[Asked], digest: str | None, words: Words, target: Target) -> None:
+    """Asks at the terminal. Raises No when there is none, or the answer is not the one."""
+    names = [one.facts.name for one in asked]
+    given_up = [one.facts.name for one in asked if one.verdict.way == "abandoned"]
+    if not sys.stdin.isatty():
+        if set(names) <= set(given_up):
+            return
+        command = f"sweepctl approve --stack {target.stack} --receipt {digest}"
+        command += "".join(f" --box {name}" for name in names if name not in given_up)
+        command += "".join(f' --abandon {name} --reason "{words.abandon[name]}"' for name in given_up)
+        raise No(
+            "there is no terminal to ask at: name the whole digest of what was shown: that is your approval",
+            [command],
+        )
+    expected = given_up[0] if given_up else "yes"
+    counts = f"the volume's name to go on ({expected})" if given_up else "yes to go on"
+    prompt = (
+        f"let {', '.join(names)} be deleted with all that is on {'it' if len(names) == 1 else 'them'}? Type {counts}: "
+    )
+    if answer(prompt).lower() != expected:
+        raise No("not approved; nothing was written", [f"sweepctl approve --stack {target.stack}"])

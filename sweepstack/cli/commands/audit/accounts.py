@@ -1,0 +1,372 @@
+"""`sweepctl audit`: what the accounts hold against what any state of this backend knows, in both directions.
+
+It deletes nothing. A box that no state has is read: what is on it, whose it is, and what leads out. `--end` is another
+command on another line, which asks the check (`sweepstack.teardown.orphan_check`), and for the id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from sweepstack.billing.outlived_volume import end_command, takes_words
+from sweepstack.cli.commands.audit.assess import Assessed, assess_all, way_out
+from sweepstack.cli.commands.audit.known_boxes import Known, read_known
+from sweepstack.cli.outlived_volumes import used_bytes
+from sweepstack.cli.output import NO, UNSURE, YES, Out, money
+from sweepstack.cli.progress import Progress
+from sweepstack.core.parallel import in_parallel
+from sweepstack.onbox.common.box_layout import TAGS, volume_of
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, SweepstackError
+from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRecord
+from sweepstack.platforms.registry import adapters, has_address, load_platform
+
+ASK = "nothing to type is sure to be right: ask its owner, or who else uses this account (docs/teardown.md)"
+ASK_SECONDS = 300.0
+"""All that the accounts may take, which are asked side by side: one may have to page through hundreds of boxes."""
+
+Standing = Literal["known", "recorded", "survived", "duplicate", "unknown", "vanished", "foreign"]
+"""known: in a state; recorded: in a sweep's records, in no state; survived: a volume of a sweep whose boxes have all
+ended; duplicate: its tag is that of another box, which a
+state or a record has; unknown: no state and no record has it; vanished: in a state, and the platform proves that it is
+gone; foreign: in a state, and of an account that is not at hand."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One box or volume. `whose`: the stacks that know it; `next`: the command that settles it, "" where nothing is to
+    be done, or nothing can be recommended.
+
+    Of a box that no state has: `holds`, what is on it; `owner`, whose it is, until when it is held; `give_up`: the
+    command that ends it with what is on it.
+    """
+
+    kind: Literal["box", "volume"]
+    platform: str
+    native_id: str
+    tag: str
+    standing: Standing
+    phase: str
+    price_per_hour: float | None = None
+    price_per_month: float | None = None
+    where: str = ""
+    whose: tuple[str, ...] = ()
+    next: str = ""
+    account: str = ""
+    holds: str = ""
+    owner: str = ""
+    give_up: str = ""
+    size_gb: int | None = None
+    used_bytes: int | None = None
+    used_more: bool = False
+
+    @property
+    def stray(self) -> bool:
+        """Whether no state has it."""
+        return self.standing in ("recorded", "survived", "duplicate", "unknown")
+
+    @property
+    def bills_unknown(self) -> bool:
+        """Whether it costs something, or may, that no state knows of."""
+        return self.stray and not (self.kind == "volume" and self.price_per_month == 0)
+
+
+def audit(root: Path, out: Out) -> int:
+    """Exit code: 0 when all that was found is known to a state, 1 when something bills that none knows, 2 when a part
+    could not be asked."""
+    with Progress("reading every state of this backend"):
+        known = read_known(root)
+    with Progress("asking every account"):
+        asked, findings = ask([*adapters(), *known.hosts()], known)
+    findings = described(once(findings), root, known) + resting(known)
+    stray = [finding for finding in findings if finding.bills_unknown]
+    code = NO if stray else UNSURE if known.problems else YES
+    out.document(
+        {
+            "asked": asked,
+            "stacks": sorted(known.states),
+            "findings": [_as_json(finding) for finding in findings],
+            "problems": known.problems,
+        }
+    )
+    render(findings, asked, known, out)
+    return code
+
+
+def resting(known: Known) -> list[Finding]:
+    """The boxes whose end only made them stand still: they bill until they are released, and no state has them."""
+    return [
+        Finding(
+            *("box", rest.platform, rest.native_id, "", "recorded", "stopped", rest.price_per_hour),
+            whose=(stack,),
+            next=f"{rest.confirm(stack)}    (once it is released)",
+        )
+        for stack, rest in known.still_billed
+    ]
+
+
+def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Finding]]:
+    """Who answered, and what they hold, in the order of `names`. Who did not becomes a problem of `known`, unless there
+    is no key for it and nothing of it is known. All are asked at once: hosts that are down make nobody wait in turn."""
+    answers = in_parallel({adapter: partial(_asked, adapter, known) for adapter in names}, ASK_SECONDS)
+    asked: list[str] = []
+    findings: list[Finding] = []
+    for adapter in names:
+        answer = answers.get(adapter, PlatformError(f"no answer within {ASK_SECONDS:.0f} s"))
+        if not isinstance(answer, SweepstackError):
+            asked.append(adapter)
+            findings += answer
+        elif not isinstance(answer, NotAuthorized):
+            known.problems.append(f"{adapter} could not be asked: {answer}")
+        elif known.speaks_of(adapter):
+            known.problems.append(f"{adapter}: boxes of it are on record, and it can't be asked: {answer}")
+    return asked, findings
+
+
+def _asked(adapter: str, known: Known) -> list[Finding] | SweepstackError:
+    try:
+        return look(adapter, load_platform(adapter), known)
+    except SweepstackError as error:
+        return error
+
+
+def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:
+    """What the account at hand holds with a tag of ours, and what the states claim of it. Raises PlatformError."""
+    listed = [record for record in platform.list_tagged(TAGS) if record.phase is not Phase.GONE]
+    account = platform.account() if listed or known.speaks_of(adapter) else ""
+    tags = [record.tag for record in listed]
+    found = [_box(adapter, record, known, alone=tags.count(record.tag) == 1) for record in listed]
+    there = {record.native_id for record in listed}
+    found += [
+        finding
+        for name, state in known.states.items()
+        for box in state.boxes
+        if box.adapter == adapter and box.native_id not in there
+        for finding in _missing(adapter, platform, name, box.native_id, box.tag, box.account, account)
+    ]
+    known.problems += _not_found(adapter, platform, known, there, account)
+    if Capability.VOLUMES in platform.capabilities:
+        found += [_volume(adapter, platform, record, known) for record in platform.list_volumes(TAGS)]
+    return found
+
+
+def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str], at_hand: str) -> Iterable[str]:
+    """A line for each box on record that no state and no list of the account has, and that is not proved gone."""
+    stated = {box.native_id for state in known.states.values() for box in state.boxes}
+    for stack, births in known.births.items():
+        for birth in births:
+            if birth.platform != adapter or birth.ended_at is not None or birth.native_id is None:
+                continue
+            if birth.native_id in listed | stated:
+                continue
+            price = "" if birth.price_per_hour is None else f", ${birth.price_per_hour:.2f}/h"
+            what = f"box {birth.box} of {stack} ({birth.native_id} on {adapter}{price}) is on record as rented"
+            if birth.account != at_hand:
+                yield f"{what}, with the account {birth.account}; the one at hand is {at_hand}: it may bill"
+                continue
+            try:
+                gone = platform.get(birth.native_id, birth.account).phase is Phase.GONE
+            except SweepstackError as error:
+                yield f"{what}, and is not known: {error}"
+                continue
+            if not gone:
+                yield f"{what}, is not in the account's list, and is not proved gone: it may bill"
+
+
+def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Finding:
+    """`alone`: no other box that is listed has its tag."""
+    whose = known.stacks_with("box", record.native_id)
+    standing: Standing = "known"
+    if not whose:
+        # A record that waits for its answer has the tag alone: of two boxes under it, `up` adopts none.
+        by_tag = known.recorded_by(record, by_tag=True)
+        whose = known.recorded_by(record, by_tag=alone)
+        standing = "recorded"
+        if not whose and by_tag:
+            whose, standing = by_tag, "duplicate"
+    if not whose:
+        whose, standing = known.doubled_by(record), "duplicate"
+    if not whose:
+        standing = "unknown"
+    return Finding(
+        "box",
+        adapter,
+        record.native_id,
+        record.tag,
+        standing,
+        record.phase.value,
+        record.price_per_hour,
+        where=record.region or record.location,
+        whose=whose,
+        account=record.account,
+    )
+
+
+def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known) -> Finding:
+    whose = known.stacks_with("volume", record.native_id)
+    standing: Standing = "known"
+    following, used, more = "", None, False
+    if not whose:
+        whose = known.keepers_of(record)
+        standing = "recorded" if whose else "unknown"
+        if known.is_over((volume_of(record.tag) or ("", ""))[0]):
+            standing, following = "survived", end_command(adapter, record.native_id)
+        elif whose:
+            following = f"pulumi up --stack {whose[0]}    (adopts it, where its stack file names it)"
+        if record.size_gb is None:
+            used, more = used_bytes(platform, record.native_id)
+    return Finding(
+        "volume",
+        adapter,
+        record.native_id,
+        record.tag,
+        standing,
+        "lost" if record.lost else "kept",
+        price_per_month=record.price_per_month,
+        where=record.region or record.location,
+        whose=whose,
+        next=following,
+        account=record.account,
+        size_gb=record.size_gb,
+        used_bytes=used,
+        used_more=more,
+    )
+
+
+def once(findings: Sequence[Finding]) -> list[Finding]:
+    """Without what a host lists a second time: two addresses may lead to it. The one that a state knows stays."""
+    kept: dict[tuple[str, str], Finding] = {}
+    for finding in findings:
+        # The id of a box on a host is drawn at random; on a rental platform another account may have the same.
+        key = ("" if has_address(finding.platform) else finding.platform, f"{finding.kind} {finding.native_id}")
+        if key not in kept or (kept[key].bills_unknown and not finding.bills_unknown):
+            kept[key] = finding
+    return list(kept.values())
+
+
+def described(findings: Sequence[Finding], root: Path, known: Known) -> list[Finding]:
+    """With what is on each box that no state has, whose it is, and what leads out. Reads the boxes."""
+    strays = [found for found in findings if found.kind == "box" and found.bills_unknown]
+    if not strays:
+        return list(findings)
+    with Progress("reading what no state has"):
+        read = assess_all([(f.platform, f.native_id, f.account, f.tag) for f in strays], known)
+    return [_with(finding, read.get((finding.platform, finding.native_id)), root, known) for finding in findings]
+
+
+def _with(finding: Finding, read: Assessed | None, root: Path, known: Known) -> Finding:
+    if read is None or not finding.bills_unknown:
+        return finding
+    recorded = finding.whose[0] if finding.standing == "recorded" else ""
+    following, give_up = way_out(read, root, known, recorded=recorded, doubled=finding.standing == "duplicate")
+    holds = read.on_it.words
+    if not read.verdict.allowed and read.verdict.unsafe:
+        holds += "; no copy is proved here"
+    on_record = f"; on record as rented by {read.on_record}" if read.on_record and not recorded else ""
+    stated = recorded in known.states if recorded else not read.on_record
+    on_record += "" if stated else read.state_words
+    return replace(finding, holds=holds, owner=read.owner_words + on_record, next=following, give_up=give_up)
+
+
+def _missing(
+    adapter: str, platform: Platform, stack: str, native_id: str, tag: str, account: str, at_hand: str
+) -> Iterable[Finding]:
+    """A box of a state that the account's list does not have."""
+    if account != at_hand:
+        words = f"of the account {account}, and the one at hand is {at_hand}"
+        yield Finding("box", adapter, native_id, tag, "foreign", words, whose=(stack,))
+        return
+    record = platform.get(native_id, account)
+    if record.phase is Phase.GONE:
+        again = f"pulumi up --stack {stack}    (rents it again), or pulumi destroy"
+        yield Finding("box", adapter, native_id, tag, "vanished", "gone", whose=(stack,), next=again)
+    else:
+        yield Finding(
+            "box", adapter, native_id, tag, "known", record.phase.value, record.price_per_hour, whose=(stack,)
+        )
+
+
+def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out: Out) -> None:
+    """The table for people, what it means, and what to type."""
+    if findings:
+        rows = [
+            (
+                finding.standing,
+                finding.kind,
+                finding.platform,
+                finding.native_id,
+                finding.phase,
+                money(finding.price_per_hour) if finding.kind == "box" else _month(finding.price_per_month),
+                ", ".join(finding.whose) or "-",
+                finding.tag or ("-" if finding.phase == "stopped" else "(no readable tag)"),
+            )
+            for finding in findings
+        ]
+        out.table(("STANDING", "WHAT", "WHERE", "ID", "PHASE", "$/H", "KNOWN TO", "TAG"), rows)
+    for finding in findings:
+        if finding.holds:
+            out.line(f"box      {finding.native_id}: {finding.holds}")
+            out.line(f"         owner: {finding.owner}")
+            if not finding.next:
+                out.line(f"         {ASK}")
+            if finding.give_up:
+                out.line(f"         give up: {finding.give_up}")
+        if finding.kind == "volume" and finding.stray:
+            size = takes_words(finding.price_per_month, finding.size_gb, finding.used_bytes, more=finding.used_more)
+            over = finding.standing == "survived"
+            size += "; its content is lost" if finding.phase == "lost" else ""
+            out.line(f"volume   {finding.native_id}: {size}{'; every box of its sweep has ended' if over else ''}")
+            if over or not finding.next:
+                out.line(f"         {f'to end it: {finding.next}' if over else ASK}")
+    for stack, rest in known.still_billed:
+        out.line(f"note     {rest.text(stack)}")
+    for problem in known.problems:
+        out.line(f"problem  {problem}")
+    stray = [finding for finding in findings if finding.bills_unknown]
+    free = sum(finding.stray for finding in findings) - len(stray)
+    rate = sum(finding.price_per_hour or 0.0 for finding in stray)
+    whole = f"{len(asked)} platform{'' if len(asked) == 1 else 's'} asked ({', '.join(asked) or 'none'})"
+    stacks = f"{len(known.states)} stack{'' if len(known.states) == 1 else 's'} of this backend"
+    if stray:
+        out.line(f"audit    {len(stray)} bill, or may, that no state knows of: at least ${rate:.2f}/h", style="bold")
+    elif known.problems:
+        out.line("audit    nothing stray was found, and a part could not be asked", style="bold")
+    elif not findings:
+        out.line("audit    nothing of ours was found", style="bold")
+    elif free:
+        out.line(f"audit    everything that bills is known to a state; {free} of no state cost nothing", style="bold")
+    else:
+        out.line("audit    everything that was found is known to a state", style="bold")
+    out.line(f"         {whole}, {stacks}; another backend's stacks are not known here")
+    out.next(
+        [finding.next for finding in findings if finding.next and (finding.kind == "box" or finding.bills_unknown)]
+    )
+
+
+def _month(price: float | None) -> str:
+    return f"{price:.2f}/month" if price is not None else "by the month"
+
+
+def _as_json(finding: Finding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind,
+        "platform": finding.platform,
+        "native_id": finding.native_id,
+        "tag": finding.tag,
+        "standing": finding.standing,
+        "phase": finding.phase,
+        "price_per_hour": finding.price_per_hour,
+        "price_per_month": finding.price_per_month,
+        "size_gb": finding.size_gb,
+        "used_bytes": finding.used_bytes,
+        "where": finding.where,
+        "known_to": list(finding.whose),
+        "holds": finding.holds or None,
+        "owner": finding.owner or None,
+        "next": finding.next or None,
+        "give_up": finding.give_up or None,
+    }

@@ -1,0 +1,187 @@
+"""What is on a box that no state has, whose it is, and what leads out: for `sweepctl audit` and `audit --end`."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from sweepstack.cli.commands.audit.known_boxes import Known
+from sweepstack.cli.held_by import held_by_another
+from sweepstack.config.edit.stack_file import StackFile, find_project_name
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.parallel import in_parallel
+from sweepstack.evidence.stack_copy import STACK_FILES, stack_file_of
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.whereabouts import evidence_on
+from sweepstack.launch.entries import queue_entries
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.operations.observe import observe
+from sweepstack.platforms.registry import load_platform
+from sweepstack.teardown.orphan_check import OnIt, Stray, StrayVerdict, Word, may_end_stray
+from sweepstack.teardown.ownership import Owner, former_selves, read_owner, who
+
+READ_SECONDS = 60.0
+"""All that reading the boxes may take, which are read side by side."""
+NOT_IN_TIME = f"it did not answer within {READ_SECONDS:.0f} s"
+
+
+@dataclass(frozen=True)
+class Assessed:
+    """One box that no state has. `stores`: the evidence of its sweep, as far as it opens here; `on_record`: the sweep
+    whose evidence has an open record of it, which only the box itself led to; "" where there is none."""
+
+    box: Stray
+    on_it: OnIt
+    stores: tuple[EvidenceStore, ...]
+    verdict: StrayVerdict
+    on_record: str = ""
+
+    @property
+    def owner(self) -> Owner | None:
+        """Whose it is, as it says itself."""
+        return self.on_it.owner
+
+    @property
+    def state_words(self) -> str:
+        """Which backend's state holds the records of its sweep, for people; "" where they name none."""
+        for store in self.stores:
+            with contextlib.suppress(EvidenceError):
+                if (lease := store.lease()) is not None:
+                    return f"; its records are held by the state in {lease.backend}"
+        return ""
+
+    def held_until(self, now: datetime) -> datetime | None:
+        """Until when its owner holds it; None where that is over, or nothing is known."""
+        return self.owner.held_at(now, self.on_it.seen.journal) if self.owner is not None else None
+
+    @property
+    def owner_words(self) -> str:
+        """Whose it is, for people."""
+        if self.owner is None:
+            return "not known"
+        until = self.held_until(datetime.now(UTC))
+        held = f"held until {until:%Y-%m-%d %H:%M} UTC" if until else "not held any more"
+        backend = f", backend {self.owner.backend}" if self.owner.backend else ""
+        return f"{self.owner.person}, for {self.owner.sweep}{backend}; {held}"
+
+
+def assess(platform: str, native_id: str, account: str, tag: str, known: Known, word: Word, *, full: bool) -> Assessed:
+    """Reads the box, finds the evidence of its sweep, and asks the check. Blocks for seconds; reads only."""
+    on_it = read_box(platform, native_id, account, _places(tag, known))
+    return judged(platform, native_id, account, tag, on_it, known, word, full=full)
+
+
+def judged(
+    platform: str, native_id: str, account: str, tag: str, on_it: OnIt, known: Known, word: Word, *, full: bool
+) -> Assessed:
+    """The check's answer for a box that was read already."""
+    identity, name, generation = box_layout.box_of(tag) or ("", "", 0)
+    ours = identity != "" and bool(known.stacks_of(identity))
+    stores = [store for store in known.stores.values() if store.marker.identity == identity]
+    on_record, owner = "", on_it.owner
+    if owner is not None and owner.person in {word.person, *former_selves()}:
+        ours = True
+    if owner is not None and owner.evidence and all(store.shelf.uri != owner.evidence for store in stores):
+        try:
+            store = EvidenceStore.open(owner.evidence)
+            if store.marker.identity == identity:
+                stores.append(store)
+                open_ones = (b for b in store.births() if b.ended_at is None and b.native_id == native_id)
+                on_record = f"{store.marker.project}/{store.marker.stack}" if any(open_ones) else ""
+        except EvidenceError:
+            pass  # it is on another host, or needs keys that are not here
+    box = Stray(platform, native_id, account, identity, name, generation, ours)
+    return Assessed(box, on_it, tuple(stores), may_end_stray(box, on_it, stores, word, full=full), on_record)
+
+
+def _places(tag: str, known: Known) -> tuple[str, ...]:
+    """Where the evidence of this box's sweep is, as far as it is known before the box is asked."""
+    identity = (box_layout.box_of(tag) or ("", "", 0))[0]
+    return tuple(store.shelf.uri for store in known.stores.values() if store.marker.identity == identity)
+
+
+def read_box(platform: str, native_id: str, account: str, places: Sequence[str] = ()) -> OnIt:
+    """What the box says of itself: its journal, its queue, its owner. Never raises SweepstackError.
+
+    `places`: the known evidence of its sweep; it, and what the owner names, is looked for on the box itself."""
+    try:
+        seen, record = observe(platform, native_id, account)
+    except SweepstackError as error:
+        return OnIt(Observation(Existence.UNKNOWN, note=str(error)))
+    if seen.existence is not Existence.EXISTS or record is None:
+        return OnIt(seen)
+    owner, given, holds = None, None, {}
+    try:
+        channel = load_platform(platform).channel(native_id, account)
+        owner = read_owner(channel)
+        for uri in {*places, *([owner.evidence] if owner is not None and owner.evidence else [])}:
+            if found := evidence_on(channel, uri, box_layout.OWN_TIERS):
+                holds[uri] = found[1]
+        entries = queue_entries(channel)
+        given = frozenset(name for name, line in entries.items() if line.get("op") == "add")
+    except (SweepstackError, OSError) as error:
+        seen = seen if seen.note else replace(seen, note=str(error))
+    return OnIt(seen, owner, given, holds)
+
+
+def assess_all(boxes: Sequence[tuple[str, str, str, str]], known: Known) -> dict[tuple[str, str], Assessed]:
+    """The same for many boxes (platform, native id, account, tag), by platform and native id. What does not answer in
+    time is unknown."""
+    read = in_parallel({box: partial(read_box, *box[:3], _places(box[3], known)) for box in boxes}, READ_SECONDS)
+    late, word = OnIt(Observation(Existence.UNKNOWN, note=NOT_IN_TIME)), Word(who())
+    return {box[:2]: judged(*box, read.get(box, late), known, word, full=False) for box in boxes}
+
+
+def way_out(found: Assessed, root: Path, known: Known, *, recorded: str, doubled: bool) -> tuple[str, str]:
+    """The command that comes next, and the one that gives the box up; "" where there is none to be recommended.
+
+    `recorded`: the stack of this checkout that has it on record; `doubled`: its tag is another box's.
+    """
+    what = f"{found.box.platform}:{found.box.native_id}"
+    give_up = f'sweepctl audit --end {what} --abandon --reason "…"' if found.box.ours else ""
+    store = next(iter(found.stores), None)
+    if recorded:
+        return adopts(recorded, root, known, store), give_up
+    if found.verdict.allowed and found.box.ours and not found.on_record:
+        return f"sweepctl audit --end {what}", ""
+    owner = found.owner
+    if owner is not None and found.box.ours and not doubled and owner.stack and owner.project == _project(root):
+        return adopts(owner.stack, root, known, store), give_up
+    return "", give_up
+
+
+def adopts(stack: str, root: Path, known: Known, store: EvidenceStore | None) -> str:
+    """The commands that take a box of this stack back into a state. `store`: its evidence, where it opens here."""
+    file, up = StackFile.locate(root, stack), f"pulumi up --stack {stack}"
+    if held_by_another(store, root):  # also where a stack of this name is here: its `up` would be refused
+        return f'sweepctl adopt --stack {stack} --reason "…"    (where that backend is lost; else go on there)'
+    if stack in known.states:
+        return f"{up}    (adopts it{'' if file.path.exists() else f', once {file.shown} is back'})"
+    words, copy = "adopts it", ""
+    if not file.path.exists():
+        kept = _kept(store)
+        words = "adopts it" if kept else f"adopts it, once {file.shown} is back"
+        copy = f"cp {kept} {file.path.parent}/ && " if kept else ""
+    return f"{copy}pulumi stack init {stack} && {up}    ({words})"
+
+
+def _kept(store: EvidenceStore | None) -> str:
+    """The path of the stack file's copy in the evidence; "" where there is none, or none on this computer's disk."""
+    try:
+        held = stack_file_of(store) if store is not None else None
+        return "" if store is None or held is None else shlex.quote(str(store.root / STACK_FILES / held[0]))
+    except EvidenceError:
+        return ""
+
+
+def _project(root: Path) -> str:
+    try:
+        return find_project_name(root)
+    except SweepstackError:
+        return ""

@@ -1,0 +1,281 @@
+"""`sweepctl audit --end PLATFORM:ID`: ends one thing that bills and that no state has.
+
+It asks the same check as every other end, in the form that needs no state (`teardown.orphan_check`): the box itself is
+read, and so are all states of the backend, of every project, and every evidence that a stack file of this checkout, or
+the box itself, names. What a state has, or an open record, ends through its own gate. The only way past the check is an
+abandonment with a reason, which is put on record before anything is ended. The id has to be typed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+from sweepstack.cli.commands.audit.accounts import Finding, look
+from sweepstack.cli.commands.audit.assess import Assessed, adopts, assess, way_out
+from sweepstack.cli.commands.audit.end_volume import VolumeAssessed, assess_volume, refusal
+from sweepstack.cli.commands.audit.known_boxes import Known, read_known
+from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.prompt import answer
+from sweepstack.core.local_decisions import Decision, record_decision
+from sweepstack.core.records import Loss
+from sweepstack.evidence import box_logs
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError
+from sweepstack.onbox.host.platform import Phase, Platform
+from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.teardown.close_box import close_books
+from sweepstack.teardown.orphan_check import Word
+from sweepstack.teardown.ownership import who
+
+WAIT_SECONDS = 300.0
+POLL_SECONDS = 2.0
+AUDIT = "sweepctl audit"
+GIVEN_UP, ENDED = "given up", "ended"
+"""What a decision of here is called. Never `abandoned`: that is a word to a delete (`teardown.abandonment`)."""
+
+
+def end(
+    root: Path, what: str, out: Out, *, typed: str | None, abandon: bool = False, reason: str = "", agreed: str = ""
+) -> int:
+    """`what`: `platform:id`; `typed`: the id again, None to ask for it; `abandon`, `reason`: what is on it may be lost;
+    `agreed`: the owner of a box that is held, who has agreed. Irreversible; idempotent; blocks for minutes at most.
+
+    Exit code 0 only when the platform proves that it is gone; raises No where the check refuses, and nothing was ended.
+    """
+    word = _word(abandon, reason, agreed)
+    adapter, colon, native_id = what.rpartition(":")  # a host's address has colons of its own
+    if not colon or not native_id:
+        raise Unsure(f"{what!r} names no platform and id", [AUDIT])
+    with Progress("reading every state of this backend"):
+        known = read_known(root)
+    if known.problems and not abandon:
+        raise No(
+            f"not every state could be read, so {native_id} may be known to one: {'; '.join(known.problems)}", [AUDIT]
+        )
+    platform = load_platform(adapter)
+    finding = next((found for found in look(adapter, platform, known) if found.native_id == native_id), None)
+    if finding is None or finding.standing == "vanished":
+        raise No(f"{adapter} lists no {native_id} with a tag of ours; nothing was ended", [AUDIT])
+    _refuse_gated(finding, root, known, abandon=abandon)
+    found: Assessed | VolumeAssessed
+    if finding.kind == "box":
+        found = _checked(finding, root, known, word, full=False)
+    else:
+        found = _check_volume(finding, known, abandon=abandon)
+    _confirm(finding, typed, found)
+    if finding.kind == "box":  # what it holds may have changed while the id was typed
+        found = _checked(finding, root, known, word, full=True)
+    else:
+        found = _check_volume(finding, known, abandon=abandon)
+    places = _record(finding, found, known, word)
+    account = platform.account()
+    problems = _keep_logs(finding, found) if isinstance(found, Assessed) else []
+    _issue(platform, finding, account)
+    problems += _close(finding, found, word) if isinstance(found, Assessed) else []
+    way = _way(found, word)
+    document = {"platform": adapter, "native_id": native_id, "kind": finding.kind, "gone": True}
+    out.document(document | {"way": way, "recorded": places, "problems": problems})
+    out.line(f"{finding.kind} {native_id} is gone from {adapter} ({way}); what was on it is gone with it")
+    out.line(f"on record in {', '.join(places)}")
+    for problem in problems:
+        out.line(f"problem  {problem}")
+    out.next([AUDIT])
+    return YES
+
+
+def _way(found: Assessed | VolumeAssessed, word: Word) -> str:
+    if isinstance(found, Assessed):
+        return found.verdict.way or "abandoned"
+    return "abandoned" if word.reason else "cleared"
+
+
+def _word(abandon: bool, reason: str, agreed: str) -> Word:
+    """What was said. Raises Unsure for a reason without an abandonment, and the other way round."""
+    reason = " ".join(reason.split())
+    if abandon and not reason:
+        raise Unsure('--abandon needs a reason, which is kept: --abandon --reason "why"')
+    if reason and not abandon:
+        raise Unsure('--reason says why what is on it may be lost: --abandon --reason "why"')
+    return Word(who(), reason, agreed.strip())
+
+
+def _refuse_gated(finding: Finding, root: Path, known: Known, *, abandon: bool) -> None:
+    """Raises No for what a state has; for what an open record has, too, unless it is abandoned."""
+    if finding.standing in ("known", "foreign"):
+        stack = finding.whose[0]
+        raise No(
+            f"{finding.native_id} is known to {', '.join(finding.whose)}, so it ends through its gate and not here",
+            [f"sweepctl finish --stack {stack}", f"sweepctl status --stack {stack}"],
+        )
+    if finding.standing == "recorded" and not (abandon and finding.kind == "box"):
+        following = finding.next or adopts(finding.whose[0], root, known, known.stores.get(finding.whose[0]))
+        raise No(
+            f"{finding.native_id} is known to {', '.join(finding.whose)}, on record as rented, so it ends through its "
+            "gate and not here",
+            [following],
+        )
+
+
+def _checked(finding: Finding, root: Path, known: Known, word: Word, *, full: bool) -> Assessed:
+    """The check's answer where it allows the end; else raises No with what is on the box, whose it is, what to do."""
+    with Progress(f"reading {finding.native_id}"):
+        found = assess(finding.platform, finding.native_id, finding.account, finding.tag, known, word, full=full)
+    if found.verdict.allowed and (word.reason or not found.on_record):
+        return found
+    doubled = finding.standing == "duplicate"
+    following, give_up = way_out(found, root, known, recorded="", doubled=doubled)
+    lines = [f"REFUSED. Nothing was ended: box {finding.native_id} on {finding.platform}."]
+    reasons = found.verdict.reasons or [f"it is on record as rented by {found.on_record}, and ends through its gate"]
+    rows = [("locked because", "; ".join(reasons)), ("holds", found.on_it.words), ("owner", found.owner_words)]
+    if found.verdict.held and found.owner is not None:
+        again = f'sweepctl audit --end {finding.platform}:{finding.native_id} --abandon --reason "…"'
+        rows.append(("once agreed", f"{again} --owner-agreed {found.owner.person}"))
+    else:
+        abandoned = f'sweepctl audit --end {finding.platform}:{finding.native_id} --abandon --reason "…"'
+        rows.append(("give up", give_up or f"{abandoned}    (only once you know whose it is)"))
+    lines += [f"  {label:<14}  {text}" for label, text in rows]
+    raise No("\n".join(lines), [following] if following else [AUDIT])
+
+
+def _check_volume(finding: Finding, known: Known, *, abandon: bool) -> VolumeAssessed:
+    """What is on the volume. Raises No where a box mounts it, or may; and where what is on it is not safe elsewhere,
+    unless it is given up."""
+    with Progress(f"reading {finding.native_id}"):
+        found = assess_volume(finding.platform, finding.native_id, finding.account, finding.tag, known)
+    if found.mounted:
+        raise No(f"nothing was ended: volume {finding.native_id}: {'; '.join(found.mounted)}", [AUDIT])
+    if not found.allowed and not abandon:
+        raise No(refusal(finding.platform, finding.native_id, found), [AUDIT])
+    return found
+
+
+def _confirm(finding: Finding, typed: str | None, found: Assessed | VolumeAssessed) -> None:
+    words = f"{finding.kind} {finding.native_id} on {finding.platform} ({finding.tag or 'no readable tag'})"
+    if typed is None:
+        if not sys.stdin.isatty():
+            raise No(f"ending {words} can't be undone: --yes {finding.native_id} says that you mean it")
+        print(f"This ends {words}, with all that is on it. It can't be undone.", file=sys.stderr)
+        if isinstance(found, Assessed):
+            print(f"  holds  {found.on_it.words}\n  owner  {found.owner_words}", file=sys.stderr)
+        else:
+            print(f"  holds  {found.words}", file=sys.stderr)
+        typed = answer("Type its id to go on: ")
+    if typed != finding.native_id:
+        raise No(f"{typed!r} is not {finding.native_id}; nothing was ended", [AUDIT])
+
+
+def _record(finding: Finding, found: Assessed | VolumeAssessed, known: Known, word: Word) -> list[str]:
+    """Puts the decision on record wherever it can be written, and says where: on this computer, in the evidence, on the
+    box. Raises No where it is kept neither here nor in the evidence: then nothing was ended."""
+    decision = _decision(finding, found, known, word)
+    places, problems = [], []
+    try:
+        places.append(str(record_decision(decision)))
+    except SweepstackError as error:
+        problems.append(str(error))
+    for store in found.stores:
+        digest = digest_of(decision.model_dump(mode="json")).rpartition(":")[2][:16]
+        try:
+            store.write_record(f"decisions/{quote(finding.native_id, safe='')}--{digest}.json", decision)
+            places.append(store.shown)
+        except SweepstackError as error:
+            problems.append(str(error))
+    if not places:
+        raise No(f"nothing was ended: the decision could be kept nowhere: {'; '.join(problems)}", [AUDIT])
+    if isinstance(found, Assessed):
+        with contextlib.suppress(SweepstackError, OSError):
+            channel = load_platform(finding.platform).channel(finding.native_id, finding.account)
+            channel.append_locked(box_layout.DECISIONS, decision.line(), box_layout.DECISIONS + ".lock")
+            places.append("the box")
+    return places
+
+
+def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, word: Word) -> Decision:
+    owner = found.owner if isinstance(found, Assessed) else None
+    agreed = f"; {word.person} says that {word.agreed} has agreed" if word.agreed else ""
+    unread = f"; not every state could be read: {'; '.join(known.problems)}" if known.problems else ""
+    why = word.reason or f"the check allowed it: {_way(found, word)}"
+    box, volume = box_layout.box_of(finding.tag), box_layout.volume_of(finding.tag)
+    holds = f"{found.on_it.words}; owner {found.owner_words}" if isinstance(found, Assessed) else found.words
+    return Decision(
+        what=GIVEN_UP if word.reason else ENDED,
+        by=word.person,
+        at=datetime.now(UTC),
+        reason=why + agreed,
+        platform=finding.platform,
+        native_id=finding.native_id,
+        account=finding.account,
+        box=box[1] if box else "",
+        identity=box[0] if box else volume[0] if volume else "",
+        project=owner.project if owner else "",
+        stack=owner.stack if owner else ", ".join(finding.whose),
+        evidence=", ".join(store.shelf.uri for store in found.stores),
+        found=holds + unread,
+    )
+
+
+def _keep_logs(finding: Finding, found: Assessed) -> list[str]:
+    """Copies the box's own logs into each evidence of its sweep, where it answers; what was in the way. Not those of a
+    second box under one tag: they would replace the first one's."""
+    box, journal = found.box, found.on_it.seen.journal
+    if journal is None or not box.box or finding.standing == "duplicate":
+        return []
+    channel = partial(load_platform(finding.platform).channel, finding.native_id, finding.account)
+    places = [store.shelf.uri for store in found.stores]
+    kept = [box_logs.copy_last(channel, place, box.box, box.generation, journal.head) for place in places]
+    return [problem for problems in kept for problem in problems]
+
+
+def _close(finding: Finding, found: Assessed, word: Word) -> list[str]:
+    """Books for a box that is gone: its end where a record has it, the cells that were lost. What can't be written is
+    returned: the box is gone all the same."""
+    problems: list[str] = []
+    for store in found.stores if found.box.box else ():
+        box, now = found.box, datetime.now(UTC)
+        how = f"abandoned by {word.person}" if word.reason else f"ended by {word.person}"
+        lost = tuple(name for name, state in found.verdict.unsafe.items() if state != "pending")
+        try:
+            birth = store.birth(box.box, box.generation)
+            # A record that waits for its answer may be of the other box under this tag.
+            if birth is not None and (birth.native_id == box.native_id or finding.standing != "duplicate"):
+                close_books(store, box=box.box, generation=box.generation, native_id=box.native_id, how=how, at=now)
+            if lost:
+                store.write_loss(Loss(box=box.box, native_id=box.native_id, cells=lost, why=how, at=now))
+        except SweepstackError as error:
+            problems.append(f"the records in {store.shown} could not be closed: {error}")
+    return problems
+
+
+def _issue(platform: Platform, finding: Finding, account: str) -> None:
+    """Ends it, and returns when that is proved. Raises No, with what may still bill, at the deadline."""
+    begun, problem = time.monotonic(), "the platform still lists it"
+    with Progress(f"ending {finding.native_id}"):
+        while time.monotonic() - begun < WAIT_SECONDS:
+            try:
+                if finding.kind == "volume":
+                    platform.delete_volume(finding.native_id, account)
+                    if platform.get_volume(finding.native_id) is None:
+                        return
+                else:
+                    platform.destroy(finding.native_id, account)
+                    record = platform.get(finding.native_id, account)
+                    if record.phase is Phase.GONE:
+                        return
+                    problem = record.note or problem
+                    if record.phase is Phase.ENDING and has_address(finding.platform):
+                        break  # nothing is left there, and only a person ends the bill of the host
+            except (NotYetGone, OutcomeUnknown) as error:
+                problem = str(error)
+            except PlatformError as error:
+                problem = str(error)
+                break
+            time.sleep(POLL_SECONDS)
+    raise No(f"that {finding.native_id} is gone is not proved: {problem}. It may still bill", [AUDIT])

@@ -1,0 +1,160 @@
+"""May one volume end that no state has? The check of `sweepctl audit --end` for volumes.
+
+Like a box it ends only when what is on it is safe elsewhere: every sweep that mounted it is known by its evidence, all
+its boxes have ended, and every cell that ran with this volume is verified by the latest receipt, by every byte of its
+copy, which does not lie on the volume itself. Or a person gives it up, with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sweepstack.billing.outlived_volume import takes_words
+from sweepstack.cli.commands.audit.known_boxes import Known
+from sweepstack.cli.outlived_volumes import used_bytes
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.whereabouts import evidence_on
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Unsupported
+from sweepstack.operations.observe_volume import observe_volume
+from sweepstack.platforms.registry import load_platform
+from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen, use_problems
+from sweepstack.volumes.inventory import take_inventory
+from sweepstack.volumes.users import Survey, User, recorded
+
+SHOWN = 12
+COUNT_SECONDS = 5.0
+"""How long its files may be counted, to be shown."""
+
+
+@dataclass(frozen=True)
+class VolumeAssessed:
+    """What was found. `mounted`: a line for each box that mounts it, or may: then nothing ends it. `reasons`: why what
+    is on it is not safe elsewhere; empty: it may end. `stores`: the evidence of its sweeps. `words`: what is on it."""
+
+    mounted: tuple[str, ...]
+    reasons: tuple[str, ...]
+    stores: tuple[EvidenceStore, ...]
+    words: str
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it may end without being given up."""
+        return not self.mounted and not self.reasons
+
+
+def assess_volume(platform: str, native_id: str, account: str, tag: str, known: Known) -> VolumeAssessed:
+    """Asks the platform, and re-hashes the copies of what is on it. Blocks; reads only; never raises for an outage."""
+    identity, name = box_layout.volume_of(tag) or ("", "")
+    survey = _users(native_id, identity, known)
+    users = survey.of(native_id)
+    facts = VolumeFacts(identity, "", name, native_id, account)
+    open_ones = [
+        f"the box {birth.box} of {stack} mounts it, and has not ended by its records"
+        for stack, births in known.births.items()
+        for birth in births
+        if birth.ended_at is None and native_id in birth.mounts.values()
+    ]
+    seen, record = observe_volume(platform, facts, ())
+    mounted = tuple(dict.fromkeys([*seen.alive, *open_ones]))
+    stores = tuple(store for user in users if (store := _open(user)) is not None)
+    lost = record.lost if record is not None else ""
+    reasons = [] if mounted else [*survey.problems, *_not_over(platform, facts, users)]
+    if not mounted:
+        # What lies in a folder that is not there can't be read, and every copy is read below.
+        reasons += [] if lost else _overlaps(platform, native_id, stores)
+        reasons += _reasons(facts, seen, survey, users)
+        reasons += [f"{user.stack}: its state has boxes, or its records are open" for user in _live(users, known)]
+    used, more = used_bytes(load_platform(platform), native_id, COUNT_SECONDS)
+    price, size = (record.price_per_month, record.size_gb) if record is not None else (None, None)
+    holds = "what is on it could not be looked at" if seen.holds is None else f"it holds {', '.join(seen.holds)}"
+    holds = lost or ("it is empty" if seen.holds == () else holds)
+    words = f"{holds}; {takes_words(price, size, used, more=more)}"
+    return VolumeAssessed(mounted, tuple(dict.fromkeys(reasons)), stores, words)
+
+
+def _users(native_id: str, identity: str, known: Known) -> Survey:
+    """Every sweep whose evidence says that a box of it mounted the volume, and those that a stack of volumes noted."""
+    found = Survey()
+    for store in known.stores.values():
+        user = User(store.marker.stack, store.marker.identity, store.shelf.uri)
+        try:
+            if any(native_id in birth.mounts.values() for birth in store.births()):
+                found.add(native_id, user)
+        except EvidenceError as error:
+            found.problems.append(f"what {user.stack} left on it is not known: {error}")
+    for store in known.stores_of(identity):
+        noted = recorded(store, [native_id])
+        found.problems += noted.problems
+        for user in noted.of(native_id):
+            found.add(native_id, user)
+    return found
+
+
+def _live(users: tuple[User, ...], known: Known) -> Iterator[User]:
+    yield from (user for user in users if known.stores_of(user.identity) and not known.is_over(user.identity))
+
+
+def _not_over(platform: str, facts: VolumeFacts, users: tuple[User, ...]) -> list[str]:
+    """Boxes that the records call ended and that are not proved gone."""
+    seen, _ = observe_volume(platform, facts, users)
+    return [*seen.alive, *seen.unread]
+
+
+def _reasons(facts: VolumeFacts, seen: VolumeSeen, survey: Survey, users: tuple[User, ...]) -> Iterator[str]:
+    """Why what is on it is not safe elsewhere."""
+    if seen.account_problem or seen.note:
+        yield seen.account_problem or seen.note
+    if not users:
+        yield "whose it is is not known: no evidence that was found here names it"
+    known = {user.identity for user in users}
+    for name in seen.holds or ():
+        if name not in known:
+            yield f"{name} is on it, and no sweep that was found here left it there"
+    for use in take_inventory(facts.identity, [facts], survey, {}).volumes.get(facts.native_id, ()):
+        for problem in use_problems(use, facts.native_id, full=True):
+            yield f"{use.stack}: {problem}"
+
+
+def _overlaps(platform: str, native_id: str, stores: tuple[EvidenceStore, ...]) -> Iterator[str]:
+    """Copies that would go with the volume, or may."""
+    for store in stores:
+        try:
+            on_it = _lies_on(platform, native_id, store)
+        except (PlatformError, OSError) as error:
+            yield f"whether the copies of {store.marker.stack} lie on the volume itself is not known: {error}"
+            continue
+        if on_it:
+            yield f"the copies of {store.marker.stack} lie on the volume itself ({on_it}): publish them elsewhere"
+
+
+def _open(user: User) -> EvidenceStore | None:
+    """The evidence of a sweep that used the volume. None: it can't be opened, which `_not_over` gives as a reason."""
+    try:
+        return EvidenceStore.open(user.evidence)
+    except EvidenceError:
+        return None
+
+
+def _lies_on(platform: str, native_id: str, store: EvidenceStore) -> str:
+    """The folder of the evidence that lies on the volume; "" where none does. Raises PlatformError, OSError where that
+    is not known."""
+    try:
+        channel = load_platform(platform).volume_channel(native_id, box_layout.DURABLE)
+    except Unsupported:
+        return ""  # it can't be read without a box, so no folder of this computer is on it
+    found = evidence_on(channel, store.shelf.uri, (box_layout.DURABLE,))
+    return found[1] if found is not None else ""
+
+
+def refusal(platform: str, native_id: str, found: VolumeAssessed) -> str:
+    """Why it may not end, with the command that gives it up."""
+    rows = [("locked because" if index == 0 else "", text) for index, text in enumerate(found.reasons[:SHOWN])]
+    if len(found.reasons) > SHOWN:
+        rows.append(("", f"… and {len(found.reasons) - SHOWN} more"))
+    rows.append(("holds", found.words))
+    given_up = f'sweepctl audit --end {platform}:{native_id} --abandon --reason "…"'
+    rows.append(("give up", f"{given_up}    (only once you know whose it is)"))
+    lines = [f"REFUSED. Nothing was ended: volume {native_id} on {platform}."]
+    return "\n".join([*lines, *(f"  {label:<14}  {text}" for label, text in rows)])

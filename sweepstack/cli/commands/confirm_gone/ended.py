@@ -1,0 +1,240 @@
+"""`sweepctl confirm-gone BOX`: a person's word that a bill has ended which no API can prove ended.
+
+It is kept in the evidence, for one native id whose end was allowed and begun, and counts only together with a connect
+that fails: here, and again at every later look.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sweepstack.billing.ledger import spent
+from sweepstack.cli.collect import Sources, open_sources
+from sweepstack.cli.commands.approve.options import who
+from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.target import Target
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import Approval
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError, Unreachable
+from sweepstack.operations.host_shutdown import on_host, told
+from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.status.engine_state import BoxEntry
+from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.check import may_end
+from sweepstack.teardown.close_box import StillBilled, close_books, release_books, still_billed
+from sweepstack.teardown.host_shutdown import Confirmation, Handover, handover_of, keep_handover, kept_here
+
+SKEW = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Word:
+    """What was typed. `at`: "" for now. `another`: the fingerprint of another machine that has the address now."""
+
+    box: str
+    saw: str
+    by: str = ""
+    at: str = ""
+    another: str = ""
+
+
+def confirm_gone(target: Target, word: Word, out: Out) -> int:
+    """Exit 0: the word is on record; 1: it was refused, and nothing was written; 2: it could not be told."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    status = [f"sweepctl status --stack {target.stack}"]
+    if not word.saw.strip():
+        raise Unsure('--saw is empty: write what the console shows, such as --saw "listed as terminated"')
+    at = _moment(word.at, now)
+    sources = open_sources(target)
+    rest = _resting(sources, word.box, now)
+    box = _box(sources, word.box) if rest is None else rest[1]
+    if not has_address(box.adapter):
+        raise No(
+            f"box {box.name} is on {box.adapter}, whose API proves by itself that a box is gone: a word is not needed, "
+            "and not taken",
+            [f"pulumi destroy --stack {target.stack}"],
+        )
+    if rest is not None and sources.store is not None:
+        known = _stood_still(sources.store, rest[0], now)
+    else:
+        known = _begun(target, sources, box, now)
+    tried, keys = _connect(target, box, word, known)
+    confirmed = Confirmation(
+        box=box.name,
+        native_id=box.native_id,
+        by=word.by.strip() or who(),
+        at=at,
+        saw=" ".join(word.saw.split()),
+        tried=tried,
+        written_at=now,
+        other_keys=keys,
+    )
+    try:
+        known = keep_handover(sources.store, known.model_copy(update={"confirmed": confirmed}))
+    except EvidenceError as error:
+        raise Unsure(
+            f"the word can't be kept: {'; '.join(filter(None, (sources.problem, str(error))))}", status
+        ) from error
+    following = [f"pulumi destroy --stack {target.stack}    (closes its books, where nobody answers there still)"]
+    if rest is not None and sources.store is not None:
+        release_books(sources.store, rest[0], how=f"{rest[0].how}, released: {confirmed.by}", at=at)
+        following = status
+    elif sources.store is not None and sources.state.box(box.name) is None:  # no delete of it will ever come
+        how = f"confirmed by {confirmed.by}"
+        close_books(sources.store, box=box.name, generation=box.generation, native_id=box.native_id, how=how, at=at)
+        following = status
+    out.document({"stack": target.stack, "confirmed": confirmed.model_dump(mode="json"), "next": following})
+    out.line(f"box {box.name} ({box.native_id}): {told(known)}; a connect says: {tried}")
+    if kept_here(box.native_id) is not None:
+        out.line("on record on this computer alone: the evidence takes nothing. Destroy from here")
+    out.next(following)
+    return YES
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    """The moment that was typed. Raises Unsure for what is none, or lies ahead."""
+    if text in ("", "now"):
+        return now
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise Unsure(f'--at "{text}" is no moment: write 2026-11-21T14:05+08:00, or leave it out for now') from None
+    at = at if at.tzinfo is not None else at.astimezone()
+    if at > now + SKEW:
+        raise Unsure(f"--at {text} lies ahead: a word is about what was seen")
+    return at.astimezone(UTC)
+
+
+def _box(sources: Sources, name: str) -> BoxEntry:
+    """The box of the state, or else of the records. Raises No."""
+    box = sources.state.box(name)
+    if box is not None:
+        return box
+    births = [birth for birth in sources.store.births() if birth.ended_at is None] if sources.store else []
+    for birth in births:
+        if birth.box == name and birth.native_id is not None and sources.store is not None:
+            from sweepstack.cli.unrecorded_boxes import entry_of  # the state has lost it
+
+            return entry_of(sources.store, birth, sources.evidence or "")
+    known = sorted({box.name for box in sources.state.boxes} | {birth.box for birth in births})
+    raise No(
+        f"there is no box {name} in the state or on record (there: {', '.join(known) or 'none'})"
+        f"{did_you_mean(name, known)}",
+        [f"sweepctl status --stack {sources.target.stack}"],
+    )
+
+
+def _resting(sources: Sources, name: str, now: datetime) -> tuple[StillBilled, BoxEntry] | None:
+    """A box that ended by the records, stands still and bills: what is on record of it. None where there is none."""
+    store = sources.store
+    if store is None or sources.state.box(name) is not None:
+        return None
+    births = store.births()
+    for rest in still_billed(store, spent(store, now, births), births):
+        if rest.box == name:
+            from sweepstack.cli.unrecorded_boxes import entry_of
+
+            birth = next(birth for birth in births if birth.native_id == rest.native_id)
+            return rest, entry_of(store, birth, sources.evidence or "")
+    return None
+
+
+def _stood_still(store: EvidenceStore, rest: StillBilled, now: datetime) -> Handover:
+    """The record of its end; where that was forgotten (its host answered in between), as much of it as is known."""
+    known = handover_of(store, rest.native_id)
+    if known is not None:
+        return known.model_copy(update={"manual": rest.step or known.manual})
+    return Handover(
+        box=rest.box, native_id=rest.native_id, verb="destroy", by="ssh", native=rest.how, way="", begun_at=now
+    )
+
+
+def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Handover:
+    """The end that was allowed and begun for this very id. Raises No where nobody began one."""
+    store = sources.store
+    try:
+        known = handover_of(store, box.native_id)
+    except EvidenceError as error:
+        if _allowed(target, store, box) != "abandoned":
+            raise Unsure(f"the records can't be read: {error}", [f"sweepctl status --stack {target.stack}"]) from error
+        known = None
+    if known is not None and known.native_id == box.native_id and known.verb == "destroy":
+        return known
+    way = _allowed(target, store, box)
+    if way is None:
+        give_up = f'sweepctl approve --stack {target.stack} --abandon {box.name} --reason "…"'
+        raise No(
+            f"the end of box {box.name} ({box.native_id}) was not begun: a word about its bill would leave its cells "
+            f"unchecked. Nothing was written{f' ({sources.problem})' if store is None else ''}",
+            [
+                f"sweepctl finish --stack {target.stack}    (where it answers)",
+                f"{give_up}    (where it is gone for good: then this command again)",
+            ],
+        )
+    issue = box.teardown.issue
+    return Handover(
+        box=box.name,
+        native_id=box.native_id,
+        verb="destroy",
+        by="person",
+        native=issue.native if issue is not None else "its end",
+        way=way,
+        manual=issue.manual or "" if issue is not None else "",
+        begun_at=now,
+    )
+
+
+def _allowed(target: Target, store: EvidenceStore | None, box: BoxEntry) -> str | None:
+    """How a person's word for this box lets it end although it can't be asked; None where no word does."""
+    words: list[Approval | None] = [box.word()[0], *on_record(box.facts(), store)]
+    with suppress(ConfigError):
+        words.append(target.file.approval() if target.file.path.exists() else None)
+    silent = Observation(Existence.UNKNOWN, note="it does not answer")
+    for word in words:
+        verdict = may_end(box.facts(), word, silent, full=True)
+        if verdict.allowed:
+            return verdict.way or ""
+    return None
+
+
+def _connect(target: Target, box: BoxEntry, word: Word, known: Handover) -> tuple[str, tuple[str, ...]]:
+    """What a connect says that fails; and the key of another machine that answers, where the person named it. Raises No
+    where the box's own machine may answer."""
+    again: list[Any] = [f"pulumi destroy --stack {target.stack}"]
+    try:
+        shown = on_host(load_platform(box.adapter)).who_answers()
+    except Unreachable as error:
+        return " ".join(str(error).split()), ()
+    except SweepstackError as error:
+        raise Unsure(
+            f"whether box {box.name} still answers can't be told: {error}", [f"sweepctl status --stack {target.stack}"]
+        ) from error
+    marks = [key.split()[-1] for key in shown]
+    pinned = {key.split()[-1] for key in _pinned(box)}
+    if word.another and word.another in marks and not pinned & set(marks):
+        return f"another machine answers there now: {', '.join(shown)}", tuple(marks)
+    step = f"{known.native}: {known.manual or 'end it where it was rented'}"
+    if pinned and not pinned & set(marks):
+        again = [f"sweepctl confirm-gone --stack {target.stack} {box.name} --saw … --another {marks[0]}"]
+        raise No(
+            f"another machine answers at {box.adapter} ({', '.join(shown)}), so the address proves nothing. Only where "
+            "the console shows that this is somebody else's by now: name its key",
+            again,
+        )
+    raise No(
+        f"box {box.name} still answers at {box.adapter}: it runs, and bills. Nothing was written. First, {step}", again
+    )
+
+
+def _pinned(box: BoxEntry) -> list[str]:
+    """The keys that the box's own machine has shown, as far as the state and this computer know."""
+    on_record = list(box.host_keys or ())
+    try:
+        return [*on_record, *on_host(load_platform(box.adapter)).pinned()]
+    except SweepstackError:
+        return on_record

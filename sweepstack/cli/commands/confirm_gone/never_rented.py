@@ -1,0 +1,74 @@
+"""`sweepctl confirm-gone BOX --never-rented`: a person's word that a create whose answer was lost rented nothing.
+
+No list proves that: it may lag, and longer than is believed. So the word is taken only once the lag that is believed
+has passed and the platform shows nothing still. It closes that one record; the next `pulumi up` rents under another
+tag, so that a box which shows up later is told apart from it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sweepstack.cli.collect import open_sources
+from sweepstack.cli.commands.approve.options import who
+from sweepstack.cli.commands.confirm_gone.ended import Word
+from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.target import Target
+from sweepstack.core.records import Birth
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError
+from sweepstack.platforms.registry import load_platform
+
+
+def never_rented(target: Target, word: Word, out: Out) -> int:
+    """Exit 0: it is on record; 1: it was refused, and nothing was written; 2: it could not be told."""
+    status = [f"sweepctl status --stack {target.stack}"]
+    up = f"pulumi up --stack {target.stack}"
+    if not word.saw.strip():
+        raise Unsure('--saw is empty: write what the console shows, such as --saw "no pod of that name"')
+    sources = open_sources(target)
+    if sources.store is None:
+        raise Unsure(f"the word can't be kept: {sources.problem}", status)
+    birth = _asked(sources.store, word.box, target)
+    now = datetime.now(UTC)
+    if birth.shown_by is not None and now < birth.shown_by:
+        at = f"{birth.shown_by:%H:%M:%S} UTC"
+        raise No(
+            f"the list of {birth.platform} may lag until {at}: nothing was written", [f"{up}    (at {at} or later)"]
+        )
+    try:
+        found = load_platform(birth.platform).find_by_tag(birth.tag, birth.account)
+    except PlatformError as error:
+        raise Unsure(f"whether {birth.tag} is there can't be told: {error}. Nothing was written", status) from error
+    if found is not None:
+        raise No(
+            f"{found.native_id} on {birth.platform} carries the tag {birth.tag}: it was rented",
+            [f"{up}    (adopts it)"],
+        )
+    by, saw = word.by.strip() or who(), " ".join(word.saw.split())
+    how = f"never rented, confirmed by {by}: {saw}"
+    try:
+        sources.store.write_birth(birth.model_copy(update={"ended_at": now, "ended_how": how}))
+    except EvidenceError as error:
+        raise Unsure(f"the word can't be kept: {error}", status) from error
+    confirmed = {"box": birth.box, "tag": birth.tag, "by": by, "saw": saw, "at": now.isoformat()}
+    following = [f"{up}    (rents it under another tag)", f"{status[0]}    (names {birth.tag}, should it show up)"]
+    out.document({"stack": target.stack, "never_rented": confirmed, "next": following})
+    out.line(f"box {birth.box}: {birth.tag} on {birth.platform} was {how}")
+    out.next(following)
+    return YES
+
+
+def _asked(store: EvidenceStore, box: str, target: Target) -> Birth:
+    """The open record of a create of this box without an answer. Raises No where there is none."""
+    births = [birth for birth in store.births() if birth.ended_at is None and birth.native_id is None]
+    for birth in births:
+        if birth.box == box and birth.asked_at is not None:
+            return birth
+    known = sorted(birth.box for birth in births if birth.asked_at is not None)
+    raise No(
+        f"no create of box {box} is without an answer (without one: {', '.join(known) or 'none'})"
+        f"{did_you_mean(box, known)}. Nothing was written",
+        [f"sweepctl status --stack {target.stack}"],
+    )

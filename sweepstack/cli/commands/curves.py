@@ -1,0 +1,220 @@
+"""`sweepctl curves`: metrics of one or several cells as a chart in the terminal; elsewhere as a table."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweepstack.cli.artifact_specs import files_of
+from sweepstack.cli.cell_file import find_file
+from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.output import NO, YES, No, Out, count
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.target import Target
+from sweepstack.core.metrics import Row, Series, parse_rows, series, shown
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.status.engine_state import MetricsEntry
+from sweepstack.status.snapshot import Scene
+
+MOST_BYTES = 64 << 20
+"""Of a longer metrics file, its beginning is shown."""
+MOST_CURVES = 8
+"""In one chart, when no cell was named: more can't be told apart."""
+COLORS = ("cyan", "magenta", "green", "orange", "blue", "red", "yellow", "gray")
+HEIGHT = 20
+
+
+@dataclass(frozen=True)
+class Read:
+    """The rows of one cell's metrics file, and where they are from."""
+
+    cell: str
+    source: str
+    attempt: int
+    rows: Sequence[Row]
+
+
+def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: Out) -> int:
+    """`wanted`: names or patterns (`lr0.1-*`); none: what runs, without what hangs, else all. Exit 1: one has none."""
+    with Progress("reading"):
+        sources = open_sources(target)
+        scene = look(sources)
+        entry = _metrics(target, scene)
+        names = _names(target, scene, wanted)
+        read, missing = [], {}
+        for name in names:
+            found = _read(sources, scene, name, entry.file)
+            if isinstance(found, Read):
+                read.append(found)
+            else:
+                missing[name] = found
+            if not wanted and not out.as_json and len(read) == MOST_CURVES:
+                break
+    chosen = _chosen(entry, metrics, read)
+    drawn = [(metric, [(one, series(one.rows, one.cell, entry.x, metric)) for one in read]) for metric in chosen]
+    out.document(_document(target, entry, drawn, missing))
+    if not out.as_json:
+        for metric, lines in drawn:
+            some = [line for _, line in lines if line.points]
+            if sys.stdout.isatty() and some:
+                print(chart(metric, entry.x, some))
+            _table(metric, entry.x, [line for _, line in lines], out)
+        left = len(names) - len(read) - len(missing)
+        if left:
+            out.line(
+                f"… and {count(left, 'cell')} more: name them, or a pattern: sweepctl curves 'lr0.1-*'", style="dim"
+            )
+        for name, why in list(missing.items())[:10] if wanted or not read else []:
+            out.line(f"missing  {name}: {why}", style="yellow")
+        following = names[0] if read else None
+        out.next(
+            [
+                f"sweepctl logs {target.named()} {following}"
+                if following
+                else f"sweepctl wait --stack {target.stack} --for first-step"
+                if any(sight.seen.runner_alive for sight in scene.sights)
+                else f"sweepctl results {target.named()}"
+            ]
+        )
+    return YES if read and not (wanted and missing) else NO
+
+
+def _metrics(target: Target, scene: Scene) -> MetricsEntry:
+    _, metrics = files_of(target, scene)
+    if metrics is not None:
+        return metrics
+    raise No(
+        f"{target.stack} names no metrics file; in {target.file.shown}: "
+        "metrics: {file: metrics.jsonl, x: step, y: [loss]}",
+        [f"pulumi up --stack {target.stack}    (then)"],
+    )
+
+
+def _names(target: Target, scene: Scene, wanted: Sequence[str]) -> list[str]:
+    known = [cell.name for cell in scene.roster] + list(scene.dropped)
+    if not wanted:
+        hung = {name for sight in scene.sights for name in sight.hung}
+        running = {name for sight in scene.sights if sight.seen.runner_alive for name in sight.running} - hung
+        return [name for name in known if name in running] or known
+    found: dict[str, None] = {}
+    for word in wanted:
+        fitting = [word] if word in known else fnmatch.filter(known, word)
+        if not fitting:
+            raise target.no_cell(word, known)
+        found |= dict.fromkeys(fitting)
+    return list(found)
+
+
+def _read(sources: Sources, scene: Scene, cell: str, file: str) -> Read | str:
+    """The rows, or why there are none."""
+    try:
+        source = find_file(sources, scene, cell, None, file)
+        rows = list(parse_rows(source.whole(MOST_BYTES), file))
+    except (SweepstackError, OSError) as error:
+        return str(error)
+    return Read(cell, source.words, source.attempt, rows) if rows else f"{file} has no row yet"
+
+
+def _chosen(entry: MetricsEntry, metrics: Sequence[str], read: Sequence[Read]) -> list[str]:
+    """What to draw: what was asked for, else the first metric of the config."""
+    known = list(dict.fromkeys([*entry.y, *(key for one in read for key in one.rows[-1] if key != entry.x)]))
+    for name in metrics:
+        if read and name not in known:
+            raise No(f"--metric {name}: {entry.file} has {', '.join(known)}{did_you_mean(name, known)}")
+    return list(dict.fromkeys(metrics)) or list(entry.y[:1])
+
+
+def chart(metric: str, x: str, lines: Sequence[Series]) -> str:
+    """The curves as text, as wide as the terminal. Where a value is not finite, the curve has a gap and an x below."""
+    import plotext  # type: ignore[import-untyped]
+
+    size = shutil.get_terminal_size((100, 40))
+    finite = [y for line in lines for _, y in line.points if math.isfinite(y)]
+    floor = min(finite, default=0.0)
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.plot_size(size.columns, max(10, min(HEIGHT, size.lines - len(lines) - 6)))
+    for number, line in enumerate(lines):
+        color = COLORS[number % len(COLORS)]
+        named = False
+        for part in _parts(line):
+            xs, ys = zip(*part, strict=True)
+            label = None if named else line.cell
+            if len(part) == 1:
+                plotext.scatter(xs, ys, label=label, color=color, marker="•")
+            else:
+                plotext.plot(xs, ys, label=label, color=color, marker="braille")
+            named = True
+        if line.not_finite:
+            label = f"{line.cell}: NaN" if named else f"{line.cell}: all NaN"
+            plotext.scatter(line.not_finite, [floor] * len(line.not_finite), label=label, color=color, marker="x")
+    plotext.title(metric)
+    plotext.xlabel(x)
+    text = str(plotext.build())
+    plotext.clear_figure()
+    return str(plotext.uncolorize(text)) if os.environ.get("NO_COLOR") else text
+
+
+def _parts(line: Series) -> list[list[tuple[float, float]]]:
+    """The stretches of finite points."""
+    parts: list[list[tuple[float, float]]] = [[]]
+    for x, y in line.points:
+        if math.isfinite(y):
+            parts[-1].append((x, y))
+        elif parts[-1]:
+            parts.append([])
+    return [part for part in parts if part]
+
+
+def _table(metric: str, x: str, lines: Sequence[Series], out: Out) -> None:
+    rows = []
+    for line in lines:
+        finite = [(y, at) for at, y in line.points if math.isfinite(y)]
+        if not line.points:
+            rows.append((line.cell, "0", "", "", "", "", f"no {metric}"))
+            continue
+        (least, least_at), (most, most_at) = min(finite, default=(math.nan, 0.0)), max(finite, default=(math.nan, 0.0))
+        rows.append(
+            (
+                line.cell,
+                str(len(line.points)),
+                shown(line.points[-1][0]),
+                f"{line.points[-1][1]:.4g}",
+                f"{least:.4g} at {shown(least_at)}" if finite else "",
+                f"{most:.4g} at {shown(most_at)}" if finite else "",
+                f"NaN: {len(line.not_finite)}, the first at {x} {shown(line.not_finite[0])}" if line.not_finite else "",
+            )
+        )
+    out.table(("CELL", "POINTS", f"LAST {x}", f"LAST {metric}", "LEAST", "MOST", "NOTE"), rows)
+
+
+def _document(
+    target: Target,
+    entry: MetricsEntry,
+    drawn: Sequence[tuple[str, Sequence[tuple[Read, Series]]]],
+    missing: dict[str, str],
+) -> dict[str, Any]:
+    return {
+        "stack": target.stack,
+        "x": entry.x,
+        "curves": [
+            {
+                "cell": one.cell,
+                "metric": metric,
+                "attempt": one.attempt,
+                "source": one.source,
+                "points": [[x, y if math.isfinite(y) else None] for x, y in line.points],
+                "not_finite": list(line.not_finite),
+            }
+            for metric, lines in drawn
+            for one, line in lines
+        ],
+        "missing": [{"name": name, "why": why} for name, why in missing.items()],
+    }

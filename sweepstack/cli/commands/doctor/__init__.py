@@ -1,0 +1,77 @@
+"""`sweepctl doctor`: what this machine and this stack need, each with what was found and how to fix it.
+
+Reads and asks. It writes one empty file into the backend's folder, to read its clock, and takes it away again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sweepstack.cli.commands.doctor import engine, machine, store
+from sweepstack.cli.commands.doctor import sweep as one_sweep
+from sweepstack.cli.commands.doctor.finding import Check, Finding, unknown
+from sweepstack.cli.output import NO, UNSURE, YES, Out
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.target import Target
+from sweepstack.core.parallel import in_parallel
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.status.engine_call import find_project_root
+
+SECONDS = 60.0
+"""How long all of it may take; what has not answered by then is unknown."""
+__all__ = ["doctor"]
+
+
+def doctor(stack: str | None, out: Out) -> int:
+    """Exit code: 1 when something fails, 2 when something could not be told, else 0; a warning is no failure."""
+    from pathlib import Path
+
+    target = None
+    root: Path | None
+    try:
+        root = find_project_root(Path.cwd().resolve())
+        target = Target.find(stack) if stack else None
+    except ConfigError:
+        root = None
+    checks: dict[str, Check] = dict(machine.checks()) | dict(engine.checks(root))
+    if target is not None:
+        checks |= dict((store if target.is_store else one_sweep).checks(target))
+    with Progress("looking"):
+        found = in_parallel({name: _safely(name, check) for name, check in checks.items()}, SECONDS)
+    findings = [
+        finding
+        for name in checks
+        for finding in found.get(name) or [unknown(name, f"no answer within {SECONDS:.0f} s", "try again")]
+    ]
+    counts: Counter[str] = Counter(finding.verdict for finding in findings)
+    out.document({"stack": target.stack if target else None, "checks": [vars(one) for one in findings], **counts})
+    out.table(("CHECK", "VERDICT", "FOUND"), ((one.name, one.verdict, one.found) for one in findings))
+    for one in findings:
+        if one.fix and one.verdict != "ok":
+            out.line(f"{one.verdict:<6} {one.name}: {one.fix}", style="red" if one.verdict == "fail" else "yellow")
+    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("ok", "warn", "fail", "unknown") if counts[verdict])
+    out.line(said, style="bold")
+    missing = next((one.fix for one in findings if one.name == "state" and one.verdict == "warn"), "")
+    out.next([missing] if missing and not counts["fail"] else _following(target, root is not None, counts))
+    return NO if counts["fail"] else UNSURE if counts["unknown"] else YES
+
+
+def _following(target: Target | None, in_project: bool, counts: Counter[str]) -> list[str]:
+    if counts["fail"]:
+        again = f"sweepctl doctor{f' --stack {target.stack}' if target else ''}"
+        return [f"fix what fails, then {again}"]
+    if target is not None:
+        return [f"pulumi preview --stack {target.stack}"]
+    return ["sweepctl doctor --stack NAME    (looks at a sweep, too)" if in_project else "cd into a sweepstack project"]
+
+
+def _safely(name: str, check: Check) -> Check:
+    def run() -> list[Finding]:
+        try:
+            return check()
+        except Exception as error:  # a check that breaks must not hide the others
+            return [
+                unknown(name, f"{type(error).__name__}: {error}", "look at what it says; SWEEPCTL_DEBUG=1 shows more")
+            ]
+
+    return run

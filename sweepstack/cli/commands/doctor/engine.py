@@ -1,0 +1,202 @@
+"""The Pulumi engine, its Python language host, our plugin, and the backend that keeps the state."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
+from sweepstack.evidence.backends import engine_locks, file_folder
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.status.engine_call import find_engine
+
+CHECKOUT = Path(__file__).resolve().parents[4]
+SKEW_SECONDS = 5.0
+PLUGIN_SECONDS = 30.0
+NO_ENGINE = "127.0.0.1:9"
+"""An address at which no engine listens: the plugin says its port first, and is ended then."""
+_MINOR = re.compile(r"v?(\d+)\.(\d+)")
+
+
+def checks(root: Path | None) -> Iterator[tuple[str, Check]]:
+    """Name and check, in the order of the table. `root`: the project, where the command is inside one."""
+    yield "engine", engine
+    yield "language host", language_host
+    yield "plugin", plugin
+    yield "backend", lambda: backend(root)
+    yield "passphrase", passphrase
+
+
+def engine() -> list[Finding]:
+    try:
+        found = find_engine()
+    except SweepstackError as error:
+        return [fail("engine", str(error), "make up")]
+    said = ask([found, "version"])
+    if said.code != 0:
+        return [
+            fail("engine", f"{found} does not run: {said.first}", "make up    (scripts/setup --force builds it again)")
+        ]
+    wanted = _wanted()
+    version = said.first
+    if wanted and _number(version) < _number(wanted):
+        return [fail("engine", f"{version} at {found}", f"sweepstack needs {wanted} or newer: make up")]
+    return [ok("engine", f"{version} at {found}")]
+
+
+def _wanted() -> str:
+    try:
+        return (CHECKOUT / ".pulumi-version").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _number(version: str) -> tuple[int, int]:
+    match = _MINOR.search(version)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def language_host() -> list[Finding]:
+    """The engine finds it beside itself or on its PATH."""
+    try:
+        launcher = find_engine()
+    except SweepstackError:
+        return [unknown("language host", "there is no engine", "make up")]
+    folders = [str(Path(launcher).parent), str(Path(launcher).resolve().parent)]
+    with suppress(OSError, UnicodeDecodeError):
+        inside = re.search(r"""^ENGINE = ['"](.+)['"]$""", Path(launcher).read_text("utf-8"), re.MULTILINE)
+        folders += [str(Path(inside[1]).parent)] if inside else []
+    found: str | None = None
+    for name in ("pulumi-language-python", "pulumi-language-python-exec"):
+        found = shutil.which(name, path=os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)]))
+        if found is None:
+            return [fail("language host", f"{name} is neither beside the engine nor on PATH", "make up")]
+    return [ok("language host", str(Path(str(found)).parent))]
+
+
+def plugin() -> list[Finding]:
+    """Starts our plugin as the engine does, and waits for the port that it prints."""
+    entry = CHECKOUT / "sweepstack" / "provider" / "pulumi-resource-sweepstack"
+    if not os.access(entry, os.X_OK):
+        return [fail("plugin", f"{entry} is not there", "run sweepctl from a whole checkout")]
+    begun = time.monotonic()
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    env = dict(os.environ) | {"PATH": path}  # as the engine's launcher sets it
+    process = subprocess.Popen(
+        [str(entry), NO_ENGINE], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    said: list[bytes] = []
+    assert process.stdout is not None
+    reader = threading.Thread(target=lambda out: said.append(out.readline()), args=(process.stdout,), daemon=True)
+    reader.start()
+    reader.join(PLUGIN_SECONDS)
+    process.kill()
+    _, err = process.communicate()
+    if said and said[0].strip().isdigit():
+        return [ok("plugin", f"{entry} starts in {time.monotonic() - begun:.1f} s")]
+    why = first_line(err.decode("utf-8", "replace")[-2000:]) or f"no port within {PLUGIN_SECONDS:.0f} s"
+    return [fail("plugin", f"{entry} does not start: {why}", "make setup")]
+
+
+def backend(root: Path | None) -> list[Finding]:
+    """Whether the state's place answers, and whether its clock is this machine's."""
+    try:
+        command = [find_engine(), "whoami", "--verbose", "--json", "--non-interactive"]
+    except SweepstackError:
+        return [unknown("backend", "there is no engine", "make up")]
+    said = ask(command, cwd=root)
+    try:
+        url = str(json.loads(said.out)["url"])
+    except (ValueError, KeyError, TypeError):
+        return [fail("backend", said.first or "no answer", "set PULUMI_BACKEND_URL, or pulumi login")]
+    folder = file_folder(url)
+    if folder is None:
+        return [ok("backend", _without_user(url))]
+    where = f"{url} (this machine's disk)"
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return [fail("backend", f"{where} can't be written to", f"make {folder} this user's")]
+    kept = ok("backend", where)
+    if os.environ.get("CI"):
+        kept = warn("backend", where, "a CI machine forgets it: set PULUMI_BACKEND_URL to a place that stays")
+    return [kept, clock(folder)]
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+
+
+def clock(folder: Path) -> Finding:
+    """This machine's clock against the time that the backend's disk gives a new file: a network disk has its own."""
+    probe = folder / f".sweepctl-doctor-{uuid.uuid4().hex}"
+    try:
+        before = time.time()
+        probe.touch(exist_ok=False)
+        theirs, after = probe.stat().st_mtime, time.time()
+    except OSError as error:
+        return fail("clock", f"{folder} can't be written to: {error.strerror}", f"make {folder} this user's")
+    finally:
+        probe.unlink(missing_ok=True)
+    skew = 0.0 if before - 1 <= theirs <= after + 1 else theirs - (before + after) / 2
+    newest = max((path.stat().st_mtime for path in folder.glob(".pulumi/stacks/**/*.json*")), default=0.0)
+    if abs(skew) > SKEW_SECONDS:
+        return fail("clock", f"{skew:+.0f} s against the backend's disk", "set the clock (NTP): approvals expire by it")
+    if newest - after > SKEW_SECONDS:
+        return fail("clock", f"the state was written {newest - after:.0f} s in the future", "set the clock (NTP)")
+    return ok("clock", "agrees with the backend's disk")
+
+
+def lock(folder: Path, stack: str, project: str) -> Finding:
+    """The engine's lock on a stack, and whether whoever took it is still there."""
+    found = engine_locks(folder, stack, project)
+    if not found:
+        return ok("engine's lock", "free")
+    try:
+        facts = json.loads(found[0].read_text())
+        pid, host = int(facts["pid"]), str(facts["hostname"])
+        since = str(facts.get("timestamp", "?"))[:19]
+    except (OSError, ValueError, KeyError, TypeError):
+        return unknown(
+            "engine's lock", f"{found[0]} can't be read", f"pulumi cancel --stack {stack}    (if nothing runs)"
+        )
+    who = f"process {pid} on {host} since {since}"
+    if host != socket.gethostname():
+        fix = f"look whether it still runs there; if not: pulumi cancel --stack {stack}"
+        return unknown("engine's lock", f"held by {who}", fix)
+    if Path(f"/proc/{pid}").exists() or _alive(pid):
+        return warn("engine's lock", f"held by {who}, which runs", "wait for it to end")
+    return fail("engine's lock", f"held by {who}, which has ended", f"pulumi cancel --stack {stack}")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def passphrase() -> list[Finding]:
+    file = os.environ.get("PULUMI_CONFIG_PASSPHRASE_FILE")
+    if file:
+        if os.access(file, os.R_OK):
+            return [ok("passphrase", f"in the file {file}")]
+        fix = "correct PULUMI_CONFIG_PASSPHRASE_FILE, or unset it"
+        return [fail("passphrase", f"{file} can't be read", fix)]
+    if os.environ.get("PULUMI_CONFIG_PASSPHRASE"):
+        return [ok("passphrase", "set")]
+    return [ok("passphrase", "empty: nothing in a stack is a secret (secrets stay in this shell's environment)")]

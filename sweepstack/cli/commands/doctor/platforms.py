@@ -1,0 +1,72 @@
+"""What the candidates of a sweep need from this shell: a key that its platform takes, money, and an SSH key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from sweepstack.cli.commands.doctor.finding import Check, Finding, fail, ok, unknown, warn
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.parallel import in_parallel
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError
+from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.platform import Platform
+from sweepstack.platforms.registry import load_platform
+from sweepstack.profiles.load import load_profiles
+
+LEAST_HOURS = 1.0
+"""Below so many hours of one box at the price ceiling, the balance is worth a word."""
+SECONDS = 45.0
+
+
+def checks(config: StackConfig) -> Iterator[tuple[str, Check]]:
+    """One for the candidates' accounts, one for the key that boxes are reached with. Reads only; rents nothing."""
+    profiles = load_profiles(config.candidates).values()
+    # One without its adapter is refused with the stack file; there is nobody to ask.
+    found = {one.platform: load_platform(one.adapter) for one in profiles if not one.unavailable}
+    rented = {name: found[name] for name in config.candidates if name in found and rents(found[name])}
+    if rented:
+        yield "accounts", lambda: accounts(rented, config.max_price)
+    if any(Capability.SSH in platform.capabilities for platform in rented.values()):
+        yield "ssh key", ssh_key
+
+
+def rents(platform: Platform) -> bool:
+    """Whether there is somebody to ask: the local platform would make its books by being asked who it is."""
+    return bool(platform.capabilities & {Capability.OFFERS, Capability.BALANCE})
+
+
+def accounts(platforms: dict[str, Platform], max_price: float | None) -> list[Finding]:
+    """Who each platform says that we are, and what is left there."""
+    jobs = {name: partial(account, name, platform, max_price) for name, platform in platforms.items()}
+    answers = in_parallel(jobs, SECONDS)
+    silent = f"no answer within {SECONDS:.0f} s"
+    return [answers.get(name) or unknown(name, silent, "try again") for name in platforms]
+
+
+def account(name: str, platform: Platform, max_price: float | None) -> Finding:
+    """One platform's answer about the key at hand."""
+    try:
+        who = platform.account()
+        left = platform.balance() if Capability.BALANCE in platform.capabilities else None
+    except NotAuthorized as error:
+        return fail(name, str(error), "docs/renting.md says where each platform's key is looked for")
+    except PlatformError as error:
+        return unknown(name, str(error), "try again; nothing is rented while it does not answer")
+    if left is None:
+        return ok(name, f"account {who}; the key may not see its balance")
+    known = f"account {who}, ${left.usd:.2f} left"
+    if left.usd <= 0 or (max_price is not None and left.usd < max_price * LEAST_HOURS):
+        return warn(name, known, f"add money at {name}: a box at max_price would end within the hour")
+    return ok(name, known)
+
+
+def ssh_key() -> list[Finding]:
+    """The key that a new box lets in. Its private half is not read."""
+    from sweepstack.channel import ssh_keys
+
+    try:
+        chosen = ssh_keys.choose()
+    except NotAuthorized as error:
+        return [fail("ssh key", str(error), "then this again")]
+    return [ok("ssh key", f"{chosen.public.split()[0]} from {chosen.source}")]

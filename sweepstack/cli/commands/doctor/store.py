@@ -1,0 +1,99 @@
+"""What a stack of volumes needs: a valid stack file, its own records, a platform that has what the state says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+
+from sweepstack.billing.volume_cost import cost_words, overdue
+from sweepstack.cli.collect import open_sources
+from sweepstack.cli.commands.doctor import platforms
+from sweepstack.cli.commands.doctor import sweep as one_sweep
+from sweepstack.cli.commands.doctor.finding import Check, Finding, fail, first_line, ok, unknown, warn
+from sweepstack.cli.output import No, count
+from sweepstack.cli.target import Target
+from sweepstack.cli.volume_status import Holding, adapters_of, holding
+from sweepstack.config.stack_config import StoreConfig
+from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.platforms.registry import load_platform
+from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.store_plan import keep
+
+
+@dataclass
+class Patient:
+    """The stack that is looked at. `config` is None when its file is not valid."""
+
+    target: Target
+    config: StoreConfig | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+def checks(target: Target) -> Iterator[tuple[str, Check]]:
+    """Name and check, in the order of the table. Reads the stack file now: the checks ask for it side by side."""
+    patient, sweep = Patient(target), one_sweep.Patient(target)
+    try:
+        patient.config = StoreConfig.load(target.root, target.stack)
+    except ConfigError as error:
+        patient.problems = error.problems or [first_line(str(error))]
+    yield "stack file", lambda: stack_file(patient)
+    if patient.config is not None:
+        profile = load_profile(patient.config.platform)
+        # One without its adapter is refused with the stack file; there is nobody to ask.
+        platform = load_platform(profile.adapter) if not profile.unavailable else None
+        if platform is not None and platforms.rents(platform):
+            yield "accounts", lambda: platforms.accounts({profile.platform: platform}, None)
+    yield "evidence", lambda: one_sweep.evidence(sweep)
+    yield "state", lambda: one_sweep.state(sweep)
+    yield "volumes", lambda: volumes(patient)
+
+
+def stack_file(patient: Patient) -> list[Finding]:
+    """Whether it reads, and whether the platform can keep such volumes."""
+    target, config = patient.target, patient.config
+    if config is None:
+        return [one_sweep.mistakes(patient.problems, target)]
+    try:
+        plan = keep(config, load_profile(config.platform))
+    except ConfigError as error:
+        reasons = "; ".join(error.problems) or first_line(str(error))
+        return [fail("stack file", f"{config.platform} can't keep them: {reasons}", f"fix it in {config.file}")]
+    leaving = f", {len(plan.gone)} to go" if plan.gone else ""
+    return [ok("stack file", f"{config.file}: {count(len(plan.volumes), 'volume')} on {plan.platform}{leaving}")]
+
+
+def volumes(patient: Patient) -> list[Finding]:
+    """Those of the state: whether they are there, wanted, and all."""
+    stack = patient.target.stack
+    try:
+        sources = open_sources(patient.target)
+        held = holding(sources)
+    except No:
+        return [ok("volumes", "none was ever made")]
+    except SweepstackError as error:
+        return [unknown("volumes", str(error), f"sweepctl status --stack {stack}")]
+    return [*_each(held, stack), *_all(held, stack, sorted(adapters_of(sources)))]
+
+
+def _each(held: Holding, stack: str) -> Iterator[Finding]:
+    for one in held.volumes:
+        cost = cost_words(one.facts.price_per_month, one.facts.keep_until)
+        found = f"{one.facts.name}: {cost}, in {one.facts.where}; used by {', '.join(one.users) or 'no sweep so far'}"
+        if one.state == "gone":
+            fix = f"pulumi up --stack {stack} makes it again, empty; or want: gone in the stack file"
+            yield fail("volumes", f"{one.facts.name} ({one.facts.native_id}) is gone with all that was on it", fix)
+        elif overdue(one.facts.keep_until, date.today()):
+            yield warn("volumes", found, f"a later keep_until, or sweepctl finish --stack {stack}")
+        elif one.state != "unknown":
+            yield ok("volumes", found)
+
+
+def _all(held: Holding, stack: str, adapters: list[str]) -> Iterator[Finding]:
+    if held.strangers:
+        named = ", ".join(f"{record.native_id} ({record.tag})" for record in held.strangers)
+        yield fail("volumes", f"not in the state, and may bill: {named}", f"pulumi up --stack {stack}, which adopts it")
+    for problem in held.problems:
+        yield unknown("volumes", problem, f"sweepctl status --stack {stack}")
+    if not (held.volumes or held.strangers or held.problems):
+        yield ok("volumes", f"none in the state, and none on {', '.join(adapters) or 'any platform'}")

@@ -1,0 +1,263 @@
+"""What one sweep needs: a valid stack file, its job, its evidence, its secrets, and nothing that bills unknown."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sweepstack.billing.ledger import spent
+from sweepstack.cli.collect import open_sources
+from sweepstack.cli.commands.doctor import engine, platforms
+from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
+from sweepstack.cli.commands.doctor.machine import room
+from sweepstack.cli.orphans import search
+from sweepstack.cli.output import No, count, size
+from sweepstack.cli.target import Target
+from sweepstack.config.stack_config import PROJECT, StackConfig
+from sweepstack.core.workdir import collect, located
+from sweepstack.evidence.backends import file_folder
+from sweepstack.evidence.location import Marker
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
+from sweepstack.profiles.load import load_profiles
+from sweepstack.profiles.resolve import resolve
+from sweepstack.status.engine_call import find_engine
+from sweepstack.status.engine_state import StackMissing, read_state
+
+HELPERS = engine.CHECKOUT / "sweepstack" / "onbox" / "checkpoint"
+PROBE = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from sweepstack.onbox.runner.probe import probe
+from pathlib import Path
+print(json.dumps(probe(Path(sys.argv[2]), sys.argv[3], dict(os.environ), 0)))
+"""
+PROBE_SECONDS = 40.0
+ENGINE_TAKES = 131_000
+"""Bytes: MAX_ARG_STRLEN of Linux is 131,072, with the variable's name."""
+
+
+@dataclass
+class Patient:
+    """The sweep that is looked at. `config` is None when its file is not valid."""
+
+    target: Target
+    config: StackConfig | None = None
+    problem: str = ""
+    problems: list[str] = field(default_factory=list)
+
+
+def checks(target: Target) -> Iterator[tuple[str, Check]]:
+    """Name and check, in the order of the table. Reads the stack file now: the checks ask for it side by side."""
+    patient = Patient(target)
+    try:
+        patient.config = StackConfig.load(target.root, target.stack)
+    except ConfigError as error:
+        patient.problem, patient.problems = str(error), error.problems
+    yield "stack file", lambda: stack_file(patient)
+    yield "job", lambda: job(patient)
+    yield "secrets", lambda: secrets(patient)
+    if patient.config is not None:
+        yield from platforms.checks(patient.config)
+    yield "evidence", lambda: evidence(patient)
+    yield "state", lambda: state(patient)
+    yield "boxes", lambda: boxes(patient)
+
+
+def stack_file(patient: Patient) -> list[Finding]:
+    target, config = patient.target, patient.config
+    if config is None:
+        return [mistakes(patient.problems or [first_line(patient.problem)], target)]
+    try:
+        plan = resolve(config, load_profiles(config.candidates))
+    except ConfigError as error:
+        reasons = "; ".join(error.problems) or first_line(str(error))
+        return [fail("stack file", f"no candidate fits: {reasons}", f"fix it in {config.file}")]
+    if too_long := _too_long(config):
+        return [too_long]
+    cells = len(config.roster.cells)
+    what = f"{count(cells, 'cell')} on {count(len(plan.boxes), 'box')}"
+    return [ok("stack file", f"{config.file}: {what}, {plan.platform}")]
+
+
+def mistakes(found: list[str], target: Target) -> Finding:
+    """A stack file that does not hold: its first mistake, and below the table the rest. No stack is needed for that."""
+    if len(found) == 1:
+        return fail("stack file", found[0], f"fix it in {target.file.shown}")
+    fix = "\n  ".join([f"fix it in {target.file.shown}; the others:", *found[1:]])
+    return fail("stack file", f"{found[0]} (and {len(found) - 1} more)", fix)
+
+
+def _too_long(config: StackConfig) -> Finding | None:
+    """The engine hands the config to the program in one environment variable, of which Linux takes 128 KiB."""
+    inner = json.dumps(config.raw, separators=(",", ":"), ensure_ascii=False, default=str)
+    length = len(json.dumps({f"{PROJECT}:{config.key}": inner}, ensure_ascii=False).encode())
+    if sys.platform != "linux" or length < ENGINE_TAKES:
+        return None
+    found = f"{config.file} is too long for the engine: {length:,} bytes as JSON, {ENGINE_TAKES:,} at most"
+    fix = "write the cells as grid or zip, or split the sweep; pulumi says of it only: argument list too long"
+    return fail("stack file", found, fix)
+
+
+def job(patient: Patient) -> list[Finding]:
+    """What ships, and whether the job's script and its imports are there."""
+    config, target = patient.config, patient.target
+    if config is None:
+        return [unknown("job", "the stack file is not valid", "fix it first")]
+    try:
+        workdir = located(target.root, config.job.workdir)
+        shipment = collect(workdir, config.job.include)
+    except ConfigError as error:
+        return [fail("work dir", first_line(str(error)), "; ".join(error.problems) or str(error))]
+    found = f"{count(len(shipment.files), 'file')}, {size(shipment.bytes)} from {workdir}"
+    findings = [ok("work dir", found)]
+    if shipment.left_behind:
+        names = ", ".join(shipment.left_behind[:3]) + (" …" if len(shipment.left_behind) > 3 else "")
+        left = f"{found}; not tracked by git: {names}"
+        findings = [warn("work dir", left, "git add what the job needs, or name it in job.include")]
+    return [*findings, _imports(config, workdir)]
+
+
+def _imports(config: StackConfig, workdir: Path) -> Finding:
+    """By the probe that a box runs, in the Python of this machine's boxes."""
+    if list(config.candidates) != ["local"] and "local" not in config.candidates:
+        return ok("imports", "are looked at on the box: its environment is not this one")
+    # As beside a cell lies the checkpoint helper; and what is looked at stays as it was.
+    argv = [sys.executable, "-c", PROBE, str(engine.CHECKOUT), str(workdir), config.job.run]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    try:
+        done = subprocess.run(
+            argv,
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(HELPERS), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            timeout=PROBE_SECONDS,
+            check=True,
+        )
+        problem = str(json.loads(done.stdout.splitlines()[-1]))
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        return unknown("imports", f"{type(error).__name__}", "sweepctl smoke, where job.smoke is set")
+    problem = problem.replace("this box", "this machine")
+    if not problem:
+        return ok("imports", "the job's script is there and its imports resolve")
+    if getattr(config.job, "setup", None):
+        return warn("imports", problem.replace("this box", "this machine"), "fine, if job.setup brings it to the box")
+    return fail(
+        "imports", problem.replace("this box", "this machine"), "install it in this environment, or in job.setup"
+    )
+
+
+def secrets(patient: Patient) -> list[Finding]:
+    """Whether what the stack file names is set in this shell. Values are not looked at."""
+    config = patient.config
+    if config is None:
+        return [unknown("secrets", "the stack file is not valid", "fix it first")]
+    names = list(getattr(config.job, "secrets", ()))
+    missing = [name for name in names if not os.environ.get(name)]
+    findings = []
+    if missing:
+        fix = f"export {' '.join(f'{name}=…' for name in missing)} where you run pulumi"
+        findings.append(fail("secrets", f"not set in this shell: {', '.join(missing)}", fix))
+    else:
+        findings.append(ok("secrets", f"set: {', '.join(names)}" if names else "the job needs none"))
+    hook = config.budget.webhook if config.budget is not None else None
+    if hook is not None:
+        unset = warn("webhook", f"{hook} is not set in this shell", f"export {hook}=…: nobody is told of the budget")
+        findings.append(ok("webhook", f"{hook} is set") if os.environ.get(hook) else unset)
+    return findings
+
+
+def evidence(patient: Patient) -> list[Finding]:
+    """Whose evidence it is, whether it can be written to, how much room is left, and whether the ledger reads."""
+    target = patient.target
+    uri = target.likely_evidence()
+    if uri is None:
+        return [unknown("evidence", "the stack file names no folder for it", "pull_to in the stack file")]
+    try:
+        marker = EvidenceStore.read_marker(uri)
+    except EvidenceError as error:
+        return [fail("evidence", str(error), f"sweepctl status --stack {target.stack}")]
+    bills = _ledger(target, uri) if marker and not target.is_store else []
+    if not uri.startswith("file://"):
+        return [*_whose(target, uri, marker), *bills]
+    folder = Path("/" + uri.removeprefix("file://").partition("/")[2])
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        return [fail("evidence", f"{there} can't be written to", "make it this user's, or name another pull_to")]
+    findings = room({"evidence": folder})
+    return [*_whose(target, str(folder), marker), *findings, *bills]
+
+
+def _whose(target: Target, where: str, marker: Marker | None) -> list[Finding]:
+    if marker is None:
+        return [ok("evidence", f"{where} is not made yet")]
+    if marker.stack != target.stack.rsplit("/", 1)[-1]:
+        found = f"{where} holds the evidence of {marker.project}/{marker.stack}"
+        return [fail("evidence", found, f"give {target.stack} its own pull_to")]
+    return [ok("evidence", f"{where}, of {marker.stack} ({marker.identity})")]
+
+
+def _ledger(target: Target, uri: str) -> list[Finding]:
+    try:
+        bills = spent(EvidenceStore.open(uri), datetime.now(UTC))
+    except EvidenceError as error:
+        return [fail("ledger", str(error), f"sweepctl ledger --stack {target.stack}")]
+    known = f"${bills.usd:.2f} for {count(len(bills.bills), 'box')}"
+    if bills.complete:
+        return [ok("ledger", known)]
+    return [warn("ledger", f"at least {known}", f"sweepctl ledger --stack {target.stack}")]
+
+
+def state(patient: Patient) -> list[Finding]:
+    """Whether the backend has the stack and its entries read, and whether somebody holds the engine's lock."""
+    target = patient.target
+    findings = []
+    try:
+        entries = read_state(target.stack, target.root)
+        if entries.problems:
+            fix = f"pulumi stack export --stack {target.stack}    (look at it)"
+            findings.append(fail("state", entries.problems[0], fix))
+        else:
+            kept = sum(1 for volume in entries.volumes if volume.guarded)
+            what = count(kept, "volume") if target.is_store else count(len(entries.boxes), "box")
+            findings.append(ok("state", f"{what} in it"))
+    except StackMissing:
+        init = f"pulumi stack init {target.stack} && pulumi up --stack {target.stack}"
+        findings.append(warn("state", f"the backend has no stack {target.stack} yet", init))
+    except SweepstackError as error:
+        return [fail("state", str(error), f"pulumi stack export --stack {target.stack}")]
+    try:
+        url = str(
+            json.loads(ask([find_engine(), "whoami", "-v", "--json", "--non-interactive"], target.root).out)["url"]
+        )
+    except (SweepstackError, ValueError, KeyError, TypeError):
+        return findings
+    folder = file_folder(url)
+    if folder is not None:
+        findings.append(engine.lock(folder, target.stack.rsplit("/", 1)[-1], "sweepstack"))
+    return findings
+
+
+def boxes(patient: Patient) -> list[Finding]:
+    """What runs for this sweep and is not in its state."""
+    target = patient.target
+    try:
+        sources = open_sources(target)
+        births = sources.store.births() if sources.store else []
+        found = search(sources.state, sources.store, births, target)
+    except No:
+        return [ok("boxes", "nothing was ever rented")]
+    except SweepstackError as error:
+        return [unknown("boxes", str(error), f"sweepctl status --stack {target.stack}")]
+    if found.strangers:
+        named = ", ".join(one.native_id or one.tag or "an entry" for one in found.strangers[:5])
+        return [fail("boxes", f"not in the state: {named}", found.strangers[0].next)]
+    if not found.searched:
+        why = "; ".join(found.notes) or "a platform did not answer"
+        return [unknown("boxes", why, f"sweepctl status --stack {target.stack}")]
+    return [ok("boxes", f"{len(sources.state.boxes)} in the state, and none beside it")]

@@ -1,0 +1,102 @@
+"""`sweepctl finish --box BOX`: one box is done, the others run on. Pulls, verifies, approves it, and lets it go.
+
+The same steps as `finish`, but the box leaves through the stack file: `boxes.BOX.want: gone` and the approval come in
+one `pulumi up`, which is what a pull request would carry. Its unstarted cells move to the boxes that stay.
+"""
+
+from __future__ import annotations
+
+from sweepstack.cli.collect import look, open_sources
+from sweepstack.cli.commands import pull as pulling
+from sweepstack.cli.commands.approve import sweep as approving
+from sweepstack.cli.commands.approve.options import Words
+from sweepstack.cli.commands.finish.sweep import Silent, engine
+from sweepstack.cli.commands.verify import receipt as verifying
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.target import Target
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.platforms.registry import load_platform
+from sweepstack.status.next_commands import first_hung
+from sweepstack.status.snapshot import Scene, Sight
+
+
+def finish_box(target: Target, words: Words, box: str, out: Out) -> int:
+    """Exit 0 only when the platform proves that the box is gone; the rest of the sweep is left as it is."""
+    stack = target.stack
+    quiet = Out(as_json=False) if not out.as_json else Silent()
+    with Progress("looking"):
+        scene = look(open_sources(target))
+    sight = _sight(scene, box, stack)
+    approved = sight.verdict.allowed or (sight.proposed is not None and sight.proposed.allowed)
+    if not approved:
+        _refuse_at_work(sight, stack)
+        _say(out, f"sweepctl pull --stack {stack}")
+        if (code := pulling.pull(target, quiet)) != YES:
+            return code
+        _say(out, f"sweepctl verify --stack {stack}")
+        # No is an answer about cells that still run elsewhere: the approval asks for this box's own.
+        if (code := verifying.verify(target, quiet)) == UNSURE:
+            return code
+        spelled = f"--receipt {words.receipt} --box {box}" if words.receipt else f"--box {box}"
+        _say(out, f"sweepctl approve --stack {stack} {spelled}")
+        if (code := approving.approve(target, words, quiet)) != YES:
+            return code
+    if target.file.write_want(box, "gone"):
+        _say(out, f"boxes.{box}.want: gone    (written to {target.file.shown})")
+    _say(out, f"pulumi up --stack {stack} --yes")
+    code = engine(target, "up", out)
+    return code if code != YES else _last_look(target, sight, out)
+
+
+def _sight(scene: Scene, box: str, stack: str) -> Sight:
+    by_name = {sight.box.name: sight for sight in scene.sights}
+    if box not in by_name:
+        hint = did_you_mean(box, by_name)
+        raise No(
+            f"there is no box {box} in the state{hint}. Boxes: {', '.join(by_name) or 'none'}",
+            [f"sweepctl status --stack {stack}"],
+        )
+    return by_name[box]
+
+
+def _refuse_at_work(sight: Sight, stack: str) -> None:
+    """Says at once what the approval would say after a long pull."""
+    if sight.journal is None or not sight.seen.runner_alive:
+        return
+    running = [name for name, progress in sight.journal.cells.items() if progress.state == "running"]
+    if running:
+        box = sight.box.name
+        wait = f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack} --box {box}"
+        raise No(
+            f"box {box} is at work: {', '.join(running[:5])}",
+            [
+                *(first_hung(stack, [sight]) or [wait]),  # what hangs never becomes done
+                f'sweepctl approve --stack {stack} --abandon {box} --reason "…"    (to give it up)',
+            ],
+        )
+
+
+def _say(out: Out, command: str) -> None:
+    if not out.as_json:
+        out.line(f"$ {command}")
+
+
+def _last_look(target: Target, sight: Sight, out: Out) -> int:
+    """The engine's exit code is no proof: asks the platform for this very native id."""
+    box = sight.box
+    try:
+        gone = load_platform(box.adapter).get(box.native_id, box.account).phase is Phase.GONE
+        problem = "" if gone else "it is still there"
+    except PlatformError as error:
+        gone, problem = False, str(error)
+    following = [f"sweepctl status --stack {target.stack}"]
+    out.document({"stack": target.stack, "box": box.name, "native_id": box.native_id, "gone": gone, "next": following})
+    if gone:
+        out.line(f"box {box.name} ({box.native_id}) is gone and bills no more; the others run on")
+    else:
+        out.line(f"UNKNOWN box {box.name} ({box.native_id}): {problem}; it may still bill", style="yellow")
+    out.next(following)
+    return YES if gone else NO

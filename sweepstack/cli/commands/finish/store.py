@@ -1,0 +1,61 @@
+"""`sweepctl finish` of a stack of volumes: approve, `pulumi up`, `pulumi destroy`, and a look whether one bills."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweepstack.cli.collect import Sources, open_sources
+from sweepstack.cli.commands.approve.options import Words
+from sweepstack.cli.commands.approve.store import approve_store
+from sweepstack.cli.commands.finish.sweep import Steps, Stop, ask_once, engine, spelled
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.target import Target
+from sweepstack.cli.volume_status import guarded, holding
+from sweepstack.volumes.users import Survey, survey
+
+
+def finish_store(target: Target, words: Words, out: Out) -> int:
+    """Exit 0 only when the platform proves that no volume of the stack is left. What sweeps left on them must be safe
+    elsewhere: the first step says whose is not."""
+    stack, steps = target.stack, Steps(target.stack, out)
+    sources = open_sources(target)
+    if not guarded(sources):
+        raise No(f"there is no volume in the state of {stack}: nothing to finish", [f"sweepctl status --stack {stack}"])
+    try:
+        if _approved(sources):
+            ask_once(target)
+        else:
+            steps.take(spelled(stack, words), lambda: approve_store(target, words, steps.quiet))
+        steps.take(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out))
+        steps.take(f"pulumi destroy --stack {stack} --yes", lambda: engine(target, "destroy", out))
+    except Stop as stop:
+        return stop.code
+    with Progress("looking"):
+        held = holding(open_sources(target))
+    left = [one.facts.native_id for one in held.volumes if one.state != "gone"]
+    left += [record.native_id for record in held.strangers]
+    code = NO if left else UNSURE if held.problems else YES
+    out.document({"stack": stack, "finished": code == YES, "bills": held.bills, "left": left, "steps": steps.done})
+    if left:
+        out.line(f"still there: {', '.join(left)}")
+    elif held.problems:
+        out.line(f"whether one is left is not known: {'; '.join(held.problems)}")
+    else:
+        out.line(f"no volume of {stack} is left, and nothing of it bills; the records stay at {sources.evidence}")
+    if code != YES:
+        out.next([f"sweepctl status --stack {stack}"])
+    return code
+
+
+def _approved(sources: Sources) -> bool:
+    """Whether the approval in the stack file lets every volume end, by all stacks that there are."""
+
+    def everybody(native_ids: Sequence[str]) -> Survey:
+        return survey(sources.target.root, sources.store, native_ids, but=sources.target.stack)
+
+    if not sources.target.file.path.exists() or sources.target.file.approval() is None:
+        return False
+    with Progress("asking every stack who mounted them"):
+        held = holding(sources, everybody)
+    return all(one.verdict.allowed for one in held.volumes)

@@ -1,0 +1,174 @@
+"""`sweepctl finish`: pull, verify, approve, `pulumi up`, `pulumi destroy`, and a look whether anything still bills.
+
+Prints each command that it runs, asks once, and stops at the first no. What the engine would ask again is what was just
+approved, so it is not asked; a roster other than the receipt's is refused before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sweepstack.cli.collect import look, open_sources, unrented
+from sweepstack.cli.commands import pull as pulling
+from sweepstack.cli.commands.approve import sweep as approving
+from sweepstack.cli.commands.approve.options import Words
+from sweepstack.cli.commands.verify import receipt as verifying
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.prompt import answer
+from sweepstack.cli.target import Target
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.status.compose import compose
+from sweepstack.status.engine_call import find_engine
+
+
+def finish(target: Target, words: Words, out: Out) -> int:
+    """Exit 0 only when the records and the platforms say that nothing bills any more."""
+    if target.is_store:
+        from sweepstack.cli.commands.finish.store import finish_store
+
+        return finish_store(target, words, out)
+    stack, steps = target.stack, Steps(target.stack, out)
+    step, quiet = steps.take, steps.quiet
+    with Progress("looking"):
+        sources = open_sources(target)
+        scene = look(sources)
+    if not scene.sights and scene.births:  # rented once, and nothing is left to finish
+        return _last_look(target, out, steps.done, sources.evidence)
+    try:
+        if not _cleared(target):
+            if _approved(target):
+                _rent_nothing(target)
+                ask_once(target)
+            else:
+                step(f"sweepctl pull --stack {stack}", lambda: pulling.pull(target, quiet))
+                step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(target, quiet))
+                _rent_nothing(target)
+                step(spelled(stack, words), lambda: approving.approve(target, words, quiet))
+            step(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out, pulling.gives_up(sources)))
+            if not _cleared(target):
+                raise No("`pulumi up` went through, and a box is still locked", [f"sweepctl status --stack {stack}"])
+        else:
+            ask_once(target)
+        step(f"pulumi destroy --stack {stack} --yes", lambda: engine(target, "destroy", out))
+    except Stop as stop:
+        return stop.code
+    return _last_look(target, out, steps.done, sources.evidence)
+
+
+class Steps:
+    """The commands of one `finish`, each printed before it runs. `quiet`: where their own answers go."""
+
+    def __init__(self, stack: str, out: Out) -> None:
+        self.done: list[dict[str, object]] = []
+        self.quiet = Silent() if out.as_json else Out(as_json=False)
+        self._stack, self._out = stack, out
+
+    def take(self, command: str, run: Callable[[], int]) -> None:
+        """Runs one. Raises Stop when it said no."""
+        print(f"$ {command}", file=sys.stderr if self._out.as_json else sys.stdout, flush=True)
+        code = run()
+        self.done.append({"command": command, "exit": code})
+        if code != YES:
+            self._out.document({"stack": self._stack, "finished": False, "steps": self.done})
+            raise Stop(code)
+
+
+class Stop(SweepstackError):
+    """A step said no; it has said why."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(str(code))
+        self.code = code
+
+
+class Silent(Out):
+    """For steps of a command that prints one document at its end."""
+
+    def __init__(self) -> None:
+        super().__init__(as_json=True)
+
+    def document(self, value: object) -> None:
+        """Nothing."""
+
+
+def engine(target: Target, verb: str, out: Out, otherwise: Sequence[str] = ()) -> int:
+    """Runs the engine. Its `--yes` is no approval: the boxes refuse without one. `otherwise`: what else to type where
+    it says no, and that can't be mended."""
+    command = [find_engine(), verb, "--stack", target.stack, "--yes"]
+    if not sys.stdin.isatty():
+        command += ["--non-interactive"]
+    stdout = sys.stderr if out.as_json else None
+    code = subprocess.run(command, cwd=target.root, stdout=stdout, check=False).returncode
+    if code != 0:
+        print("\n       ".join([f"next   sweepctl status --stack {target.stack}", *otherwise]), file=sys.stderr)
+    return YES if code == 0 else NO
+
+
+def ask_once(target: Target) -> None:
+    """For what was approved before: asks at a terminal; elsewhere that approval is the word."""
+    if not sys.stdin.isatty():
+        return
+    if answer(f"everything is approved. Destroy {target.stack} now? Type yes to go on: ").lower() != "yes":
+        raise No("nothing was destroyed", [f"sweepctl finish --stack {target.stack}"])
+
+
+def _cleared(target: Target) -> bool:
+    """Whether every box of the state may end by what the state has."""
+    with Progress("looking"):
+        scene = look(open_sources(target))
+    return bool(scene.sights) and all(sight.verdict.allowed for sight in scene.sights)
+
+
+def _approved(target: Target) -> bool:
+    """Whether every box may end by what the state or the stack file has."""
+    with Progress("looking"):
+        scene = look(open_sources(target))
+    if not scene.sights:
+        raise No("there is no box in the state: nothing to finish", [f"sweepctl status --stack {target.stack}"])
+    return all(
+        sight.verdict.allowed or (sight.proposed is not None and sight.proposed.allowed) for sight in scene.sights
+    )
+
+
+def _rent_nothing(target: Target) -> None:
+    """Raises No where the `pulumi up` on the way out would rent a box, only for it to be ended again."""
+    with Progress("looking"):
+        names = unrented(target, look(open_sources(target)))
+    if names:
+        wants = ", ".join(f"boxes.{name}.want: gone" for name in names)
+        raise No(
+            f"{target.file.shown} wants {', '.join(names)} up, and nothing of that name runs: `pulumi up` on the way "
+            "out would rent it. Nothing was changed",
+            [f"{wants} in {target.file.shown}, then sweepctl finish --stack {target.stack}"],
+        )
+
+
+def spelled(stack: str, words: Words) -> str:
+    """The approval as a person would type it."""
+    return f"sweepctl approve --stack {stack}" + (f" --receipt {words.receipt}" if words.receipt else "")
+
+
+def _last_look(target: Target, out: Out, done: list[dict[str, object]], evidence: str | None) -> int:
+    """The engine's exit code is no proof: asks the records and the platforms. `evidence`: where the records were before
+    the destroy, for a stack whose file is lost: the state names them no longer."""
+    with Progress("looking"):
+        sources = open_sources(target)
+        if sources.evidence is None and evidence is not None:
+            with contextlib.suppress(EvidenceError):
+                sources = replace(sources, evidence=evidence, store=EvidenceStore.open(evidence), problem="")
+        view = compose(look(sources))
+    words = {"nothing": "nothing bills any more", "yes": "something still bills", "unknown": "what bills is not known"}
+    out.document({"stack": target.stack, "finished": view.bills == "nothing", "bills": view.bills, "steps": done})
+    out.line(f"{words[view.bills]}; ${view.meter.so_far:.2f} in all; the evidence stays at {sources.evidence}")
+    if view.bills == "nothing":
+        out.line(f"the stack may stay; `pulumi stack rm {target.stack} --preserve-config` takes it away, not its file")
+        out.next([f"sweepctl results --stack {target.stack}"])
+    else:
+        out.next([f"sweepctl status --stack {target.stack}"])
+    return {"nothing": YES, "yes": NO, "unknown": UNSURE}[view.bills]

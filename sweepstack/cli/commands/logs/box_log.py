@@ -1,0 +1,78 @@
+"""A log of a box itself, its runner's or its set-up's: on the box, else the copy that `sweepctl pull` made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sweepstack.cli.cell_file import CellFile, in_memory, over_channel
+from sweepstack.cli.collect import Sources
+from sweepstack.cli.output import No, Unsure
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.evidence.box_logs import BOX_LOGS, BoxLog, BoxLogs, read
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.platforms.registry import load_platform
+from sweepstack.status.snapshot import Scene, Sight
+
+
+def choose(
+    sources: Sources, scene: Scene, name: str | None, fits: Callable[[Sight], bool], words: str, path: str
+) -> tuple[str, Sight | None]:
+    """The box that is meant, by name or as the only one that `fits`: one of the state, else one that has a copy of a
+    log at `path` or below it. Raises No, Unsure."""
+    by_name = {sight.box.name: sight for sight in scene.sights if not sight.box.to_delete}
+    in_state = by_name if name is None else name in by_name
+    copied = [] if in_state else sorted({kept.box for kept, _ in _copies(sources, path)})
+    if name is not None:
+        if name not in by_name and name not in copied:
+            known = [*by_name, *(one for one in copied if one not in by_name)]
+            raise No(f"there is no box {name} in the state{did_you_mean(name, known)}. Boxes: {', '.join(known)}")
+        return name, by_name.get(name)
+    found = [box for box, sight in by_name.items() if fits(sight)] if by_name else copied
+    if len(found) != 1:
+        named = ", ".join(found)
+        raise Unsure(f"which box? {f'{named} do' if found else f'no box {words}'}: name one")
+    return found[0], by_name.get(found[0])
+
+
+def find_log(sources: Sources, name: str, sight: Sight | None, path: str) -> CellFile:
+    """The log at `path`, or the one below it that was written last. Raises Unsure where it can't be read anywhere."""
+    why = "" if sources.target.evidence else f"box {name} is not in the state any more"
+    if sight is not None and sight.reachable:
+        try:
+            channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
+            if channel.size(path) is None:
+                raise Unsure(f"box {name} has no {path} yet")
+            return over_channel(f"box {name}", channel, path, 0)
+        except Unsure:
+            raise
+        except (SweepstackError, OSError) as error:
+            why = f"box {name}: {error}"
+    elif sight is not None:
+        why = f"box {name} is {'gone' if sight.gone else sight.seen.note or 'unknown'}"
+    found = copy_of(sources, name, sight.box.generation if sight else None, path, why)
+    if found is None:
+        raise Unsure(f"{why + ', and' if why else f'of box {name}'} `sweepctl pull` had copied no such log")
+    return found
+
+
+def copy_of(sources: Sources, name: str, generation: int | None, path: str, why: str = "") -> CellFile | None:
+    """The copy of such a log, of the newest generation that has one where none is named. `why` the box is not read."""
+    for kept, log in reversed(_copies(sources, path)):
+        data = None
+        if sources.store is not None and kept.box == name and generation in (None, kept.generation):
+            data = read(sources.store, kept, log)
+        if data is not None:
+            words = f"the copy of {log.at:%Y-%m-%d %H:%M} UTC{f' ({why})' if why else ''}"
+            words += f"; the first {log.start:,} bytes were too many to copy" if log.start else ""
+            return in_memory(words, data, 0, begins=log.start, at=log.at)
+    return None
+
+
+def _copies(sources: Sources, path: str) -> list[tuple[BoxLogs, BoxLog]]:
+    """All copies of such logs, the newest generation last, and in it the log that was written last."""
+    try:
+        records, _ = sources.store.readable(BOX_LOGS, BoxLogs) if sources.store else ([], [])
+    except EvidenceError:
+        return []
+    ordered = sorted(records, key=lambda kept: kept.generation)
+    return [(kept, log) for kept in ordered for log in kept.logs if f"{log.path}/".startswith(f"{path}/")]

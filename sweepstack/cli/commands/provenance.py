@@ -1,0 +1,102 @@
+"""`sweepctl provenance CELL`: what produced the copy that is here, by the manifest that was sealed with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sweepstack.cli.collect import Sources, open_sources
+from sweepstack.cli.commands.pull import usable
+from sweepstack.cli.output import NO, YES, No, Out, size, span
+from sweepstack.cli.roster_diff import rosters
+from sweepstack.cli.target import Target
+from sweepstack.core.printable import visible
+from sweepstack.core.records import Manifest
+from sweepstack.evidence.manifest import ManifestRefused, manifest_digest, parse_manifest
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError
+
+
+def provenance(target: Target, cell: str, out: Out) -> int:
+    """Exit 0 when the latest receipt calls exactly this copy verified, 1 when it does not, or there is no copy."""
+    sources = open_sources(target)
+    store = usable(sources)
+    manifest, digest = _sealed(sources, store, cell)
+    verified = _verified(store, cell, digest)
+    following = [f"sweepctl results {target.named()}"]
+    if not verified and target.evidence is None:
+        following = [f"sweepctl pull --stack {target.stack} && sweepctl verify --stack {target.stack}"]
+    out.document({**document(manifest, digest), "verified": verified, "next": following})
+    out.table(("WHAT", "OF " + cell), rows(manifest, digest, verified))
+    out.table(
+        ("FILE", "SIZE", "SHA256", "ROLE"),
+        ((visible(file.path), size(file.size), file.sha256[:16], file.role) for file in manifest.files),
+    )
+    out.next(following)
+    return YES if verified else NO
+
+
+def document(manifest: Manifest, digest: str) -> dict[str, Any]:
+    """Everything that the manifest says, as JSON."""
+    return {"manifest": digest, **manifest.model_dump(mode="json", by_alias=True)}
+
+
+def rows(manifest: Manifest, digest: str, verified: bool) -> list[tuple[str, str]]:
+    """The same for people, the longest last."""
+    environment = {key: value for key, value in manifest.environment.items() if key not in ("gpus", "cpu", "cores")}
+    git = manifest.provenance.get("git") if isinstance(manifest.provenance, dict) else None
+    took = (manifest.sealed_at - manifest.started_at).total_seconds()
+    found = [
+        ("copy", f"{'verified' if verified else 'not verified'}, manifest {digest}"),
+        ("config", f"{manifest.config_digest}  {_pairs(manifest.params)}"),
+        ("command", " ".join(manifest.argv[-1:])),
+        ("code", manifest.code + _changed(manifest.provenance.get("code_changed"))),
+        ("git", _git(git)),
+        ("setup", manifest.setup or "none"),
+        ("box", f"{manifest.box} ({manifest.native_id}), generation {manifest.generation}, attempt {manifest.attempt}"),
+        ("ran", f"{manifest.started_at:%Y-%m-%d %H:%M:%S} UTC, sealed {span(took)} later"),
+        ("environment", _pairs(environment)),
+        ("cpu", f"{manifest.environment.get('cpu', 'not known')}, {manifest.environment.get('cores', '?')} cores"),
+        ("gpus", "; ".join(str(gpu) for gpu in manifest.environment.get("gpus") or ()) or "none"),
+    ]
+    return [(what, visible(text[:400]) + ("…" if len(text) > 400 else "")) for what, text in found]
+
+
+def _sealed(sources: Sources, store: EvidenceStore, cell: str) -> tuple[Manifest, str]:
+    """The manifest of the copy that is here, and its digest. Raises No where there is none that reads."""
+    stack = sources.target.stack
+    known = [entry.name for entry in rosters(sources.target, sources.state).cells]
+    data = store.copies.manifest(cell) if cell in known or cell in store.copies.cells() else None
+    if data is None:
+        if cell not in known:
+            raise sources.target.no_cell(cell, known)
+        raise No(f"there is no copy of {cell} here", [f"sweepctl pull --stack {stack}"])
+    try:
+        return parse_manifest(data, store.marker.identity, cell), manifest_digest(data)
+    except ManifestRefused as error:
+        raise No(f"{cell}: {error}", [f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}"]) from error
+
+
+def _verified(store: EvidenceStore, cell: str, digest: str) -> bool:
+    try:
+        latest = store.latest_receipt()
+        cells = store.receipt(latest).cells if latest else ()
+    except EvidenceError:
+        return False
+    return any(found.name == cell and found.state == "verified" and found.manifest == digest for found in cells)
+
+
+def _git(git: Any) -> str:
+    if not isinstance(git, dict) or not git.get("commit"):
+        return "none: the work dir was in no checkout, or the box was not told"
+    branch = f" on {git['branch']}" if git.get("branch") else ""
+    dirty = ", with changes that were not committed" if git.get("dirty") else ""
+    return f"{git['commit']}{branch}{dirty}"
+
+
+def _changed(how: Any) -> str:
+    """The remark on code that was edited on the box after its start was checked."""
+    return f", changed on the box while the cell ran: {how}" if how else ""
+
+
+def _pairs(values: dict[str, Any]) -> str:
+    return "  ".join(f"{key}={value}" for key, value in values.items())

@@ -1,0 +1,369 @@
+"""`sweepctl results`: one table over all cells, by their axes. Only verified ones count, unless all are asked for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sweepstack.cli.artifact_specs import files_of
+from sweepstack.cli.cell_file import CellFile, find_copy, find_file
+from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.output import NO, YES, No, Out, count
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.render import own_stops
+from sweepstack.cli.target import Target
+from sweepstack.core.metrics import last_rows
+from sweepstack.core.records import SETTLED, Cell, Manifest
+from sweepstack.core.results import (
+    CellResult,
+    Group,
+    Mean,
+    Scalar,
+    axes_of,
+    columns_of,
+    combine,
+    groups,
+    scalars,
+    short_codes,
+)
+from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.status.compose import CellView, compose
+from sweepstack.status.snapshot import Scene
+
+Style = Literal["table", "csv", "markdown"]
+MOST_BYTES = 16 << 20
+"""A JSON artifact that is larger is no table of results; so much of a metrics file's end is searched for a row."""
+END_BYTES = 64 << 10
+"""What is read of it first: a row is seldom longer."""
+LISTED = 20
+SEED = "seed"
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is printed: headers and rows of text."""
+
+    headers: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def results(
+    target: Target, over: Sequence[str], metrics: Sequence[str], everything: bool, style: Style, out: Out
+) -> int:
+    """Exit 0 when every cell of the roster is verified or waived, so that nothing is missing; else 1."""
+    with Progress("reading"):
+        sources = open_sources(target)
+        scene = look(sources, files=False)
+        view = compose(scene)
+        cells = list(scene.roster)
+        if not cells:
+            raise No(f"{target.stack} has no cells")
+        axes = axes_of(cells)
+        averaged = _over(over, axes)
+        states = {cell.name: cell for cell in view.cells}
+        found, absent = _gather(sources, scene, cells, states, everything)
+    columns = _columns(found, metrics)
+    made = groups(cells, found, averaged)
+    codes = short_codes(result.code for result in found if result.code)
+    missing = [cell for cell in view.cells if cell.name in absent]
+    following = [f"sweepctl verify {target.named()}"] if target.evidence else list(view.next) if missing else []
+    document = _document(target, averaged, found, made, missing, columns, following)
+    out.document(document | {"alarms": own_stops(view)})
+    if not out.as_json:
+        if not averaged:
+            table = _each(cells, found, columns, codes, everything, text if style != "csv" else full)
+        else:
+            table = (_averages if style != "csv" else _spreadsheet)(made, columns, codes)
+        _print(table, style, out)
+        _notes(made if averaged else [], found, missing, codes, style, out, own_stops(view))
+        if style == "table":
+            out.next(following)
+    return YES if all(cell.state in SETTLED for cell in view.cells) else NO
+
+
+def _over(over: Sequence[str], axes: Sequence[str]) -> list[str]:
+    """The axes to average over: those named, or `seed` where there is one; none for `none`."""
+    if list(over) == [NONE]:
+        return []
+    for name in over:
+        if name not in axes:
+            named = f"axes are {', '.join(axes)}" if axes else "the cells differ in nothing"
+            raise No(f"--over {name}: no axis ({named}; none: a row a cell){did_you_mean(name, axes)}")
+    return list(dict.fromkeys(over)) or [name for name in axes if name == SEED]
+
+
+def _columns(found: Sequence[CellResult], wanted: Sequence[str]) -> list[str]:
+    columns = columns_of(found)
+    for name in wanted:
+        if name not in columns:
+            has = f"there are {', '.join(columns)}" if columns else "there are none yet"
+            raise No(f"--metric {name}: no such value ({has}){did_you_mean(name, columns)}")
+    return list(dict.fromkeys(wanted)) or columns
+
+
+def _gather(
+    sources: Sources, scene: Scene, cells: Sequence[Cell], states: dict[str, CellView], everything: bool
+) -> tuple[list[CellResult], set[str]]:
+    """The results, and the names of the cells that are not among them."""
+    found, absent = [], {cell.name for cell in states.values()}
+    for cell in cells:
+        state = states[cell.name].state
+        if state != "verified" and not everything:
+            continue
+        result = _read(sources, scene, cell, state)
+        if result is not None:
+            found.append(result)
+            absent.discard(cell.name)
+    return found, absent
+
+
+def _read(sources: Sources, scene: Scene, cell: Cell, state: str) -> CellResult | None:
+    """Every scalar of one cell. What is verified is read from the verified copy and nowhere else."""
+    artifacts, metrics = files_of(sources.target, scene, cell.name)
+    files: list[tuple[str, dict[str, Scalar]]] = []
+    for artifact in artifacts:
+        if artifact.load == "json" and (file := _file(sources, scene, cell.name, state, artifact.path)) is not None:
+            files.append((artifact.path, scalars(_json(file))))
+    if metrics is not None and (file := _file(sources, scene, cell.name, state, metrics.file)) is not None:
+        last = _last_row(file, metrics.file)
+        files.append((metrics.file, {name: last[name] for name in metrics.y if name in last}))
+    if not files and state != "verified":
+        return None
+    values = combine(files, cell.params)
+    return CellResult(cell.name, cell.params, state, values, _code(sources, scene, cell.name, state))
+
+
+def _file(sources: Sources, scene: Scene, cell: str, state: str, path: str) -> CellFile | None:
+    try:
+        if state == "verified":
+            return find_copy(sources, cell, None, path)
+        return find_file(sources, scene, cell, None, path)
+    except (SweepstackError, OSError):
+        return None
+
+
+def _json(file: CellFile) -> Any:
+    try:
+        return json.loads(file.whole(MOST_BYTES))
+    except (SweepstackError, OSError, ValueError, RecursionError):
+        return None
+
+
+def _last_row(file: CellFile, name: str) -> dict[str, Scalar]:
+    try:
+        size = file.size()
+        read = lambda offset, limit: file.whole(limit, offset)  # noqa: E731
+        rows = last_rows(read, size, name, END_BYTES)
+        if not rows and size > END_BYTES:  # a row may be longer
+            rows = last_rows(read, size, name, MOST_BYTES)
+    except (SweepstackError, OSError):
+        return {}
+    return scalars(dict(rows[-1])) if rows else {}
+
+
+def _code(sources: Sources, scene: Scene, cell: str, state: str) -> str | None:
+    """Which version of the code made it: by the manifest of the copy, else by the box's journal."""
+    if state == "verified" and sources.store is not None:
+        try:
+            data = sources.store.copies.manifest(cell)
+            return Manifest.model_validate_json(data).code if data is not None else None
+        except (SweepstackError, OSError, ValueError):
+            return None
+    for sight in scene.sights:
+        progress = sight.progress(cell)
+        if progress is not None and progress.code:
+            return progress.code
+    return None
+
+
+# Printing
+
+
+def _averages(made: Sequence[Group], columns: Sequence[str], codes: dict[str, str]) -> Table:
+    axes = list(made[0].axes) if made else []
+    shown = [name for name in columns if any(name in group.values for group in made)]
+    mixed = len(codes) > 1
+    headers = (*axes, "n", *shown, *(["code"] if mixed else []))
+    rows = [
+        (
+            *(text(group.axes[axis]) for axis in axes),
+            _n(group),
+            *(mean_text(group.values.get(name)) for name in shown),
+            *([_codes(group.codes, codes)] if mixed else []),
+        )
+        for group in made
+    ]
+    return Table(headers, rows)
+
+
+def _n(group: Group) -> str:
+    """`3`; `2/3` where one is missing; what is not verified is said."""
+    here = str(len(group.cells)) if len(group.cells) == len(group.wanted) else f"{len(group.cells)}/{len(group.wanted)}"
+    return here if group.verified == len(group.cells) else f"{here} ({group.verified} verified)"
+
+
+def _spreadsheet(made: Sequence[Group], columns: Sequence[str], codes: dict[str, str]) -> Table:
+    """Means with all their digits, in columns of their own; empty where a value is not finite or not there."""
+    axes = list(made[0].axes) if made else []
+    shown = [name for name in columns if any(name in group.values for group in made)]
+    values = [column for name in shown for column in (f"{name}_mean", f"{name}_std", f"{name}_n", f"{name}_not_finite")]
+    rows = []
+    for group in made:
+        row = [full(group.axes[axis]) for axis in axes]
+        row += [str(len(group.cells)), str(len(group.wanted)), str(group.verified), _codes(group.codes, codes)]
+        for name in shown:
+            mean = group.values.get(name, Mean(None, None, 0))
+            row += [full(mean.mean), full(mean.std), str(mean.n), str(mean.not_finite)]
+        rows.append(tuple(row))
+    return Table((*axes, "n", "of", "verified", "code", *values), rows)
+
+
+def _each(
+    cells: Sequence[Cell],
+    found: Sequence[CellResult],
+    columns: Sequence[str],
+    codes: dict[str, str],
+    marked: bool,
+    write: Callable[[Any], str],
+) -> Table:
+    axes = axes_of(cells)
+    mixed = len(codes) > 1
+    headers = ("cell", *(["state"] if marked else []), *axes, *columns, *(["code"] if mixed else []))
+    rows = [
+        (
+            result.name,
+            *([result.state] if marked else []),
+            *(write(result.params.get(axis)) for axis in axes),
+            *(write(result.values.get(name)) for name in columns),
+            *([codes.get(result.code or "", "?")] if mixed else []),
+        )
+        for result in found
+    ]
+    return Table(headers, rows)
+
+
+def _codes(group: Sequence[str], codes: dict[str, str]) -> str:
+    return ("mixed " if len(group) > 1 else "") + "/".join(codes[code] for code in group)
+
+
+def text(value: Any) -> str:
+    """A value of a table: numbers with four digits, nothing for what is not there."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def full(value: Any) -> str:
+    """A value for a program: all its digits."""
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def mean_text(mean: Mean | None) -> str:
+    """`0.9123 ± 0.0042`; `nan (1 of 3)` where one value is not finite."""
+    if mean is None:
+        return ""
+    if mean.mean is None:
+        return f"nan ({mean.not_finite} of {mean.n})"
+    return f"{mean.mean:.4g}" + ("" if mean.std is None else f" ± {mean.std:.2g}")
+
+
+def _print(table: Table, style: Style, out: Out) -> None:
+    if style == "table":
+        out.table(
+            [header.upper() if header in ("n", "cell", "state", "code") else header for header in table.headers],
+            table.rows,
+        )
+    elif style == "markdown":
+        for row in (table.headers, tuple("---" for _ in table.headers), *table.rows):
+            print("| " + " | ".join(value.replace("|", "\\|") for value in row) + " |")
+    else:
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerows([table.headers, *table.rows])
+        sys.stdout.write(buffer.getvalue())
+
+
+def _notes(
+    made: Sequence[Group],
+    found: Sequence[CellResult],
+    missing: Sequence[CellView],
+    codes: dict[str, str],
+    style: Style,
+    out: Out,
+    alarms: Sequence[str],
+) -> None:
+    """What the table does not say by itself. On stderr where stdout is for a program or a paper."""
+    lines = list(alarms)
+    for group in made:
+        if group.mixed:
+            named = ", ".join(f"{axis} {text(value)}" for axis, value in group.axes.items()) or "all cells"
+            lines.append(f"mixed    {named}: averaged over different code, {_codes(group.codes, codes)}")
+    unverified = [result for result in found if result.state != "verified"]
+    lines += [f"unsure   {result.name}: {result.state}, not verified" for result in unverified[:LISTED]]
+    for cell in missing[:LISTED]:
+        word, state = ("waived ", "") if cell.state == "waived" else ("missing", cell.state)
+        lines.append(f"{word}  {cell.name}: {', '.join(filter(None, (state, cell.note)))}")
+    for number, what in ((len(unverified) - LISTED, "not verified"), (len(missing) - LISTED, "missing")):
+        if number > 0:
+            lines.append(f"… and {count(number, 'cell')} more {what}: sweepctl results --json")
+    for line in lines:
+        if style == "table":
+            out.line(line, style="yellow")
+        else:
+            print(line, file=sys.stderr)
+
+
+def _document(
+    target: Target,
+    over: Sequence[str],
+    found: Sequence[CellResult],
+    made: Sequence[Group],
+    missing: Sequence[CellView],
+    columns: Sequence[str],
+    following: list[str],
+) -> dict[str, Any]:
+    return {
+        "stack": target.stack,
+        "over": list(over),
+        "columns": list(columns),
+        "cells": [
+            {
+                "name": result.name,
+                "state": result.state,
+                "params": dict(result.params),
+                "code": result.code,
+                "values": {name: _plain(result.values.get(name)) for name in columns if name in result.values},
+                "not_finite": [name for name, value in result.values.items() if _plain(value) is None],
+            }
+            for result in found
+        ],
+        "groups": [
+            {
+                "axes": dict(group.axes),
+                "n": len(group.cells),
+                "of": len(group.wanted),
+                "verified": group.verified,
+                "cells": list(group.cells),
+                "codes": list(group.codes),
+                "mixed": group.mixed,
+                "values": {name: vars(mean) for name, mean in group.values.items() if name in columns},
+            }
+            for group in made
+        ],
+        "missing": [{"name": cell.name, "state": cell.state, "note": cell.note} for cell in missing],
+        "next": following,
+    }
+
+
+def _plain(value: Scalar | None) -> Scalar | None:
+    """JSON has no NaN: null, and its name in `not_finite`."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,241 @@
+"""`sweepctl retry`: cells that ended run again. It writes a record; the next `pulumi up` brings that to the boxes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sweepstack.cli.collect import look, open_sources
+from sweepstack.cli.commands.approve.options import who
+from sweepstack.cli.commands.pull import usable
+from sweepstack.cli.output import YES, No, Out, Unsure, count
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.prompt import answer
+from sweepstack.cli.target import Target
+from sweepstack.core.journal import CellProgress, started
+from sweepstack.core.records import Retry
+from sweepstack.launch.retries import add, on_record
+from sweepstack.status.compose import compose
+from sweepstack.status.model import CellView
+from sweepstack.status.snapshot import Scene, Sight
+
+FAILED = ("failed", "damaged", "missing")
+"""What `--failed` means: it ended, and what it left is no result."""
+SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which cells a person named, and why they are to run again."""
+
+    cells: tuple[str, ...] = ()
+    failed: bool = False
+    all: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One cell that is to run again. `waits`: it was asked for before, and no `pulumi up` brought it in yet."""
+
+    view: CellView
+    retry: Retry
+    waits: bool = False
+
+    @property
+    def supersedes(self) -> bool:
+        """Whether a verified copy counts no more."""
+        return self.view.state == "verified" and not self.waits
+
+
+def retry(target: Target, choice: Choice, out: Out) -> int:
+    """Exit 0 when the cells are on record to run again, or were before; 1 when one can't; 2 when it can't be told."""
+    sources = open_sources(target)
+    store = usable(sources)
+    with Progress("looking"):
+        scene = look(sources)
+    _may_run_at_all(scene)
+    records = on_record(store)
+    views = _chosen(target, scene, choice)
+    asked = [_asked(scene, view, records.get(view.name), choice.reason) for view in views]
+    new = [one for one in asked if not one.waits]
+    _give_word(target, [one for one in new if one.supersedes], choice)
+    if new:
+        add(store, {one.view.name: one.retry for one in new})
+    _report(target, scene, asked, out)
+    return YES
+
+
+def _may_run_at_all(scene: Scene) -> None:
+    stack = scene.state.stack
+    if scene.teardown is not None:
+        raise No(
+            "a teardown has begun, and nothing is started until it is through",
+            [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"],
+        )
+    if not scene.sights and scene.receipt is None:
+        raise No("there is no box in the state, so nothing ran that could run again", [f"pulumi up --stack {stack}"])
+
+
+def _chosen(target: Target, scene: Scene, choice: Choice) -> list[CellView]:
+    """The cells to run again. Raises No, with every name that can't, and Unsure."""
+    if sum((bool(choice.cells), choice.failed, choice.all)) != 1:
+        raise Unsure("name cells, or say --failed, or --all: one of the three")
+    stack = scene.state.stack
+    views = {view.name: view for view in compose(scene).cells}
+    for name in choice.cells:
+        if name not in views:
+            raise target.no_cell(name, views)
+    if choice.failed:
+        wanted = [view for view in views.values() if view.state in FAILED and _ended(scene, view)]
+        if not wanted:
+            raise No("no cell failed", [f"sweepctl status --stack {stack}"])
+    elif choice.all:
+        wanted = [view for view in views.values() if view.name not in scene.dropped and _ran(scene, view)]
+        if not wanted:
+            raise No(
+                "no cell ran yet: they all start with what the next `pulumi up` brings", [f"pulumi up --stack {stack}"]
+            )
+    else:
+        wanted = [views[name] for name in dict.fromkeys(choice.cells)]
+    problems = [problem for view in wanted if (problem := _in_the_way(scene, view))]
+    if problems:
+        listed = "\n  ".join(text for text, _ in problems[:SHOWN])
+        more = f"\n  … and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+        raise No(f"nothing was written:\n  {listed}{more}", list(dict.fromkeys(next for _, next in problems))[:3])
+    return wanted
+
+
+def _in_the_way(scene: Scene, view: CellView) -> tuple[str, str] | None:
+    """Why a cell can't run again now, and the command that helps."""
+    stack, name = scene.state.stack, view.name
+    if name in scene.dropped:
+        return f"{name} is dropped", f"take {name} out of cells.drop, then pulumi up --stack {stack}"
+    holder = _holder(scene, name)
+    progress = holder.progress(name) if holder else None
+    if holder is not None and not holder.gone:
+        if not holder.reachable and not (holder.phase == "stopped" and holder.journal is not None):
+            raise Unsure(
+                f"box {holder.box.name} can't be reached: whether {name} runs is not known",
+                [f"sweepctl status --stack {stack}"],
+            )
+        if holder.verdict.allowed:
+            again = f"sweepctl approve --stack {stack} --revoke && pulumi up --stack {stack}"
+            return f"{name}: box {holder.box.name} is cleared, and nothing more is started on it", again
+        if progress is not None and progress.state == "running" and holder.seen.runner_alive and view.verdict != "hung":
+            wait = f"sweepctl wait --stack {stack} --for done"
+            return f"{name} runs on {holder.box.name}, and is not hung", wait
+    if not _ran(scene, view):
+        return f"{name} has not run yet", f"pulumi up --stack {stack}"
+    return None
+
+
+def _asked(scene: Scene, view: CellView, before: Retry | None, reason: str) -> Asked:
+    """The record for one cell: a new retry, or the one that waits already."""
+    holder = _holder(scene, view.name)
+    progress = holder.progress(view.name) if holder else None
+    sealed = _sealed(scene, view, progress)
+    reached = progress.retry if progress else 0
+    if before is not None and before.retry > reached and (sealed is None or sealed == before.manifest):
+        return Asked(view, before, waits=True)
+    number = max(before.retry if before else 0, reached) + 1
+    salt = number if sealed is not None else before.salt if before else 0
+    record = Retry(
+        retry=number,
+        salt=salt,
+        code=progress.code if progress else None,
+        manifest=sealed,
+        by=who(),
+        at=datetime.now(UTC).replace(microsecond=0),
+        reason=reason,
+    )
+    return Asked(view, record)
+
+
+def _sealed(scene: Scene, view: CellView, progress: CellProgress | None) -> str | None:
+    """The manifest of its sealed copy, as the journal has it; or the verified copy's, where the journal is no more."""
+    if progress is not None and started(progress):
+        return progress.manifest
+    cells = scene.receipt.cells if scene.receipt else ()
+    return next((cell.manifest for cell in cells if cell.name == view.name), None)
+
+
+def _holder(scene: Scene, name: str) -> Sight | None:
+    holder = max(scene.sights, key=lambda sight: sight.holds(name), default=None)
+    return holder if holder is not None and holder.holds(name) else None
+
+
+def _ran(scene: Scene, view: CellView) -> bool:
+    holder = _holder(scene, view.name)
+    progress = holder.progress(view.name) if holder else None
+    return _sealed(scene, view, progress) is not None or started(progress)
+
+
+def _ended(scene: Scene, view: CellView) -> bool:
+    """Whether nothing will run it again by itself."""
+    holder = _holder(scene, view.name)
+    progress = holder.progress(view.name) if holder else None
+    return progress is None or progress.final
+
+
+def _give_word(target: Target, superseded: Sequence[Asked], choice: Choice) -> None:
+    """Verified copies that count no more need a person's word: `yes` at a terminal, a reason elsewhere."""
+    if not superseded:
+        return
+    names = _names([one.view.name for one in superseded])
+    what = f"{count(len(superseded), 'verified copy')} would count no more: {names}".replace("copys", "copies")
+    if not sys.stdin.isatty():
+        if choice.reason:
+            return
+        spelled = "--all" if choice.all else "--failed" if choice.failed else " ".join(choice.cells)
+        raise No(
+            f"{what}. There is no terminal to ask at: a reason stands for your yes",
+            [f'sweepctl retry --stack {target.stack} {spelled} --reason "…"'],
+        )
+    if answer(f"{what}. Run them again? Type yes to go on: ").lower() != "yes":
+        raise No("nothing was written", [f"sweepctl status --stack {target.stack}"])
+
+
+def _names(cells: Collection[str]) -> str:
+    shown = list(cells)[:SHOWN]
+    return ", ".join(shown) + (f" … and {len(cells) - SHOWN} more" if len(cells) > SHOWN else "")
+
+
+def _report(target: Target, scene: Scene, asked: Sequence[Asked], out: Out) -> None:
+    stack = target.stack
+    following = [f"pulumi up --stack {stack}    (starts them)"]
+    stale = any(one.supersedes for one in asked) and scene.receipt_digest is not None
+    out.document(
+        {
+            "stack": stack,
+            "cells": [
+                {
+                    "name": one.view.name,
+                    "state": one.view.state,
+                    "retry": one.retry.retry,
+                    "from_checkpoint": one.retry.salt != one.retry.retry,
+                    "waits": one.waits,
+                    "supersedes": one.supersedes,
+                }
+                for one in asked
+            ],
+            "stale_receipt": scene.receipt_digest if stale else None,
+            "next": [f"pulumi up --stack {stack}"],
+        }
+    )
+    rows = [(one.view.name, one.view.state, str(one.retry.retry), _how(one)) for one in asked[:SHOWN]]
+    out.table(("CELL", "STATE", "RETRY", "HOW"), rows)
+    if len(asked) > SHOWN:
+        out.line(f"… and {len(asked) - SHOWN} more")
+    if stale:
+        out.line(f"the receipt {scene.receipt_digest} is stale as soon as they start: verify and approve again then")
+    out.next(following)
+
+
+def _how(one: Asked) -> str:
+    if one.waits:
+        return "asked for before; `pulumi up` has not brought it in yet"
+    how = "from nothing" if one.retry.salt == one.retry.retry else "goes on from its last checkpoint"
+    return f"it is ended, and {how}" if one.view.verdict == "hung" else how

@@ -1,0 +1,74 @@
+"""`sweepctl status`: where every cell is, what runs, what it costs, what to type next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sweepstack.cli.budget_alerts import Teller
+from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.output import NO, UNSURE, YES, Out, warm
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.render import render
+from sweepstack.cli.target import Target
+from sweepstack.launch.retries import on_record
+from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.status.compose import SweepView, compose
+from sweepstack.status.engine_state import Export
+from sweepstack.status.snapshot import Scene
+
+SHOWN = 5
+"""Names in one note."""
+
+
+def status(target: Target, out: Out, export: Export) -> int:
+    """Exit code: 1 when something runs that the state does not know, 2 when that could not be told, else 0."""
+    if not out.as_json:
+        warm()
+    with Progress("looking"):
+        sources = open_sources(target, export)
+        kept = target.is_store or any(volume.guarded for volume in sources.state.volumes)
+    if kept:
+        from sweepstack.cli.commands.status.store import status_store
+
+        return status_store(sources, out)
+    with Progress("looking"):
+        scene = look(sources, files=out.as_json)  # of the files, only the document says something
+        scene = replace(scene, notes=(*scene.notes, *to_run_again(sources, scene)))
+        view = compose(scene)
+    teller = Teller()
+    teller.look(sources, scene, view)
+    if out.as_json:
+        out.document(view.as_json())
+    render(view, out)
+    teller.end()
+    return exit_code(sources, scene, view)
+
+
+def to_run_again(sources: Sources, scene: Scene) -> list[str]:
+    """A note on cells that `sweepctl retry` put on record and no `pulumi up` brought in yet: `finish` would end their
+    boxes without that, and a later `up` would rent for them."""
+    try:
+        asked = on_record(sources.store) if sources.store is not None else {}
+    except EvidenceError:
+        return []  # said where it matters: by `retry` and by `up`
+    copies = {cell.name: cell.manifest for cell in scene.receipt.cells} if scene.receipt else {}
+    waiting = []
+    for cell in scene.roster:
+        if (retry := asked.get(cell.name)) is None:
+            continue
+        ran = [progress.retry for sight in scene.sights if (progress := sight.progress(cell.name)) is not None]
+        same = retry.manifest is not None and copies.get(cell.name) == retry.manifest
+        if max(ran) < retry.retry if ran else same:
+            waiting.append(cell.name)
+    if not waiting:
+        return []
+    named = ", ".join(waiting[:SHOWN]) + (f" and {len(waiting) - SHOWN} more" if waiting[SHOWN:] else "")
+    return [f"to run again, as was asked for: {named}. `pulumi up --stack {scene.state.stack}` starts it"]
+
+
+def exit_code(sources: Sources, scene: Scene, view: SweepView) -> int:
+    """What the picture answers to "is all that runs in the state?"."""
+    if view.unknown:
+        return NO
+    untold = view.bills == "unknown" or not scene.searched
+    return UNSURE if untold and (sources.evidence or sources.problem) else YES

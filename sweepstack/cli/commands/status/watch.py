@@ -1,0 +1,189 @@
+"""`sweepctl status --watch`: the same picture again and again, until Ctrl-C.
+
+On a terminal a live table; elsewhere a block each time that something happened; with `--json` a document a line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from sweepstack.cli.budget_alerts import Teller
+from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.commands.status.sweep import exit_code
+from sweepstack.cli.output import NO, UNSURE, Out, console, plain, span, table_of
+from sweepstack.cli.render import SHOWN, render
+from sweepstack.cli.target import Target
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.status.compose import SweepView, compose
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+STATE_SECONDS = 30.0
+"""How long the engine's state is believed: asking for it starts the engine, which costs more than all else here."""
+LEAST_SECONDS = 0.2
+FOOT = 2
+"""Lines below the picture: a blank one, and when it was taken."""
+_DIGITS = re.compile(r"[0-9.,]+")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One look. `problem`: why the last try failed; `view` and `code` are then those of the one before."""
+
+    view: SweepView
+    code: int
+    at: datetime
+    problem: str = ""
+
+
+def watch(target: Target, interval: timedelta, timeout: timedelta, out: Out) -> int:
+    """Looks every `interval` until Ctrl-C, which is no error: the exit code is that of the last picture, as `status`
+    gives it; 1 when `timeout` is up. An outage on the way is said and waited out; at the beginning it is an error."""
+    pictures = Pictures(target, interval.total_seconds(), timeout.total_seconds(), files=out.as_json)
+    live = sys.stdout.isatty() and not out.as_json
+    try:
+        if live:
+            _live(pictures)
+        else:
+            _blocks(pictures, out)
+        over = True
+    except KeyboardInterrupt:
+        if pictures.last is None:
+            raise
+        over = False
+    assert pictures.last is not None
+    if live:
+        render(pictures.last.view, out)
+    if over:
+        print(f"note   watched for {span(timeout.total_seconds())}, which is enough: --timeout", file=sys.stderr)
+    return pictures.last.code or (NO if over else 0)
+
+
+class Pictures:
+    """A picture now, and one each `interval` seconds, until the time is up. `last` is the one given last."""
+
+    def __init__(self, target: Target, interval: float, seconds: float, *, files: bool = True) -> None:
+        self.last: Picture | None = None
+        self.interval = max(interval, LEAST_SECONDS)
+        self._target, self._files = target, files
+        self._deadline = time.monotonic() + seconds
+        self._sources: Sources | None = None
+        self._opened = 0.0
+        self._teller = Teller()
+
+    def __iter__(self) -> Iterator[Picture]:
+        while True:
+            self.last = self._next(self.last)
+            yield self.last
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(self.interval, left))
+
+    def _next(self, last: Picture | None) -> Picture:
+        try:
+            return self._look(again=last is None or bool(last.code or last.problem) or not last.view.boxes)
+        except SweepstackError as error:
+            if last is None:
+                raise
+            return Picture(last.view, UNSURE, last.at, str(error))
+
+    def _look(self, *, again: bool) -> Picture:
+        """`again`: the state is asked for anew, whatever its age."""
+        if self._sources is None or again or time.monotonic() - self._opened > STATE_SECONDS:
+            self._sources, self._opened = open_sources(self._target), time.monotonic()
+        scene = look(self._sources, files=self._files)
+        view = compose(scene)
+        self._teller.look(self._sources, scene, view)
+        return Picture(view, exit_code(self._sources, scene, view), scene.now.astimezone())
+
+
+def _blocks(pictures: Iterable[Picture], out: Out) -> None:
+    """One block, or one line of JSON, for each picture in which something happened."""
+    said: Hashable = None
+    problem = ""
+    for picture in pictures:
+        if picture.problem != problem:
+            problem = picture.problem
+            print(f"note   {problem or 'it answers again'}", file=sys.stderr, flush=True)
+        happened = what_happened(picture.view)
+        if happened == said:
+            continue
+        if out.as_json:
+            print(json.dumps(picture.view.as_json(), ensure_ascii=False), flush=True)
+        else:
+            out.line(f"{'' if said is None else chr(10)}{picture.at:%Y-%m-%d %H:%M:%S}", style="dim")
+            render(picture.view, out)
+        said = happened
+
+
+def what_happened(view: SweepView) -> Hashable:
+    """What a block is printed for when it changes: states, attempts, verdicts, alarms. The rest moves on anyway."""
+    return (
+        tuple((cell.name, cell.state, cell.attempts, cell.box, cell.verdict, cell.suspect) for cell in view.cells),
+        tuple((box.name, box.native_id, box.phase, box.setup, box.blocked, _words(box.alarms)) for box in view.boxes),
+        tuple((gate.box, gate.state, _words(gate.reasons)) for gate in view.gates),
+        tuple((stranger.native_id, stranger.kind) for stranger in view.unknown),
+        view.bills,
+        _words(view.notes),
+        view.next,
+    )
+
+
+def _words(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_DIGITS.sub("", line) for line in lines)
+
+
+def _live(pictures: Pictures) -> None:
+    """Redraws a screen of its own, which is gone afterwards; the caller prints the last picture."""
+    from rich.live import Live
+
+    screen = console()
+    with Live(console=screen, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+        for picture in pictures:
+            live.update(_frame(picture, pictures.interval, screen.size.height), refresh=True)
+
+
+def _frame(picture: Picture, interval: float, height: int) -> RenderableType:
+    """As many cells as the terminal has room for, below all that must be seen."""
+    from rich.console import Group
+    from rich.text import Text
+
+    frame = Frame()
+    render(picture.view, frame, most=0)
+    room = height - frame.lines - FOOT - 1  # the header of the cells
+    frame = Frame()
+    render(picture.view, frame, most=min(max(room, 1), max(SHOWN, room)))
+    foot = f"{picture.at:%H:%M:%S}, every {span(interval)}; Ctrl-C ends"
+    if picture.problem:
+        foot = f"as of {picture.at:%H:%M:%S}: {' '.join(picture.problem.split())}"
+    frame.parts += [Text(), Text(foot, style="red" if picture.problem else "dim")]
+    return Group(*frame.parts)
+
+
+class Frame(Out):
+    """Collects what would be printed."""
+
+    def __init__(self) -> None:
+        super().__init__(as_json=False)
+        self.parts: list[Any] = []
+        self.lines = 0
+
+    def line(self, text: str = "", style: str | None = None) -> None:
+        from rich.text import Text
+
+        self.parts.append(Text(plain(text), style=style or "", no_wrap=True, overflow="ellipsis"))
+        self.lines += 1
+
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        table = table_of(headers, rows, wrap=False)
+        self.parts.append(table)
+        self.lines += table.row_count + 1

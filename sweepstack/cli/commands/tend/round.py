@@ -1,0 +1,205 @@
+"""One round of `sweepctl tend`: what it sees, brings in, and lets rest. Nothing here ends a box."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from sweepstack.billing.budget import to_stop
+from sweepstack.billing.ledger import spent
+from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.commands.pull import fetch
+from sweepstack.cli.commands.verify import receipt as verifying
+from sweepstack.cli.output import NO, UNSURE, YES, Unsure, money, note
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.roster_diff import rosters
+from sweepstack.core.parallel import in_parallel
+from sweepstack.core.records import SETTLED
+from sweepstack.evidence import box_logs, unsealed
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.host.platform import Phase, Wait
+from sweepstack.operations.power import drained, judge_stop, stop_box
+from sweepstack.platforms.registry import load_platform
+from sweepstack.status.compose import SweepView, compose
+from sweepstack.status.engine_state import STOP, BoxEntry
+from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.teardown.ownership import renew
+
+STOP_SECONDS = 300.0
+HOLD_SECONDS = 20.0
+Seals = set[tuple[str, str]]
+
+
+@dataclass
+class Round:
+    """What a round saw and did. `kept`: boxes that would be stopped and are not, with why; `answer`: the exit code
+    when nothing is left to tend (`over`)."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    pulled: int = 0
+    bytes: int = 0
+    receipt: str | None = None
+    stopped: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    moved: dict[str, int] = field(default_factory=dict)
+    """Box → cells that wait on others and were given to it."""
+    problems: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    next: list[str] = field(default_factory=list)
+    over: bool = False
+    answer: int = YES
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape of a line of `--json`."""
+        return vars(self).copy()
+
+
+def look_at(sources: Sources, store: EvidenceStore, verified: Seals) -> tuple[Round, Scene, SweepView]:
+    """The picture at the beginning of the round. Takes what the latest receipt verified for known."""
+    scene = look(sources)
+    view = compose(scene)
+    if scene.receipt is not None:
+        verified |= {(cell.name, cell.manifest) for cell in scene.receipt.cells if cell.manifest is not None}
+    round_ = Round(counts=view.counts(), gone=[sight.box.name for sight in scene.sights if sight.gone])
+    round_.unknown += [
+        f"box {sight.box.name}: {sight.seen.account_problem or sight.seen.note}"
+        for sight in scene.sights
+        if not sight.gone and not sight.reachable
+    ]
+    _hold(scene)
+    return round_, scene, view
+
+
+def _hold(scene: Scene) -> None:
+    """Its boxes go on counting as held by their owner. The wait for it is short: the next round does it again."""
+
+    def renewed(box: BoxEntry) -> None:
+        with contextlib.suppress(SweepstackError, OSError):
+            renew(load_platform(box.adapter).channel(box.native_id, box.account))
+
+    held = [sight.box for sight in scene.sights if sight.reachable and sight.phase == Phase.RUNNING]
+    in_parallel({box.native_id: partial(renewed, box) for box in held}, HOLD_SECONDS)
+
+
+def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round, verified: Seals) -> None:
+    """Pulls and verifies, when something was sealed that no receipt has."""
+    fresh = bool(_seals(scene.sights) - verified)
+    if not fresh and not _logs_to_copy(store, scene):
+        return
+    with Progress("pull", unit="bytes") as progress:
+        haul = fetch(sources, store, progress)
+    round_.pulled = sum(1 for _, result in haul.cells.values() if result.state == "pulled")
+    round_.bytes = sum(result.bytes for _, result in haul.cells.values())
+    round_.problems += [f"{result.cell}: {'; '.join(result.reasons)}" for result in haul.bad]
+    round_.unknown += haul.problems
+    for warning in haul.warnings:
+        note(warning)
+    if not fresh:
+        return
+    try:
+        outcome = verifying.run(sources, store, rosters(sources.target, sources.state))
+    except Unsure as error:
+        round_.unknown.append(str(error))
+        return
+    round_.receipt = outcome.digest
+    if not haul.problems and not haul.bad:
+        # Damaged ones, too: reading them again would find the same, until they are sealed anew.
+        verified |= _seals(scene.sights)
+
+
+def _logs_to_copy(store: EvidenceStore, scene: Scene) -> bool:
+    """Whether a box that answers has logs that are in no copy: of an attempt that ended without a seal, or, once its
+    runner has ended, its own."""
+    for sight in scene.sights:
+        box, journal = sight.box, sight.seen.journal
+        dead = sight.seen.runner_alive is False
+        if journal is None:
+            continue
+        if unsealed.missing(store, box.name, box.generation, journal, dead=dead):
+            return True
+        if dead and box_logs.due(store, box.name, box.generation, journal):
+            return True
+    return False
+
+
+def _seals(sights: Iterable[Sight]) -> Seals:
+    return {
+        (name, progress.manifest)
+        for sight in sights
+        if sight.journal is not None
+        for name, progress in sight.journal.cells.items()
+        if progress.state == "sealed" and progress.manifest is not None
+    }
+
+
+def rest(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round, verified: Seals) -> None:
+    """Stops boxes whose queue is drained, or that run past the budget, where that kills nothing unsaved."""
+    broke = set(to_stop(scene.budget, spent(store, scene.now) if scene.spent is None else scene.spent))
+    for sight in scene.sights:
+        if sight.phase != Phase.RUNNING or not sight.reachable:
+            continue
+        done = sight.box.when_done == STOP and not sight.seen.runner_alive and _drained(store, sight)
+        if done or sight.box.native_id in broke:
+            why = "its queue is drained" if done else "the budget is used up"
+            _let_rest(store, sight, why, round_, verified)
+
+
+def _drained(store: EvidenceStore, sight: Sight) -> bool:
+    return drained(store, sight.box.name, sight.box.generation, sight.seen)
+
+
+def _let_rest(store: EvidenceStore, sight: Sight, why: str, round_: Round, verified: Seals) -> None:
+    box = sight.box
+    if box.teardown.stop is None:
+        round_.kept[box.name] = f"{why}, and {box.adapter} has no stop"
+        return
+    left = sorted(name for name, _ in _seals([sight]) - verified)
+    if left:
+        round_.kept[box.name] = f"{why}, and {', '.join(left[:3])} could not be pulled and verified yet"
+        return
+    pause = judge_stop(box.adapter, box.facts(STOP), box.teardown.paths, None, full=False)
+    if not pause.verdict.allowed:
+        round_.kept[box.name] = f"{why}, and a stop would lose {pause.risk.words(pause.facts.kills)}"
+        return
+    price = box.teardown.stop.price_per_hour
+    try:
+        stop_box(
+            store,
+            box.adapter,
+            pause,
+            dict(box.teardown.paths),
+            price_after=price,
+            wait=Wait(deadline=STOP_SECONDS),
+            say=lambda _line: None,
+            issued=box.teardown.stop.issue,
+        )
+    except SweepstackError as error:
+        round_.problems.append(f"box {box.name} could not be stopped: {error}")
+        return
+    round_.stopped[box.name] = f"{why}; ${money(price)}/h from now"
+
+
+def conclude(sources: Sources, store: EvidenceStore, round_: Round, verified: Seals) -> None:
+    """What is left after the round: the cells as they are now, whether anything is left to tend, what to type next."""
+    changed = round_.pulled or round_.receipt or round_.stopped or round_.replaced or round_.moved
+    sources = open_sources(sources.target) if changed else sources
+    scene = look(sources)
+    view = compose(scene)
+    round_.counts = view.counts()
+    round_.next = list(view.next)
+    at_work = any(sight.seen.runner_alive for sight in scene.sights)
+    waits = any(sight.seen.runner_alive is None and not sight.gone for sight in scene.sights)
+    fresh = _seals(scene.sights) - verified
+    round_.over = not (at_work or waits or fresh or round_.unknown or round_.replaced or round_.moved)
+    if not round_.over:
+        return
+    settled = all(cell.state in SETTLED for cell in view.cells)
+    round_.answer = YES if settled and not round_.kept and not round_.problems else NO
+    if view.bills == "unknown":
+        round_.answer = UNSURE

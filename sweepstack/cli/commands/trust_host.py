@@ -1,0 +1,74 @@
+"""`sweepctl trust-host BOX`: for when another host key answers at a box's address. A person compares, then types."""
+
+from __future__ import annotations
+
+from sweepstack.channel import ssh_contact, ssh_keys
+from sweepstack.channel.host_address import HostAddress
+from sweepstack.channel.host_keys import Pin
+from sweepstack.channel.ssh_options import Way
+from sweepstack.channel.ssh_route import way_to
+from sweepstack.cli.box_access import find_box
+from sweepstack.cli.output import NO, YES, No, Out, Unsure
+from sweepstack.cli.target import Target
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.platforms.registry import load_platform
+
+ON_THE_BOX = "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done"
+
+
+def trust_host(target: Target, name: str, fingerprint: str, out: Out, *, host: str = "") -> int:
+    """Exit 0: the pinned key is the one that answers, now; 1: it is not, and nothing was changed. `host`: an address of
+    the user's own, which no state need have yet."""
+    way = _way_to(target, name, host)
+    again = f"sweepctl trust-host --stack {target.stack} {name}{f' --host {host}' if host else ''}"
+    known = way.pin.fingerprints()
+    try:
+        if fingerprint:
+            if not ssh_contact.trust(way, fingerprint.strip()):
+                seen = ", ".join(ssh_contact.shown(way))
+                raise No(
+                    f"box {name} does not show {fingerprint}, but {seen}: nothing was pinned",
+                    [again],
+                )
+            known = way.pin.fingerprints()
+        shown = ssh_contact.shown(way)
+    except No:
+        raise
+    except SweepstackError as error:
+        raise Unsure(f"box {name}: {error}", [f"sweepctl status --stack {target.stack}"]) from error
+    same = bool(set(known) & set(shown))
+    out.document({"stack": target.stack, "box": name, "pinned": known, "shown": shown, "same": same})
+    if same:
+        out.line(f"box {name} shows the pinned host key: {', '.join(known)}")
+        out.next([f"sweepctl status --stack {target.stack}"])
+        return YES
+    out.line(f"pinned   {', '.join(known) or 'nothing yet: the first command that reaches the box pins what it shows'}")
+    out.line(f"shown    {', '.join(shown)}")
+    out.line("Open the box in its platform's own console, not over SSH, and compare what it says of itself:")
+    out.line(f"  {ON_THE_BOX}")
+    wanted = shown[0].split()[-1]
+    out.next([f"{again} --fingerprint {wanted}    (only if it is the same)"])
+    return NO
+
+
+def _way_to(target: Target, name: str, host: str) -> Way:
+    again = [f"sweepctl status --stack {target.stack}"]
+    if host:
+        try:
+            return way_to(HostAddress.parse(host))
+        except SweepstackError as error:
+            raise Unsure(str(error), again) from error
+    box = find_box(target, name)
+    try:
+        platform = load_platform(box.adapter)
+        way: Way | None = getattr(platform, "way", None)  # a host's own: nobody has to be asked for it
+        if way is not None:
+            return way
+        endpoint = platform.get(box.native_id, box.account).endpoint
+        if endpoint is None:
+            raise No(f"box {name} has no SSH address now: there is no host key to compare", again)
+        return Way(endpoint, ssh_keys.choose(), Pin(endpoint.known_as or box.native_id, endpoint.start))
+    except No:
+        raise
+    except SweepstackError as error:
+        raise Unsure(f"box {name}: {error}", again) from error

@@ -1,0 +1,289 @@
+"""`sweepctl verify`: reads and loads every file of every cell, and writes the receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.commands.pull import gives_up, usable
+from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.roster_diff import Rosters, rosters
+from sweepstack.cli.target import Target
+from sweepstack.core.records import SETTLED, Approval, ArtifactSpec, ReceiptCell
+from sweepstack.core.workdir import located
+from sweepstack.evidence.check_sandbox import CheckCode, check_code
+from sweepstack.evidence.stack_copy import stack_file_of
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.verify import BoxView, VerifyOutcome, VerifyRequest
+from sweepstack.evidence.verify import verify as verify_cells
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.platforms.registry import load_platform
+from sweepstack.status.engine_state import BoxEntry
+from sweepstack.status.next_commands import first_hung
+from sweepstack.teardown.launched import signs_of_a_launch
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A cell as it is shown: the receipt's word, unless a person's word for this very receipt waives it."""
+
+    name: str
+    state: str
+    reasons: tuple[str, ...]
+
+
+def verify(target: Target, out: Out) -> int:
+    """Exit 0 when every cell is verified or waived, 1 when not, 2 when that could not be told.
+
+    Without a box in the state, or a queue for cells that ran, the copies are compared with the latest receipt, and none
+    is written.
+    """
+    sources = open_sources(target)
+    store = usable(sources)
+    if not sources.state.boxes:
+        from sweepstack.cli.commands.verify.reread import reread
+
+        return reread(sources, store, out)
+    if not sources.state.queues and (signs := _launched(sources, store)):
+        from sweepstack.cli.commands.verify.reread import reread
+
+        return reread(sources, store, out, f"no queue is in the state, and cells ran: {'; '.join(signs)}")
+    plan = rosters(target, sources.state)
+    try:
+        outcome = run(sources, store, plan)
+    except EvidenceError as error:
+        again = f"sweepctl verify --stack {target.stack}    (once that is mended)"
+        raise Unsure(str(error), [again, *gives_up(sources)]) from error
+    return report(sources, outcome, plan, out, store)
+
+
+def run(sources: Sources, store: EvidenceStore, plan: Rosters) -> VerifyOutcome:
+    """Reads the journals of all boxes (keeping copies), then every file. Raises Unsure when nobody could tell."""
+    state, stack = sources.state, sources.target.stack
+    if not state.boxes:
+        raise Unsure("there is no box in the state: the last receipt stands", [f"sweepctl status --stack {stack}"])
+    if not plan.complete:
+        why = (
+            "; ".join(plan.notes)
+            or "the state's queues and the stack file name other cells than the boxes were rented for"
+        )
+        raise Unsure(f"which cells the sweep has is not known: {why}", [f"pulumi up --stack {stack}"])
+    artifacts = _artifacts(sources)
+    with Progress("verify", unit="bytes") as progress, _check(sources, artifacts) as check:
+        progress.say("reading journals")
+        boxes = [view_of(box, store, stack) for box in state.boxes]
+        request = VerifyRequest(
+            identity=store.marker.identity,
+            stack=stack,
+            roster=plan.roster,
+            artifacts=artifacts,
+            store=store,
+            boxes=boxes,
+            check=check,
+        )
+
+        def said(cell: str, done: int, total: int) -> None:
+            progress.say(cell)
+            progress.done, progress.total = done, total
+
+        return verify_cells(request, said)
+
+
+def view_of(box: BoxEntry, store: EvidenceStore, stack: str) -> BoxView:
+    """The box's journal, with a copy kept; for a box that is gone, the last copy speaks.
+
+    Raises Unsure when the box can't be read, cells were launched on it, and there is no copy.
+    """
+    journal, broken, alive, why = None, "", None, ""
+    try:
+        platform = load_platform(box.adapter)
+        if platform.get(box.native_id, box.account).phase is Phase.GONE:
+            gone = not box_layout.surviving(box.teardown.kills, box.mounts)
+            return BoxView(box.name, box.native_id, box.generation, None, gone=gone)
+        channel = platform.channel(box.native_id, box.account)
+        try:
+            data = channel.read(box_layout.JOURNAL)
+        except FileNotFoundError:
+            data = b""
+        alive = channel.lock_held(box_layout.RUNNER_LOCK)
+        journal = store.write_journal(box.name, box.generation, data)
+    except (JournalDamaged, EvidenceDamaged) as error:
+        broken = str(error)
+    except (PlatformError, OSError) as error:
+        why = str(error)
+    if why and store.launch(box.name, box.generation) is not None and not _copied(store, box):
+        raise Unsure(
+            f"box {box.name} ({box.native_id}) can't be read, and no copy of its journal is here: {why}",
+            [f"sweepctl status --stack {stack}"],
+        )
+    return BoxView(box.name, box.native_id, box.generation, journal, broken=broken, runner_alive=alive)
+
+
+def _launched(sources: Sources, store: EvidenceStore) -> list[str]:
+    """What speaks against "nothing was launched": the journal of each box, then every record. The state alone, which a
+    destroy that was cut off leaves without its queues, proves nothing."""
+    found = []
+    for box in sources.state.boxes:
+        view = view_of(box, store, sources.target.stack)  # its copy of the journal is read below
+        if view.journal is None:
+            found.append(f"the journal of box {box.name} could not be read")
+        found += signs_of_a_launch(store, box.name, box.generation, box.native_id)
+    return found
+
+
+def _copied(store: EvidenceStore, box: BoxEntry) -> bool:
+    try:
+        return store.journal(box.name, box.generation) is not None
+    except (EvidenceError, JournalDamaged):
+        return False
+
+
+def _artifacts(sources: Sources) -> tuple[ArtifactSpec, ...]:
+    """As the state's queues have them; the same in all of them, or `up` did not finish."""
+    found = {queue.artifacts for queue in sources.state.queues}
+    if len(found) > 1:
+        raise Unsure(
+            "the queues were given different artifacts: `pulumi up` did not finish",
+            [f"pulumi up --stack {sources.target.stack}"],
+        )
+    if not found:
+        raise Unsure("no queue is in the state: nothing was launched", [f"pulumi up --stack {sources.target.stack}"])
+    return found.pop()
+
+
+@contextmanager
+def _check(sources: Sources, artifacts: tuple[ArtifactSpec, ...]) -> Iterator[CheckCode | None]:
+    """The code of `load: command`, where one is asked for. Raises Unsure when the work dir can't be taken."""
+    if not any(spec.load == "command" for spec in artifacts):
+        yield None
+        return
+    stack, job = sources.target.stack, sources.state.queues[-1].job
+    if job.workdir is None:
+        raise Unsure("the state does not say where the check's code is", [f"pulumi up --stack {stack}"])
+    try:
+        with check_code(located(sources.target.root, job.workdir), job.include) as check:
+            yield check
+    except (ConfigError, OSError) as error:
+        commands = [word for spec in artifacts if (word := spec.run)]
+        raise Unsure(
+            f"`{commands[0]}` is to judge artifacts, and its code can't be taken from here: {error}",
+            [f"sweepctl verify --stack {stack}    (where {job.workdir} is)"],
+        ) from error
+
+
+def approval_of(target: Target) -> Approval | None:
+    """The stack file's approval, where there is a good one."""
+    try:
+        return target.file.approval()
+    except ConfigError:
+        return None
+
+
+def overlay(cells: tuple[ReceiptCell, ...], digest: str, approval: Approval | None, plan: Rosters) -> list[Shown]:
+    """The cells with waivers laid over them. A waiver counts for the receipt that it was given for."""
+    waived = {}
+    if approval is not None and approval.receipt == digest:
+        waived = {waiver.cell: waiver.reason for waiver in approval.waive}
+    shown = [
+        Shown(cell.name, "waived", (waived[cell.name], *cell.reasons))
+        if cell.name in waived and cell.state not in SETTLED
+        else Shown(cell.name, cell.state, cell.reasons)
+        for cell in cells
+    ]
+    shown += [Shown(name, "pending", ("in the stack file, and not brought up yet",)) for name in plan.ahead]
+    return shown + [Shown(name, "waived", (f"dropped: {why}",)) for name, why in sorted(plan.dropped.items())]
+
+
+def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, store: EvidenceStore) -> int:
+    """The table, the receipt, the exit code."""
+    target, traffic = sources.target, store.traffic
+    receipt, stack = outcome.receipt, target.stack
+    cells = overlay(receipt.cells, outcome.digest, approval_of(target), plan)
+    bad = [cell for cell in cells if cell.state not in SETTLED]
+    yes = bool(cells) and not bad and not outcome.unexpected
+    untold = {cell.name for cell in bad} <= set(outcome.unknown) and not outcome.unexpected
+    following = [f"pulumi up --stack {stack}"] if plan.ahead else _following(sources, outcome, bad)
+    out.document(
+        {
+            "receipt": outcome.digest,
+            "verified": receipt.verified,
+            "total": receipt.total,
+            "cells": [{"name": cell.name, "state": cell.state, "reasons": list(cell.reasons)} for cell in cells],
+            "unexpected": outcome.unexpected,
+            "unknown": outcome.unknown,
+            "notes": outcome.notes,
+            "readers": {"network": {True: "reachable", False: "none", None: None}[outcome.network]},
+            "moved": moved_json(traffic),
+            "stages": {stage: round(seconds, 3) for stage, seconds in outcome.stages.items()},
+            "next": following,
+        }
+    )
+    shown = cells if len(cells) <= 60 else bad[:60]
+    out.table(("CELL", "STATE", "NOTE"), ((cell.name, cell.state, "; ".join(cell.reasons)) for cell in shown))
+    for name in outcome.unexpected:
+        out.line(f"{name} lies in the evidence's cells/ and is no cell of this sweep: move it away", style="red")
+    out.line(f"{receipt.verified} of {receipt.total} verified   receipt {outcome.digest}", style="bold")
+    if traffic:
+        out.line(moved(traffic))
+    for note in [*plan.notes, *outcome.notes]:
+        out.line(f"note   {note}")
+    if outcome.network:
+        out.line("note   what read the files could have reached the network: this system does not let it be shut out")
+    out.next(following)
+    if yes and plan.unreadable:
+        back = put_back(target, store)
+        again = f"sweepctl verify --stack {stack}    (once that is mended)"
+        following = [*back, again] if back else [again, *gives_up(sources)]
+        raise Unsure(f"which cells are wanted can't be told: {plan.unreadable}", following)
+    return YES if yes else UNSURE if bad and untold else NO
+
+
+def put_back(target: Target, store: EvidenceStore) -> list[str]:
+    """The command that brings the stack file back as the last `pulumi up` read it; none where no folder has it, or
+    where a folder stands in its place."""
+    if store.traffic is not None or target.file.path.is_dir():
+        return []
+    try:
+        copy = stack_file_of(store)
+    except EvidenceError:
+        copy = None
+    if copy is None:
+        return []
+    kept = store.root / "stack-files" / copy[0]
+    return [f"cp {kept} {target.file.path.parent}/ && sweepctl finish --stack {target.stack}    (the last that was up)"]
+
+
+def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> list[str]:
+    stack = sources.target.stack
+    states = {cell.state for cell in bad}
+    if outcome.unexpected or not outcome.receipt.cells:
+        return [f"sweepctl verify --stack {stack}    (after that)"]
+    if not bad:
+        return [f"sweepctl approve --stack {stack}"]
+    waive = " ".join(f"--waive {cell.name}" for cell in bad)
+    what = "it" if len(bad) == 1 else "each"
+    accept = f'sweepctl approve --stack {stack} {waive} --reason "…" && sweepctl finish --stack {stack}'
+    accept += f"    (to accept {what} as it is)"
+    again = f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}"
+    if "missing" in states:
+        return [again, accept]
+    if "lost" in states:
+        return [f"pulumi up --stack {stack}    (runs what was lost again)"]
+    if outcome.differing:
+        return [f"{again}    (copies again what differs)", accept]
+    if states & {"running", "pending"}:
+        if "running" in states and (hung := first_hung(stack, look(sources, files=False).sights)):
+            return hung  # it never becomes done
+        return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
+    first = bad[0].name
+    if set(outcome.unknown) >= {cell.name for cell in bad}:
+        return [
+            f"sweepctl verify --stack {stack}    (with more memory or time, or once the check is mended)",
+            accept,
+        ]
+    return [f"sweepctl logs --stack {stack} {first}", accept]

@@ -1,0 +1,73 @@
+"""The application's group of commands: in the order of a day, with errors as JSON where programs ask for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+from sweepstack.cli.early_export import AsksState
+
+SECTIONS = (
+    ("Begin", ("new", "doctor", "smoke", "place")),
+    ("Watch", ("status", "wait", "logs", "curves", "patrol", "tend")),
+    ("Change what runs", ("retry", "drop")),
+    ("Results", ("pull", "verify", "results", "provenance", "publish")),
+    ("End", ("approve", "finish", "confirm-gone", "adopt")),
+    ("Money", ("ledger", "audit")),
+    ("On a box", ("ssh", "exec", "forward", "trust-host")),
+)
+"""A command that stands in none of them is shown last, under "More"."""
+
+
+class Commands(TyperGroup):
+    """Lists the commands by sections. Its `main` never raises a usage error as text alone where `--json` is given."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names, in the order of `SECTIONS`."""
+        order = [name for _, names in SECTIONS for name in names]
+        known = set(self.commands)
+        return [name for name in order if name in known] + sorted(known - set(order))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """One block for each section."""
+        listed = {name for _, names in SECTIONS for name in names}
+        more = tuple(name for name in self.list_commands(ctx) if name not in listed)
+        width = max(len(name) for name in self.commands)
+        for title, names in (*SECTIONS, ("More", more)):
+            rows = [
+                (name.ljust(width), self.commands[name].get_short_help_str(formatter.width - width - 6))
+                for name in names
+                if name in self.commands and not self.commands[name].hidden
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Lets the command begin that is asked for, where it can, and then reads the words."""
+        command = self.commands.get(args[0]) if args else None
+        if isinstance(command, AsksState) and not ctx.resilient_parsing:  # else the shell completes a line
+            ctx.obj = command.begin(ctx, args[0], args[1:])
+        return super().parse_args(ctx, args)
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **settings: Any) -> Any:
+        """Runs one command and raises SystemExit with its exit code."""
+        words = list(sys.argv[1:] if args is None else args)
+        ours = words[: words.index("--")] if "--" in words else words
+        if "--json" not in ours:
+            return super().main(words, *rest, **settings)
+        from sweepstack.cli import output
+
+        output.asked_for_json = True
+        try:
+            code = super().main(words, *rest, **{**settings, "standalone_mode": False})
+        except TyperException as error:
+            output.complain(error.format_message())
+            code = error.exit_code
+        finally:
+            output.asked_for_json = False
+        sys.exit(code or 0)
