@@ -1,4 +1,4 @@
-"""The program: one stack config becomes one sweep, or the volumes that outlive them. Config: docs/stack-config.md."""
+"""The Pulumi program: turns a stack config (docs/stack-config.md) into a sweep, or into volumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Box: one machine, its set-up, its queue and its gate, made in this order and deleted in the opposite one."""
+"""Box: one machine, its set-up, its queue and its gate.
+
+Made in this order and deleted in the opposite one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gate: shows, box by box, what stands between it and its end. The lock itself is in the box's delete."""
+"""Gate: shows what stands between a box and its end. The lock itself is in the box's delete."""
 
 from __future__ import annotations
 

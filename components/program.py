@@ -1,4 +1,4 @@
-"""What stands between the program and the engine: one message for a mistake, the same config on both sides."""
+"""What stands between the program and the engine: one error message, one config."""
 
 from __future__ import annotations
 

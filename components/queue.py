@@ -1,4 +1,4 @@
-"""Queue: what one box is to run. Everything that could end up in another order from run to run is put in order here."""
+"""Queue: what one box runs, in an order that is the same at every run of the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The resources as a program sees them: typed arguments in, typed outputs out, no logic. Types: docs/resources.md."""
+"""The resources as the program sees them: typed arguments in, typed outputs out, no logic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step that looks whether a host's proxy and mirrors do what their profile says, before a queue relies on them."""
+"""The set-up step that checks a host's proxy and mirrors before a queue relies on them."""
 
 from __future__ import annotations
 

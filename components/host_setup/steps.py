@@ -1,4 +1,4 @@
-"""Steps on a host, and the one shell script that they become: all steps of a box are one command over SSH.
+"""The set-up steps of a host, joined into the one shell script that a box runs over SSH.
 
 Neither the text of a step nor its stdin may hold a secret: both are inputs of a command resource, so they lie in the
 engine's state and are printed where they change. A step is run again after any change, on a new box, and when

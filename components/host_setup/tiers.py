@@ -1,4 +1,7 @@
-"""The step that looks whether a host still has the tier that outlives it: after a restart it may not be mounted."""
+"""The set-up step that checks that a host's durable tier is mounted.
+
+After a restart it may not be mounted.
+"""
 
 from __future__ import annotations
 

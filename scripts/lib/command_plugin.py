@@ -1,4 +1,4 @@
-"""Pulumi's official plugin for the package `command`, for stacks whose boxes are hosts entered by SSH.
+"""Pulumi's official plugin for the package `command`: stacks with hosts entered by SSH use it.
 
 Where its host does not answer, nothing is said and nothing is missing: sweepstack's own stand-in acts then.
 """

@@ -1,4 +1,4 @@
-"""Which Pulumi engine this checkout runs on: the user's own, the official download, or a build from Go modules."""
+"""Chooses the Pulumi engine: the user's own, the official download, or a build from Go modules."""
 
 from __future__ import annotations
 

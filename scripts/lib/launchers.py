@@ -1,4 +1,4 @@
-"""The commands that set-up leaves behind: the launcher in `.venv/bin`, and shims in the user's own bin folder."""
+"""Writes the commands that set-up installs: a launcher in `.venv/bin`, shims in the user's bin."""
 
 from __future__ import annotations
 

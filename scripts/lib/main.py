@@ -1,4 +1,4 @@
-"""Sets a checkout up: venv, engine, launcher. What it does is said as it does it; a second run does nothing."""
+"""Sets a checkout up: venv, engine, launcher. Says what it does; a second run does nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MinIO for the tests, as a real S3 server: built from Go modules, pinned by go.mod and go.sum in scripts/minio.
+"""MinIO, a real S3 server for the tests: built from Go modules that scripts/minio pins.
 
 A server that only looks like S3 would let wrong checksums and wrong keys pass; this one refuses them.
 """

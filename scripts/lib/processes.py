@@ -1,4 +1,4 @@
-"""Running the tools that set-up needs: with a deadline, a live view of their output, and nothing left behind."""
+"""Runs the tools that set-up needs: with a deadline, live output, and no process left behind."""
 
 from __future__ import annotations
 

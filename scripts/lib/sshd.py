@@ -1,4 +1,4 @@
-"""OpenSSH's server, rsync and rclone, from the system's packages, for the tests: their boxes have a real sshd.
+"""OpenSSH's server, rsync and rclone for the tests, from the system's packages.
 
 A user who rents boxes needs only the clients; the server is for tests alone.
 """

@@ -1,4 +1,4 @@
-"""What the last set-up left, and whether it still holds: this is what makes the second run take no time."""
+"""Remembers what the last set-up installed, so that a second run takes no time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pip` for the engine's language host, which asks `python -m pip list -v --format json` once a preview or an up.
+"""A quick `pip list` for the engine's language host, which asks for it once a preview or an up.
 
 Pip answers after 0.3 s of a core, most of it imports; the names, versions and places alone are read in a tenth of that.
 The launcher puts this folder on PYTHONPATH for the engine alone. Whatever else is asked or found here goes to the real

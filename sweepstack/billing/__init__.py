@@ -1,1 +1,1 @@
-"""What a sweep costs: the ledger of everything ever rented, the budget, the clocks that platforms set."""
+"""What a sweep costs: the ledger, the budget, and the deadlines that platforms set."""

@@ -1,4 +1,4 @@
-"""Alerts of a budget's thresholds: each is sent once, by the first command that sees it, and recorded."""
+"""Alerts of a budget's thresholds: each is sent once, and recorded in the evidence."""
 
 from __future__ import annotations
 

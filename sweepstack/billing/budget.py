@@ -1,5 +1,6 @@
-"""A budget: what may be spent on a sweep, and what follows from what was. Pure; nothing here ends or stops anything.
+"""A budget: how much a sweep may cost, and what follows from what it has cost. Pure.
 
+Nothing here ends or stops anything.
 It blocks renting alone. A stop, a delete, a pull and a verify go on past it.
 """
 

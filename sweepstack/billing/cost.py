@@ -1,4 +1,7 @@
-"""What boxes cost: price × time, from what the platform or the stack config named. An unknown price stays unknown."""
+"""What boxes cost: price × time. An unknown price stays unknown.
+
+The price is the platform's, or the one in the stack config.
+"""
 
 from __future__ import annotations
 

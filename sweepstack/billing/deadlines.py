@@ -1,4 +1,4 @@
-"""Deadlines that a platform sets on a box that stands still: when they come, what they kill. Pure; nothing is sent.
+"""Deadlines that a platform sets on a stopped box: when they come, what they kill. Pure.
 
 A clock starts when the ledger has the box as stopped, and a start ends it. The facts are inputs in the state, resolved
 from the profile once: who looks at them weeks later needs no profile.

@@ -1,4 +1,4 @@
-"""What a sweep will have cost when its cells are through: spent so far, and the hours left by what was measured."""
+"""What a sweep will have cost when all its cells are done."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The ledger: what every box ever rented has cost. Entries are only ever added, one file each, in the evidence.
+"""The ledger: what every box ever rented has cost.
 
+Entries are only ever added, one file each, in the evidence.
 An entry says "from this moment on, this native id is in this phase, at this price"; the spans between them are worked
 out when reading. So two writers need no lock, a repeated entry changes nothing, and a damaged one hurts nothing else.
 """

@@ -1,4 +1,4 @@
-"""A volume that outlived the boxes of its sweep: what it costs, how much is on it, and the command that ends it."""
+"""A volume that outlived its sweep: its cost, its size, and the command that ends it."""
 
 from __future__ import annotations
 

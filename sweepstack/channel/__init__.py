@@ -1,1 +1,1 @@
-"""How to reach a box: read, write, fetch and run, by box-relative paths. One module a way of reaching."""
+"""How to reach a box: read, write, fetch and run, by paths relative to the box."""

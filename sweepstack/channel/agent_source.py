@@ -1,4 +1,4 @@
-"""The code that runs on a rented box, as it is sent there: the agent with all modules that it imports, and a loader."""
+"""Packs the agent's code for a box: all modules that it imports, and a loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Many small files in one request: a round trip and a flush for each would be all that a pull of them does."""
+"""Fetches many small files in one request.
+
+A round trip and a flush for each file would be most of the time of a pull.
+"""
 
 from __future__ import annotations
 

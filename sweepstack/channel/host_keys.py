@@ -1,4 +1,4 @@
-"""Host keys of boxes: pinned at first contact with each start of a box, and from then on the only one that is accepted.
+"""Pins a box's host key at first contact after each start; later only that key is accepted.
 
 A pin is a known_hosts file of its own, below the user's data directory by native id and start marker, under the box's
 own name (`HostKeyAlias`), so that a changed address or port changes nothing. First contact itself is not protected: no

@@ -1,4 +1,4 @@
-"""Which interpreter `python3` means on a machine, and where else one is when its sessions have none, or one too old.
+"""Finds which Python `python3` means on a machine, and another one where it is missing or old.
 
 What pyenv, asdf and their like put in a PATH takes longer to find the interpreter than it takes to start. So a look
 goes straight to what it was led to before. A memory of this computer's, and only for looks: whatever starts something

@@ -1,4 +1,7 @@
-"""A box that is reached by SSH. Everything goes through an agent of ours on the box (see `agent`), over OpenSSH."""
+"""A box that is reached by SSH: all requests go through our agent on the box.
+
+See `agent`; the connection is OpenSSH's.
+"""
 
 from __future__ import annotations
 

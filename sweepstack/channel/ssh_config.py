@@ -1,4 +1,7 @@
-"""What a name means in the person's own ssh configuration. ssh itself is asked (`ssh -G`); nothing is parsed by us."""
+"""What a name means in the person's own ssh configuration, as `ssh -G` prints it.
+
+ssh itself is asked; nothing is parsed by us.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking a box for its host key before anything is said to it: at first contact, and when a person compares it."""
+"""Asks a box for its host key, at first contact and when a person compares it."""
 
 from __future__ import annotations
 

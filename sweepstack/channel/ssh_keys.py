@@ -1,4 +1,4 @@
-"""Which key a person reaches rented boxes with. Only its public half ever leaves this machine, or is read by us."""
+"""Which SSH key reaches rented boxes. Only its public half is read or sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One connection to an agent on a box: requests and answers as frames, each step of it with a deadline."""
+"""One connection to an agent on a box: requests and answers as frames, each with a deadline."""
 
 from __future__ import annotations
 

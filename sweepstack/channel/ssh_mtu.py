@@ -1,4 +1,4 @@
-"""Do large packets vanish on the way to a box, while small ones get there? Tried, by a connection of small ones alone.
+"""Finds out whether large packets are lost on the way to a box while small ones arrive.
 
 Such a way (a VPN or a tunnel whose MTU is smaller than the one that is set, and a router that says nothing) lets a
 connection be made, and then nothing comes: at the exchange of keys, or at the first file. By itself it looks like a

@@ -1,4 +1,4 @@
-"""The command line of ssh, the same for everything that goes to one box, and the connection that all of it shares."""
+"""The ssh command line for one box, and the connection that all its commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way to a host by its address: through which hosts, with which keys, and which host key each has to show."""
+"""The route to a host: the jump hosts, the keys, and the host key that each must show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person on a box over SSH: a shell or a command on the person's own terminal, and a port of the box made ours."""
+"""A shell or a command of a person on a box over SSH, and a forwarded port."""
 
 from __future__ import annotations
 

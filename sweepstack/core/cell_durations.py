@@ -1,4 +1,4 @@
-"""What a cell will take, by those that were measured: a typical time, and the factor of each axis value and box."""
+"""Estimates how long a cell takes: a typical time, and a factor per axis value and box."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells of other boxes, as a queue is told of them: name, and enough of the config's digest to see that it changed."""
+"""The cells of other boxes as a queue knows them: name and part of the config's digest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The heartbeat of a box's runner, as patrol.jsonl has it: what runs, how it does, and how much room there is.
+"""The heartbeat of a box's runner, from patrol.jsonl: what runs, and how much room is left.
 
 For people and for alarms; no evidence of anything. It comes from a box, so every field is looked at before it is used:
 what is missing or of another type is unknown, never an error.

@@ -1,4 +1,4 @@
-"""What speaks for a box that is stopped and does not answer: the copy of its journal, if its runner was ended by us.
+"""The journal's copy speaks for a stopped box, if our own stop ended its runner.
 
 A box that was stopped by its platform or at a console may have claimed cells after its journal was copied last.
 """

@@ -1,4 +1,4 @@
-"""The loaders that a stack config may name. A module of its own: loader processes import no more than they need."""
+"""The loaders that a stack config may name; its own module, so that workers import little."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What people decided about boxes, kept on this computer: one file for all projects, backends and evidence.
+"""People's decisions about boxes, kept on this computer for all projects and backends.
 
 It is where an abandonment is put on record when there is no evidence, or none that can be written. It is for the person
 who asks later who ended what, and why. It proves nothing. Two kinds of lines may be asked for by a check: that of a box

@@ -1,4 +1,4 @@
-"""Curves: the rows of a cell's metrics file, which is JSON lines or CSV, and what can be told from them.
+"""Curves: reads the rows of a cell's metrics file, JSON lines or CSV.
 
 The file comes from training code: a line that does not read is passed over, and a number that is not one is missing.
 """

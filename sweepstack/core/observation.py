@@ -1,4 +1,4 @@
-"""What was seen of a box just now: the platform's answer, its journal, its files. Unknown is never gone."""
+"""What was seen of a box just now: platform, journal, files. Unknown is never gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A box that was to end its own bill once its queue was drained, and is still there: what its journal says of that."""
+"""What the journal says of a box that should have ended its own bill and is still there."""
 
 from __future__ import annotations
 

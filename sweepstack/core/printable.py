@@ -1,4 +1,4 @@
-"""Text from files, boxes and APIs, made safe to read: nothing in it steers a terminal, and nothing is invisible."""
+"""Makes text from files, boxes and APIs safe to print: no control codes, nothing invisible."""
 
 from __future__ import annotations
 

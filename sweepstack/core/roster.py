@@ -1,4 +1,4 @@
-"""The roster: every cell that must exist at the end. Made from what a person wrote, never from what was produced.
+"""The roster: every cell that must exist at the end, made from the stack config alone.
 
 A cell's name comes from its axes in axis order (`lr0.1-seed0`), so a default added to `base` renames nothing. Names
 become folders on boxes, volumes and laptops: a name that is unsafe there, or that differs from another by case alone,

@@ -1,4 +1,4 @@
-"""The logs of a box itself, its runner's and those of its set-up, copied before it ends: their ends, secrets masked.
+"""Copies a box's own logs (runner, set-up) before it ends: their last part, secrets masked.
 
 They lie in `box-logs/<box>-g<generation>/`, for a person who asks why a box that is gone did nothing. They prove
 nothing, and no end waits for them: what can't be copied is named, and that is all.

@@ -1,4 +1,4 @@
-"""The pulled copies of cells: what lies there, and how a file of one is read. As folders of this host."""
+"""The pulled copies of cells, as folders of this host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code that a `load: command` artifact is judged by: the job's work dir as it lies here, in a private copy.
+"""A private copy of the job's code, in which a `load: command` check runs.
 
 The work dir here, not the code that a cell ran: a check that is mended is run again over what there is, without a new
 cell. What was taken is in the receipt by its digest, which is that of the files that would ship (`core.workdir`).

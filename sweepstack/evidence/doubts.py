@@ -1,4 +1,4 @@
-"""What verifying notices of several cells together: worth a person's look, and no mistake of any one of them."""
+"""What verify notices across several cells: worth a person's look, no mistake of one cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `verify` saw of each pulled file (size, time stamp, digest), so that a check need not read it again."""
+"""What `verify` saw of each file (size, time, digest), so that a check need not read it again."""
 
 from __future__ import annotations
 

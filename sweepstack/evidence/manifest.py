@@ -1,4 +1,4 @@
-"""The manifest that a box writes when it seals a cell, read as what it is: data from a machine that is not trusted."""
+"""Reads the manifest of a sealed cell as data from a machine that is not trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the values of `job.secrets` out of the logs that are copied from a box, as the runner does on the box."""
+"""Masks the values of `job.secrets` in logs that are copied from a box."""
 
 from __future__ import annotations
 

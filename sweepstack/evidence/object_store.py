@@ -1,4 +1,4 @@
-"""Where the bytes of evidence lie, by key: a folder of this host. What they mean is for the store above."""
+"""Where the bytes of evidence lie, by key: a folder of this host."""
 
 from __future__ import annotations
 

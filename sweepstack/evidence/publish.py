@@ -1,4 +1,4 @@
-"""Publishing: the evidence of a folder copied to object storage, whole and checked, and the folder closed.
+"""Publishes evidence: copies a folder to object storage, checks it, and closes the folder.
 
 The order makes every cut harmless. All is copied; the folder is closed by a pointer, so that nothing is written there
 any more; all is compared again, and what changed meanwhile copied; what was found is recorded; and the marker, without

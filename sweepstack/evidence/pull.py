@@ -1,4 +1,4 @@
-"""Copies sealed cells from boxes into the evidence: real copies, resumable, checked, and in place by rename.
+"""Copies sealed cells from boxes into the evidence: resumable, checked, put in place whole.
 
 A copy is made below `<evidence>/.partial/<cell>/`; what a cut left there is gone on with. Every file is compared with
 the box's manifest by size and SHA-256 before the folder gets its final name, so a cut never leaves a wrong file there.

@@ -1,4 +1,4 @@
-"""Bringing one sealed cell here: what is right stays, what is not is copied, and only the whole gets its name."""
+"""Brings one sealed cell here: keeps right files, copies the others, names only the whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What journals and records say of the cells: which seal counts, and where a cell without a copy stands."""
+"""Decides from journals and records which seal of a cell counts, or where the cell stands."""
 
 from __future__ import annotations
 

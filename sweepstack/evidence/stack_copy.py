@@ -1,4 +1,4 @@
-"""The stack file of a sweep as a copy in its evidence: `pulumi stack rm` deletes the file, and the results need it.
+"""Keeps a copy of the stack file in the evidence: `pulumi stack rm` deletes the file.
 
 The text is kept as it is: a stack file names secrets and holds none. An earlier text is kept beside it, by its digest.
 This computer remembers where the evidence of each stack lies, for the day when the stack file is gone.

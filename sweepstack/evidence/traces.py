@@ -1,4 +1,4 @@
-"""What the evidence still says of boxes and cells where the folder `records` is lost: copied journals and receipts."""
+"""What copied journals and receipts say of boxes and cells when the folder `records` is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attempts that ended without a seal left behind: log, metrics and partial output, copied before their box ends.
+"""Copies logs, metrics and partial output of attempts without a seal, before their box ends.
 
 They lie in `unsealed/`, apart from the sealed cells: they prove nothing, and nothing here is ever counted as verified.
 They are for a person who asks, when the box is gone, why a cell failed. What is copied is bounded (see

@@ -1,4 +1,4 @@
-"""Copying what attempts without a seal left on a box into the evidence: within bounds, the rest by name."""
+"""Copies an unsealed attempt's files into the evidence, within bounds; names the rest."""
 
 from __future__ import annotations
 

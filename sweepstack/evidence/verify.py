@@ -1,4 +1,4 @@
-"""Verifying: every cell of the roster is compared with what was sealed, read, loaded, and named good or not.
+"""Verifies every cell of the roster: compares it with its seal, reads it, loads it.
 
 A cell is `verified` when its pulled manifest is this cell's and this config's, was sealed by a box of this sweep, is
 the seal that a journal records last, and its folder holds exactly the manifest's files, each with its size and digest,

@@ -1,4 +1,4 @@
-"""One version of the code as one file: a tar whose bytes follow from its content alone, and whose digest proves it."""
+"""One version of the code as a tar file whose bytes depend on its content alone."""
 
 from __future__ import annotations
 

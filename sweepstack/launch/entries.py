@@ -1,4 +1,4 @@
-"""The queue's lines: which cells a box is given or loses, as which version, and what of that is on it already."""
+"""The queue's lines: which cells a box gets or loses, and in which version of the code."""
 
 from __future__ import annotations
 

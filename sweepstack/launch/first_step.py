@@ -1,4 +1,4 @@
-"""Waiting for a first sign of life: a setup that goes through, then a cell that prints or writes, and does not fail."""
+"""Waits for a first sign of life: set-up goes through, and a cell prints or writes."""
 
 from __future__ import annotations
 

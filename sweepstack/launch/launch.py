@@ -1,4 +1,4 @@
-"""Gives a box its cells: ships the code, appends to the queue, starts the runner, waits for a first sign of life.
+"""Gives a box its cells: ships code, appends to the queue, starts the runner.
 
 Converges: called again with the same spec it ships nothing, appends nothing and restarts nothing. What runs goes on.
 """

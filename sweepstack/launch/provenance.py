@@ -1,4 +1,4 @@
-"""Where a version of the code came from, as it was when it was shipped: written beside it on the box, once.
+"""Records beside each shipped version of the code where it came from.
 
 It is no part of any digest: the same files are the same code, whatever commit they were in. No URL of a remote is kept:
 people put tokens into those.

@@ -1,4 +1,4 @@
-"""What a person asked to run again, on record in the evidence: the next `pulumi up` brings it to the queues."""
+"""The retries that people asked for; the next `pulumi up` brings them to the queues."""
 
 from __future__ import annotations
 

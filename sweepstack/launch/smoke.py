@@ -1,4 +1,4 @@
-"""The smoke run: a batch or two of the job on this machine, in a cell's surroundings, before anything is rented.
+"""The smoke run: one or two batches of the job on this machine before anything is rented.
 
 What passed is remembered in the user's cache folder, by code, command, environment and the cell's config. It is no
 evidence of anything: it only keeps a typo from costing an hour of a rented machine.

@@ -1,5 +1,6 @@
-"""Which box runs which cell: evenly by count, or by measured time. Pure; the same answer in every process.
+"""Decides which box runs which cell, by count or by measured time. Pure and deterministic.
 
+The same answer in every process.
 A rule for cells that may still be placed or moved. Cells that have started are not given to it: they stay where they
 are. `held` says which box has which of the cells now; a cell leaves its box only where the split would else be uneven.
 """

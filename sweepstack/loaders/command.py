@@ -1,4 +1,4 @@
-"""The user's own check of a file: a command in a process of its own, and the one line that counts as its answer.
+"""Runs the user's own check of a file, and reads the one line that is its answer.
 
 It runs in a copy of the job's work dir, with the limits of every reader and nothing of our environment. An exit code is
 no evidence: only a last line of JSON on stdout, `{"ok": true}` or `{"ok": false, "reason": "…"}`, is an answer, and a

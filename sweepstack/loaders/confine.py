@@ -1,5 +1,4 @@
-"""What a reader's process gives up before it sees a file: the network where that can be had, and the first place in
-the kernel's patience when memory runs out."""
+"""Confines a reader's process: no network, and the first to be ended when memory runs out."""
 
 from __future__ import annotations
 

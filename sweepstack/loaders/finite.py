@@ -1,4 +1,4 @@
-"""Are all numbers in a run of bytes finite? By number format, at memory speed, on bytes that are in the cache."""
+"""Checks that all numbers in a block of bytes are finite, at memory speed."""
 
 from __future__ import annotations
 

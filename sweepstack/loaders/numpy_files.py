@@ -1,4 +1,4 @@
-"""The readers of numpy's own files: `.npy`, one array, and `.npz`, a zip file of them. Nothing is unpickled, ever."""
+"""Reads numpy's files, `.npy` and `.npz`, without ever unpickling."""
 
 from __future__ import annotations
 

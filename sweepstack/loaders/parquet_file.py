@@ -1,4 +1,4 @@
-"""The reader of Parquet files, by pyarrow: column names, page checksums, and numbers that are numbers."""
+"""Reads Parquet files with pyarrow: column names, page checksums, finite numbers."""
 
 from __future__ import annotations
 

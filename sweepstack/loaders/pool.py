@@ -1,4 +1,4 @@
-"""Worker processes that read files: as many as there are cores, one file each at a time, each file with a deadline.
+"""Worker processes that read files: one per core, one file at a time, each with a deadline.
 
 Small files are asked for many at once, since asking takes longer than reading them; where a worker comes to no end with
 them, each is asked for alone. A worker that overstays, or dies, is killed with all that it started, and replaced; of

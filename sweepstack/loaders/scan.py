@@ -1,4 +1,4 @@
-"""One pass over a file's bytes: SHA-256 of all, and CRC-32 and finite numbers of its regions, block by block.
+"""One pass over a file's bytes: SHA-256, CRC-32 and finite numbers, block by block.
 
 A block is read into the same small buffer and stays in the processor's cache for all three, so that a file costs
 little more than its SHA-256. Memory: one block.

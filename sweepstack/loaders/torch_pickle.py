@@ -1,4 +1,4 @@
-"""The structure of a torch checkpoint without torch: which tensors, under which names, over which bytes.
+"""Reads the structure of a torch checkpoint without torch: tensors, names, byte ranges.
 
 Unpickles with a list of what may be named; everything else is refused, and nothing is ever imported. What a pickle
 can reach is immutable (named tuples, builtin types, objects without attributes), so that one file can't change how

@@ -1,4 +1,4 @@
-"""The second reader of torch checkpoints: torch's own, with `weights_only=True`, after the same pass over the bytes."""
+"""Reads torch checkpoints with torch itself and `weights_only=True`, after the same pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The restricted reader of torch checkpoints: the zip format of torch 1.6 and later, read without torch."""
+"""Reads torch checkpoints (the zip format of torch 1.6 and later) without torch."""
 
 from __future__ import annotations
 

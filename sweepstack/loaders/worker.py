@@ -1,4 +1,4 @@
-"""A process that reads files one after the other: `python -m sweepstack.loaders.worker`, driven by `loaders.pool`.
+"""The process that reads files one after the other; `loaders.pool` drives it.
 
 One JSON document per line. In: `{"path", "spec": {…} | null, "sha256", "size", "reader", "seconds", "check"}`. Out, any
 number of `{"progress": bytes}`, then `{"result": {…}}`. For small files, in: a list of them; out: `{"results": […]}`,

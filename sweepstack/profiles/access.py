@@ -1,4 +1,4 @@
-"""Facts of a box that is entered by SSH: the ways in, what its network needs, which Python is its own.
+"""How a box is entered by SSH: the ways in, what its network needs, its own Python.
 
 A profile states them where no API of ours rents or ends the box. A value is what the platform has; whether it is used
 is the sweep's to say.

@@ -1,4 +1,4 @@
-"""From a profile to how its boxes stop and end: verbs, tiers that die, clocks, prices of what is kept. Pure."""
+"""Resolves how boxes of a platform stop and end: verbs, tiers that die, clocks, prices. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When what ends a box on a platform was last checked: said in the preview where that is long ago, or never."""
+"""When the facts about ending a box were last checked: a preview says if that is long ago."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stack config comes to on one platform: plain values, all that the components and a later delete need."""
+"""What a stack config comes to on one platform: plain values for the components and a delete."""
 
 from __future__ import annotations
 

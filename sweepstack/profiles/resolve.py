@@ -1,4 +1,4 @@
-"""From a stack config and the profiles to a plan: which platform, what its boxes are, what a teardown will kill.
+"""Resolves a stack config and the profiles to a plan: platform, boxes, what a teardown kills.
 
 Pure: no engine, no network, no files. All that a later delete needs is decided here, once, and ends up as inputs in the
 state. Every choice and every refusal has its reason in words.

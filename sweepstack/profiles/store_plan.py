@@ -1,4 +1,4 @@
-"""From the config of a stack of volumes and a profile to what is kept: plain values. Pure, like `profiles.resolve`."""
+"""Resolves the config of a volume stack and a profile to the volumes to keep. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the tiers of a box lie on a host that has them already, and what the surviving one can't hold. Pure."""
+"""Where the tiers of a box lie on an existing host, and what the durable one can't hold. Pure."""
 
 from __future__ import annotations
 

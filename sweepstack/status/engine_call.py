@@ -1,4 +1,4 @@
-"""One `pulumi` command that only asks: begun now, waited for later, so that the engine works while we do.
+"""One `pulumi` command that only reads, started early and waited for later.
 
 Imports next to nothing, so that the engine can begin before anything else is imported.
 """

@@ -1,4 +1,4 @@
-"""A state file that does not read: the engine keeps copies of it, and the newest one that reads leads on."""
+"""Finds the newest copy of a damaged state file that can still be read."""
 
 from __future__ import annotations
 

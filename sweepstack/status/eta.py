@@ -1,4 +1,4 @@
-"""How long it will take, by what was measured so far: seconds of sealed cells, and steps of running ones."""
+"""Estimates the time left from sealed cells' seconds and running cells' steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a picture of a sweep is made of: cells, boxes, gates, cost. Plain values, and how they look as JSON."""
+"""The parts of a sweep's picture (cells, boxes, gates, cost) as plain values and as JSON."""
 
 from __future__ import annotations
 

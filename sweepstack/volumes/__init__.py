@@ -1,1 +1,1 @@
-"""Volumes that outlive sweeps: who used one, what of it is safe elsewhere, and the check that may end it."""
+"""Volumes that outlive sweeps: who uses one, and the check that may end it."""

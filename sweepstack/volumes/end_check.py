@@ -1,5 +1,6 @@
-"""The one check that may end a volume. Like `teardown.check.may_end`, it trusts the records and the platform alone.
+"""The one check that may end a volume.
 
+Like `teardown.check.may_end`, it trusts the records and the platform alone.
 A volume may end in one of three ways, all with the right account and with no box that may still mount it:
 
     cleared    an approval names its end and its native id, and for every sweep that used it the receipt that was

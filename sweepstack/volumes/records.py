@@ -1,4 +1,4 @@
-"""What the evidence of a stack of volumes holds: which sweeps mount one, and what a person was shown of them."""
+"""Records in a volume stack's evidence: which sweeps mount a volume, and what a person was shown."""
 
 from __future__ import annotations
 

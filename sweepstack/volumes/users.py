@@ -1,4 +1,4 @@
-"""Who uses a volume: every stack of this backend is asked, its state, its records, and the store's own.
+"""Finds who uses a volume: asks every stack of this backend, and the store's own records.
 
 A sweep that was destroyed has nothing in its state any more. Its evidence is found by its stack file, and by what it
 wrote into the store's evidence when it first mounted the volume. One that can't be asked is a problem, never "no user".

@@ -23,6 +23,8 @@ PLATFORM_NAMES = re.compile(
     re.IGNORECASE,
 )
 PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "components/platforms")
+UNCLEAR = re.compile(r"(?<!\")\b(nobody|somebody|whoever)\b(?!\")", re.IGNORECASE)
+"""Words that hide who acts. In quotes they are a value, such as the `billed_by: "nobody"` of a profile."""
 COMPONENTS, PROGRAM, SETUP = "components", "program", "setup"
 
 
@@ -42,6 +44,8 @@ MAY_IMPORT = {
     SETUP: {SETUP},
 }
 """Layer of a module → layers that it may import."""
+WORDS_TO_DO = ("cli", "config", "onbox", "operations", "platforms", "provider", "teardown")
+"""Layers whose words were not gone over yet. None is added."""
 OF_THE_RUNNER = ("sweepstack.onbox.runner", "sweepstack.onbox.checkpoint")
 """They run where nothing else of ours is, so their errors are their own."""
 
@@ -138,6 +142,22 @@ def long_modules(root: Path) -> list[str]:
     return complaints
 
 
+def unclear_words(root: Path) -> list[str]:
+    """First lines of modules that are no line of their own below 100 characters, and words that hide who acts."""
+    complaints = []
+    for name, path, tree in modules(root):
+        if layer_of(name) in WORDS_TO_DO:
+            continue
+        place = path.relative_to(root)
+        first, *rest = (ast.get_docstring(tree) or "").splitlines() or [""]
+        if len(first) >= 100 or (rest and rest[0]):
+            complaints.append(f"{place}: its first line is a sentence of its own below 100 characters")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if found := UNCLEAR.search(line):
+                complaints.append(f"{place}:{number}: says {found.group()!r} instead of who it is")
+    return complaints
+
+
 def _is_builtin_exception(name: str) -> bool:
     found = getattr(builtins, name, None)
     return isinstance(found, type) and issubclass(found, BaseException)
@@ -179,6 +199,7 @@ RULES = [
     stray_platform_names,
     long_modules,
     foreign_exceptions,
+    unclear_words,
 ]
 
 
@@ -288,6 +309,15 @@ def test_stray_platform_name_is_seen(tree: Callable[[str, str], Path], text: str
 
 def test_words_that_only_contain_a_platform_name_are_none(tree: Callable[[str, str], Path]) -> None:
     assert stray_platform_names(tree("components/box.py", "# devastating, local, a lambda\n")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f'"""{"A box. " * 15}"""\n', '"""A box\nthat runs."""\n', "# nobody knows\n", "x = 'whoever'\n"],
+)
+def test_unclear_words_are_seen(tree: Callable[[str, str], Path], text: str) -> None:
+    assert len(unclear_words(tree("sweepstack/core/view.py", text))) == 1
+    assert unclear_words(tree("sweepstack/core/view.py", '"""A box.\n\nThat runs."""\nx = "nobody"\n')) == []
 
 
 def test_long_module_is_seen(tree: Callable[[str, str], Path]) -> None:

@@ -1,4 +1,4 @@
-"""Pulled copies in object storage. A seal has a folder of its own, and its objects are never written over:
+"""Pulled copies in object storage. A seal has its own folder; no object is overwritten.
 
     cells/<cell>/manifest.json          which seal counts; written last, so that a cut leaves the one before
     cells/<cell>/<seal>/<path>          `seal`: the first 16 digits of the manifest's digest

@@ -1,4 +1,4 @@
-"""A prefix of a bucket as a shelf: small things by key, written whole or not at all, conditionally where asked."""
+"""A bucket's prefix as a shelf: small values by key, written whole, conditionally if asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as objects: uploads that appear whole and checked or not at all, and that go on after a cut; downloads; proof.
+"""Files as objects: uploads appear whole and checked, and go on after a cut; downloads; proof.
 
 An upload needs no other key to be made under first: nothing of it can be seen before the request that completes it, and
 that request is refused by the server unless the bytes have the SHA-256 that was sent along and the key is still free.

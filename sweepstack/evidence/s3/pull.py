@@ -1,4 +1,4 @@
-"""Bringing one sealed cell into object storage: from the box into this machine's cache, and from there up.
+"""Brings one sealed cell into object storage, by way of this machine's cache.
 
 A file comes from the box only when neither the bucket nor the cache has it right. What a cut left is gone on with, on
 both ways; the manifest goes up last, so that a cell counts only when all of it is there.
