@@ -204,7 +204,7 @@ MUTANTS = (
         "send a create again after a lost answer",
         (
             Patch(
-                "sweepstack/platforms/vastai/client.py",
+                "sweepstack/platforms/vastai/api.py",
                 "except Unreachable:\n                lost += 1\n                if writes or lost >= _READS:",
                 "except PlatformError:\n                lost += 1\n                if lost >= _READS:",
             ),
@@ -331,14 +331,14 @@ MUTANTS = (
     Mutant(
         "vast.ai: retry a create",
         (
-            Patch("sweepstack/platforms/vastai/client.py", "if writes or lost >= _READS:", "if lost >= _READS:"),
+            Patch("sweepstack/platforms/vastai/api.py", "if writes or lost >= _READS:", "if lost >= _READS:"),
             Patch(
-                "sweepstack/platforms/vastai/client.py",
+                "sweepstack/platforms/vastai/api.py",
                 "            except Unreachable:\n                lost += 1",
                 "            except PlatformError:\n                lost += 1",
             ),
         ),
-        ("tests/unit/platforms/test_vastai_client.py::test_a_create_whose_outcome_is_unknown_is_sent_once[reply0]",),
+        ("tests/unit/platforms/test_vastai_api.py::test_a_create_whose_outcome_is_unknown_is_sent_once[reply0]",),
     ),
     Mutant(
         "vast.ai: gone on 5xx",
@@ -413,7 +413,7 @@ MUTANTS = (
                 "            return None\n",
             ),
         ),
-        ("tests/unit/provider/test_tag_memory.py::test_who_can_not_be_asked_is_not_believed",),
+        ("tests/unit/platforms/test_tag_memory.py::test_who_can_not_be_asked_is_not_believed",),
     ),
     Mutant(
         "a note of the last box that can't be read is none",
@@ -424,7 +424,7 @@ MUTANTS = (
                 "            return None\n",
             ),
         ),
-        ("tests/unit/provider/test_tag_memory.py::test_a_memory_that_is_no_file_rents_nothing",),
+        ("tests/unit/platforms/test_tag_memory.py::test_a_memory_that_is_no_file_rents_nothing",),
     ),
     Mutant(
         "vast.ai: prove an end by a list from before it",

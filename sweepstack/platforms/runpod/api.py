@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, RequestRefused, Unreachable
-from sweepstack.platforms.common.http import Answer, Transport
+from sweepstack.platforms.common.http_client import Answer, Transport
 from sweepstack.platforms.common.rate_limit import ALL, Limiter, Quota, paced
 from sweepstack.platforms.common.single_flight import Shared
 from sweepstack.platforms.runpod import keys

@@ -20,7 +20,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait, not_as_asked
-from sweepstack.platforms.common.http import Answer
+from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.runpod import bodies

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, NotAuthorized, PlatformError, RequestRefused
-from sweepstack.platforms.common.http import Answer, Transport
+from sweepstack.platforms.common.http_client import Answer, Transport
 
 _NO_CAPACITY = re.compile(
     r"no longer any instances available"

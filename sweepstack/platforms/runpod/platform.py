@@ -28,7 +28,8 @@ from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeR
 from sweepstack.platforms.common import tag_lock
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.runpod import create as renting
-from sweepstack.platforms.runpod import money, volumes
+from sweepstack.platforms.runpod import balance as account_balance
+from sweepstack.platforms.runpod import volumes
 from sweepstack.platforms.runpod import offers as market
 from sweepstack.platforms.runpod.api import NEW_TAG_SECONDS, Session, checked_id, session
 from sweepstack.platforms.runpod.bodies import ROOT, catalog_params
@@ -202,7 +203,7 @@ class RunpodPlatform:
         return [one.offer for one in market.candidates(gpus, constraints, center)]
 
     def balance(self) -> Balance | None:
-        return money.balance(session())
+        return account_balance.balance(session())
 
     def change_bid(self, native_id: str, account: str, bid: float) -> None:
         raise Unsupported("RunPod is withdrawing spot pods, so there is no bid to change: its boxes have one price")

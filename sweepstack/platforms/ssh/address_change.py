@@ -13,7 +13,7 @@ from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import Pin, fingerprint
 from sweepstack.channel.ssh_options import Way
 from sweepstack.onbox.common.errors import RequestRefused, WrongAccount
-from sweepstack.platforms.ssh.call import Caller
+from sweepstack.platforms.ssh.api import Caller
 
 
 def prove_same(

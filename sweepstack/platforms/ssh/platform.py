@@ -18,7 +18,7 @@ from sweepstack.onbox.common.units import skew_words
 from sweepstack.onbox.host.offers import Capability, WithoutMarket
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from sweepstack.platforms.ssh import address_change
-from sweepstack.platforms.ssh.call import Caller
+from sweepstack.platforms.ssh.api import Caller
 
 if TYPE_CHECKING:
     from sweepstack.channel.ssh_options import Way

@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from sweepstack.platforms.common.pace import Limiter, Shared
+from sweepstack.platforms.common.deadline import Limiter, Shared
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.vastai.pages import Column, Row
 

@@ -21,13 +21,13 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.common.pace import OutOfPatience
+from sweepstack.platforms.common.deadline import OutOfPatience
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.vastai import volumes
 from sweepstack.platforms.vastai.channel import FOLDERS, ROOT, answers
-from sweepstack.platforms.vastai.client import PATIENCE_SECONDS
+from sweepstack.platforms.vastai.api import PATIENCE_SECONDS
 from sweepstack.platforms.vastai.errors import NoSuchThing, RentedAnyway, StartQueued
 from sweepstack.platforms.vastai.offers import Ask, disk_for, market_at, up_to_step
 from sweepstack.platforms.vastai.pages import Row

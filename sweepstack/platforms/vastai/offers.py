@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, same_gpu
-from sweepstack.platforms.common.pace import Patience, Shared
+from sweepstack.platforms.common.deadline import Patience, Shared
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.vastai.account_state import Source
-from sweepstack.platforms.vastai.client import Client
+from sweepstack.platforms.vastai.api import Client
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.states import number
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable, Unsupported
 from sweepstack.onbox.host.offers import Balance, Capability, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
-from sweepstack.platforms.common.pace import Patience
+from sweepstack.platforms.common.deadline import Patience
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.vastai import power, volumes

@@ -17,9 +17,9 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
-from sweepstack.platforms.common.pace import OutOfPatience
+from sweepstack.platforms.common.deadline import OutOfPatience
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.vastai.client import PATIENCE_SECONDS
+from sweepstack.platforms.vastai.api import PATIENCE_SECONDS
 from sweepstack.platforms.vastai.errors import NoSuchThing, StartQueued
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.session import Lasting, Session, Watch, still_creating

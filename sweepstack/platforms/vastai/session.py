@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, Unreachable, WrongAccount
 from sweepstack.onbox.host.platform import PROGRESS_SECONDS, BoxRecord, Phase, Wait
-from sweepstack.platforms.common.pace import OutOfPatience, Patience
+from sweepstack.platforms.common.deadline import OutOfPatience, Patience
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.vastai.client import PATIENCE_SECONDS, Client
+from sweepstack.platforms.vastai.api import PATIENCE_SECONDS, Client
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.states import record_of
 

@@ -21,9 +21,9 @@ from sweepstack.onbox.common.errors import (
     WrongAccount,
 )
 from sweepstack.onbox.host.platform import BoxRequest, VolumeRecord, Wait, not_as_asked
-from sweepstack.platforms.common.pace import OutOfPatience, Patience
+from sweepstack.platforms.common.deadline import OutOfPatience, Patience
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.vastai.client import PATIENCE_SECONDS, Client
+from sweepstack.platforms.vastai.api import PATIENCE_SECONDS, Client
 from sweepstack.platforms.vastai.errors import NoSuchThing
 from sweepstack.platforms.vastai.offers import HOURS_PER_MONTH
 from sweepstack.platforms.vastai.pages import Row

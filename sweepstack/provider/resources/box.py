@@ -23,7 +23,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Capability
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common.pace import OutOfPatience
+from sweepstack.platforms.common.deadline import OutOfPatience
 from sweepstack.platforms.registry import has_address, load_platform
 from sweepstack.provider import secrets
 from sweepstack.provider.models import BoxInputs, BoxState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, NotAuthorized, PlatformError, RequestRefused
-from sweepstack.platforms.common.http import Answer, Transport
+from sweepstack.platforms.common.http_client import Answer, Transport
 from sweepstack.platforms.runpod.errors import refused
 
 HTTP = Transport("RunPod", "http://127.0.0.1:1", "", key_hint="RUNPOD_API_KEY")

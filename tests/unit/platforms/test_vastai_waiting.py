@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.common.pace import Limiter, OutOfPatience, Patience
+from sweepstack.platforms.common.deadline import Limiter, OutOfPatience, Patience
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.vastai import create as rent
 from sweepstack.platforms.vastai import power
@@ -194,7 +194,7 @@ def test_time_in_line_is_not_the_boxs_own() -> None:
 
 
 def test_a_line_that_is_too_long_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweepstack.platforms.common.pace.MOST_IN_LINE", 900.0)
+    monkeypatch.setattr("sweepstack.platforms.common.deadline.MOST_IN_LINE", 900.0)
     limiter = Limiter(1000.0)
     limiter.turn(Patience(1, elastic=True), "end a box")
     with pytest.raises(OutOfPatience, match="900 s is all there is"):

@@ -21,9 +21,9 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
     Unsupported,
 )
-from sweepstack.platforms.common import http as transport_module
+from sweepstack.platforms.common import http_client as transport_module
 from sweepstack.platforms.common import rate_limit as limiter_module
-from sweepstack.platforms.common.http import Transport
+from sweepstack.platforms.common.http_client import Transport
 from sweepstack.platforms.common.rate_limit import ALL, Limiter, Quota
 from tests.addresses import at_a_new_address
 from tests.unit.loopback import HTML, PROBLEM, Server, cut, reply, truncated

@@ -20,10 +20,10 @@ from sweepstack.onbox.common.errors import (
     RequestRefused,
     Unreachable,
 )
-from sweepstack.platforms.common.pace import OutOfPatience, Patience
+from sweepstack.platforms.common.deadline import OutOfPatience, Patience
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.vastai.account_state import INTERVALS
-from sweepstack.platforms.vastai.client import Client
+from sweepstack.platforms.vastai.api import Client
 from sweepstack.platforms.vastai.errors import NoSuchThing, RentedAnyway, StartQueued
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import LIST, V0, World, instance

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RateLimited, RequestRefused, Unreachable
-from sweepstack.platforms.common.pace import Patience
+from sweepstack.platforms.common.deadline import Patience
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.redact import learn
 from sweepstack.platforms.vastai import pages
