@@ -42,7 +42,7 @@ PER_MINUTE = 60
 """RunPod: requests of one account, all together."""
 LONGEST_QUOTA = 60.0
 IMPORTS = {
-    "runpod": "sweepstack.provider.resources.box,runpod.api.ctl_commands,httpx,tenacity",
+    "runpod": "sweepstack.provider.resources.box,runpod.api.ctl_commands,httpx",
     "vastai": "sweepstack.provider.resources.box,vastai",
 }
 KINDS = ("pod", "instance")

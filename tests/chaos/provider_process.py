@@ -130,7 +130,6 @@ def _import_all() -> None:
     import httpx  # noqa: F401
     import runpod.api.ctl_commands
     import runpod.error  # noqa: F401
-    import tenacity  # noqa: F401
     import vastai  # noqa: F401
 
     import sweepstack.channel.ssh

@@ -6,7 +6,10 @@ The adapter says what it believes; the harness says what is true (`rentals`), fr
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +17,14 @@ import pytest
 
 from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
 
+CREATE = """
+import json, sys
+from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.platforms.common import probe
+from sweepstack.platforms.registry import load_platform
+adapter, asked, seconds, probe.ON = json.loads(sys.argv[1])
+print(load_platform(adapter).create(BoxRequest(**asked), wait=Wait(seconds)).native_id)
+"""
 VERBS = ("create", "read", "delete", "start")
 FAULTS = {
     "too_many": "429 without a time",
@@ -148,6 +159,21 @@ class Harness(Protocol):
     def close(self) -> None:
         """Ends its world. Raises when the adapter spoke to the platform in words that it does not know."""
         ...
+
+
+def created_at_once(adapter: str, request: BoxRequest, count: int, *, machines: bool, seconds: float = 60) -> set[str]:
+    """The ids that so many processes get for the same request at the same time. `machines`: each looks whether the box
+    can be reached."""
+    asked = {name: getattr(request, name) for name in ("tag", "name", "public_key", "price_per_hour", "max_price")}
+    command = [sys.executable, "-c", CREATE, json.dumps([adapter, asked, seconds, machines])]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
+    try:
+        answers = [process.communicate(timeout=2 * seconds)[0].decode().strip() for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert all(process.returncode == 0 for process in running)
+    return set(answers)
 
 
 def harness_class(adapter: str) -> Any:

@@ -17,7 +17,7 @@ from sweepstack.onbox.host.drills import BOOT_DRILL, CREATE_DRILL
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
 from sweepstack.platforms.registry import load_platform
-from tests.conformance.harness import FAULTS
+from tests.conformance.harness import FAULTS, created_at_once
 
 CUT_DESTROY = """
 import os, shutil, signal, sys
@@ -46,17 +46,11 @@ import sys
 from sweepstack.onbox.host.platform import Wait
 from sweepstack.platforms.registry import load_platform
 from sweepstack.onbox.common import processes
-from tests.conformance.harness import FAULTS
+from tests.conformance.harness import FAULTS, created_at_once
 platform = load_platform("local")
 platform._grace = 0.1
 for _ in range(int(sys.argv[4])):
     platform.stop(*sys.argv[1:3]) if sys.argv[3] == "stop" else platform.start(*sys.argv[1:3], wait=Wait(30))
-"""
-CREATE = """
-import json, sys
-from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.registry import load_platform
-print(load_platform("local").create(BoxRequest(**json.loads(sys.argv[1])), wait=Wait(60)).native_id)
 """
 
 
@@ -140,12 +134,7 @@ class Harness:
 
     def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
         """The ids that so many processes get for the same request at the same time."""
-        asked = json.dumps({"tag": request.tag, "name": request.name, "price_per_hour": request.price_per_hour})
-        command = [sys.executable, "-c", CREATE, asked]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
-        answers = [process.communicate(timeout=60)[0].decode().strip() for process in running]
-        assert all(process.returncode == 0 for process in running)
-        return set(answers)
+        return created_at_once(self.adapter, request, count, machines=True)
 
     def cut_destroy(self, native_id: str, account: str) -> None:
         """A destroy whose process is killed when a part of the box is gone."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import time
@@ -17,7 +15,7 @@ from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.runpod.api import FRESH_SECONDS
-from tests.conformance.harness import FAULTS
+from tests.conformance.harness import FAULTS, created_at_once
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.runpod import CREATE, DELETE, KEY, LIST, OTHER_KEY, Boot, RunPodSim
 
@@ -64,16 +62,6 @@ ONLY = {
     "zero_gpus": ("start",),
     "no_room": ("start",),
 }
-CREATE_PROGRAM = """
-import json, sys
-from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.runpod.api import FRESH_SECONDS
-from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.registry import load_platform
-platform = load_platform("runpod")
-type(platform)._answers = lambda *args, **kwargs: ""
-print(platform.create(BoxRequest(**json.loads(sys.argv[1])), wait=Wait(60)).native_id)
-"""
 
 
 class Harness:
@@ -111,12 +99,11 @@ class Harness:
             "SWEEPSTACK_API_TIMEOUT": self._timeout,
         }.items():
             monkeypatch.setenv(name, value)
+        if not machines:  # nothing would answer: the API's word is enough
+            monkeypatch.setattr("sweepstack.platforms.common.probe.ON", False)
 
     def connect(self) -> Platform:
-        platform = load_platform(self.adapter)
-        if not self._machines:  # nothing would answer: the API's word is enough
-            self._patch.setattr(type(platform), "_answers", lambda *args, **kwargs: "")
-        return platform
+        return load_platform(self.adapter)
 
     def request(self, tag: str, **changes: Any) -> BoxRequest:
         return BoxRequest(**{"tag": tag, "name": "box-0", "public_key": self._public_key, **changes})
@@ -190,12 +177,7 @@ class Harness:
                     pod.lingers, pod.lingering_as = False, ""
 
     def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
-        asked = json.dumps({"tag": request.tag, "name": request.name, "public_key": self._public_key})
-        command = [sys.executable, "-c", CREATE_PROGRAM, asked]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
-        answers = [process.communicate(timeout=120)[0].decode().strip() for process in running]
-        assert all(process.returncode == 0 for process in running)
-        return set(answers)
+        return created_at_once(self.adapter, request, count, machines=self._machines)
 
     def close(self) -> None:
         self._server.close()

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,15 +11,9 @@ from sweepstack.onbox.host.platform import BoxRequest
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
 from tests.conformance import harness_local
+from tests.conformance.harness import created_at_once
 from tests.simulators.host import Host
 from tests.simulators.machines import require
-
-CREATE = """
-import json, sys
-from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.registry import load_platform
-print(load_platform(sys.argv[2]).create(BoxRequest(**json.loads(sys.argv[1])), wait=Wait(60)).native_id)
-"""
 
 
 class Harness(harness_local.Harness):
@@ -80,12 +70,7 @@ class Harness(harness_local.Harness):
 
     def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
         """The ids that so many processes get for the same request at the same time."""
-        asked = json.dumps({"tag": request.tag, "name": request.name, "price_per_hour": request.price_per_hour})
-        command = [sys.executable, "-c", CREATE, asked, f"ssh:{self._host.address}"]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
-        answers = [process.communicate(timeout=120)[0].decode().strip() for process in running]
-        assert all(process.returncode == 0 for process in running)
-        return set(answers)
+        return created_at_once(f"ssh:{self._host.address}", request, count, machines=True)
 
     def close(self) -> None:
         """Its world is the test's folder; the host and what runs on it end."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import time
@@ -14,7 +12,7 @@ import pytest
 
 from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
 from sweepstack.platforms.registry import load_platform
-from tests.conformance.harness import FAULTS
+from tests.conformance.harness import FAULTS, created_at_once
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import Machine, VastSimulator
 
@@ -69,14 +67,6 @@ CACHE_SECONDS = 0.25
 """What the adapter has read serves it for 8 s, and whose key it is for 20 s; at the pace of tests 0.08 and 0.2."""
 VOLUME_GB = 10
 MIN_BID = 0.20  # USD an hour and GPU
-CREATE_PROGRAM = """
-import json, sys
-from sweepstack.platforms.vastai import create as _vastai_rent
-from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.registry import load_platform
-_vastai_rent.PROBE = False
-print(load_platform("vastai").create(BoxRequest(**json.loads(sys.argv[1])), wait=Wait(60)).native_id)
-"""
 
 
 class Harness:
@@ -95,7 +85,7 @@ class Harness:
     impossible = frozenset({"zero_gpus"})  # a start gets all its cards, or waits for them
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
-        self._patch = monkeypatch
+        self._patch, self._machines = monkeypatch, machines
         self._timeout = "30" if machines else "2"  # an answer waits for the machine that it starts
         key = tmp_path / "id_ed25519"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
@@ -122,7 +112,7 @@ class Harness:
         }.items():
             monkeypatch.setenv(name, value)
         if not machines:  # nothing would answer: the API's word is enough
-            monkeypatch.setattr("sweepstack.platforms.vastai.create.PROBE", False)
+            monkeypatch.setattr("sweepstack.platforms.common.probe.ON", False)
 
     def _brisk(self) -> None:
         """Every stage is seen once, and nothing that takes time takes long."""
@@ -202,12 +192,7 @@ class Harness:
         time.sleep(CACHE_SECONDS)
 
     def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
-        asked = json.dumps({"tag": request.tag, "name": request.name, "public_key": self._public_key})
-        command = [sys.executable, "-c", CREATE_PROGRAM, asked]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
-        answers = [process.communicate(timeout=120)[0].decode().strip() for process in running]
-        assert all(process.returncode == 0 for process in running)
-        return set(answers)
+        return created_at_once(self.adapter, request, count, machines=self._machines)
 
     def close(self) -> None:
         self._server.close()

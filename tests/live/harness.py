@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +13,7 @@ import pytest
 from sweepstack.channel.ssh_keys import public_key
 from sweepstack.onbox.common.errors import StillCreating
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platform, VolumeRecord, Wait
-from tests.conformance.harness import harness_class
+from tests.conformance.harness import created_at_once, harness_class
 from tests.live.run import LiveRun
 
 MOST_PER_HOUR = 0.60
@@ -29,13 +26,6 @@ CANNOT = frozenset(
 )
 """Methods of a harness that would need a platform that fails on demand, or a second account: tests that call them are
 not collected here. The simulators play them."""
-CREATE_PROGRAM = """
-import json, sys
-from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.registry import load_platform
-asked = json.loads(sys.argv[2])
-print(load_platform(sys.argv[1]).create(BoxRequest(**asked), wait=Wait(900)).native_id)
-"""
 
 
 class Metered:
@@ -129,17 +119,7 @@ class LiveHarness:
 
     def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
         self._run.purse.take(request.tag, MOST_PER_HOUR)
-        fields = ("tag", "name", "public_key", "max_price")
-        asked = json.dumps({name: getattr(request, name) for name in fields})
-        command = [sys.executable, "-c", CREATE_PROGRAM, self.adapter, asked]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
-        try:
-            answers = [process.communicate(timeout=1000)[0].decode().strip() for process in running]
-        finally:
-            for process in running:
-                process.kill()
-        assert all(process.returncode == 0 for process in running)
-        return set(answers)
+        return created_at_once(self.adapter, request, count, machines=True, seconds=900)
 
     def _until(self, ready: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + BY_HAND_SECONDS

@@ -204,19 +204,23 @@ MUTANTS = (
         "send a create again after a lost answer",
         (
             Patch(
-                "sweepstack/platforms/vastai/api.py",
-                "except Unreachable:\n                lost += 1\n                if writes or lost >= _READS:",
-                "except PlatformError:\n                lost += 1\n                if lost >= _READS:",
+                "sweepstack/platforms/common/http_client.py",
+                "except Unreachable as error:\n            lost += 1\n            if writes or lost >= ATTEMPTS",
+                "except PlatformError as error:\n            lost += 1\n            if lost >= ATTEMPTS",
             ),
         ),
-        ("tests/unit/platforms/test_vastai_platform.py::test_a_lost_answer_that_stays_lost_is_an_unknown_outcome",),
+        (
+            "tests/unit/platforms/test_vastai_platform.py::test_a_lost_answer_that_stays_lost_is_an_unknown_outcome",
+            "tests/unit/platforms/test_vastai_api.py::test_a_create_whose_outcome_is_unknown_is_sent_once[reply0]",
+            "tests/unit/platforms/test_http_client.py::test_a_read_survives_what_a_write_does_not_repeat[502]",
+        ),
     ),
     Mutant(
         "a rented box is gone when one list lacks it",
         (
             Patch(
                 "sweepstack/platforms/vastai/session.py",
-                "        row = self.client.instance(identifier, self.patience)\n        if row is None:\n",
+                "        row = self.client.instance(identifier, self.deadline)\n        if row is None:\n",
                 "        row = None\n        if row is None:\n",
             ),
         ),
@@ -237,8 +241,8 @@ MUTANTS = (
             ),
             Patch(
                 "sweepstack/platforms/vastai/session.py",
-                'listed = {row["id"]: row for row in self.client.labelled([tag], self.patience, age=age)}',
-                "listed = dict(self.client.instances(self.patience, age=age))",
+                'listed = {row["id"]: row for row in self.client.labelled([tag], self.deadline, age=age)}',
+                "listed = dict(self.client.instances(self.deadline, age=age))",
             ),
         ),
         ("tests/unit/platforms/test_vastai_platform.py::test_a_box_with_the_tag_is_adopted_and_nothing_is_rented",),
@@ -267,7 +271,7 @@ MUTANTS = (
         (
             Patch(
                 "sweepstack/platforms/vastai/power.py",
-                "            own.client.stop(identifier, own.patience)\n            why = prove_stopped",
+                "            own.client.stop(identifier, own.deadline)\n            why = prove_stopped",
                 "            why = prove_stopped",
             ),
         ),
@@ -278,10 +282,9 @@ MUTANTS = (
         (
             Patch(
                 "sweepstack/platforms/runpod/api.py",
-                '        answer = self.http.write("POST", "/v2/pods", body, patience=patience, cancelled=cancelled)\n',
+                '        answer = self.http.write("POST", "/v2/pods", body, deadline=deadline)\n',
                 "        def post() -> Answer:\n"
-                '            return self.http.write("POST", "/v2/pods", body, '
-                "patience=patience, cancelled=cancelled)\n\n"
+                '            return self.http.write("POST", "/v2/pods", body, deadline=deadline)\n\n'
                 "        try:\n            answer = post()\n"
                 "        except OutcomeUnknown:\n            answer = post()\n",
             ),
@@ -292,10 +295,10 @@ MUTANTS = (
         "RunPod: gone on 5xx",
         (
             Patch(
-                "sweepstack/platforms/runpod/platform.py",
-                "        except StillListed as error:\n            if not at_hand.is_ending(native_id):\n",
-                "        except Unreachable as error:\n            pod = None\n"
-                "        if False:\n            if not at_hand.is_ending(native_id):\n",
+                "sweepstack/platforms/runpod/lookup.py",
+                "    except StillListed as error:\n        if not session.is_ending(native_id):\n",
+                "    except Unreachable as error:\n        pod = None\n"
+                "    if False:\n        if not session.is_ending(native_id):\n",
             ),
         ),
         (f"{WRONG_READ}[runpod-error_before-read-None]",),
@@ -329,18 +332,6 @@ MUTANTS = (
         ("tests/conformance/test_platforms.py::test_another_accounts_box_is_not_touched[runpod]",),
     ),
     Mutant(
-        "vast.ai: retry a create",
-        (
-            Patch("sweepstack/platforms/vastai/api.py", "if writes or lost >= _READS:", "if lost >= _READS:"),
-            Patch(
-                "sweepstack/platforms/vastai/api.py",
-                "            except Unreachable:\n                lost += 1",
-                "            except PlatformError:\n                lost += 1",
-            ),
-        ),
-        ("tests/unit/platforms/test_vastai_api.py::test_a_create_whose_outcome_is_unknown_is_sent_once[reply0]",),
-    ),
-    Mutant(
         "vast.ai: gone on 5xx",
         (
             Patch(
@@ -359,7 +350,7 @@ MUTANTS = (
         (
             Patch(
                 "sweepstack/platforms/vastai/session.py",
-                "        row = self.client.instance(identifier, self.patience)\n        if row is None:\n",
+                "        row = self.client.instance(identifier, self.deadline)\n        if row is None:\n",
                 "        row = None\n        if row is None:\n",
             ),
         ),
@@ -375,8 +366,8 @@ MUTANTS = (
             ),
             Patch(
                 "sweepstack/platforms/vastai/session.py",
-                'listed = {row["id"]: row for row in self.client.labelled([tag], self.patience, age=age)}',
-                "listed = dict(self.client.instances(self.patience, age=age))",
+                'listed = {row["id"]: row for row in self.client.labelled([tag], self.deadline, age=age)}',
+                "listed = dict(self.client.instances(self.deadline, age=age))",
             ),
         ),
         ("tests/conformance/test_platforms.py::test_a_box_of_another_sweep_is_not_ours_by_its_name[vastai]",),

@@ -8,12 +8,12 @@ import pytest
 
 from sweepstack.channel import agent_source
 from sweepstack.launch.ship import checkpoint_files, runner_files
-from sweepstack.platforms.ssh import call
+from sweepstack.platforms.ssh import api
 from tests.oldest_python import too_new
 
 ROOT = Path(__file__).resolve().parents[2]
 SENT = sorted(
-    {f"{name.replace('.', '/')}.py" for name in (*agent_source.MODULES, *agent_source.VISITING, *call.MODULES)}
+    {f"{name.replace('.', '/')}.py" for name in (*agent_source.MODULES, *agent_source.VISITING, *api.MODULES)}
     | {"sweepstack/onbox/agent/bootstrap.py"}
     | {str(path.relative_to(ROOT)) for path in (*checkpoint_files(), *(source for _, source, _ in runner_files()))}
 )

@@ -1,9 +1,9 @@
-"""One way to a platform's HTTP API, for all adapters: what was carried out, what was not, and what nobody knows.
+"""The HTTP client of the adapters: what was carried out, what was not, and what is not known; and when to ask again.
 
-A read is asked again when the network or the platform stumbles. A write is sent once: only a 429 is sent again, since
-it says that nothing was done. When the answer to a write is lost, cut, or no answer of the platform's (5xx, a proxy's
+A read is asked again when the network or the platform fails. A write is sent once: only a 429 is sent again, since it
+says that nothing was done. When the answer to a write is lost, cut, or no answer of the platform's (5xx, a proxy's
 page), that is `OutcomeUnknown`: the caller looks before it does anything else. The key goes into the header and nowhere
-else: not into a URL, a log, an error, or a chained exception.
+else: not into a URL, a log, an error, or a chained exception. An adapter that calls through an SDK uses `retried`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import functools
 import ipaddress
 import json
 import os
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from sweepstack.onbox.common.errors import (
@@ -33,13 +32,15 @@ from sweepstack.onbox.common.errors import (
     Unsupported,
 )
 from sweepstack.platforms.common import redact
-from sweepstack.platforms.common.rate_limit import Limiter, paced
+from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
+from sweepstack.platforms.common.rate_limit import RateLimiter, paced
 
 if TYPE_CHECKING:
     import ssl
 
     import httpx
-    from tenacity import RetryCallState
+
+T = TypeVar("T")
 
 USER_AGENT = "sweepstack/0.1 (+infrastructure as code for sweeps)"
 BODY_BYTES = 32 << 20
@@ -47,20 +48,68 @@ BODY_BYTES = 32 << 20
 TEXT_CHARS = 400
 REQUEST_SECONDS = 30.0
 """For one request, from its first byte to the last of its answer."""
-PATIENCE_SECONDS = 90.0
-"""For one call with all its retries and its waiting for quotas."""
+CALL_SECONDS = 90.0
+"""For one call with all its retries and its waiting for quotas, where the caller names no deadline."""
 TIMEOUT_VARIABLE = "SWEEPSTACK_API_TIMEOUT"
-"""Caps `REQUEST_SECONDS`."""
+"""The most seconds that one answer is waited for."""
 ATTEMPTS = 4
-LIMITED_ATTEMPTS = 12
-"""How often somebody asks who is told each time that it was too much."""
-BACKOFF_SECONDS = 1.0
-BACKOFF_MAX_SECONDS = 30.0
-RETRY_AFTER_MAX_SECONDS = 60.0
+"""How often a read is sent that gets no answer."""
+LIMITED_ATTEMPTS = 10
+"""How often a request is sent that is refused as too fast each time."""
+BACKOFF_SECONDS = 0.5
+MOST_BACKOFF_SECONDS = 60.0
 
 
-class _Shaky(Unreachable):
-    """A read that may do better the next time."""
+class Final(Unreachable):
+    """There is no usable answer, and a second request would get the same."""
+
+
+def retried(
+    send: Callable[[], T], deadline: Deadline, what: str, *, limiter: RateLimiter | None = None, writes: bool = False
+) -> T:
+    """The result of `send`, which sends one request, each time in its turn. A read that is Unreachable is sent again.
+    A read or a write that is RateLimited was not carried out, and is sent again after a while.
+
+    Blocks until `deadline`. Raises the last error of `send` when it is not sent again; DeadlineOver (QuotaUsedUp) when
+    it is not its turn in time.
+    """
+    lost = limited = 0
+    failure: Unreachable
+    while True:
+        if limiter is not None:
+            limiter.take(deadline, what)
+        try:
+            return send()
+        except RateLimited as error:
+            limited += 1
+            after = error.retry_after or (limiter is not None and limiter.interval()) or BACKOFF_SECONDS
+            if limited >= LIMITED_ATTEMPTS or after > MOST_BACKOFF_SECONDS:
+                raise
+            failure, pause = error, min(after * 1.5 ** (limited - 1), MOST_BACKOFF_SECONDS)
+        except Unreachable as error:
+            lost += 1
+            if writes or lost >= ATTEMPTS or isinstance(error, Final):
+                raise
+            failure, pause = error, BACKOFF_SECONDS * 2 ** (lost - 1)
+        try:
+            deadline.pause(paced(pause))
+            continue
+        except DeadlineOver:
+            pass
+        raise failure
+
+
+def answer_seconds(deadline: Deadline, usual: float = REQUEST_SECONDS) -> float:
+    """Seconds that one answer is waited for: a second at least, since a write that is cut leaves its outcome unknown.
+
+    Raises RequestRefused for a bad limit of the user's.
+    """
+    text = os.environ.get(TIMEOUT_VARIABLE, "")
+    try:
+        usual = min(usual, float(text)) if text else usual
+    except ValueError:
+        raise RequestRefused(f"{TIMEOUT_VARIABLE} is {text!r}, and it is a number of seconds: `unset` it") from None
+    return max(1.0, min(usual, deadline.left())) if usual >= 1 else max(0.05, usual)
 
 
 @dataclass(frozen=True)
@@ -81,7 +130,7 @@ class Answer:
         return 200 <= self.status < 300
 
 
-class Transport:
+class HttpClient:
     """One API with one key. Threads may share it; it holds no connection open between calls.
 
     `service`: its name in messages. `key_hint`: where a person puts the key ("RUN_KEY, or ~/.run/key"), for messages.
@@ -95,7 +144,7 @@ class Transport:
         key: str,
         *,
         key_hint: str,
-        limiter: Limiter | None = None,
+        limiter: RateLimiter | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         parts = urlsplit(base_url)
@@ -107,75 +156,44 @@ class Transport:
             redact.learn({key_hint.split()[0].rstrip(","): key})
         self.service = service
         self.base_url = base_url.rstrip("/")
-        self.limiter = limiter or Limiter({})
+        self.limiter = limiter or RateLimiter()
         self._key = key
         self._key_hint = key_hint
         self._headers = {"User-Agent": USER_AGENT, "Accept": "application/json", **(headers or {})}
 
-    def read(
-        self,
-        path: str,
-        params: Mapping[str, str] | None = None,
-        *,
-        endpoint: str = "",
-        patience: float = PATIENCE_SECONDS,
-        cancelled: threading.Event | None = None,
-    ) -> Answer:
-        """GET. Retries network errors, 5xx, unreadable bodies and 429 within `patience` seconds.
+    def read(self, path: str, params: Mapping[str, str] | None = None, *, deadline: Deadline | None = None) -> Answer:
+        """GET. Sent again after network errors, 5xx, unreadable bodies and 429, until `deadline` (`CALL_SECONDS`).
 
         Raises Unreachable (RateLimited for a 429), NotAuthorized (401), Unsupported (410); other refusals are returned.
         """
-        return self._retried("GET", path, params, None, endpoint, patience, cancelled or threading.Event())
+        return self._sent("GET", path, params, None, deadline)
 
     def write(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        endpoint: str = "",
-        patience: float = PATIENCE_SECONDS,
-        cancelled: threading.Event | None = None,
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, deadline: Deadline | None = None
     ) -> Answer:
-        """POST, PUT, PATCH or DELETE, at most once carried out. `cancelled` cuts the waiting, never a request.
+        """POST, PUT, PATCH or DELETE, at most once carried out. A cancel cuts the waiting, never a request.
 
         Raises OutcomeUnknown when it may have been carried out; Unreachable (RateLimited) when it was certainly not;
         NotAuthorized (401), InsufficientFunds (402), Unsupported (410); other refusals are returned.
         """
-        return self._retried(method, path, None, body, endpoint, patience, cancelled or threading.Event())
+        return self._sent(method, path, None, body, deadline)
 
-    def _retried(
+    def _sent(
         self,
         method: str,
         path: str,
         params: Mapping[str, str] | None,
         body: Mapping[str, Any] | None,
-        endpoint: str,
-        patience: float,
-        cancelled: threading.Event,
+        deadline: Deadline | None,
     ) -> Answer:
-        import tenacity
-
-        end = time.monotonic() + patience
-
-        def once() -> Answer:
-            self.limiter.take(endpoint, patience=max(0.0, end - time.monotonic()), cancelled=cancelled)
-            seconds = min(_request_seconds(), max(0.001, end - time.monotonic()))
-            return self._once(method, path, params, body, seconds)
-
-        def stop(state: RetryCallState) -> bool:
-            limited = isinstance(state.outcome and state.outcome.exception(), RateLimited)
-            late = time.monotonic() + state.upcoming_sleep >= end
-            most = LIMITED_ATTEMPTS if limited else ATTEMPTS
-            return late or cancelled.is_set() or state.attempt_number >= most
-
-        return tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type((_Shaky, RateLimited)),
-            wait=_pause,
-            stop=stop,
-            sleep=tenacity.sleep_using_event(cancelled),
-            reraise=True,
-        )(once)
+        until = deadline or Deadline(CALL_SECONDS)
+        return retried(
+            lambda: self._once(method, path, params, body, answer_seconds(until)),
+            until,
+            f"ask {self.service} ({method} {path})",
+            limiter=self.limiter,
+            writes=method != "GET",
+        )
 
     def _once(
         self, method: str, path: str, params: Mapping[str, str] | None, body: Mapping[str, Any] | None, seconds: float
@@ -205,7 +223,9 @@ class Transport:
         # Outside of the handler: a chained exception would carry the request with its headers.
         if writes and not unsent:
             raise OutcomeUnknown(self._lost(asked, f"the connection broke ({failure})"))
-        raise _Shaky(f"{self.service} does not answer ({asked}: {failure}); nothing was changed. Try again") from None
+        raise Unreachable(
+            f"{self.service} does not answer ({asked}: {failure}); nothing was changed. Try again"
+        ) from None
 
     def _judged(self, asked: str, writes: bool, response: httpx.Response, raw: bytes | None) -> Answer:
         """What a complete reply means, or the error for it. `raw` is None where it was too long."""
@@ -227,7 +247,7 @@ class Transport:
             if writes:
                 raise OutcomeUnknown(self._lost(asked, f"it answered {status}{what}. {text}".strip()))
             again = status >= 500 or status == 408 or 200 <= status < 300
-            kind = _Shaky if again and raw is not None else Unreachable
+            kind = Unreachable if again and raw is not None else Final
             raise kind(f"{self.service} gave no usable answer to {asked} ({status}{what}); nothing is known. {text}")
         if status == 401:
             raise NotAuthorized(f"{self.service} does not accept the key ({asked}: 401 {text}): check {self._key_hint}")
@@ -254,23 +274,6 @@ class Transport:
 
     def _lost(self, asked: str, why: str) -> str:
         return f"{self.service}: the answer to {asked} is lost, so it may have been carried out: {why}"
-
-
-def _pause(state: RetryCallState) -> float:
-    """Seconds until the next attempt: what the platform asked for, else longer and longer with jitter."""
-    from tenacity import wait_random_exponential
-
-    error = state.outcome.exception() if state.outcome else None
-    if isinstance(error, RateLimited) and error.retry_after is not None:
-        return paced(min(error.retry_after, RETRY_AFTER_MAX_SECONDS))
-    return float(wait_random_exponential(multiplier=paced(BACKOFF_SECONDS), max=paced(BACKOFF_MAX_SECONDS))(state))
-
-
-def _request_seconds() -> float:
-    with contextlib.suppress(ValueError):
-        if (cap := float(os.environ.get(TIMEOUT_VARIABLE, ""))) > 0:
-            return min(cap, REQUEST_SECONDS)
-    return REQUEST_SECONDS
 
 
 def _bounded(response: httpx.Response, end: float) -> bytes | None:
@@ -307,10 +310,10 @@ def _words(data: Any) -> str:
 def _seconds(retry_after: str) -> float | None:
     """Retry-After, which is seconds or a date; capped. None where it is absent or neither."""
     with contextlib.suppress(ValueError, TypeError, OverflowError):
-        return min(max(0.0, float(retry_after)), RETRY_AFTER_MAX_SECONDS)
+        return min(max(0.0, float(retry_after)), MOST_BACKOFF_SECONDS)
     with contextlib.suppress(ValueError, TypeError):
         left = (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds()
-        return min(max(0.0, left), RETRY_AFTER_MAX_SECONDS)
+        return min(max(0.0, left), MOST_BACKOFF_SECONDS)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Many who ask the same question at the same time get one answer to share: a preview of 100 boxes is one list call."""
+"""Callers that ask the same question at the same time share one answer: a preview of 100 boxes is one list call."""
 
 from __future__ import annotations
 
@@ -8,65 +8,92 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 
 T = TypeVar("T")
 WAIT_SECONDS = 600.0
+_LOOK_SECONDS = 0.05
+"""Between two looks at a deadline, which another thread may cut."""
 
 
-class Shared(Generic[T]):
-    """The answer of `ask`, shared by threads. `ask` blocks, and has a deadline of its own."""
+class SingleFlight(Generic[T]):
+    """The answers to one question. Threads share it.
 
-    def __init__(self, ask: Callable[[], T]) -> None:
-        self._ask = ask
+    An answer is given to a caller only when its question was asked after the caller came, or at most `max_age` seconds
+    before that and after the last `forget`. So a reading that a caller's own write could have missed never reaches it.
+    """
+
+    def __init__(self) -> None:
         self._turn = threading.Condition()
         self._kept: tuple[float, T] | None = None  # when its question was asked, and the answer
-        self._flight: float | None = None
         self._failed: tuple[float, Exception] | None = None
+        self._asking = False
         self._floor = 0.0
 
-    def get(self, max_age: float, *, gather: float = 0.0) -> T:
-        """An answer to a question that was asked at most `max_age` seconds before this call, and after the last
-        `invalidate`. With 0 it is one that was asked later than now. A failure is shared like an answer.
-
-        `gather`: who asks waits so long first, so that those who come meanwhile need no question of their own.
-        """
-        called = time.monotonic()
-        while True:
-            with self._turn:
-                needed = max(called - max_age, self._floor)
-                if self._kept and self._kept[0] >= needed:
-                    return self._kept[1]
-                if self._failed and self._failed[0] >= max(called, self._floor):
-                    raise self._failed[1]
-                if self._flight is None:
-                    self._flight = begun = time.monotonic()
-                    break
-                if not self._turn.wait(WAIT_SECONDS):
-                    raise Unreachable("the answer that others wait for did not come")
-        if gather > 0:
-            time.sleep(gather)
-            begun = time.monotonic()
-        return self._asked(begun)
-
-    def invalidate(self) -> None:
-        """Nobody who asks from now on gets an answer to a question that was asked before."""
+    def forget(self) -> None:
+        """From now on no caller gets an answer to a question that was asked before."""
         with self._turn:
             self._floor = time.monotonic()
 
-    def _asked(self, begun: float) -> T:
-        try:
-            answer = self._ask()
-        except Exception as error:
-            with self._turn:
-                self._flight, self._failed = None, (begun, error)
-                self._turn.notify_all()
-            raise
-        except BaseException:
-            with self._turn:
-                self._flight = None
-                self._turn.notify_all()
-            raise
+    def get(
+        self,
+        ask: Callable[[], T],
+        deadline: Deadline | None = None,
+        *,
+        max_age: float = 0.0,
+        gather: float = 0.0,
+        forgotten: bool = False,
+    ) -> T:
+        """The answer, asked for by this caller or by another. `ask` blocks, and has a deadline of its own.
+
+        A failure is shared like an answer, but for a DeadlineOver, which is that caller's own. `deadline`: how long
+        another's question is waited for. `gather`: who asks waits so many seconds first, so that those who come
+        meanwhile need no question of their own. `forgotten`: an answer from before the last `forget` will do, too: for
+        who looks again and again anyway. Raises what `ask` raises; DeadlineOver; Unreachable.
+        """
+        came = time.monotonic()
         with self._turn:
-            self._flight, self._kept = None, (begun, answer)
-            self._turn.notify_all()
-        return answer
+            oldest = came - max_age if forgotten else max(came - max_age, self._floor)
+            while True:
+                if self._kept and self._kept[0] >= oldest:
+                    return self._kept[1]
+                if self._failed and self._failed[0] >= came:
+                    raise self._failed[1]
+                if not self._asking:
+                    self._asking = True
+                    begun = time.monotonic()
+                    break
+                self._wait(deadline)
+        if gather > 0:
+            time.sleep(gather)
+            begun = time.monotonic()
+        return self._asked(ask, begun)
+
+    def _wait(self, deadline: Deadline | None) -> None:
+        if deadline is None:
+            if not self._turn.wait(WAIT_SECONDS):
+                raise Unreachable("the answer that others wait for did not come")
+            return
+        if why := deadline.why_over():
+            raise DeadlineOver(f"{why}: another request for the same is still on its way")
+        self._turn.wait(_LOOK_SECONDS)
+
+    def _asked(self, ask: Callable[[], T], begun: float) -> T:
+        failed: Exception | None = None
+        answer: T | None = None
+        try:
+            answer = ask()
+            return answer
+        except DeadlineOver:
+            raise
+        except Exception as error:
+            failed = error
+            raise
+        finally:
+            with self._turn:
+                self._asking = False
+                if failed is not None:
+                    self._failed = begun, failed
+                elif answer is not None:
+                    self._kept = begun, answer
+                self._turn.notify_all()

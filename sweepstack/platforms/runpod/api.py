@@ -1,6 +1,6 @@
 """The operations of RunPod's REST v2 that we use, for one key: paths, envelopes, pages, and one list for all who ask.
 
-Nothing here decides. Writes are sent once (`common.http`); a read that begins after a write sees it.
+Nothing here decides. Writes are sent once (`common.http_client`); a read that begins after a write sees it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, RequestRefused, Unreachable
-from sweepstack.platforms.common.http_client import Answer, Transport
-from sweepstack.platforms.common.rate_limit import ALL, Limiter, Quota, paced
-from sweepstack.platforms.common.single_flight import Shared
+from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
+from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.runpod import keys
 from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.legacy_query import Mine, StillListed, ask_mine
@@ -35,7 +36,7 @@ PROVED_SECONDS = 30.0
 """So long does a proved end serve whoever asks again: a destroy proves it, and its caller wants to know."""
 LAG_SECONDS = 60.0
 """So long may a pod that we made be neither listed nor found, and still be there."""
-LIST_PATIENCE = 180.0
+LIST_SECONDS = 180.0
 """A quota that is used up comes back within a minute; whoever asks for a list has others waiting for it."""
 CATALOG_SECONDS = 30.0
 MAX_PAGES = 100
@@ -79,13 +80,14 @@ class Session:
 
     def __init__(self, base: str, key: str) -> None:
         self._base, self._key = base, key
-        self.http = Transport("RunPod", base, key, key_hint=keys.KEY_HINT, limiter=Limiter({ALL: QUOTA}, learns=True))
+        limiter = RateLimiter(QUOTA, learns=True)
+        self.http = HttpClient("RunPod", base, key, key_hint=keys.KEY_HINT, limiter=limiter)
         self._lock = threading.Lock()
-        self._owner = Shared(self._ask_owner)
-        self._older = Shared(self._ask_older)
-        self._pods = Shared(self._list_pods)
-        self._volumes = Shared(self._list_volumes)
-        self._catalogs: dict[tuple[tuple[str, str], ...], Shared[list[Any]]] = {}
+        self._owner = SingleFlight[str]()
+        self._older = SingleFlight[Mine]()
+        self._pods = SingleFlight[Pods]()
+        self._volumes = SingleFlight[dict[str, Mapping[str, Any]]]()
+        self._catalogs: dict[tuple[tuple[str, str], ...], SingleFlight[list[Any]]] = {}
         self._born: dict[str, tuple[float, Mapping[str, Any]]] = {}  # made by us and not seen in a list yet
         self._ended: set[str] = set()
         self._gone: dict[str, float] = {}  # proved, and when
@@ -93,7 +95,7 @@ class Session:
     def account(self, *, now: bool = False) -> str:
         """The id of the key's account; `now`: asked for seconds ago at most, and not when the process began."""
         known = "" if now else keys.known_account(self._base, self._key)
-        return known or self._owner.get(paced(ACCOUNT_SECONDS))
+        return known or self._owner.get(self._ask_owner, max_age=paced(ACCOUNT_SECONDS))
 
     def require(self, account: str, what: str, *, now: bool = False) -> None:
         """Raises WrongAccount unless the key is of this account."""
@@ -102,13 +104,14 @@ class Session:
     def older(self, account: str, *, max_age: float = 0.0, gather: float = 0.0) -> Mine:
         """What the older interface says of this account's pods. Raises WrongAccount where the key is another's there;
         Unreachable."""
-        mine = self._older.get(max_age, gather=gather)
+        mine = self._older.get(self._ask_older, max_age=max_age, gather=gather)
         keys.require(account, mine.account, "what was asked for")
         return mine
 
     def pods(self, *, max_age: float | None = None, gather: float = 0.0) -> Pods:
         """All pods of the account, with those that we made and that are not listed yet. Raises Unreachable."""
-        listed = self._pods.get(paced(FRESH_SECONDS) if max_age is None else max_age, gather=gather)
+        age = paced(FRESH_SECONDS) if max_age is None else max_age
+        listed = self._pods.get(self._list_pods, max_age=age, gather=gather)
         with self._lock:
             missing = {key: pod for key, (_, pod) in self._born.items() if key not in listed.by_id and self._young(key)}
         return Pods({**listed.by_id, **missing}, listed.damaged) if missing else listed
@@ -151,13 +154,13 @@ class Session:
         """Whether this process had its delete accepted."""
         return native_id in self._ended
 
-    def create_pod(self, body: Mapping[str, Any], *, patience: float, cancelled: threading.Event) -> Answer:
+    def create_pod(self, body: Mapping[str, Any], deadline: Deadline) -> Answer:
         """POST /v2/pods. Costs money. Raises OutcomeUnknown when it may have been carried out."""
-        answer = self.http.write("POST", "/v2/pods", body, patience=patience, cancelled=cancelled)
+        answer = self.http.write("POST", "/v2/pods", body, deadline=deadline)
         if answer.ok:
             native_id = identifier(answer.data)
             if not native_id:
-                self._pods.invalidate()
+                self._pods.forget()
                 raise OutcomeUnknown("RunPod made a pod and did not say which")
             with self._lock:
                 self._born[native_id] = (time.monotonic(), dict(answer.data))
@@ -168,7 +171,7 @@ class Session:
         try:
             answer = self.http.write("DELETE", f"/v2/pods/{checked_id(native_id)}")
         finally:
-            self._pods.invalidate()
+            self._pods.forget()
         if answer.ok:
             with self._lock:
                 self._ended.add(native_id)
@@ -180,11 +183,11 @@ class Session:
         try:
             return self.http.write("POST", f"/v2/pods/{checked_id(native_id)}/action", {"action": action})
         finally:
-            self._pods.invalidate()
+            self._pods.forget()
 
     def volumes(self, *, max_age: float | None = None) -> dict[str, Mapping[str, Any]]:
         """All network volumes of the account by id. Raises Unreachable."""
-        return self._volumes.get(paced(FRESH_SECONDS) if max_age is None else max_age)
+        return self._volumes.get(self._list_volumes, max_age=paced(FRESH_SECONDS) if max_age is None else max_age)
 
     def volume(self, volume_id: str) -> Mapping[str, Any] | None:
         """The volume; None only when it is proved that there is none, as with `pod`."""
@@ -206,15 +209,16 @@ class Session:
         try:
             return self.http.write(method, path, body)
         finally:
-            self._volumes.invalidate()
+            self._volumes.forget()
 
     def gpus(self, params: Mapping[str, str]) -> list[Any]:
         """The catalog of cards with price and stock, at most seconds old. A hint, and no reservation."""
         query = tuple(sorted(params.items()))
         with self._lock:
-            if query not in self._catalogs:
-                self._catalogs[query] = Shared(lambda: self._entries("/v2/catalog/gpus", "gpus", dict(query)))
-        return self._catalogs[query].get(paced(CATALOG_SECONDS))
+            shared = self._catalogs.setdefault(query, SingleFlight())
+        return shared.get(
+            lambda: self._entries("/v2/catalog/gpus", "gpus", dict(query)), max_age=paced(CATALOG_SECONDS)
+        )
 
     def data_centers(self) -> list[Any]:
         """The catalog of data centers."""
@@ -240,7 +244,7 @@ class Session:
         cursor, seen = "", set[str]()
         for _ in range(MAX_PAGES):
             page = {**params, "cursor": cursor} if cursor else dict(params)
-            answer = self.http.read(path, page, patience=LIST_PATIENCE)
+            answer = self.http.read(path, page, deadline=Deadline(LIST_SECONDS))
             if not answer.ok:
                 error = refused(self.http, answer, f"the list {path}")
                 raise Unreachable(f"the next page was refused: {error}") if cursor else error
@@ -260,12 +264,12 @@ class Session:
 
     def _ask_owner(self) -> str:
         """Counted like our own requests: whether the older interface has the same quota nobody says."""
-        self.http.limiter.take("", patience=LIST_PATIENCE, cancelled=threading.Event())
+        self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod whose key this is")
         return keys.ask_account(self._base, self._key)
 
     def _ask_older(self) -> Mine:
         """Counted like `_ask_owner`."""
-        self.http.limiter.take("", patience=LIST_PATIENCE, cancelled=threading.Event())
+        self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod for its older list")
         return ask_mine(self._key)
 
     def _list_pods(self) -> Pods:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from sweepstack.onbox.common.errors import (
@@ -20,15 +19,19 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait, not_as_asked
+from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.runpod import bodies
-from sweepstack.platforms.runpod import offers as market
-from sweepstack.platforms.runpod.api import Session, problem
+from sweepstack.platforms.runpod.api import NEW_TAG_SECONDS, Session, problem, session
+from sweepstack.platforms.runpod.channel import why_silent
 from sweepstack.platforms.runpod.errors import refused
-from sweepstack.platforms.runpod.lookup import looked_for, recorded
-from sweepstack.platforms.runpod.states import BILLS, identifier, volume_of
+from sweepstack.platforms.runpod.lookup import by_number, by_tag, looked_for, mounts_of, recorded
+from sweepstack.platforms.runpod.offers import candidates, must_be_possible
+from sweepstack.platforms.runpod.states import BILLS, TAG, identifier
+from sweepstack.platforms.runpod.volumes import Placed, for_box
 
 WAKE_SECONDS = 20.0
 """So long may a pod that was told to start still be shown as it stood before."""
@@ -37,15 +40,50 @@ GRACE_SECONDS = 30.0
 _CENT_OF_A_CENT = 1e-4
 
 
-@dataclass(frozen=True)
-class Volume:
-    """The network volume that a pod is to mount: RunPod's id, and the data center that it ties the pod to."""
+def create(request: BoxRequest, wait: Wait) -> BoxRecord:
+    """See `Platform.create`."""
+    must_be_possible(request.constraints)
+    if not TAG.fullmatch(request.tag):
+        raise RequestRefused(f"the tag {request.tag!r} can't be a pod's name: letters, digits, '.', '_' and '-'")
+    at_hand, begin = session(), time.monotonic()
+    account = at_hand.account()
+    volume = for_box(at_hand, request)
+    with one_at_a_time("runpod", account, request.tag, wait, request.asked) as memory:
+        # Nobody here ever asked for this tag: a list that others have just read will do.
+        age, known = paced(NEW_TAG_SECONDS) if memory.first else 0, request.known
+        record = by_tag(at_hand, request.tag, max_age=age, known=known)
+        if record is None:
+            record = memory.box(
+                lambda native_id: by_number(at_hand, native_id),
+                lambda: by_tag(at_hand, request.tag, max_age=0, known=known),
+            )
+        made = record is None
+        if record is None:
+            if wait.cancelled.is_set():
+                raise PlatformError(f"cancelled before {request.name} was rented: nothing exists, nothing bills")
+            record = rent(at_hand, _with_key(request), volume, wait, memory)
+        else:
+            memory.made(record.native_id)
+            must_fit(record, mounts_of(at_hand, record), request, volume)
+    note = f" ({record.note})" if record.note else ""
+    wait.progress(f"{request.name}: {'rented' if made else 'adopted'} {record.location}{note}")
+    must_not_be_too_dear(record, request.name, request.max_price)
+    if record.phase is Phase.STOPPED and not made:
+        return record
+    rest = Wait(max(0.0, wait.deadline - (time.monotonic() - begin)), wait.progress, wait.cancelled)
+    return until_ready(at_hand, request.name, record, rest, max_price=request.max_price)
 
-    id: str
-    data_center: str
+
+def _with_key(request: BoxRequest) -> BoxRequest:
+    """The request with a public key, or an error before anything is rented: nobody could ever reach the box."""
+    if request.public_key.strip():
+        return request
+    from sweepstack.channel.ssh_keys import public_key
+
+    return replace(request, public_key=public_key())
 
 
-def rent(session: Session, request: BoxRequest, volume: Volume | None, wait: Wait, memory: Memory) -> BoxRecord:
+def rent(session: Session, request: BoxRequest, volume: Placed | None, wait: Wait, memory: Memory) -> BoxRecord:
     """Makes the pod, or adopts it where the answer was lost. Costs money. Call it under the tag's lock (`memory` is
     its holder's), when it is proved that there is none.
 
@@ -67,13 +105,13 @@ def rent(session: Session, request: BoxRequest, volume: Volume | None, wait: Wai
 
 
 def _granted(
-    session: Session, request: BoxRequest, volume: Volume | None, wait: Wait, memory: Memory
+    session: Session, request: BoxRequest, volume: Placed | None, wait: Wait, memory: Memory
 ) -> BoxRecord | dict[str, Any]:
     """The pod of the first offer that is granted, as it was answered; the record of one that was found after its answer
     was lost. OutcomeUnknown is the only error after which there may be a pod."""
     wanted, begin = request.constraints, time.monotonic()
     refusals, reasons = [], []
-    tries = market.candidates(session.gpus(bodies.catalog_params(wanted)), wanted, volume.data_center if volume else "")
+    tries = candidates(session.gpus(bodies.catalog_params(wanted)), wanted, volume.data_center if volume else "")
     if request.offer:
         if request.offer not in [one.offer.key for one in tries]:
             refusals.append(f"{request.offer}: not in the market now, or above the price that you allow")
@@ -92,7 +130,7 @@ def _granted(
         body = bodies.create_pod(request, offer, list(one.data_centers), volume.id if volume else "")
         memory.sending()
         try:
-            answer = session.create_pod(body, patience=left, cancelled=wait.cancelled)
+            answer = session.create_pod(body, Deadline(left, wait.cancelled))
         except OutcomeUnknown as error:
             wait.progress(f"{request.name}: {problem(error)}; looking for it by its tag")
             found = looked_for(session, request.tag, wait.cancelled)
@@ -108,7 +146,7 @@ def _granted(
     raise _none_left(request, refusals, reasons)
 
 
-def must_fit(record: BoxRecord, mounts: dict[str, str], request: BoxRequest, volume: Volume | None) -> None:
+def must_fit(record: BoxRecord, mounts: dict[str, str], request: BoxRequest, volume: Placed | None) -> None:
     """A box is adopted only by the request that it was made for. `mounts`: what it has (path → volume id)."""
     if record.phase is Phase.ENDING:
         raise NotYetGone(f"{record.native_id} carries the tag {request.tag} and is being destroyed: finish that first")
@@ -123,23 +161,17 @@ def _spelled(mounts: dict[str, str]) -> str:
     return ", ".join(f"{volume} at {path}" for path, volume in sorted(mounts.items()))
 
 
-def mounts_of(session: Session, record: BoxRecord) -> dict[str, str]:
-    """What the pod behind a record mounts."""
-    return volume_of(session.pods().by_id.get(record.native_id, {}))
-
-
 def until_ready(
     session: Session,
     name: str,
     record: BoxRecord,
     wait: Wait,
-    answers: Callable[[BoxRecord], str],
     *,
     max_price: float | None = None,
     woken: bool = False,
 ) -> BoxRecord:
-    """Blocks until the pod runs, has its address, and `answers` there (that returns why not). Every way out that leaves
-    it rented raises StillCreating with its id. `woken`: it was told to start, so a short rest is no end."""
+    """Blocks until the pod runs, has its address, and answers there. Every way out that leaves it rented raises
+    StillCreating with its id. `woken`: it was told to start, so a short rest is no end."""
     seen, why_not, next_look, begin = record, "", 0.0, time.monotonic()
     absent: float | None = None  # since when
 
@@ -169,7 +201,7 @@ def until_ready(
             return False
         if seen.phase is not Phase.RUNNING:
             return True
-        answer = answers(seen)
+        answer = why_silent(session, seen)
         why_not = f"it runs, and does not answer: {answer}" if answer else ""
         return not answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, NotAuthorized, PlatformError, RequestRefused
-from sweepstack.platforms.common.http_client import Answer, Transport
+from sweepstack.platforms.common.http_client import Answer, HttpClient
 
 _NO_CAPACITY = re.compile(
     r"no longer any instances available"
@@ -17,7 +17,7 @@ _NO_CAPACITY = re.compile(
 _NO_FUNDS = re.compile(r"insufficient (?:balance|funds|credit)|balance (?:is )?too low|spend(?:ing)?[ -]?limit", re.I)
 
 
-def refused(http: Transport, answer: Answer, asked: str) -> PlatformError:
+def refused(http: HttpClient, answer: Answer, asked: str) -> PlatformError:
     """The error for an answer that is not 2xx to something that `asked` names. Of 404 and 409 the caller knows more.
 
     400 is several things on RunPod: no room, no money, a wrong request; its text tells which, where it is known.

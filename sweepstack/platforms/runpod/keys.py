@@ -8,22 +8,24 @@ raised by: only the message is taken.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import threading
 from types import ModuleType
 from typing import Any
 
-from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused, Unreachable, WrongAccount
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Unreachable, WrongAccount
 from sweepstack.platforms.common import redact
+from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.http_client import retried
+from sweepstack.platforms.runpod import sdk
+from sweepstack.platforms.runpod.sdk import KEY_FILE
 
 BASE_VARIABLE = "RUNPOD_API_BASE_URL"
 BASE_URL = "https://api.runpod.io"
 KEY_VARIABLE = "RUNPOD_API_KEY"
-KEY_FILE = "~/.runpod/config.toml"
 KEY_HINT = f"{KEY_VARIABLE}, or api_key under [default] in {KEY_FILE}"
-ATTEMPTS = 4
-BACKOFF_SECONDS = 1.0
+ASK_SECONDS = 60.0
+"""For one question through the SDK, with all its retries."""
 
 _lock = threading.Lock()
 _accounts: dict[tuple[str, str], str] = {}
@@ -82,35 +84,27 @@ def ask(what: str, question: Any) -> Any:
 
     Raises NotAuthorized, Unreachable; never an error of the SDK, and none that holds a query.
     """
-    import tenacity
+    commands, error = sdk.module(), sdk.module("error")
 
-    from sweepstack.platforms.common.rate_limit import paced
+    def once() -> Any:
+        answer, failure = _answer(what, question, commands, error)
+        if failure:
+            raise failure
+        return answer
 
-    sdk, error = _sdk(), _sdk("error")
-    pause = tenacity.wait_random_exponential(multiplier=paced(BACKOFF_SECONDS), max=paced(10))
-    for attempt in tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(Unreachable),
-        stop=tenacity.stop_after_attempt(ATTEMPTS) | tenacity.stop_after_delay(60),
-        wait=pause,
-        reraise=True,
-    ):
-        with attempt:
-            answer, failure = _answer(what, question, sdk, error)
-            if failure:
-                raise failure
-    return answer
+    return retried(once, Deadline(ASK_SECONDS), f"RunPod to tell the {what}")
 
 
 def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def _answer(what: str, question: Any, sdk: ModuleType, error: ModuleType) -> tuple[Any, PlatformError | None]:
+def _answer(what: str, question: Any, commands: ModuleType, error: ModuleType) -> tuple[Any, PlatformError | None]:
     """The answer, or our error for what the SDK raised; raised outside of here, so that nothing is chained to it."""
     import requests
 
     try:
-        return question(sdk), None
+        return question(commands), None
     except error.AuthenticationError:
         return None, NotAuthorized(f"RunPod does not accept the key (asked for the {what}): check {KEY_HINT}")
     except error.QueryError as refused:
@@ -126,37 +120,10 @@ def _key_in_file() -> str:
     if not os.path.exists(os.path.expanduser(KEY_FILE)):
         return ""  # what the SDK would say, without its import
     try:
-        found = _sdk("cli.groups.config.functions").get_credentials("default")
+        found = sdk.module("cli.groups.config.functions").get_credentials("default")
     except OSError as error:
         raise NotAuthorized(
             f"RunPod's key file {KEY_FILE} can't be read ({error.strerror}): fix it, or `export {KEY_VARIABLE}=…`"
         ) from None
     key = found.get("api_key") if isinstance(found, dict) else None
     return key.strip() if isinstance(key, str) else ""
-
-
-def _sdk(name: str = "api.ctl_commands") -> ModuleType:
-    """A module of the SDK, without the packages around it: those bring its serverless half, and take 1.4 s of a core.
-
-    It is entered as what it says without a key of its own; the key comes with each call.
-    """
-    import importlib
-
-    from sweepstack.platforms.common.stub_package import enter_as_shell
-
-    root = logging.getLogger()
-    kept = root.level, list(root.handlers)
-    try:
-        enter_as_shell("runpod", api_key=None)
-        enter_as_shell("runpod.cli")  # its own imports bring a second SSH
-        return importlib.import_module(f"runpod.{name}")
-    except ImportError as missing:
-        raise RequestRefused(f"RunPod's SDK is not installed ({missing.name}): `uv sync` brings it") from None
-    except Exception as broken:
-        raise NotAuthorized(
-            f"RunPod's SDK can't be loaded ({type(broken).__name__}), as a rule over its key file {KEY_FILE}: "
-            f"it must be TOML with api_key under [default], or not be there"
-        ) from None
-    finally:  # it makes itself at home in the program's logging, on stdout, where the engine listens
-        root.setLevel(kept[0])
-        root.handlers[:] = kept[1]

@@ -1,4 +1,4 @@
-"""Finding a box by its tag on a platform where names are anybody's and nothing is unique."""
+"""Finding a box by its id or tag, on a platform where names are anybody's and nothing is unique."""
 
 from __future__ import annotations
 
@@ -11,11 +11,29 @@ from typing import Any
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.runpod.api import Pods, Session
-from sweepstack.platforms.runpod.states import carries, created_at, identifier, record_of
+from sweepstack.platforms.runpod.api import Session, checked_id
+from sweepstack.platforms.runpod.legacy_query import StillListed
+from sweepstack.platforms.runpod.states import carries, created_at, identifier, record_of, volume_of
 
 LOOKS = (0.5, 1.0, 2.0, 3.0, 4.0)
 """Seconds between looks for a pod whose create may have been carried out: lists lag behind."""
+
+
+def get(session: Session, native_id: str, account: str) -> BoxRecord:
+    """See `Platform.get`."""
+    checked_id(native_id)
+    session.require(account, f"the box {native_id}")
+    place = f"RunPod, pod {native_id}"
+    try:
+        pod = session.pod(native_id)
+    except StillListed as error:
+        if not session.is_ending(native_id):
+            raise
+        return BoxRecord(native_id, "", account, Phase.ENDING, None, None, place, str(error))
+    if pod is None:
+        session.require(account, f"the box {native_id}", now=True)  # nothing is gone for having been looked for there
+        return BoxRecord(native_id, "", account, Phase.GONE, None, None, place)
+    return recorded(session, pod)
 
 
 def by_tag(session: Session, tag: str, *, max_age: float | None = None, known: str = "") -> BoxRecord | None:
@@ -80,11 +98,21 @@ def recorded(session: Session, pod: Mapping[str, Any]) -> BoxRecord:
     return record_of(pod, session.account(), ending=session.is_ending(identifier(pod)))
 
 
-def listed(pods: Pods, session: Session, prefix: str) -> list[BoxRecord]:
-    """Every pod whose tag begins with `prefix` and every one that has none to be read, by id."""
+def mounts_of(session: Session, record: BoxRecord) -> dict[str, str]:
+    """What the pod behind a record mounts."""
+    return volume_of(session.pods().by_id.get(record.native_id, {}))
+
+
+def listed(session: Session, prefix: str) -> list[BoxRecord]:
+    """Every pod whose tag begins with `prefix` and every one that has none to be read, by id; last what has no id."""
+    pods = session.pods()
     records = [recorded(session, pod) for pod in pods.by_id.values()]
     found = [record for record in records if record.tag.startswith(prefix) or not record.tag]
-    return sorted(found, key=lambda record: record.native_id)
+    found.sort(key=lambda record: record.native_id)
+    if pods.damaged:
+        place = f"RunPod, {pods.damaged} pods whose id can't be read: look at the console"
+        found.append(BoxRecord("", "", session.account(), Phase.UNKNOWN, None, None, place, place))
+    return found
 
 
 def _age(pod: Mapping[str, Any]) -> tuple[datetime, str]:

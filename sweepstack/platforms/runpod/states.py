@@ -7,6 +7,7 @@ gone. RUNNING is not ready: a pod says so from its first second, and has an addr
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 
+TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,190}")
+"""What may be the name of a pod, or of a volume."""
 MARKER = "SWEEPSTACK_TAG"
 """The variable in a pod's environment that holds its tag once more: a name alone is anybody's."""
 PRICE = "SWEEPSTACK_PRICE_PER_HOUR"

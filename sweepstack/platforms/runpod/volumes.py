@@ -6,22 +6,32 @@ not be read as gone.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
-from sweepstack.onbox.host.platform import Phase, VolumeRecord
+from sweepstack.onbox.host.platform import BoxRequest, Phase, VolumeRecord
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.runpod import bodies
 from sweepstack.platforms.runpod.api import Session, checked_id
 from sweepstack.platforms.runpod.errors import refused
-from sweepstack.platforms.runpod.states import PHASES, identifier, volume_of
+from sweepstack.platforms.runpod.states import PHASES, TAG, identifier, volume_of
 
+_MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
 LOOKS = (0.5, 1.0, 2.0, 4.0)
 """Seconds between looks for what a lost answer may have made."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A volume that a pod is to mount: RunPod's id, and the data center that it ties the pod to."""
+
+    id: str
+    data_center: str
 
 
 def split(native_id: str) -> tuple[str, str]:
@@ -43,6 +53,24 @@ def get(session: Session, native_id: str) -> VolumeRecord | None:
     return replace(_record(found, account), mounted_by=tuple(_mounting(session, volume_id)))
 
 
+def placed(session: Session, native_id: str) -> Placed:
+    """Where it is. Raises RequestRefused for one that is not there, and what `get` raises."""
+    found = get(session, native_id)
+    if found is None:
+        raise RequestRefused(f"the volume {native_id} is not there any more: nothing was rented")
+    return Placed(split(native_id)[1], found.region)
+
+
+def for_box(session: Session, request: BoxRequest) -> Placed | None:
+    """The volume that the box is to mount, looked up before anything is rented."""
+    for mount in request.mounts:
+        if not _MOUNT.fullmatch(mount):
+            raise RequestRefused(f"the mount {mount!r} is not one: mnt/<name> is what a box has")
+    if len(request.mounts) > 1:
+        raise RequestRefused(f"a RunPod pod mounts one volume, and {request.name} asks for {len(request.mounts)}")
+    return next((placed(session, native_id) for native_id in request.mounts.values()), None)
+
+
 def tagged(session: Session, prefix: str) -> list[VolumeRecord]:
     """All volumes whose name begins with `prefix`, by id."""
     account = session.account()
@@ -54,6 +82,8 @@ def ensure(session: Session, tag: str, *, size_gb: int | None, region: str) -> V
     """The volume of this tag, made where it is proved absent, grown where it is too small. Call it under its lock.
 
     Raises RequestRefused without `size_gb` and `region` (one data center) for one that is to be made."""
+    if not TAG.fullmatch(tag):
+        raise RequestRefused(f"the tag {tag!r} can't be a volume's name: letters, digits, '.', '_' and '-'")
     account = session.account()
     found = _named(session, tag, max_age=0)
     if found is not None:

@@ -6,23 +6,23 @@ import threading
 import time
 from dataclasses import dataclass
 
-from sweepstack.platforms.common.deadline import Limiter, Shared
-from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
+from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.vastai.pages import Column, Row
 
-INTERVALS: dict[str, tuple[float, int]] = {
-    "user": (1.0, 1),
-    "create": (4.5, 1),
-    "get": (2.0, 1),
-    "list": (1.0, 1),
-    "state": (1.0, 1),  # start and stop
-    "destroy": (3.0, 1),
-    "bid": (5.5, 1),
-    "volumes": (5.5, 1),
-    "ssh": (1.0, 1),
-    "search": (60.0, 10),
+QUOTAS = {
+    "user": Quota(1, 1.0),
+    "create": Quota(1, 4.5),
+    "get": Quota(1, 2.0),
+    "list": Quota(1, 1.0),
+    "state": Quota(1, 1.0),  # start and stop
+    "destroy": Quota(1, 3.0),
+    "bid": Quota(1, 5.5),
+    "volumes": Quota(1, 5.5),
+    "ssh": Quota(1, 1.0),
+    "search": Quota(10, 60.0),
 }
-"""Endpoint → seconds and how many requests in them: the API's own figures of 2026-11 (`user` is a guess: no figure)."""
+"""Of each endpoint: the API's own figures of 2026-11 (`user` is a guess: no figure)."""
 LATELY_SECONDS = 20.0
 """So long after it was asked about last do lists ask for a box, too."""
 
@@ -65,19 +65,19 @@ class Lately:
             return list(self._asked)
 
 
-class Meeting:
+class AccountState:
     """What all users of one key in this process share: turns, readings, and what was ended."""
 
     def __init__(self) -> None:
-        self.limiters = {name: Limiter(seconds, count) for name, (seconds, count) in INTERVALS.items()}
-        self.user: Shared[Row] = Shared()
-        self.instances: Shared[dict[int, Row]] = Shared()
+        self.limiters = {name: RateLimiter(quota) for name, quota in QUOTAS.items()}
+        self.user: SingleFlight[Row] = SingleFlight()
+        self.instances: SingleFlight[dict[int, Row]] = SingleFlight()
         """All of the account: for who asks for all, and where no less is to be had."""
-        self.some: dict[Column, Shared[dict[int, Row]]] = {"id": Shared(), "label": Shared()}
+        self.some: dict[Column, SingleFlight[dict[int, Row]]] = {"id": SingleFlight(), "label": SingleFlight()}
         """Those that were asked about lately, by their ids or labels."""
         self.lately: dict[Column, Lately] = {"id": Lately(), "label": Lately()}
-        self.labels: Shared[Labels] = Shared()
-        self.volumes: Shared[list[Row]] = Shared()
+        self.labels: SingleFlight[Labels] = SingleFlight()
+        self.volumes: SingleFlight[list[Row]] = SingleFlight()
         self.ended: set[int] = set()
         """Ids whose destroy this process sent and vast.ai accepted."""
         self.gone: dict[int, float] = {}
@@ -101,17 +101,17 @@ class Meeting:
         return max(usual, min(most, self.limiters[behind].ahead() / 4)) if behind else usual
 
 
-_meetings: dict[Source, Meeting] = {}
-_meetings_lock = threading.Lock()
+_states: dict[Source, AccountState] = {}
+_states_lock = threading.Lock()
 
 
-def meeting_at(source: Source) -> Meeting:
-    """The one meeting of a key in this process."""
-    with _meetings_lock:
-        return _meetings.setdefault(source, Meeting())
+def state_of_account(source: Source) -> AccountState:
+    """The one state of a key in this process."""
+    with _states_lock:
+        return _states.setdefault(source, AccountState())
 
 
 def forget() -> None:
     """Nothing that is known so far counts any more: for whoever changes the platform behind our back."""
-    with _meetings_lock:
-        _meetings.clear()
+    with _states_lock:
+        _states.clear()

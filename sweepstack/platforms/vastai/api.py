@@ -13,26 +13,23 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RateLimited, RequestRefused, Unreachable
-from sweepstack.platforms.common.deadline import Patience
-from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused, Unreachable
+from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.http_client import REQUEST_SECONDS, answer_seconds, retried
 from sweepstack.platforms.common.redact import learn
 from sweepstack.platforms.vastai import pages
-from sweepstack.platforms.vastai.account_state import INTERVALS, Labels, Source, meeting_at
+from sweepstack.platforms.vastai.account_state import Labels, Source, state_of_account
 from sweepstack.platforms.vastai.errors import KEY_HELP, Refusal, error_for, lost_answer
 from sweepstack.platforms.vastai.pages import Column, Row, is_id
 
 Answer = TypeVar("Answer")
 
 URL_VARIABLE = "VAST_URL"
-TIMEOUT_VARIABLE = "SWEEPSTACK_API_TIMEOUT"
 DEFAULT_URL = "https://console.vast.ai"
-PATIENCE_SECONDS = 300.0
+VERB_SECONDS = 300.0
 """For a verb that is given no deadline; its turn comes after those of all boxes that are ended at the same time."""
-_READ_SECONDS, _WRITE_SECONDS = 30.0, 60.0
-_READS = 4
-_TURNS_REFUSED = 10
-_MAX_BACK_OFF = 60.0
+_WRITE_SECONDS = 60.0
+"""For the answer to a write."""
 
 
 class Client:
@@ -56,70 +53,70 @@ class Client:
         learn({"VAST_API_KEY": key})
         self._new: Callable[[], Any] = lambda: VastAI(api_key=key, server_url=_url(), retry=1)
         self.source = Source(_url(), hashlib.sha256(key.encode()).hexdigest())
-        self.meeting = meeting_at(self.source)
+        self.state = state_of_account(self.source)
 
     # ------------------------------------------------------------------ reads
 
-    def user(self, patience: Patience, *, age: float = 0.0) -> Row:
+    def user(self, deadline: Deadline, *, age: float = 0.0) -> Row:
         """The account of the key: `id`, `email`, `credit`. `age`: seconds that an earlier reading may be old."""
 
         def read() -> Row:
-            said: Row = self._read("user", "say whose key this is", lambda sdk: _mapping(sdk.show_user()), patience)
+            said: Row = self._read("user", "say whose key this is", lambda sdk: _mapping(sdk.show_user()), deadline)
             if not is_id(said.get("id")):
                 raise Unreachable("vast.ai did not say whose key this is: its answer has no id")
             return said
 
-        return self.meeting.user.get(read, patience, age=age)
+        return self.state.user.get(read, deadline, max_age=age)
 
-    def instances(self, patience: Patience, *, age: float = 0.0, forgotten: bool = False) -> dict[int, Row]:
+    def instances(self, deadline: Deadline, *, age: float = 0.0, forgotten: bool = False) -> dict[int, Row]:
         """Every instance of the account by id: proved complete, or Unreachable. A request for 25 of them, so only for
-        who asks for all, or where no less is to be had. `forgotten`: as in `Shared.get`."""
+        who asks for all, or where no less is to be had. `forgotten`: as in `SingleFlight.get`."""
 
         def read() -> dict[int, Row]:
-            rows, self.meeting.pages = pages.complete(lambda asked: self._page(asked, patience))
+            rows, self.state.pages = pages.complete(lambda asked: self._page(asked, deadline))
             return rows
 
-        return self.meeting.instances.get(read, patience, age=age, forgotten=forgotten)
+        return self.state.instances.get(read, deadline, max_age=age, forgotten=forgotten)
 
-    def listed(self, identifier: int, patience: Patience, *, age: float = 0.0, forgotten: bool = False) -> Row | None:
-        """One instance as the list shows it; None where it lacks it. `age`, `forgotten`: as in `Shared.get`."""
-        return self._some("id", [identifier], patience, age=age, forgotten=forgotten).get(identifier)
+    def listed(self, identifier: int, deadline: Deadline, *, age: float = 0.0, forgotten: bool = False) -> Row | None:
+        """One instance as the list shows it; None where it lacks it. `age`, `forgotten`: as in `SingleFlight.get`."""
+        return self._some("id", [identifier], deadline, age=age, forgotten=forgotten).get(identifier)
 
-    def labelled(self, wanted: Sequence[str], patience: Patience, *, age: float = 0.0) -> list[Row]:
+    def labelled(self, wanted: Sequence[str], deadline: Deadline, *, age: float = 0.0) -> list[Row]:
         """The instances that the list shows with one of these labels."""
         if not wanted:
             return []
-        found = self._some("label", wanted, patience, age=age)
+        found = self._some("label", wanted, deadline, age=age)
         return [row for row in found.values() if row.get("label") in wanted]
 
-    def labels(self, patience: Patience, *, age: float = 0.0) -> dict[str, int] | None:
+    def labels(self, deadline: Deadline, *, age: float = 0.0) -> dict[str, int] | None:
         """How many instances of the account bear each label, in one request; None where that can't be relied on."""
 
         def read() -> Labels:
-            return Labels(pages.labels(lambda asked: self._page(asked, patience)))
+            return Labels(pages.labels(lambda asked: self._page(asked, deadline)))
 
-        return self.meeting.labels.get(read, patience, age=age).counts
+        return self.state.labels.get(read, deadline, max_age=age).counts
 
     def _some(
-        self, column: Column, wanted: Sequence[int | str], patience: Patience, *, age: float, forgotten: bool = False
+        self, column: Column, wanted: Sequence[int | str], deadline: Deadline, *, age: float, forgotten: bool = False
     ) -> dict[int, Row]:
         """A list of those that were asked about lately, these among them, which all who ask at once share."""
-        meeting, shared = self.meeting, self.meeting.some[column]
+        state, shared = self.state, self.state.some[column]
 
         def read() -> dict[int, Row]:
-            asked: Any = meeting.lately[column].keys()
-            rows, meeting.pages = pages.some(lambda page: self._page(page, patience), column, asked)
+            asked: Any = state.lately[column].keys()
+            rows, state.pages = pages.some(lambda page: self._page(page, deadline), column, asked)
             return rows
 
-        if meeting.narrow:
+        if state.narrow:
             try:
-                known = min(meeting.lately[column].ask(key) for key in wanted)
-                return shared.get(read, patience, age=min(age, known), forgotten=forgotten)
+                known = min(state.lately[column].ask(key) for key in wanted)
+                return shared.get(read, deadline, max_age=min(age, known), forgotten=forgotten)
             except RequestRefused:  # no such filter: it is not asked for again
-                meeting.narrow = False
-        return self.instances(patience, age=age, forgotten=forgotten)
+                state.narrow = False
+        return self.instances(deadline, age=age, forgotten=forgotten)
 
-    def instance(self, identifier: int, patience: Patience) -> Row | None:
+    def instance(self, identifier: int, deadline: Deadline) -> Row | None:
         """One instance; None when vast.ai says `{"instances": null}`, which alone proves nothing."""
 
         def ask(sdk: Any) -> Any:
@@ -132,10 +129,10 @@ class Client:
             row = data["instances"]
             return [] if row is None else [_mapping(row)]
 
-        rows = self._read("get", f"show instance {identifier}", ask, patience)
+        rows = self._read("get", f"show instance {identifier}", ask, deadline)
         return rows[0] if rows else None
 
-    def holds_key(self, identifier: int, public_key: str, patience: Patience) -> bool:
+    def holds_key(self, identifier: int, public_key: str, deadline: Deadline) -> bool:
         """Whether the instance already lets this public key in."""
 
         def ask(sdk: Any) -> bool:
@@ -143,25 +140,25 @@ class Client:
             response.raise_for_status()
             return public_key.split()[1] in response.text
 
-        return self._read("ssh", f"list the keys of instance {identifier}", ask, patience)
+        return self._read("ssh", f"list the keys of instance {identifier}", ask, deadline)
 
-    def search(self, query: Row, patience: Patience, *, kind: str, order: str, storage: float) -> list[Row]:
+    def search(self, query: Row, deadline: Deadline, *, kind: str, order: str, storage: float) -> list[Row]:
         """Offers of machines: 64 at most, whatever there is."""
 
         def ask(sdk: Any) -> list[Row]:
             return _rows(sdk.search_offers(dict(query), type=kind, order=order, limit=64, storage=storage))
 
-        return self._read("search", "list offers", ask, patience)
+        return self._read("search", "list offers", ask, deadline)
 
-    def search_volumes(self, query: Row, patience: Patience, *, storage: float) -> list[Row]:
+    def search_volumes(self, query: Row, deadline: Deadline, *, storage: float) -> list[Row]:
         """Offers of volumes."""
 
         def ask(sdk: Any) -> list[Row]:
             return _rows(sdk.search_volumes(dict(query), order="storage_cost", storage=storage))
 
-        return self._read("volumes", "list offers of volumes", ask, patience)
+        return self._read("volumes", "list offers of volumes", ask, deadline)
 
-    def volumes(self, patience: Patience) -> list[Row]:
+    def volumes(self, deadline: Deadline) -> list[Row]:
         """Every volume of the account; one reading for all that wait for their turn."""
 
         def ask(sdk: Any) -> list[Row]:
@@ -171,99 +168,86 @@ class Client:
             return _rows(_mapping(response.json())["volumes"])
 
         what = "list the account's volumes"
-        return self.meeting.volumes.get(lambda: self._read("volumes", what, ask, patience), patience)
+        return self.state.volumes.get(lambda: self._read("volumes", what, ask, deadline), deadline)
 
     # ----------------------------------------------------------------- writes
 
-    def create(self, offer: int, patience: Patience, **arguments: Any) -> int:
+    def create(self, offer: int, deadline: Deadline, **arguments: Any) -> int:
         """Rents an offer; the new instance's id. Costs money. Raises RentedAnyway where a refusal made one."""
 
         def ask(sdk: Any) -> Any:
             return sdk.create_instance(offer, **arguments)
 
-        said = self._write("create", f"rent offer {offer}", ask, patience)
+        said = self._write("create", f"rent offer {offer}", ask, deadline)
         contract = said.get("new_contract") if isinstance(said, dict) else None
         if not is_id(contract):
             raise lost_answer(f"rent offer {offer}", "its answer names no instance", writes=True)
-        self.meeting.made[str(arguments.get("label"))] = contract
-        self.meeting.lately["id"].ask(contract)  # it will be waited for: lists that others ask for serve it, too
+        self.state.made[str(arguments.get("label"))] = contract
+        self.state.lately["id"].ask(contract)  # it will be waited for: lists that others ask for serve it, too
         return contract
 
-    def destroy(self, identifier: int, patience: Patience) -> None:
+    def destroy(self, identifier: int, deadline: Deadline) -> None:
         """Accepted is not gone. NoSuchThing where vast.ai has none of that id."""
-        self.meeting.lately["id"].ask(identifier)
-        self._write("destroy", f"destroy instance {identifier}", lambda sdk: sdk.destroy_instance(identifier), patience)
-        self.meeting.ended.add(identifier)
+        self.state.lately["id"].ask(identifier)
+        self._write("destroy", f"destroy instance {identifier}", lambda sdk: sdk.destroy_instance(identifier), deadline)
+        self.state.ended.add(identifier)
 
-    def start(self, identifier: int, patience: Patience) -> None:
+    def start(self, identifier: int, deadline: Deadline) -> None:
         """Asks for it to run. StartQueued where it would only start later."""
-        self._write("state", f"start instance {identifier}", lambda sdk: sdk.start_instance(identifier), patience)
+        self._write("state", f"start instance {identifier}", lambda sdk: sdk.start_instance(identifier), deadline)
 
-    def stop(self, identifier: int, patience: Patience) -> None:
+    def stop(self, identifier: int, deadline: Deadline) -> None:
         """Asks for it to stand still; takes back a start that is queued."""
-        self._write("state", f"stop instance {identifier}", lambda sdk: sdk.stop_instance(identifier), patience)
+        self._write("state", f"stop instance {identifier}", lambda sdk: sdk.stop_instance(identifier), deadline)
 
-    def attach_key(self, identifier: int, public_key: str, patience: Patience) -> None:
+    def attach_key(self, identifier: int, public_key: str, deadline: Deadline) -> None:
         """Lets a public key in."""
         what = f"let your key into instance {identifier}"
-        self._write("ssh", what, lambda sdk: sdk.attach_ssh(identifier, public_key), patience)
+        self._write("ssh", what, lambda sdk: sdk.attach_ssh(identifier, public_key), deadline)
 
-    def change_bid(self, identifier: int, bid: float, patience: Patience) -> None:
+    def change_bid(self, identifier: int, bid: float, deadline: Deadline) -> None:
         """USD per hour of the whole machine."""
         what = f"bid {bid:g} USD/h for instance {identifier}"
-        self._write("bid", what, lambda sdk: sdk.change_bid(identifier, price=bid), patience)
+        self._write("bid", what, lambda sdk: sdk.change_bid(identifier, price=bid), deadline)
 
-    def create_volume(self, offer: int, size_gb: int, name: str, patience: Patience) -> int | None:
+    def create_volume(self, offer: int, size_gb: int, name: str, deadline: Deadline) -> int | None:
         """Rents a volume; its id where the answer has it. Costs money."""
         what = f"make the volume {name}"
-        said = self._write("volumes", what, lambda sdk: sdk.create_volume(offer, size=size_gb, name=name), patience)
+        said = self._write("volumes", what, lambda sdk: sdk.create_volume(offer, size=size_gb, name=name), deadline)
         given = said.get("volume_id") if isinstance(said, dict) else None
         named = str(said.get("volume_name") or "") if isinstance(said, dict) else ""
         if given is None and named.startswith("V.") and named[2:].isdigit():
             given = int(named[2:])
         return given if is_id(given) else None
 
-    def delete_volume(self, identifier: int, patience: Patience) -> None:
+    def delete_volume(self, identifier: int, deadline: Deadline) -> None:
         """Accepted is not gone."""
-        self._write("volumes", f"delete volume {identifier}", lambda sdk: sdk.delete_volume(identifier), patience)
+        self._write("volumes", f"delete volume {identifier}", lambda sdk: sdk.delete_volume(identifier), deadline)
 
     # ---------------------------------------------------------------- one call
 
-    def _read(self, endpoint: str, what: str, ask: Callable[[Any], Answer], patience: Patience) -> Answer:
-        return self._sent(endpoint, what, ask, patience, writes=False)
+    def _read(self, endpoint: str, what: str, ask: Callable[[Any], Answer], deadline: Deadline) -> Answer:
+        return self._sent(endpoint, what, ask, deadline, writes=False)
 
-    def _write(self, endpoint: str, what: str, ask: Callable[[Any], Answer], patience: Patience) -> Answer:
+    def _write(self, endpoint: str, what: str, ask: Callable[[Any], Answer], deadline: Deadline) -> Answer:
         try:
-            return self._sent(endpoint, what, ask, patience, writes=True)
+            return self._sent(endpoint, what, ask, deadline, writes=True)
         finally:
-            self.meeting.forget()
+            self.state.forget()
 
     def _sent(
-        self, endpoint: str, what: str, ask: Callable[[Any], Answer], patience: Patience, *, writes: bool
+        self, endpoint: str, what: str, ask: Callable[[Any], Answer], deadline: Deadline, *, writes: bool
     ) -> Answer:
-        seconds, count = INTERVALS[endpoint]
-        lost, refused = 0, 0
-        while True:
-            self.meeting.limiters[endpoint].turn(patience, what)
-            try:
-                return self._once(what, ask, patience, writes=writes)
-            except RateLimited as error:
-                refused += 1
-                later = error.retry_after or seconds / count
-                if later > _MAX_BACK_OFF or refused >= _TURNS_REFUSED:
-                    raise
-                patience.pause(paced(min(later * 1.5 ** (refused - 1), _MAX_BACK_OFF)), f"a turn to {what}")
-            except Unreachable:
-                lost += 1
-                if writes or lost >= _READS:
-                    raise
-                patience.pause(paced(0.5 * 2 ** (lost - 1)), f"vast.ai to {what}")
+        limiter = self.state.limiters[endpoint]
+        return retried(
+            lambda: self._once(what, ask, deadline, writes=writes), deadline, what, limiter=limiter, writes=writes
+        )
 
-    def _once(self, what: str, ask: Callable[[Any], Answer], patience: Patience, *, writes: bool) -> Answer:
+    def _once(self, what: str, ask: Callable[[Any], Answer], deadline: Deadline, *, writes: bool) -> Answer:
         import requests
 
         sdk = self._new()
-        sdk.client.timeout = _timeout(patience, writes=writes)
+        sdk.client.timeout = answer_seconds(deadline, _WRITE_SECONDS if writes else REQUEST_SECONDS)
         failure: PlatformError
         try:
             answer = ask(sdk)
@@ -282,7 +266,7 @@ class Client:
             failure = error_for(refusal, what, writes=writes)
         raise failure  # outside of the handlers: what the SDK raised holds the request with its key
 
-    def _page(self, asked: Row, patience: Patience) -> Row:
+    def _page(self, asked: Row, deadline: Deadline) -> Row:
         def ask(sdk: Any) -> Row:
             page = _mapping(sdk.show_instances_v1(asked))
             if Refusal.in_success(page):
@@ -291,7 +275,7 @@ class Client:
                 raise ValueError("an id or the total is no number")
             return page
 
-        return self._read("list", "list instances", ask, patience)
+        return self._read("list", "list instances", ask, deadline)
 
 
 def _quiet() -> None:
@@ -305,17 +289,6 @@ def _quiet() -> None:
 
 def _url() -> str:
     return (os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
-
-
-def _timeout(patience: Patience, *, writes: bool) -> float:
-    """Seconds that one answer is waited for."""
-    text = os.environ.get(TIMEOUT_VARIABLE, "")
-    usual = _WRITE_SECONDS if writes else _READ_SECONDS
-    try:
-        usual = min(usual, float(text)) if text else usual
-    except ValueError:
-        raise PlatformError(f"{TIMEOUT_VARIABLE} is {text!r}, and it is a number of seconds: `unset` it") from None
-    return max(1.0, min(usual, patience.left())) if usual >= 1 else max(0.05, usual)
 
 
 def _never_left(error: Exception) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common import probe
 
 if TYPE_CHECKING:
     from sweepstack.onbox.agent.channel import Channel, SshEndpoint
@@ -62,9 +63,6 @@ def answers(native_id: str, endpoint: SshEndpoint, mounts: Mapping[str, str]) ->
     not answer; other errors pass."""
     channel = open_channel(native_id, endpoint, mounts)
     try:
-        channel.prepare()
-        return bool(channel.run(["mkdir", "-p", *FOLDERS], timeout=_FOLDER_SECONDS).returncode == 0)
+        return probe.runs(channel, ["mkdir", "-p", *FOLDERS], seconds=_FOLDER_SECONDS) == ""
     except Unreachable:
         return False
-    finally:
-        channel.close()

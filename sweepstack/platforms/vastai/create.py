@@ -21,18 +21,19 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.common.deadline import OutOfPatience
+from sweepstack.platforms.common import probe
+from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.vastai import volumes
+from sweepstack.platforms.vastai.api import VERB_SECONDS
 from sweepstack.platforms.vastai.channel import FOLDERS, ROOT, answers
-from sweepstack.platforms.vastai.api import PATIENCE_SECONDS
 from sweepstack.platforms.vastai.errors import NoSuchThing, RentedAnyway, StartQueued
 from sweepstack.platforms.vastai.offers import Ask, disk_for, market_at, up_to_step
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.power import end_for_sure
-from sweepstack.platforms.vastai.session import Lasting, Session, Watch, box_number, still_creating
+from sweepstack.platforms.vastai.session import Session, box_number, still_creating
 from sweepstack.platforms.vastai.states import is_fatal, status_message
 
 DEFAULT_IMAGE = "ubuntu:22.04"
@@ -45,8 +46,6 @@ ON_START = (
 """Runs at every start of the container; vast.ai itself starts sshd. Kept in the clear by vast.ai: nothing secret."""
 LOOK_AGAIN = (0.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds between the looks for a box whose answer was lost."""
-PROBE = True
-"""Whether a new box counts as ready only when its sshd has let us in. False for tests of the API alone."""
 GRACE_SECONDS = 30.0
 """A state that never leads to a running box is believed when it has lasted so long: lists lag behind."""
 SEARCH_AGAIN_SECONDS = 30.0
@@ -85,7 +84,7 @@ class Renting:
                 else:
                     memory.made(present.native_id)
                     identifier = self._fitting(present)
-        except OutOfPatience as error:
+        except DeadlineOver as error:
             raise PlatformError(f"{error}: no request to make {request.name} was sent") from error
         if present is None:
             self._wait.progress(f"{request.name}: rented instance {identifier} of vast.ai")
@@ -102,7 +101,7 @@ class Renting:
         if present.phase is not Phase.ENDING:
             session, wanted = self._session, set(self._request.mounts.values())
             number = int(present.native_id)
-            volumes.must_fit(session.client, session.account, number, self._request.tag, wanted, session.patience)
+            volumes.must_fit(session.client, session.account, number, self._request.tag, wanted, session.deadline)
         return int(present.native_id)
 
     def _must_be_wanted(self) -> None:
@@ -143,7 +142,7 @@ class Renting:
             except (NoCapacity, RentedAnyway) as error:
                 refusals.append(f"{name}: {error}")
                 self._wait.progress(f"{self._request.name}: {refusals[-1]}")
-            except (RateLimited, OutOfPatience):
+            except (RateLimited, DeadlineOver):
                 market.give_back(ask.ask_id)
                 raise
             finally:
@@ -167,16 +166,16 @@ class Renting:
             if not busy:
                 return
             self._wait.progress(f"{self._request.name}: other boxes of this run take what vast.ai shows; asking again")
-            self._session.patience.stand(paced(SEARCH_AGAIN_SECONDS))
-            self._session.patience.pause(paced(SEARCH_AGAIN_SECONDS), "offers that no other box of this run takes")
+            self._session.deadline.stand(paced(SEARCH_AGAIN_SECONDS))
+            self._session.deadline.pause(paced(SEARCH_AGAIN_SECONDS), "offers that no other box of this run takes")
 
     def _asks(self, machine: int | None, refusals: list[str], tried: set[int]) -> Iterator[Ask]:
         """The chosen offer, then all others by price, then those of a new search: the first may be some seconds old.
         None of those that were `tried`."""
-        market, request, patience = market_at(self._client.source), self._request, self._session.patience
+        market, request, deadline = market_at(self._client.source), self._request, self._session.deadline
         constraints, shown = request.constraints, set[int]()
         if request.offer and not tried:
-            ask = market.chosen(self._client, request.offer, constraints, patience, bid=request.bid, machine=machine)
+            ask = market.chosen(self._client, request.offer, constraints, deadline, bid=request.bid, machine=machine)
             if ask is not None and machine in (None, ask.machine_id):
                 shown.add(ask.ask_id)
                 yield ask
@@ -184,7 +183,7 @@ class Renting:
                 refusals.append(f"offer {request.offer}: it is not to be had any more as it was chosen")
                 self._wait.progress(f"{request.name}: {refusals[-1]}")
         for fresh in (False, True):
-            for ask in market.asks(self._client, constraints, patience, bid=request.bid, machine=machine, fresh=fresh):
+            for ask in market.asks(self._client, constraints, deadline, bid=request.bid, machine=machine, fresh=fresh):
                 if ask.ask_id not in tried | shown:
                     shown.add(ask.ask_id)
                     yield ask
@@ -202,7 +201,7 @@ class Renting:
         try:
             return self._client.create(
                 ask.ask_id,
-                self._session.patience,
+                self._session.deadline,
                 image=self._request.image or DEFAULT_IMAGE,
                 disk=float(disk_for(self._request.constraints)),
                 env=dict(self._request.env),
@@ -250,10 +249,10 @@ class Renting:
 
     def _look_for_it(self, looks: int = len(LOOK_AGAIN)) -> int | None:
         """The box that the lost request may have made. Not to be cancelled: its id is worth more than the time."""
-        session = self._session.with_patience(PATIENCE_SECONDS)
+        session = self._session.with_deadline(VERB_SECONDS)
         for pause in LOOK_AGAIN[:looks]:
             try:
-                session.patience.pause(paced(pause))
+                session.deadline.pause(paced(pause))
                 found = session.found(self._request.tag, known=self._request.known)
             except PlatformError:
                 continue  # the next look may be answered; no answer at all is an outcome that nobody knows
@@ -274,15 +273,15 @@ class Renting:
         reason = told = ""
         keyed = not self._request.public_key or (not adopted and self._let_in_at_once(identifier))
         shown = adopted
-        patience = self._session.patience
-        absent, dead_end = (Lasting(patience, paced(GRACE_SECONDS)) for _ in range(2))
-        begun, since = patience.left(), time.monotonic()
+        deadline = self._session.deadline
+        absent, dead_end = (Lasting(deadline, paced(GRACE_SECONDS)) for _ in range(2))
+        begun, since = deadline.left(), time.monotonic()
 
         def ready() -> bool:
             nonlocal seen, reason, keyed, shown, told
             try:
-                row = self._look(identifier, since, shown or begun - patience.left() > paced(GRACE_SECONDS))
-            except OutOfPatience:
+                row = self._look(identifier, since, shown or begun - deadline.left() > paced(GRACE_SECONDS))
+            except DeadlineOver:
                 raise
             except Unreachable as error:  # a box boots on while nobody tells of it
                 told = f" ({error})"
@@ -311,7 +310,7 @@ class Renting:
 
         try:
             what = f"{self._request.name} ({identifier}) to be ready"
-            why = Watch(self._session, self._wait, what, behind="create", later=not adopted).until(ready)
+            why = self._session.watch(what, self._wait, behind="create", later=not adopted).until(ready)
             if why:
                 seen = self._last_look(identifier, seen)
         except _Removed:
@@ -332,26 +331,26 @@ class Renting:
     def _look(self, identifier: int, since: float, thorough: bool) -> Row | None:
         """The row of a list that all who wait share; `thorough`: that it is not there must be proved."""
         age = min(self._session.poll_seconds("create"), time.monotonic() - since)
-        row = self._client.listed(identifier, self._session.patience, age=age, forgotten=True)
+        row = self._client.listed(identifier, self._session.deadline, age=age, forgotten=True)
         return self._session.row(identifier) if row is None and thorough else row
 
     def _let_in_at_once(self, identifier: int) -> bool:
         """Like `_let_in`, for a box that was rented just now, and not to be cut short: who comes back to a create that
         was cut off finds a box that boots, and nobody would let the key in then. A failure is tried again."""
-        session = self._session.with_patience(paced(KEY_SECONDS))
+        session = self._session.with_deadline(paced(KEY_SECONDS))
         with contextlib.suppress(PlatformError):
-            session.client.attach_key(identifier, self._request.public_key, session.patience)
+            session.client.attach_key(identifier, self._request.public_key, session.deadline)
             return True
         return False
 
     def _let_in(self, identifier: int, *, adopted: bool) -> bool:
         """Whether the user's public key is let in; one more try each time."""
-        patience = self._session.patience
+        deadline = self._session.deadline
         try:
-            if adopted and self._client.holds_key(identifier, self._request.public_key, patience):
+            if adopted and self._client.holds_key(identifier, self._request.public_key, deadline):
                 return True
-            self._client.attach_key(identifier, self._request.public_key, patience)
-        except OutOfPatience:
+            self._client.attach_key(identifier, self._request.public_key, deadline)
+        except DeadlineOver:
             raise
         except (Unreachable, OutcomeUnknown, NoSuchThing):
             return False
@@ -361,13 +360,13 @@ class Renting:
         if seen.endpoint is None:
             return False
         mounts = {mount: f"{ROOT}/{mount}" for mount in self._request.mounts}
-        return not PROBE or answers(seen.native_id, seen.endpoint, mounts)
+        return not probe.ON or answers(seen.native_id, seen.endpoint, mounts)
 
     def _last_look(self, identifier: int, seen: BoxRecord) -> BoxRecord:
         """How it stands when waiting was cut off: the state of this moment goes into the engine's record."""
-        session = self._session.with_patience(paced(10.0) + 5.0)
+        session = self._session.with_deadline(paced(10.0) + 5.0)
         with contextlib.suppress(PlatformError):
-            row = session.client.listed(identifier, session.patience)
+            row = session.client.listed(identifier, session.deadline)
             return session.record(row) if row is not None else seen
         return seen
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, same_gpu
-from sweepstack.platforms.common.deadline import Patience, Shared
+from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.vastai.account_state import Source
 from sweepstack.platforms.vastai.api import Client
 from sweepstack.platforms.vastai.pages import Row
@@ -151,7 +152,7 @@ def up_to_step(price: float) -> float:
 class Market:
     """The offers that one key sees, and those of them that this process has taken or tried."""
 
-    searches: dict[str, Shared[list[Row]]] = field(default_factory=dict)
+    searches: dict[str, SingleFlight[list[Row]]] = field(default_factory=dict)
     taken: dict[int, float] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)
     """Those of `taken` of which it is known whether they were to be had."""
@@ -180,22 +181,22 @@ class Market:
         with self.lock:
             self.taken.pop(ask_id, None)
 
-    def rows(self, client: Client, query: Row, constraints: Constraints, patience: Patience, age: float) -> list[Row]:
+    def rows(self, client: Client, query: Row, constraints: Constraints, deadline: Deadline, age: float) -> list[Row]:
         """One search, shared by all that ask the same at the same time."""
         storage = float(disk_for(constraints))
         key = json.dumps([query, storage, constraints.spot], sort_keys=True)
         with self.lock:
-            shared = self.searches.setdefault(key, Shared())
+            shared = self.searches.setdefault(key, SingleFlight())
         kind, order = ("bid", "min_bid") if constraints.spot else ("on-demand", "dph_total")
         return shared.get(
-            lambda: client.search(query, patience, kind=kind, order=order, storage=storage), patience, age=age
+            lambda: client.search(query, deadline, kind=kind, order=order, storage=storage), deadline, max_age=age
         )
 
     def asks(
         self,
         client: Client,
         constraints: Constraints,
-        patience: Patience,
+        deadline: Deadline,
         *,
         bid: float | None = None,
         machine: int | None = None,
@@ -212,7 +213,7 @@ class Market:
             query = query_for(constraints, machine=machine, broad=broad)
             if query not in asked and not found:
                 asked.append(query)
-                found = _sorted(self.rows(client, query, constraints, patience, age), constraints, bid)
+                found = _sorted(self.rows(client, query, constraints, deadline, age), constraints, bid)
         return found
 
     def chosen(
@@ -220,7 +221,7 @@ class Market:
         client: Client,
         key: str,
         constraints: Constraints,
-        patience: Patience,
+        deadline: Deadline,
         *,
         bid: float | None = None,
         machine: int | None = None,
@@ -229,13 +230,13 @@ class Market:
 
         First in what the boxes that ask for the same are shown, which is one search for all of them; that shows 64.
         """
-        shown = self.asks(client, constraints, patience, bid=bid, machine=machine, fresh=False)
+        shown = self.asks(client, constraints, deadline, bid=bid, machine=machine, fresh=False)
         if (ask := next((ask for ask in shown if ask.offer.key == key), None)) is not None:
             return ask
         if not key.isdecimal():
             return None
         query = {"ask_contract_id": {"eq": int(key)}}  # `id` matches nothing
-        found = _sorted(self.rows(client, query, constraints, patience, 0.0), constraints, bid)
+        found = _sorted(self.rows(client, query, constraints, deadline, 0.0), constraints, bid)
         return next((ask for ask in found if ask.offer.key == key), None)
 
 

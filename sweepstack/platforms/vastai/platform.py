@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable, Unsupported
 from sweepstack.onbox.host.offers import Balance, Capability, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
-from sweepstack.platforms.common.deadline import Patience
+from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.vastai import power, volumes
@@ -60,7 +60,7 @@ class VastPlatform:
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         if wait.cancelled.is_set():
             raise PlatformError(f"cancelled before {request.name} was looked for: this command has rented nothing")
-        session = Session.open(Patience.of(wait))
+        session = Session.open(Deadline.of(wait))
         try:
             return Renting(session, request, wait).run()
         finally:
@@ -90,7 +90,7 @@ class VastPlatform:
             _forget(session)
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
-        session = Session.open(Patience.of(wait), account=account)
+        session = Session.open(Deadline.of(wait), account=account)
         try:
             return power.start(session, box_number(native_id), wait)
         finally:
@@ -99,8 +99,8 @@ class VastPlatform:
     def let_in(self, native_id: str, account: str, public_key: str) -> None:
         """See `sweepstack.onbox.host.platform.LetsIn`."""
         session, identifier = Session.open(account=account), box_number(native_id)
-        if not session.client.holds_key(identifier, public_key, session.patience):
-            session.client.attach_key(identifier, public_key, session.patience)
+        if not session.client.holds_key(identifier, public_key, session.deadline):
+            session.client.attach_key(identifier, public_key, session.deadline)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         """With the empty prefix, instances that bear no label too: they are the account's, if none of ours."""
@@ -114,12 +114,12 @@ class VastPlatform:
         if constraints.volume:
             machine = _machine(session, constraints.volume)
         market = market_at(session.client.source)
-        asks = market.asks(session.client, constraints, session.patience, machine=machine)
+        asks = market.asks(session.client, constraints, session.deadline, machine=machine)
         return [ask.offer for ask in asks]
 
     def balance(self) -> Balance | None:
         session = Session.open(age=paced(READ_AGE_SECONDS))
-        said = session.client.user(session.patience, age=paced(READ_AGE_SECONDS))
+        said = session.client.user(session.deadline, age=paced(READ_AGE_SECONDS))
         credit = said.get("credit")
         if isinstance(credit, bool) or not isinstance(credit, int | float):
             return None
@@ -142,34 +142,34 @@ class VastPlatform:
                 f"a bid of {bid:g} USD/h for instance {identifier}: {_MIN_BID:g} to {most:g} is possible"
             )
         try:
-            session.client.change_bid(identifier, bid, session.patience)
+            session.client.change_bid(identifier, bid, session.deadline)
         finally:
             _forget(session)
 
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
         """`region`: machine:<number>, the machine that it is to lie on."""
         session = Session.open()
-        with one_at_a_time(self.name, session.account, f"volume {tag}", Wait(session.patience.left())):
-            return volumes.ensure(session.client, session.account, tag, size_gb, region, session.patience)
+        with one_at_a_time(self.name, session.account, f"volume {tag}", Wait(session.deadline.left())):
+            return volumes.ensure(session.client, session.account, tag, size_gb, region, session.deadline)
 
     def quote_volume(self, size_gb: int, region: str) -> float | None:
         session = Session.open(age=paced(READ_AGE_SECONDS))
-        return volumes.price_of(volumes.asks(session.client, size_gb, region, session.patience)[0], size_gb)
+        return volumes.price_of(volumes.asks(session.client, size_gb, region, session.deadline)[0], size_gb)
 
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
         session = Session.open(age=paced(READ_AGE_SECONDS))
-        found = volumes.listed(session.client, session.account, session.patience)
+        found = volumes.listed(session.client, session.account, session.deadline)
         return [record for _, record in found.values() if record.tag.startswith(prefix)]
 
     def get_volume(self, native_id: str) -> VolumeRecord | None:
         session = Session.open()
         contract = volumes.contract_of(native_id, session.account)
-        found = volumes.listed(session.client, session.account, session.patience).get(contract)
+        found = volumes.listed(session.client, session.account, session.deadline).get(contract)
         return found[1] if found else None
 
     def delete_volume(self, native_id: str, account: str) -> None:
         session = Session.open(account=account)
-        volumes.delete(session.client, session.account, native_id, session.patience)
+        volumes.delete(session.client, session.account, native_id, session.deadline)
 
     def channel(self, native_id: str, account: str) -> Channel:
         age = paced(READ_AGE_SECONDS)
@@ -191,7 +191,7 @@ class VastPlatform:
     def volume_channel(self, native_id: str, mount: str = "") -> Channel:
         session = Session.open()
         contract = volumes.contract_of(native_id, session.account)
-        found = volumes.listed(session.client, session.account, session.patience).get(contract)
+        found = volumes.listed(session.client, session.account, session.deadline).get(contract)
         if found is None:
             raise Unreachable(f"the volume {native_id} is not there any more")
         machine = found[1].region or "its machine"
@@ -203,7 +203,7 @@ class VastPlatform:
 
 def _machine(session: Session, volume: str) -> int:
     contract = volumes.contract_of(volume, session.account)
-    found = volumes.listed(session.client, session.account, session.patience).get(contract)
+    found = volumes.listed(session.client, session.account, session.deadline).get(contract)
     machine = found[0].get("machine_id") if found else None
     if not isinstance(machine, int):
         raise PlatformError(f"the volume {volume} is not there any more, or vast.ai does not say where it is")
@@ -212,4 +212,4 @@ def _machine(session: Session, volume: str) -> int:
 
 def _forget(session: Session) -> None:
     """What was read before the end of a verb that changes things is not given to one that only reads."""
-    session.client.meeting.forget()
+    session.client.state.forget()

@@ -17,12 +17,12 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
-from sweepstack.platforms.common.deadline import OutOfPatience
+from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.vastai.api import PATIENCE_SECONDS
+from sweepstack.platforms.vastai.api import VERB_SECONDS
 from sweepstack.platforms.vastai.errors import NoSuchThing, StartQueued
 from sweepstack.platforms.vastai.pages import Row
-from sweepstack.platforms.vastai.session import Lasting, Session, Watch, still_creating
+from sweepstack.platforms.vastai.session import Session, still_creating
 from sweepstack.platforms.vastai.states import MAY_START, number, settled, status_message
 
 STOP_SECONDS = 60.0
@@ -37,20 +37,20 @@ def destroy(session: Session, identifier: int) -> None:
     """See `Platform.destroy`. Sends the verb also where nothing is shown: a list may lag, and it costs nothing."""
     taken = True
     try:
-        session.client.destroy(identifier, session.patience)
+        session.client.destroy(identifier, session.deadline)
     except NoSuchThing:
         taken = False  # the proof below decides
     except OutcomeUnknown as error:
         raise NotYetGone(f"{error}. Next: the same command again; until then instance {identifier} may bill") from error
-    since, short = time.monotonic(), session.with_patience(paced(GONE_SECONDS))
-    watch = Watch(short, Wait(), f"instance {identifier} to be gone", behind="destroy", later=taken)
+    since, short = time.monotonic(), session.with_deadline(paced(GONE_SECONDS))
+    watch = short.watch(f"instance {identifier} to be gone", behind="destroy", later=taken)
 
     def ended() -> bool:
         age = session.poll_seconds("destroy")
-        return session.with_patience(PATIENCE_SECONDS).row(identifier, age=age, since=since) is None
+        return session.with_deadline(VERB_SECONDS).row(identifier, age=age, since=since) is None
 
     why = watch.until(ended)
-    session.client.meeting.forget()
+    session.client.state.forget()
     if why:
         raise NotYetGone(f"vast.ai was told to destroy instance {identifier} and still shows it ({why}): it may bill")
 
@@ -58,13 +58,13 @@ def destroy(session: Session, identifier: int) -> None:
 def end_for_sure(session: Session, identifier: int, seconds: float) -> str:
     """Destroys it, and looks until it is gone; why that is not proved within `seconds`, "" when it is. The verb is sent
     again where its answer was lost: a second one does no harm. Raises PlatformError."""
-    own, answered = session.with_patience(PATIENCE_SECONDS), False
+    own, answered = session.with_deadline(VERB_SECONDS), False
 
     def gone() -> bool:
         nonlocal answered
         if not answered:
             try:
-                own.client.destroy(identifier, own.patience)
+                own.client.destroy(identifier, own.deadline)
             except NoSuchThing:
                 pass
             except OutcomeUnknown:
@@ -72,7 +72,7 @@ def end_for_sure(session: Session, identifier: int, seconds: float) -> str:
             answered = True
         return own.row(identifier) is None
 
-    return Watch(session.with_patience(seconds), Wait(), f"instance {identifier} to be gone").until(gone)
+    return session.with_deadline(seconds).watch(f"instance {identifier} to be gone").until(gone)
 
 
 def stop(session: Session, identifier: int) -> None:
@@ -81,7 +81,7 @@ def stop(session: Session, identifier: int) -> None:
     if settled(row):
         return
     try:
-        session.client.stop(identifier, session.patience)
+        session.client.stop(identifier, session.deadline)
     except OutcomeUnknown as error:
         raise NotYetStopped(
             f"{error}. Next: the same command again; until then instance {identifier} may bill"
@@ -97,7 +97,7 @@ def prove_stopped(session: Session, identifier: int) -> str:
 
     def still() -> bool:
         nonlocal seen
-        own, age = session.with_patience(PATIENCE_SECONDS), session.poll_seconds("state")
+        own, age = session.with_deadline(VERB_SECONDS), session.poll_seconds("state")
         row = own.watched(identifier, age=age, since=since)
         if row is None:
             return True
@@ -105,9 +105,9 @@ def prove_stopped(session: Session, identifier: int) -> str:
         seen = f"it is {record.phase}{f' ({record.note})' if record.note else ''}"
         return settled(row)
 
-    short = session.with_patience(paced(STOP_SECONDS))
-    why = Watch(short, Wait(), f"instance {identifier} to stand still", behind="state", later=True).until(still)
-    session.client.meeting.forget()
+    short = session.with_deadline(paced(STOP_SECONDS))
+    why = short.watch(f"instance {identifier} to stand still", behind="state", later=True).until(still)
+    session.client.state.forget()
     return f"{why}; {seen}" if why else ""
 
 
@@ -116,7 +116,7 @@ def start(session: Session, identifier: int, wait: Wait) -> BoxRecord:
     row = _present(session, identifier)
     record = session.record(row)
     if record.phase is Phase.STOPPING:
-        Watch(session, wait, f"instance {identifier} to stand still, before it is started").until(
+        session.watch(f"instance {identifier} to stand still, before it is started", wait).until(
             lambda: session.record(_present(session, identifier)).phase is not Phase.STOPPING
         )
         record = session.record(_present(session, identifier))
@@ -127,7 +127,7 @@ def start(session: Session, identifier: int, wait: Wait) -> BoxRecord:
 
 def _ask_to_run(session: Session, identifier: int, row: Row, wait: Wait) -> None:
     try:
-        session.client.start(identifier, session.patience)
+        session.client.start(identifier, session.deadline)
     except StartQueued as error:
         _take_back(session, identifier, row, error)
     except OutcomeUnknown as error:
@@ -137,11 +137,11 @@ def _ask_to_run(session: Session, identifier: int, row: Row, wait: Wait) -> None
 
 def _take_back(session: Session, identifier: int, row: Row, queued: StartQueued) -> None:
     """Ends a queued start. Always raises: NoCapacity when it is proved that nothing will start, else StillCreating."""
-    own = session.with_patience(PATIENCE_SECONDS)
+    own = session.with_deadline(VERB_SECONDS)
     why = ""
     for _ in range(STOPS):  # the one write that is sent again: a second stop does no harm, a queue may be invisible
         try:
-            own.client.stop(identifier, own.patience)
+            own.client.stop(identifier, own.deadline)
             why = prove_stopped(own, identifier)
             break
         except PlatformError as error:
@@ -168,13 +168,13 @@ def _way_out(row: Row) -> str:
 
 def _until_running(session: Session, identifier: int, record: BoxRecord, wait: Wait) -> BoxRecord:
     seen, told, since = record, "", time.monotonic()
-    absent, dead_end = (Lasting(session.patience, paced(RESTART_GRACE_SECONDS)) for _ in range(2))
+    absent, dead_end = (Lasting(session.deadline, paced(RESTART_GRACE_SECONDS)) for _ in range(2))
 
     def ready() -> bool:
         nonlocal seen, told
         try:
             row = session.watched(identifier, age=session.poll_seconds("state"), since=since)
-        except OutOfPatience:
+        except DeadlineOver:
             raise
         except Unreachable as error:  # it boots on while nobody tells of it
             told = f" ({error})"
@@ -190,7 +190,7 @@ def _until_running(session: Session, identifier: int, record: BoxRecord, wait: W
         return stuck if seen.phase is not Phase.RUNNING else seen.endpoint is not None
 
     try:
-        why = Watch(session, wait, f"instance {identifier} to run", behind="state").until(ready)
+        why = session.watch(f"instance {identifier} to run", wait, behind="state").until(ready)
     except _Gone:
         raise
     except PlatformError as error:  # it may run and bill: the id travels along

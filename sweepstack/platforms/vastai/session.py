@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, Unreachable, WrongAccount
-from sweepstack.onbox.host.platform import PROGRESS_SECONDS, BoxRecord, Phase, Wait
-from sweepstack.platforms.common.deadline import OutOfPatience, Patience
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
+from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.vastai.api import PATIENCE_SECONDS, Client
+from sweepstack.platforms.vastai.api import VERB_SECONDS, Client
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.states import record_of
 
@@ -35,28 +34,28 @@ class Session:
 
     client: Client
     account: str
-    patience: Patience
+    deadline: Deadline
 
     @classmethod
-    def open(cls, patience: Patience | None = None, *, account: str = "", age: float = 0.0) -> Session:
+    def open(cls, deadline: Deadline | None = None, *, account: str = "", age: float = 0.0) -> Session:
         """Asks whose key is at hand. Raises WrongAccount when it is not `account`'s; NotAuthorized, Unreachable."""
-        patience = patience or Patience(PATIENCE_SECONDS, elastic=True)
+        deadline = deadline or Deadline(VERB_SECONDS, elastic=True)
         client = Client()
-        at_hand = str(client.user(patience, age=max(age, paced(ACCOUNT_AGE_SECONDS)))["id"])
+        at_hand = str(client.user(deadline, age=max(age, paced(ACCOUNT_AGE_SECONDS)))["id"])
         if account and account != at_hand:
             raise WrongAccount(
                 f"this was rented with the vast.ai account {account}, and the key at hand is that of account "
                 f"{at_hand}: nothing was done. Next: set VAST_API_KEY to a key of {account}"
             )
-        return cls(client, at_hand, patience)
+        return cls(client, at_hand, deadline)
 
-    def with_patience(self, seconds: float) -> Session:
+    def with_deadline(self, seconds: float) -> Session:
         """The same with time of its own, which nobody can cut: for what must be known or undone whatever happens."""
-        return replace(self, patience=Patience(seconds, elastic=seconds >= PATIENCE_SECONDS))
+        return replace(self, deadline=Deadline(seconds, elastic=seconds >= VERB_SECONDS))
 
     def record(self, row: Row) -> BoxRecord:
         """The record of a row."""
-        return record_of(row, self.account, self.client.meeting.ended)
+        return record_of(row, self.account, self.client.state.ended)
 
     def row(self, identifier: int, *, age: float = 0.0, since: float | None = None) -> Row | None:
         """What vast.ai says of an instance; None only when three answers agree that there is none: the account's, the
@@ -64,19 +63,19 @@ class Session:
 
         `since`: that list may be up to `age` old if it was begun after this moment (monotonic), so that those who all
         wait for an end share it."""
-        proved = self.client.meeting.gone.get(identifier)
+        proved = self.client.state.gone.get(identifier)
         if proved is not None and time.monotonic() - proved < paced(PROVED_SECONDS):
             return None
         row = self._listed(identifier, age, since)
         if row is not None:
             return row
-        if since is None and age and (row := self.client.listed(identifier, self.patience)) is not None:
+        if since is None and age and (row := self.client.listed(identifier, self.deadline)) is not None:
             return row
-        row = self.client.instance(identifier, self.patience)
+        row = self.client.instance(identifier, self.deadline)
         if row is None:
-            Session.open(self.patience, account=self.account, age=0.0 if since is not None else age)
-            if identifier in self.client.meeting.ended:
-                self.client.meeting.gone[identifier] = time.monotonic()
+            Session.open(self.deadline, account=self.account, age=0.0 if since is not None else age)
+            if identifier in self.client.state.ended:
+                self.client.state.gone[identifier] = time.monotonic()
         return row
 
     def watched(self, identifier: int, *, age: float, since: float) -> Row | None:
@@ -88,12 +87,17 @@ class Session:
     def _listed(self, identifier: int, age: float, since: float | None) -> Row | None:
         if since is not None:
             age = max(0.0, min(age, time.monotonic() - since))
-        return self.client.listed(identifier, self.patience, age=age, forgotten=since is not None)
+        return self.client.listed(identifier, self.deadline, age=age, forgotten=since is not None)
 
     def poll_seconds(self, behind: str = "") -> float:
-        """How often to look for a change: each list takes one request for 25 boxes. `behind`: as in `Meeting.pace`."""
-        meeting = self.client.meeting
-        return meeting.pace(paced(POLL_SECONDS * meeting.pages), paced(MOST_POLL_SECONDS), behind)
+        """How often to look: a list takes a request for each 25 boxes. `behind`: see `AccountState.pace`."""
+        state = self.client.state
+        return state.pace(paced(POLL_SECONDS * state.pages), paced(MOST_POLL_SECONDS), behind)
+
+    def watch(self, what: str, wait: Wait | None = None, *, behind: str = "", later: bool = False) -> Watch:
+        """Looks at the pace of `poll_seconds`. `wait`: who hears of it; its deadline is the session's. `later`: as in
+        `Watch`."""
+        return Watch(self.deadline, what, lambda: self.poll_seconds(behind), wait, later=later)
 
     def tagged(self, tag: str, *, age: float = 0.0) -> list[Row]:
         """The instances with this whole label, those that live first, each kind by age. None at all only when two
@@ -101,9 +105,9 @@ class Session:
 
         What this process rented is asked for by its number where the list lacks it: a list may be older than that.
         """
-        listed = {row["id"]: row for row in self.client.labelled([tag], self.patience, age=age)}
-        made = self.client.meeting.made.get(tag)
-        if made is not None and made not in listed and (row := self.client.instance(made, self.patience)) is not None:
+        listed = {row["id"]: row for row in self.client.labelled([tag], self.deadline, age=age)}
+        made = self.client.state.made.get(tag)
+        if made is not None and made not in listed and (row := self.client.instance(made, self.deadline)) is not None:
             listed[made] = row
         if not listed:
             listed = self._uncounted(tag, age)
@@ -112,16 +116,16 @@ class Session:
 
     def _uncounted(self, tag: str, age: float) -> dict[int, Row]:
         """What a list that lacks a label is checked by: the account's count of it, or all of the account."""
-        counts = self.client.labels(self.patience, age=age)
+        counts = self.client.labels(self.deadline, age=age)
         if counts is None:
-            return self.client.instances(self.patience, age=age)
+            return self.client.instances(self.deadline, age=age)
         return {row["id"]: row for row in self._counted(counts, [tag], 0.0)} if counts.get(tag) else {}
 
     def prefixed(self, prefix: str, *, age: float = 0.0) -> list[Row]:
         """The instances whose label begins with this, by id; with the empty prefix those without a label, too."""
-        counts = self.client.labels(self.patience, age=age) if prefix else None
+        counts = self.client.labels(self.deadline, age=age) if prefix else None
         if counts is None:
-            rows = list(self.client.instances(self.patience, age=age).values())
+            rows = list(self.client.instances(self.deadline, age=age).values())
         else:
             rows = self._counted(counts, [label for label in counts if label.startswith(prefix)], age)
         said = {row["id"]: row.get("label") or "" for row in rows}
@@ -130,10 +134,10 @@ class Session:
 
     def _counted(self, counts: Mapping[str, int], wanted: Sequence[str], age: float) -> list[Row]:
         """The rows with these labels. Raises Unreachable where vast.ai goes on counting one that it does not list."""
-        rows = self.client.labelled(wanted, self.patience, age=age)
+        rows = self.client.labelled(wanted, self.deadline, age=age)
         if lacking := {label for label in wanted if counts.get(label)} - {row["label"] for row in rows}:
-            counts = self.client.labels(self.patience) or {}  # one may have ended in between
-            rows = self.client.labelled(wanted, self.patience)
+            counts = self.client.labels(self.deadline) or {}  # one may have ended in between
+            rows = self.client.labelled(wanted, self.deadline)
             lacking = {label for label in lacking if counts.get(label)} - {row["label"] for row in rows}
         if lacking:
             raise Unreachable(
@@ -166,59 +170,3 @@ def box_number(native_id: str) -> int:
 def still_creating(record: BoxRecord, *reasons: str) -> StillCreating:
     """It exists and bills: its id and what is known of it travel along."""
     return StillCreating(record.native_id, record.outputs(), [reason for reason in reasons if reason])
-
-
-class Lasting:
-    """Whether something has been so, at every look, for `seconds`: one answer may be from before."""
-
-    def __init__(self, patience: Patience, seconds: float) -> None:
-        self._patience, self._seconds = patience, seconds
-        self._since: float | None = None  # seconds that were left when it began
-
-    def so(self, now: bool) -> bool:
-        """`now`: what this look says."""
-        if not now:
-            self._since = None
-            return False
-        self._since = self._patience.left() if self._since is None else self._since
-        return self._since - self._patience.left() >= self._seconds
-
-
-class Watch:
-    """Looks again and again, at the pace that the API allows, until something is so. Tells of it every five seconds."""
-
-    def __init__(self, session: Session, wait: Wait, what: str, *, behind: str = "", later: bool = False) -> None:
-        """`behind`: as in `Session.poll_seconds`. `later`: nothing is to be seen before the first pause."""
-        self._session = session
-        self._behind = behind
-        self._later = later
-        self._patience = session.patience
-        self._wait = wait
-        self._what = what
-        self._said = session.patience.left()
-
-    def until(self, ready: Callable[[], bool], most: float = math.inf) -> str:
-        """Returns "" when `ready()`, else why waiting ended: after `most` seconds at the latest. OutOfPatience of
-        `ready` counts as that; others pass."""
-        begun = self._patience.left()
-        while True:
-            try:
-                if self._later:
-                    self._later = False
-                elif ready():
-                    return ""
-                self._tell()
-                if begun - self._patience.left() >= most:
-                    return f"not within {most:g} s: still waiting for {self._what}"
-                pause = self._session.poll_seconds(self._behind)
-                self._patience.pause(pause, self._what)
-            except OutOfPatience:
-                why = self._patience.why_over() or f"not within {self._patience.seconds:g} s"
-                return f"{why}: still waiting for {self._what}"
-
-    def _tell(self) -> None:
-        left = self._patience.left()
-        if self._said - left >= PROGRESS_SECONDS:
-            self._said = left
-            spent = self._patience.seconds - left
-            self._wait.progress(f"waiting for {self._what}: {spent:.0f} s of at most {self._patience.seconds:g} s")

@@ -21,13 +21,13 @@ from sweepstack.onbox.common.errors import (
     WrongAccount,
 )
 from sweepstack.onbox.host.platform import BoxRequest, VolumeRecord, Wait, not_as_asked
-from sweepstack.platforms.common.deadline import OutOfPatience, Patience
+from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.vastai.api import PATIENCE_SECONDS, Client
+from sweepstack.platforms.vastai.api import VERB_SECONDS, Client
 from sweepstack.platforms.vastai.errors import NoSuchThing
 from sweepstack.platforms.vastai.offers import HOURS_PER_MONTH
 from sweepstack.platforms.vastai.pages import Row
-from sweepstack.platforms.vastai.session import Session, Watch
+from sweepstack.platforms.vastai.session import Session
 from sweepstack.platforms.vastai.states import number
 
 REGION = re.compile(r"machine:([1-9]\d{0,17})")
@@ -70,10 +70,10 @@ def contract_of(native_id: str, account: str) -> str:
     return match[2]
 
 
-def listed(client: Client, account: str, patience: Patience) -> dict[str, tuple[Row, VolumeRecord]]:
+def listed(client: Client, account: str, deadline: Deadline) -> dict[str, tuple[Row, VolumeRecord]]:
     """Every local volume of the account by contract number. A row that does not read is Unreachable, never skipped."""
     found = {}
-    for row in client.volumes(patience):
+    for row in client.volumes(deadline):
         identifier = row.get("id")
         if not isinstance(identifier, int):
             raise Unreachable("vast.ai lists a volume without an id: what volumes there are is not known")
@@ -82,7 +82,7 @@ def listed(client: Client, account: str, patience: Patience) -> dict[str, tuple[
 
 
 def must_fit(
-    client: Client, account: str, instance: int, tag: str, wanted: Collection[str], patience: Patience
+    client: Client, account: str, instance: int, tag: str, wanted: Collection[str], deadline: Deadline
 ) -> None:
     """A box is adopted only by the request that it was made for. `wanted`: native ids of the volumes that it is to
     mount. By the rows of the volumes: those of an instance name none.
@@ -90,8 +90,8 @@ def must_fit(
     Raises PlatformError for a box with another volume, with one too many or without; Unreachable where nobody says."""
     has: set[str] = set()
     for pause in _LOOKS:  # the list may be from before the instance was made
-        patience.pause(paced(pause), "the list of volumes")
-        records = [record for _, record in listed(client, account, patience).values()]
+        deadline.pause(paced(pause), "the list of volumes")
+        records = [record for _, record in listed(client, account, deadline).values()]
         has = {record.native_id for record in records if str(instance) in (record.mounted_by or ())}
         if has == set(wanted):
             return
@@ -104,26 +104,26 @@ def must_fit(
     raise not_as_asked(f"instance {instance} of vast.ai", tag, ", ".join(sorted(has)), ", ".join(sorted(wanted)))
 
 
-def find(client: Client, account: str, tag: str, patience: Patience) -> VolumeRecord | None:
+def find(client: Client, account: str, tag: str, deadline: Deadline) -> VolumeRecord | None:
     """The volume with this tag, the oldest where there are several; none is ever deleted for that."""
     name = name_of(tag)
     named = [
-        (int(key), record) for key, (row, record) in listed(client, account, patience).items() if _name(row) == name
+        (int(key), record) for key, (row, record) in listed(client, account, deadline).items() if _name(row) == name
     ]
     return replace(min(named)[1], tag=tag) if named else None
 
 
 def ensure(
-    client: Client, account: str, tag: str, size_gb: int | None, region: str, patience: Patience
+    client: Client, account: str, tag: str, size_gb: int | None, region: str, deadline: Deadline
 ) -> VolumeRecord:
     """The volume with this tag, made on the machine of `region` where it is proved absent. See `Platform`."""
-    present = find(client, account, tag, patience)
+    present = find(client, account, tag, deadline)
     if present is not None:
         return present
-    found = asks(client, size_gb, region, patience)
+    found = asks(client, size_gb, region, deadline)
     name = name_of(tag)
     try:
-        client.create_volume(found[0]["id"], size_gb or 0, name, patience)
+        client.create_volume(found[0]["id"], size_gb or 0, name, deadline)
     except OutcomeUnknown as error:
         made = _appears(client, account, tag)
         if made is None:
@@ -140,7 +140,7 @@ def ensure(
     return replace(made, created=True, price_per_month=price)
 
 
-def asks(client: Client, size_gb: int | None, region: str, patience: Patience) -> list[Row]:
+def asks(client: Client, size_gb: int | None, region: str, deadline: Deadline) -> list[Row]:
     """What the machine of `region` offers that holds so much, cheapest first; one at least. Raises RequestRefused for
     what is no machine or no size, NoCapacity."""
     match = REGION.fullmatch(region)
@@ -154,7 +154,7 @@ def asks(client: Client, size_gb: int | None, region: str, patience: Patience) -
     machine = int(match[1])
     found = [
         row
-        for row in client.search_volumes({"machine_id": {"eq": machine}}, patience, storage=float(size_gb))
+        for row in client.search_volumes({"machine_id": {"eq": machine}}, deadline, storage=float(size_gb))
         if row.get("machine_id") == machine
         and (number(row.get("disk_space")) or 0) >= size_gb
         and isinstance(row.get("id"), int)
@@ -184,10 +184,10 @@ def for_box(session: Session, request: BoxRequest, wait: Wait) -> tuple[int | No
 
     def free() -> bool:
         nonlocal present
-        present = listed(session.client, session.account, session.patience).get(contract)
+        present = listed(session.client, session.account, session.deadline).get(contract)
         return present is None or not in_use(present[0])
 
-    watch = Watch(session, wait, f"the volume {native_id} to be let go of by its last box")
+    watch = session.watch(f"the volume {native_id} to be let go of by its last box", wait)
     if why := watch.until(free, paced(RELEASE_SECONDS)):
         raise PlatformError(
             f"{request.name} was not made: {why}. A volume of vast.ai is mounted by one box at a time: end the one "
@@ -201,13 +201,13 @@ def for_box(session: Session, request: BoxRequest, wait: Wait) -> tuple[int | No
     return int(contract), machine
 
 
-def delete(client: Client, account: str, native_id: str, patience: Patience) -> None:
+def delete(client: Client, account: str, native_id: str, deadline: Deadline) -> None:
     """See `Platform.delete_volume`."""
     contract = contract_of(native_id, account)
-    if contract not in listed(client, account, patience):
+    if contract not in listed(client, account, deadline):
         return
     try:
-        client.delete_volume(int(contract), patience)
+        client.delete_volume(int(contract), deadline)
     except NoSuchThing:
         pass  # the list below decides
     except RequestRefused as error:
@@ -217,11 +217,11 @@ def delete(client: Client, account: str, native_id: str, patience: Patience) -> 
         ) from error
     except OutcomeUnknown as error:
         raise NotYetGone(f"{error}. Next: the same command again; until then the volume may bill") from error
-    end = Patience(paced(_GONE_SECONDS))
+    end = Deadline(paced(_GONE_SECONDS))
     try:
-        while contract in listed(client, account, patience):
+        while contract in listed(client, account, deadline):
             end.pause(paced(2.0))
-    except OutOfPatience:
+    except DeadlineOver:
         raise NotYetGone(
             f"vast.ai accepted the deletion of volume {native_id} and still lists it. Next: the same command again"
         ) from None
@@ -234,10 +234,10 @@ def in_use(row: Row) -> bool:
 
 def _appears(client: Client, account: str, tag: str) -> VolumeRecord | None:
     """Several looks: what was made a moment ago may not be listed yet. Not to be cancelled, or the id is lost."""
-    patience = Patience(PATIENCE_SECONDS)
+    deadline = Deadline(VERB_SECONDS)
     for pause in _LOOKS:
-        patience.pause(paced(pause))
-        if (found := find(client, account, tag, patience)) is not None:
+        deadline.pause(paced(pause))
+        if (found := find(client, account, tag, deadline)) is not None:
             return found
     return None
 

@@ -23,7 +23,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Capability
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common.deadline import OutOfPatience
+from sweepstack.platforms.common.deadline import DeadlineOver
 from sweepstack.platforms.registry import has_address, load_platform
 from sweepstack.provider import secrets
 from sweepstack.provider.models import BoxInputs, BoxState
@@ -367,7 +367,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             except (NotYetGone, OutcomeUnknown) as error:
                 turn.came()
                 problem = str(error)
-            except (RateLimited, OutOfPatience) as error:  # nothing was sent: others come first
+            except (RateLimited, DeadlineOver) as error:  # nothing was sent: others come first
                 problem = str(error)
             except PlatformError as error:
                 problem = str(error)

@@ -21,10 +21,9 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
     Unsupported,
 )
-from sweepstack.platforms.common import http_client as transport_module
-from sweepstack.platforms.common import rate_limit as limiter_module
-from sweepstack.platforms.common.http_client import Transport
-from sweepstack.platforms.common.rate_limit import ALL, Limiter, Quota
+from sweepstack.platforms.common import http_client
+from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.http_client import HttpClient
 from tests.addresses import at_a_new_address
 from tests.unit.loopback import HTML, PROBLEM, Server, cut, reply, truncated
 
@@ -33,16 +32,15 @@ KEY = "sk-live-0123456789abcdef"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(transport_module, "BACKOFF_SECONDS", 0.001)
-    monkeypatch.setattr(transport_module, "BACKOFF_MAX_SECONDS", 0.01)
+    monkeypatch.setattr(http_client, "BACKOFF_SECONDS", 0.001)
     server = at_a_new_address(Server)
     server.start()
     yield server
     server.stop()
 
 
-def client(server: Server, **changes: Any) -> Transport:
-    return Transport("Acme", server.url, KEY, key_hint="ACME_API_KEY, or ~/.acme/key", **changes)
+def client(server: Server, **changes: Any) -> HttpClient:
+    return HttpClient("Acme", server.url, KEY, key_hint="ACME_API_KEY, or ~/.acme/key", **changes)
 
 
 def test_a_request_carries_key_and_agent_in_its_headers_and_the_key_nowhere_else(server: Server) -> None:
@@ -90,7 +88,7 @@ def test_a_read_gives_up_after_four_attempts(server: Server) -> None:
     server.script = [cut]
     with pytest.raises(Unreachable, match="nothing was changed"):
         client(server).read("/x")
-    assert server.methods == ["GET"] * transport_module.ATTEMPTS
+    assert server.methods == ["GET"] * http_client.ATTEMPTS
 
 
 @pytest.mark.parametrize("headers", [{}, {"Retry_After": "0"}, {"Retry_After": "Wed, 21 Oct 2015 07:28:00 GMT"}])
@@ -104,11 +102,11 @@ def test_too_many_requests_is_asked_again_for_every_method(server: Server, metho
     assert len(server.seen) == 7
 
 
-def test_a_limit_that_lasts_longer_than_the_patience_is_said_at_once(server: Server) -> None:
+def test_a_limit_that_lasts_longer_than_the_deadline_is_said_at_once(server: Server) -> None:
     server.script = [reply(429, {"detail": "slow down"}, Retry_After="3600")]
     with pytest.raises(RateLimited, match="nothing was done") as caught:
-        client(server).write("POST", "/x", {}, patience=20)
-    assert caught.value.retry_after == transport_module.RETRY_AFTER_MAX_SECONDS
+        client(server).write("POST", "/x", {}, deadline=Deadline(20))
+    assert caught.value.retry_after == http_client.MOST_BACKOFF_SECONDS
     assert len(server.seen) == 1
 
 
@@ -117,7 +115,7 @@ def test_after_a_limit_no_thread_asks_before_its_time(server: Server) -> None:
     asked = client(server)
     for _ in range(2):
         with pytest.raises(RateLimited):
-            asked.read("/x", patience=1)
+            asked.read("/x", deadline=Deadline(1))
     assert len(server.seen) == 1
 
 
@@ -125,10 +123,10 @@ def test_after_a_limit_no_thread_asks_before_its_time(server: Server) -> None:
 def test_nobody_waits_longer_than_the_deadline(server: Server, slow: str) -> None:
     server.script = [getattr(server, slow)]
     with pytest.raises(OutcomeUnknown):
-        client(server).write("POST", "/x", {}, patience=0.3)
+        client(server).write("POST", "/x", {}, deadline=Deadline(0.3))
     assert not server.release.is_set()
     with pytest.raises(Unreachable):
-        client(server).read("/x", patience=0.3)
+        client(server).read("/x", deadline=Deadline(0.3))
 
 
 def test_what_was_never_sent_is_unreachable_for_a_write_too(server: Server) -> None:
@@ -136,13 +134,13 @@ def test_what_was_never_sent_is_unreachable_for_a_write_too(server: Server) -> N
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
     free.close()
-    asked = Transport("Acme", f"http://127.0.0.1:{port}", KEY, key_hint="ACME_API_KEY")
+    asked = HttpClient("Acme", f"http://127.0.0.1:{port}", KEY, key_hint="ACME_API_KEY")
     with pytest.raises(Unreachable):
         asked.write("POST", "/x", {})
 
 
 def test_a_body_without_an_end_is_not_read_to_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "BODY_BYTES", 1000)
+    monkeypatch.setattr(http_client, "BODY_BYTES", 1000)
     server.script = [reply(200, {"pods": ["x" * 2000]})]
     with pytest.raises(Unreachable):
         client(server).read("/x")
@@ -188,9 +186,13 @@ def test_no_error_log_or_chained_exception_shows_the_key(server: Server, caplog:
     for status in (400, 401, 402, 403, 410, 429, 500):
         server.script = [reply(status, echo)]
         asked = client(server)
-        for call in (lambda a=asked: a.read("/x", patience=0.2), lambda a=asked: a.write("POST", "/x", patience=0.2)):
+        for method in ("GET", "POST"):
+            until = Deadline(0.2)
             try:
-                error: PlatformError = asked.refusal(call(), "it")
+                answer = (
+                    asked.read("/x", deadline=until) if method == "GET" else asked.write(method, "/x", deadline=until)
+                )
+                error: PlatformError = asked.refusal(answer, "it")
             except PlatformError as caught:
                 error = caught
             shown = "".join(traceback.format_exception(error)) + str(error)
@@ -207,7 +209,7 @@ def test_no_error_log_or_chained_exception_shows_the_key(server: Server, caplog:
 @pytest.mark.parametrize("url", ["http://api.acme.test", "ftp://127.0.0.1", "https://me:pw@api.acme.test", "", "//x"])
 def test_the_key_is_not_sent_in_the_clear(url: str) -> None:
     with pytest.raises(RequestRefused):
-        Transport("Acme", url, KEY, key_hint="ACME_API_KEY")
+        HttpClient("Acme", url, KEY, key_hint="ACME_API_KEY")
 
 
 def test_a_cancel_ends_the_waiting(server: Server) -> None:
@@ -215,77 +217,5 @@ def test_a_cancel_ends_the_waiting(server: Server) -> None:
     cancelled = threading.Event()
     cancelled.set()
     with pytest.raises(Unreachable):
-        client(server).write("POST", "/x", {}, cancelled=cancelled)
+        client(server).write("POST", "/x", {}, deadline=Deadline(60, cancelled))
     assert len(server.seen) <= 1
-
-
-class Clock:
-    """Stands in for `time`; waiting moves it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(limiter_module, "time", clock)
-    monkeypatch.setattr(limiter_module, "_MARGIN", 1.0)
-    return clock
-
-
-class Waits(threading.Event):
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self.clock = clock
-
-    def wait(self, timeout: float | None = None) -> bool:
-        assert timeout is not None
-        self.clock.now += timeout
-        return self.is_set()
-
-
-def test_a_quota_holds_in_every_window(clock: Clock) -> None:
-    limiter, grants = Limiter({ALL: Quota(3, 10)}), []
-    for _ in range(10):
-        limiter.take("", patience=100, cancelled=Waits(clock))
-        grants.append(clock.now)
-    assert all(late - early >= 10 for early, late in zip(grants, grants[3:], strict=False))
-    assert grants[-1] - grants[0] == 30
-    assert limiter.spare() == pytest.approx(2 / 3)
-    with pytest.raises(RateLimited):
-        [limiter.take("", patience=5, cancelled=Waits(clock)) for _ in range(3)]
-
-
-def test_each_endpoint_has_its_own_quota(clock: Clock) -> None:
-    limiter, begin = Limiter({"create": Quota(1, 4.5), "list": Quota(1, 1)}), clock.now
-    for _ in range(3):
-        limiter.take("create", patience=100, cancelled=Waits(clock))
-        limiter.take("other", patience=0, cancelled=Waits(clock))
-    assert clock.now - begin == 9
-
-
-def test_what_the_platform_says_of_its_quotas_replaces_what_was_assumed(clock: Clock) -> None:
-    limiter = Limiter({ALL: Quota(60, 60)}, learns=True)
-    for _ in range(2):
-        limiter.take("", patience=0, cancelled=Waits(clock))
-        limiter.learn('"minute";q=2;w=60, "hour";q=3000;w=3600', '"minute";r=1;t=30, "hour";r=2000;t=900')
-    with pytest.raises(RateLimited):
-        limiter.take("", patience=30, cancelled=Waits(clock))
-    limiter.learn("", "")
-    limiter.take("", patience=0, cancelled=Waits(clock))
-    limiter.learn('"minute";q=60;w=60', '"minute";r=0;t=20')  # other processes use the same key
-    with pytest.raises(RateLimited) as caught:
-        limiter.take("", patience=10, cancelled=Waits(clock))
-    assert caught.value.retry_after == 20
-
-
-def test_a_fixed_quota_is_not_unlearnt(clock: Clock) -> None:
-    limiter = Limiter({ALL: Quota(1, 60)})
-    limiter.take("", patience=0, cancelled=Waits(clock))
-    limiter.learn("", "")
-    with pytest.raises(RateLimited):
-        limiter.take("", patience=10, cancelled=Waits(clock))

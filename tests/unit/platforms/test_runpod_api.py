@@ -30,6 +30,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
+from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.runpod import api, keys
@@ -72,7 +73,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     monkeypatch.setenv(PACE_VARIABLE, "0.01")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv(keys.KEY_VARIABLE, KEY)
-    monkeypatch.setattr(RunpodPlatform, "_answers", lambda self, record: "")
+    monkeypatch.setattr(probe, "ON", False)
     server = at_a_new_address(Server)
     monkeypatch.setenv(keys.BASE_VARIABLE, server.url)
     server.routes = {
@@ -758,9 +759,9 @@ def test_the_sdk_leaves_the_programs_logging_alone() -> None:
     """On the provider's stdout the engine listens."""
     program = """
 import logging, sys
-from sweepstack.platforms.runpod import keys as _runpod_keys
-_runpod_keys._sdk()
-_runpod_keys._sdk("cli.groups.config.functions")
+from sweepstack.platforms.runpod import sdk
+sdk.module()
+sdk.module("cli.groups.config.functions")
 assert "runpod" in sys.modules
 assert not {"aiohttp", "paramiko", "runpod.serverless"} & set(sys.modules), "more of the SDK than is asked"
 logging.getLogger("httpx").info("GET somewhere")

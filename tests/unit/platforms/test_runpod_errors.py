@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, NotAuthorized, PlatformError, RequestRefused
-from sweepstack.platforms.common.http_client import Answer, Transport
+from sweepstack.platforms.common.http_client import Answer, HttpClient
 from sweepstack.platforms.runpod.errors import refused
 
-HTTP = Transport("RunPod", "http://127.0.0.1:1", "", key_hint="RUNPOD_API_KEY")
+HTTP = HttpClient("RunPod", "http://127.0.0.1:1", "", key_hint="RUNPOD_API_KEY")
 NO_MORE = "There are no longer any instances available with the requested specifications. Please refresh and try again."
 ROWS: list[tuple[int, str, type[PlatformError]]] = [
     (400, NO_MORE, NoCapacity),

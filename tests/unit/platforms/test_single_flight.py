@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sweepstack.onbox.common.errors import Unreachable
-from sweepstack.platforms.common.single_flight import Shared
+from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
+from sweepstack.platforms.common.single_flight import SingleFlight
 
 
 class Asked:
@@ -34,11 +35,11 @@ class Asked:
 def test_a_hundred_who_ask_at_once_are_two_questions() -> None:
     """The first is on its way when the others come, who want a later answer and share the next one."""
     asked = Asked()
-    shared = Shared(asked)
+    shared = SingleFlight[int]()
     with ThreadPoolExecutor(100) as pool:
-        first = pool.submit(shared.get, 0)
+        first = pool.submit(shared.get, asked)
         assert asked.begun.acquire(timeout=120)
-        others = [pool.submit(shared.get, 0) for _ in range(99)]
+        others = [pool.submit(shared.get, asked) for _ in range(99)]
         while pool._work_queue.qsize():
             time.sleep(0.01)
         time.sleep(0.1)
@@ -51,20 +52,21 @@ def test_a_hundred_who_ask_at_once_are_two_questions() -> None:
 def test_an_answer_serves_until_it_is_too_old_or_something_was_changed() -> None:
     asked = Asked()
     asked.let_go.release(9)
-    shared = Shared(asked)
-    assert [shared.get(60), shared.get(60), shared.get(0), shared.get(60)] == [1, 1, 2, 2]
-    shared.invalidate()
-    assert [shared.get(60), shared.get(60)] == [3, 3]
+    shared = SingleFlight[int]()
+    assert [shared.get(asked, max_age=age) for age in (60, 60, 0, 60)] == [1, 1, 2, 2]
+    shared.forget()
+    assert shared.get(asked, max_age=60, forgotten=True) == 2, "who looks again and again anyway"
+    assert [shared.get(asked, max_age=60) for _ in range(2)] == [3, 3]
 
 
 def test_a_question_from_before_a_change_is_no_answer_after_it() -> None:
     asked = Asked()
-    shared = Shared(asked)
+    shared = SingleFlight[int]()
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(shared.get, 60)
+        first = pool.submit(shared.get, asked, max_age=60)
         assert asked.begun.acquire(timeout=120)
-        shared.invalidate()
-        second = pool.submit(shared.get, 60)
+        shared.forget()
+        second = pool.submit(shared.get, asked, max_age=60)
         asked.let_go.release(2)
         assert (first.result(20), second.result(20)) == (1, 2)
 
@@ -72,11 +74,11 @@ def test_a_question_from_before_a_change_is_no_answer_after_it() -> None:
 def test_a_failure_is_shared_and_not_kept() -> None:
     asked = Asked()
     asked.fails = True
-    shared = Shared(asked)
+    shared = SingleFlight[int]()
     with ThreadPoolExecutor(20) as pool:
-        first = pool.submit(shared.get, 0)
+        first = pool.submit(shared.get, asked)
         assert asked.begun.acquire(timeout=120)
-        others = [pool.submit(shared.get, 0) for _ in range(19)]
+        others = [pool.submit(shared.get, asked) for _ in range(19)]
         time.sleep(0.1)
         asked.let_go.release(2)
         for one in (first, *others):
@@ -85,4 +87,39 @@ def test_a_failure_is_shared_and_not_kept() -> None:
     assert asked.count == 2
     asked.fails = False
     asked.let_go.release()
-    assert shared.get(60) == 3
+    assert shared.get(asked, max_age=60) == 3
+
+
+def test_a_deadline_that_is_over_is_nobody_elses() -> None:
+    asked = Asked()
+    shared = SingleFlight[int]()
+
+    def too_late() -> int:
+        asked()
+        raise DeadlineOver("not within 1 s")
+
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(shared.get, too_late)
+        assert asked.begun.acquire(timeout=120)
+        others = [pool.submit(shared.get, asked, Deadline(120)) for _ in range(2)]
+        time.sleep(0.1)
+        asked.let_go.release(2)
+        with pytest.raises(DeadlineOver):
+            first.result(20)
+        assert {other.result(20) for other in others} == {2}
+
+
+def test_another_s_question_is_waited_for_until_the_deadline_or_a_cancel() -> None:
+    asked = Asked()
+    shared = SingleFlight[int]()
+    cancelled = threading.Event()
+    cancelled.set()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(shared.get, asked)
+        assert asked.begun.acquire(timeout=120)
+        for deadline, why in ((Deadline(0.01), "not within 0.01 s"), (Deadline(60, cancelled), "cancelled")):
+            with pytest.raises(DeadlineOver, match=why):
+                shared.get(asked, deadline)
+        asked.let_go.release()
+        assert first.result(20) == 1
+    assert asked.count == 1

@@ -20,9 +20,9 @@ from sweepstack.onbox.common.errors import (
     RequestRefused,
     Unreachable,
 )
-from sweepstack.platforms.common.deadline import OutOfPatience, Patience
+from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
-from sweepstack.platforms.vastai.account_state import INTERVALS
+from sweepstack.platforms.vastai.account_state import QUOTAS
 from sweepstack.platforms.vastai.api import Client
 from sweepstack.platforms.vastai.errors import NoSuchThing, RentedAnyway, StartQueued
 from tests.unit.platforms.loopback import Reply, Request
@@ -51,24 +51,24 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
     world.close()
 
 
-def patience() -> Patience:
-    return Patience(60)
+def deadline() -> Deadline:
+    return Deadline(60)
 
 
 def create(client: Client, **changes: Any) -> int:
-    return client.create(7, patience(), **{"image": "ubuntu:22.04", "disk": 20.0, "label": "tag", **changes})
+    return client.create(7, deadline(), **{"image": "ubuntu:22.04", "disk": 20.0, "label": "tag", **changes})
 
 
 def test_a_read_is_asked_again_after_a_failure(world: World) -> None:
     world.routes[("GET", USER)] = [Reply("bad gateway", 502), Reply(cut=True), Reply({"id": 77})]
-    assert Client().user(patience())["id"] == 77
+    assert Client().user(deadline())["id"] == 77
     assert len(world.requests) == 3
 
 
 def test_a_read_that_fails_for_good_is_unreachable(world: World) -> None:
     world.routes[("GET", USER)] = Reply("<html>", 503)
     with pytest.raises(Unreachable):
-        Client().user(patience())
+        Client().user(deadline())
     assert len(world.requests) == 4
 
 
@@ -114,7 +114,7 @@ def test_too_fast_for_ever_ends(world: World) -> None:
 def test_used_up_searches_are_not_asked_for_again(world: World) -> None:
     world.routes[("POST", f"{V0}/bundles/")] = Reply({"error": "search_quota_exceeded"}, 429)
     with pytest.raises(RateLimited, match="midnight"):
-        Client().search({}, patience(), kind="on-demand", order="dph_total", storage=20)
+        Client().search({}, deadline(), kind="on-demand", order="dph_total", storage=20)
     assert len(world.requests) == 1
 
 
@@ -144,31 +144,31 @@ def test_a_start_that_is_queued_is_no_success(world: World) -> None:
         {"success": False, "msg": "Required resources are currently unavailable, state change queued."}
     )
     with pytest.raises(StartQueued):
-        Client().start(4711, patience())
+        Client().start(4711, deadline())
 
 
 def test_a_missing_instance_is_null_and_a_bare_404_is_nothing(world: World) -> None:
     world.absent(4711)
     client = Client()
-    assert client.instance(4711, patience()) is None
+    assert client.instance(4711, deadline()) is None
     with pytest.raises(NoSuchThing):
-        client.stop(4711, patience())
+        client.stop(4711, deadline())
     world.routes[("GET", f"{V0}/instances/4711/")] = Reply("", 404)
     with pytest.raises(Unreachable):
-        client.instance(4711, patience())
+        client.instance(4711, deadline())
 
 
 def test_a_row_that_the_sdk_would_choke_on_is_read(world: World) -> None:
     row = instance(4711, "tag")
     del row["start_date"], row["extra_env"]
     world.instances[4711] = row
-    assert Client().instances(patience())[4711] == row
+    assert Client().instances(deadline())[4711] == row
 
 
 def test_all_pages_are_read(world: World) -> None:
     for number in range(1, 61):
         world.add(number, f"tag-{number}")
-    assert list(Client().instances(patience())) == list(range(1, 61))
+    assert list(Client().instances(deadline())) == list(range(1, 61))
     assert [request.query.get("after_token") for request in world.sent("GET", LIST)] == [None, "25", "50"]
 
 
@@ -184,10 +184,10 @@ def test_a_list_that_lacks_a_row_is_read_again_and_then_nothing_known(world: Wor
 
     world.routes[("GET", LIST)] = short
     with pytest.raises(Unreachable, match="1 of 2"):
-        Client().instances(patience())
+        Client().instances(deadline())
     calls = iter([short, short, whole, whole])
     world.routes[("GET", LIST)] = lambda request: next(calls)(request)
-    assert list(Client().instances(patience())) == [1, 2]
+    assert list(Client().instances(deadline())) == [1, 2]
 
 
 def test_a_row_that_slipped_between_two_pages_is_missed(world: World) -> None:
@@ -203,7 +203,7 @@ def test_a_row_that_slipped_between_two_pages_is_missed(world: World) -> None:
 
     world.routes[("GET", LIST)] = swapped
     with pytest.raises(Unreachable, match="b"):
-        Client().instances(patience())
+        Client().instances(deadline())
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_list_of_nonsense_is_nothing_known(world: World, changes: dict[str, An
     world.add(1, "a")
     world.routes[("GET", LIST)] = lambda request: Reply({**World.list(world, request).body, **changes})
     with pytest.raises((Unreachable, RequestRefused)):
-        Client().instances(patience())
+        Client().instances(deadline())
 
 
 @pytest.mark.parametrize("tokens", ["same", "new"])
@@ -234,7 +234,7 @@ def test_a_list_without_end_ends(world: World, monkeypatch: pytest.MonkeyPatch, 
 
     world.routes[("GET", LIST)] = page
     with pytest.raises(Unreachable, match="no last page"):
-        Client().instances(patience())
+        Client().instances(deadline())
 
 
 def test_many_who_ask_at_once_share_a_list_and_nobody_gets_one_from_before_a_write(world: World) -> None:
@@ -245,7 +245,7 @@ def test_many_who_ask_at_once_share_a_list_and_nobody_gets_one_from_before_a_wri
 
     def ask() -> None:
         barrier.wait()
-        seen.append(list(Client().instances(patience())))
+        seen.append(list(Client().instances(deadline())))
 
     threads = [threading.Thread(target=ask) for _ in range(30)]
     for thread in threads:
@@ -255,10 +255,10 @@ def test_many_who_ask_at_once_share_a_list_and_nobody_gets_one_from_before_a_wri
     assert seen == [[1]] * 30
     assert len(world.sent("GET", LIST)) < 10
     before = len(world.sent("GET", LIST))
-    client.instances(patience(), age=60)
+    client.instances(deadline(), age=60)
     assert len(world.sent("GET", LIST)) == before
-    client.destroy(1, patience())
-    assert list(client.instances(patience(), age=60)) == []
+    client.destroy(1, deadline())
+    assert list(client.instances(deadline(), age=60)) == []
 
 
 def test_the_turn_is_waited_for_and_can_be_cut(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,18 +266,18 @@ def test_the_turn_is_waited_for_and_can_be_cut(world: World, monkeypatch: pytest
     monkeypatch.setenv("VAST_API_KEY", f"{KEY}-slow")
     world.routes[("PUT", ASK)] = Reply({"success": True, "new_contract": 4711})
     client = Client()
-    client.create(7, Patience(60), label="first")
-    with pytest.raises(OutOfPatience):
-        client.create(7, Patience(5), label="no time")
+    client.create(7, Deadline(60), label="first")
+    with pytest.raises(DeadlineOver):
+        client.create(7, Deadline(5), label="no time")
     cancelled = threading.Event()
     threading.Timer(0.1, cancelled.set).start()
-    with pytest.raises(OutOfPatience, match="cancelled"):
-        client.create(7, Patience(6000, cancelled), label="cut")
+    with pytest.raises(DeadlineOver, match="cancelled"):
+        client.create(7, Deadline(6000, cancelled), label="cut")
     assert [request.body["label"] for request in world.sent("PUT", ASK)] == ["first"]
 
 
 def test_every_endpoint_has_the_pace_of_the_facts() -> None:
-    apart = {name: seconds / count for name, (seconds, count) in INTERVALS.items()}
+    apart = {name: quota.seconds / quota.count for name, quota in QUOTAS.items()}
     assert {name: apart[name] for name in apart if name != "user"} == {
         "create": 4.5, "get": 2.0, "list": 1.0, "state": 1.0, "destroy": 3.0, "bid": 5.5, "volumes": 5.5, "ssh": 1.0,
         "search": 6.0,
@@ -293,12 +293,12 @@ def test_the_key_is_looked_for_where_the_sdk_looks(
     with pytest.raises(NotAuthorized, match="VAST_API_KEY"):
         Client()
     (tmp_path / ".vast_api_key").write_text("from-the-old-file\n")
-    Client().user(patience())
+    Client().user(deadline())
     (tmp_path / "config" / "vastai").mkdir(parents=True)
     (tmp_path / "config" / "vastai" / "vast_api_key").write_text("from-the-new-file\n")
-    Client().user(patience())
+    Client().user(deadline())
     monkeypatch.setenv("VAST_API_KEY", " from-the-environment\n")
-    Client().user(patience())
+    Client().user(deadline())
     assert [request.headers["Authorization"] for request in world.requests] == [
         "Bearer from-the-old-file",
         "Bearer from-the-new-file",
@@ -342,4 +342,4 @@ def test_no_key_in_errors_logs_urls_or_output(
 
 
 def test_the_account_s_answer_is_kept_without_its_key(world: World) -> None:
-    assert "api_key" not in Client().user(patience())
+    assert "api_key" not in Client().user(deadline())

@@ -13,8 +13,8 @@ import pytest
 
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
-from sweepstack.platforms.vastai import create as rent
-from sweepstack.platforms.vastai.account_state import INTERVALS, forget
+from sweepstack.platforms.common import probe
+from sweepstack.platforms.vastai.account_state import QUOTAS, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import Machine, VastSimulator
@@ -41,7 +41,7 @@ def sim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pat
             "XDG_DATA_HOME": str(tmp_path),
         }.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(rent, "PROBE", False)
+        monkeypatch.setattr(probe, "ON", False)
         yield sim
     forget()
     sim.check()
@@ -77,7 +77,7 @@ def test_each_verb_asks_for_its_own_box_among_thousands(sim: VastSimulator) -> N
     platform.destroy(made.native_id, ACCOUNT)
     assert platform.get(made.native_id, ACCOUNT).phase is Phase.GONE
     assert lists(sim) <= MOST
-    assert MOST * INTERVALS["list"][0] < 20
+    assert MOST * QUOTAS["list"].seconds < 20
 
 
 @pytest.mark.parametrize("sim", [500], indirect=True)

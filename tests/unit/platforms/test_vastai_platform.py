@@ -26,6 +26,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.vastai import create as rent
@@ -48,7 +49,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
     monkeypatch.setenv("VAST_API_KEY", f"k3y-0123456789abcdef-{next(keys)}")
     monkeypatch.setenv(PACE_VARIABLE, "0.002")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr(rent, "PROBE", False)
+    monkeypatch.setattr(probe, "ON", False)
     world.offers = [offer(7, 0.41), offer(8, 0.52)]
     yield world
     world.close()

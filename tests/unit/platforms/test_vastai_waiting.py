@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.common.deadline import Limiter, OutOfPatience, Patience
+from sweepstack.platforms.common import probe
+from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
-from sweepstack.platforms.vastai import create as rent
 from sweepstack.platforms.vastai import power
 from sweepstack.platforms.vastai.account_state import forget
 from sweepstack.platforms.vastai.platform import VastPlatform
@@ -32,7 +32,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
     monkeypatch.setenv("VAST_API_KEY", "k3y-0123456789abcdef-of-many")
     monkeypatch.setenv(PACE_VARIABLE, "0.01")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr(rent, "PROBE", False)
+    monkeypatch.setattr(probe, "ON", False)
     yield world
     world.close()
     forget()
@@ -40,7 +40,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def session(world: World) -> Session:
-    return Session.open(Patience(60))
+    return Session.open(Deadline(60))
 
 
 def asked_for(world: World) -> list[list[int] | None]:
@@ -136,9 +136,9 @@ def test_looks_come_slower_while_others_stand_in_line(world: World, session: Ses
     usual = session.poll_seconds("create")
     assert usual == pytest.approx(POLL_SECONDS / 100)
     for _ in BOXES:
-        threading.Thread(target=session.client.meeting.limiters["create"].turn, args=(Patience(60), "rent")).start()
+        threading.Thread(target=session.client.state.limiters["create"].take, args=(Deadline(60), "rent")).start()
     end = time.monotonic() + 10
-    while session.client.meeting.limiters["create"].ahead() < 0.5:
+    while session.client.state.limiters["create"].ahead() < 0.5:
         assert time.monotonic() < end
         time.sleep(0.01)
     assert usual < session.poll_seconds("create") <= MOST_POLL_SECONDS / 100
@@ -167,7 +167,7 @@ def test_boxes_that_are_ended_at_once_share_the_lists_that_prove_it(
 def test_a_list_from_before_the_end_proves_nothing(world: World, session: Session) -> None:
     """Its own `null` may come early: only the list still tells of it."""
     for number in (7, 8):
-        session.client.listed(number, Patience(60))
+        session.client.listed(number, Deadline(60))
     world.add(7, "tag-7")
     world.routes[("GET", f"{V0}/instances/7/")] = Reply({"instances": None})
     since = time.monotonic()
@@ -176,26 +176,3 @@ def test_a_list_from_before_the_end_proves_nothing(world: World, session: Sessio
     lists = len(world.sent("GET", LIST))
     assert session.row(8, age=60, since=since) is None
     assert len(world.sent("GET", LIST)) == lists, "one from after that moment serves everybody"
-
-
-# Standing in line
-
-
-def test_time_in_line_is_not_the_boxs_own() -> None:
-    limiter, patience = Limiter(0.2), Patience(0.1, elastic=True)
-    for _ in range(4):
-        limiter.turn(patience, "end a box")
-    assert 0 < patience.left() <= 0.1
-    with pytest.raises(OutOfPatience, match="of other requests come first"):
-        limiter.turn(Patience(0.1), "end a box")
-    patience.cancelled.set()
-    with pytest.raises(OutOfPatience, match="cancelled"):
-        limiter.turn(patience, "end a box")
-
-
-def test_a_line_that_is_too_long_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweepstack.platforms.common.deadline.MOST_IN_LINE", 900.0)
-    limiter = Limiter(1000.0)
-    limiter.turn(Patience(1, elastic=True), "end a box")
-    with pytest.raises(OutOfPatience, match="900 s is all there is"):
-        limiter.turn(Patience(1, elastic=True), "end a box")

@@ -99,7 +99,7 @@ def test_a_destroy_that_takes_longer_than_one_boxs_deadline_ends_them_all(
     boxes = rented(sweep)
     monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.3")  # one in a second: the last has its turn after nine
     monkeypatch.setattr("sweepstack.provider.resources.box.GONE_SECONDS", 6.0)
-    monkeypatch.setattr("sweepstack.platforms.vastai.session.PATIENCE_SECONDS", 6.0)
+    monkeypatch.setattr("sweepstack.platforms.vastai.session.VERB_SECONDS", 6.0)
     with ThreadPoolExecutor(BOXES) as threads:
         list(threads.map(lambda box: BOX.delete(sweep.op(name=box.name), box.native_id, box), boxes))
     assert not vast.ledger.live("instance")

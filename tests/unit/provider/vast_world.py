@@ -40,7 +40,7 @@ def vast_world(
             "SWEEPSTACK_API_PACE": pace,
         }.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr("sweepstack.platforms.vastai.create.PROBE", False)
+        monkeypatch.setattr("sweepstack.platforms.common.probe.ON", False)
         monkeypatch.setattr(wait_running, "ANSWER_SECONDS", 0.0)
         monkeypatch.setattr(wait_running, "POLL_SECONDS", 0.05)
         monkeypatch.setattr("sweepstack.provider.resources.create.public_key", lambda: "ssh-ed25519 AAAA test")

@@ -1,0 +1,51 @@
+"""The way to a pod: SSH to its direct address, as it stands at this start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common import probe
+from sweepstack.platforms.runpod.api import Session
+from sweepstack.platforms.runpod.bodies import ROOT
+from sweepstack.platforms.runpod.lookup import mounts_of
+
+if TYPE_CHECKING:
+    from sweepstack.channel.ssh import SshChannel
+
+PROBE_SECONDS = 10.0
+
+
+def channel_to(session: Session, record: BoxRecord) -> SshChannel:
+    """A channel to a pod that runs; it connects nothing yet. Raises Unreachable for one that has no direct address or
+    is gone, PlatformError for one that stands still."""
+    if record.phase is Phase.GONE:
+        raise Unreachable(f"{record.native_id} can't be reached: it is gone")
+    if record.phase in (Phase.STOPPED, Phase.STOPPING, Phase.ENDING):
+        raise PlatformError(
+            f"{record.native_id} is {record.phase}: nothing runs there and RunPod shows no file of it. "
+            f"Start it, to read it"
+        )
+    if record.endpoint is None:
+        raise Unreachable(f"{record.native_id} has no address yet ({record.phase}): {record.note or 'wait for it'}")
+    if record.endpoint.proxied:
+        raise Unreachable(
+            f"{record.native_id} is to be reached through RunPod's relay only, which passes a shell and no files: "
+            f"wait for its direct address"
+        )
+    from sweepstack.channel.ssh import SshChannel
+
+    mounts = mounts_of(session, record)
+    below = {path.removeprefix(f"{ROOT}/"): path for path in mounts if path.startswith(f"{ROOT}/")}
+    return SshChannel(record.native_id, record.endpoint, root=ROOT, mounts=below)
+
+
+def why_silent(session: Session, record: BoxRecord) -> str:
+    """Why the pod can't be worked on yet; "" when it can."""
+    if not probe.ON:
+        return ""
+    try:
+        return probe.runs(channel_to(session, record), ["true"], seconds=PROBE_SECONDS)
+    except PlatformError as error:
+        return str(error)

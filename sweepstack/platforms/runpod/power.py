@@ -1,0 +1,101 @@
+"""Stopping, starting and ending a pod, each proved by what is read afterwards."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sweepstack.onbox.common.errors import (
+    NotYetGone,
+    NotYetStopped,
+    OutcomeUnknown,
+    PlatformError,
+    RequestRefused,
+    Unreachable,
+)
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.runpod.api import Session
+from sweepstack.platforms.runpod.create import until_ready
+from sweepstack.platforms.runpod.errors import refused
+from sweepstack.platforms.runpod.lookup import get
+
+STOP_SECONDS = 20.0
+
+
+def destroy(session: Session, native_id: str, account: str) -> None:
+    """See `Platform.destroy`."""
+    session.require(account, f"the box {native_id}")
+    try:
+        answer = session.delete_pod(native_id)
+    except OutcomeUnknown as error:
+        if get(session, native_id, account).phase is Phase.GONE:
+            return
+        raise NotYetGone(f"{native_id}: {error}. Destroy it again: a second time does no harm") from error
+    if not answer.ok and answer.status != 404:
+        lock = ", and is locked in RunPod's console" if _is_locked(session, native_id) else ""
+        raise refused(session.http, answer, f"the end of {native_id} (it still exists and bills{lock})")
+    record = get(session, native_id, account)
+    if record.phase is not Phase.GONE:
+        raise NotYetGone(f"RunPod still has {native_id} ({record.phase}): it may bill until it is proved gone")
+
+
+def stop(session: Session, native_id: str, account: str) -> None:
+    """See `CanStop.stop`."""
+    if _living(session, native_id, account, "stop").phase is Phase.STOPPED:
+        return
+    if _is_locked(session, native_id):
+        raise RequestRefused(f"{native_id} is locked in RunPod, so it can't be stopped: unlock it in the console")
+    try:
+        answer = session.act(native_id, "stop")
+    except OutcomeUnknown as error:
+        if get(session, native_id, account).phase is Phase.STOPPED:
+            return
+        raise NotYetStopped(f"{native_id}: {error}. Stop it again: a second time does no harm") from error
+    if not answer.ok:
+        seen = get(session, native_id, account)
+        if seen.phase is Phase.STOPPED:
+            return
+        if answer.status == 404:
+            raise NotYetStopped(f"RunPod does not find {native_id} to stop it, and lists it as {seen.phase}")
+        raise refused(session.http, answer, f"a stop of {native_id} (it is {seen.phase}, and bills)")
+    end = time.monotonic() + paced(STOP_SECONDS)
+    while (phase := get(session, native_id, account).phase) is not Phase.STOPPED:
+        if phase in (Phase.GONE, Phase.ENDING):
+            raise PlatformError(f"{native_id} is {phase}: somebody ended it while it was being stopped")
+        if time.monotonic() > end:
+            raise NotYetStopped(f"RunPod accepted the stop of {native_id}, which is {phase} and may bill in full")
+        time.sleep(session.poll_seconds())
+        session.pods(max_age=session.poll_seconds() / 2)  # what others have just read is too old to see an end in
+
+
+def start(session: Session, native_id: str, account: str, wait: Wait) -> BoxRecord:
+    """See `CanStop.start`."""
+    record = _living(session, native_id, account, "start")
+    woken = record.phase is Phase.STOPPED
+    if record.phase is Phase.UNKNOWN:
+        raise Unreachable(f"{native_id} is not started, since nobody knows what it is doing: {record.note}")
+    if woken:
+        try:
+            answer = session.act(native_id, "start")
+        except OutcomeUnknown as error:
+            wait.progress(f"{native_id}: {error}; looking what came of it")
+        else:
+            if not answer.ok:
+                seen = get(session, native_id, account)
+                if seen.phase not in (Phase.RUNNING, Phase.CREATING):
+                    raise refused(session.http, answer, f"a start of {native_id} (it stays {seen.phase})")
+        wait.progress(f"{native_id} is started again")
+    return until_ready(session, native_id, record, wait, woken=woken)
+
+
+def _living(session: Session, native_id: str, account: str, verb: str) -> BoxRecord:
+    record = get(session, native_id, account)
+    if record.phase in (Phase.GONE, Phase.ENDING):
+        raise PlatformError(f"{native_id} is {record.phase}: there is nothing to {verb}")
+    return record
+
+
+def _is_locked(session: Session, native_id: str) -> bool:
+    pod: Any = session.pods().by_id.get(native_id, {})
+    return pod.get("locked") is True
