@@ -11,8 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from sweepstack.cli.output import No, Unsure
-from sweepstack.config.edit.stack_file import StackFile
-from sweepstack.config.edit.text import STORE_KEY
+from sweepstack.config.edit.stack_file import STORE_KEY, StackFile
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.onbox.common.units import parse_duration as seconds_of

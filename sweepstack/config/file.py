@@ -68,10 +68,10 @@ class Document:
             return child.start_mark.line + 1, child
         if not isinstance(node, yaml.MappingNode):
             return None
-        if id(node) not in self._keys:  # once for each mapping: a file may have as many mistakes as keys
+        if id(node.value) not in self._keys:  # once for each mapping: a file may have as many mistakes as keys
             pairs = [(key, value) for key, value in reversed(node.value) if isinstance(key, yaml.ScalarNode)]
-            self._keys[id(node)] = {key.value: (key.start_mark.line + 1, value) for key, value in pairs}
-        return self._keys[id(node)].get(str(part))
+            self._keys[id(node.value)] = {key.value: (key.start_mark.line + 1, value) for key, value in pairs}
+        return self._keys[id(node.value)].get(str(part))
 
 
 def read_document(path: Path, shown: str) -> Document:
@@ -93,21 +93,21 @@ def parse_document(text: str, shown: str, *, first_line: int = 1) -> Document:
 @dataclass
 class _Reader:
     document: Document
-    open_nodes: set[int] = field(default_factory=set)
+    open_values: set[int] = field(default_factory=set)
 
     def value(self, node: yaml.Node, loc: Loc) -> Any:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, loc)
-        if id(node) in self.open_nodes:
+        if id(node.value) in self.open_values:
             self._flaw(node, loc, "an alias that contains itself")
             return None
-        self.open_nodes.add(id(node))
+        self.open_values.add(id(node.value))
         try:
             if isinstance(node, yaml.SequenceNode):
                 return [self.value(child, (*loc, index)) for index, child in enumerate(node.value)]
             return self._mapping(node, loc)
         finally:
-            self.open_nodes.discard(id(node))
+            self.open_values.discard(id(node.value))
 
     def _mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
         own: dict[str, Any] = {}
@@ -122,7 +122,7 @@ class _Reader:
                 for part in value if isinstance(value, list) else [value]:
                     merged = {**(part if isinstance(part, dict) else {}), **merged}
             elif key in own:
-                self._flaw(key_node, (*loc, key), "stands twice in the same mapping")
+                self._flaw(key_node, (*loc, key), "this key stands twice in the same mapping")
             else:
                 own[key] = value
         return {**merged, **own}

@@ -1,13 +1,14 @@
 """YAML text, read within bounds of size, depth and memory: what is beyond them is refused with file, line and key.
 
-The libraries that read YAML have none: they nest until Python's stack ends, write a billion nodes out of ten aliases,
-and look at each opening bracket again for each that is open. So the text goes through here first.
+The library that reads YAML has none: it nests until Python's stack ends, writes a billion nodes out of ten aliases, and
+looks at each opening bracket again for each that is open. So its nodes are put together here, from its events.
 """
 
 from __future__ import annotations
 
+import copy
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -46,14 +47,15 @@ def read_text(path: Path, shown: str) -> str:
 
 
 def composed(text: str, shown: str, *, first_line: int = 1) -> yaml.Node | None:
-    """The one document in `text` as YAML nodes; None where there is nothing in it. An alias is its target's node.
+    """The one document in `text` as YAML nodes; None where there is nothing in it. An alias is a node where it stands,
+    whose value is its target's. Places are counted in characters, behind a byte order mark.
 
     Raises ConfigError, with line and key, for what is no YAML or beyond the bounds. `first_line`: the file's number of
     the text's first line.
     """
     composer = _Composer(shown, first_line)
     try:
-        for event in yaml.parse(text, Loader=_Loader):
+        for event in yaml.parse(text.removeprefix("\ufeff"), Loader=_Loader):
             composer.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -75,13 +77,12 @@ class _Open:
     anchor: str | None
     size: int = 1
     key: yaml.Node | None = None
-    items: list[object] = field(default_factory=list)
 
     @property
     def at(self) -> str:
         """How a path goes on here."""
         if isinstance(self.node, yaml.SequenceNode):
-            return f"[{len(self.items)}]"
+            return f"[{len(self.node.value)}]"
         return f".{visible(self.key.value)}" if isinstance(self.key, yaml.ScalarNode) else ""
 
 
@@ -127,7 +128,7 @@ class _Composer:
 
     def _end(self, event: yaml.CollectionEndEvent) -> None:
         done = self._open.pop()
-        done.node.value, done.node.end_mark = done.items, event.end_mark
+        done.node.end_mark = event.end_mark
         self._put(done.node, done.size, done.anchor)
 
     def _alias(self, event: yaml.AliasEvent) -> None:
@@ -138,7 +139,9 @@ class _Composer:
         self._aliased += size
         if self._aliased > MOST_ALIASED:
             self._refuse(event, f"aliases stand for more than {MOST_ALIASED:,} values; write less of it, or no alias")
-        self._put(node, size, None)
+        here: yaml.Node = copy.copy(node)  # the same value: an alias inside itself is seen by that
+        here.start_mark, here.end_mark = event.start_mark, event.end_mark
+        self._put(here, size, None)
 
     def _put(self, node: yaml.Node, size: int, anchor: str | None) -> None:
         if anchor is not None:
@@ -149,11 +152,11 @@ class _Composer:
         above = self._open[-1]
         above.size += size
         if isinstance(above.node, yaml.SequenceNode):
-            above.items.append(node)
+            above.node.value.append(node)
         elif above.key is None:
             above.key = node
         else:
-            above.items.append((above.key, node))
+            above.node.value.append((above.key, node))
             above.key = None
 
     def _refuse(self, event: yaml.Event, problem: str) -> NoReturn:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
+import yaml  # type: ignore[import-untyped]
 
 from tests.engine import commands, looking
 from tests.engine.commands import Result, ok
@@ -87,16 +87,14 @@ class Stack:
 
     def config(self) -> dict[str, Any]:
         """What the stack config says of the sweep."""
-        document = YAML(typ="safe").load(self.config_file.read_text())
+        document = yaml.safe_load(self.config_file.read_text())
         return dict(document["config"]["sweepstack:sweep"])
 
     def edit_config(self, change: Callable[[dict[str, Any]], object]) -> None:
-        """Lets `change` work on the sweep's mapping and writes it back, as an editor would."""
-        yaml = YAML()
-        document = yaml.load(self.config_file.read_text())
+        """Lets `change` work on the sweep's mapping and writes it back. Comments go."""
+        document = yaml.safe_load(self.config_file.read_text())
         change(document["config"]["sweepstack:sweep"])
-        with self.config_file.open("w") as handle:
-            yaml.dump(document, handle)
+        self.config_file.write_text(yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=10_000))
 
     def write_config(self) -> None:
         """The smallest whole sweep: a grid over seeds, two artifacts, a price to make waiting cost something."""

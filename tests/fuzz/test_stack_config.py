@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 from hypothesis import example, given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StackConfig
@@ -73,9 +72,7 @@ def loaded(root: Path, text: str) -> StackConfig | SweepstackError:
 
 
 def dumped(document: Any) -> str:
-    out = io.StringIO()
-    YAML().dump(document, out)
-    return out.getvalue()
+    return str(yaml.safe_dump(document, sort_keys=False, default_flow_style=None))
 
 
 def put(document: Any, path: str, value: Any) -> str:
@@ -104,7 +101,7 @@ KEYED = st.dictionaries(VALUES, VALUES | st.dictionaries(VALUES, VALUES, max_siz
 @example(path="artifacts", value={1: {"load": "json"}})
 @given(path=st.sampled_from(PATHS), value=JSON | VALUES | KEYED | st.lists(VALUES | KEYED, max_size=3))
 def test_any_value_anywhere(root: Path, path: str, value: Any) -> None:
-    loaded(root, put(YAML().load(GOOD), path, value))
+    loaded(root, put(yaml.safe_load(GOOD), path, value))
 
 
 @given(
@@ -117,7 +114,7 @@ def test_any_cells_have_names_of_their_own(
 ) -> None:
     """No two cells of an accepted roster are one to some file system, and no name leads elsewhere."""
     for cells in ({"grid": grid, "base": base}, {"list": listed, "base": base}, {"grid": grid, "add": listed}):
-        found = loaded(root, put(YAML().load(GOOD), "cells", cells))
+        found = loaded(root, put(yaml.safe_load(GOOD), "cells", cells))
         if isinstance(found, StackConfig):
             names = [cell.name for cell in found.roster.cells]
             assert names
@@ -204,7 +201,7 @@ TIME = {"receipt": None, "actions": [], "waivers_digest": Approval.digest_waiver
 @given(block=blocks())
 def test_any_approval_in_the_file(root: Path, block: Any) -> None:
     """Malformed is a mistake in a file, never a yes: and `approve --revoke` takes it out."""
-    path = write(root, put(YAML().load(GOOD), "approval", block))
+    path = write(root, put(yaml.safe_load(GOOD), "approval", block))
     file = StackFile.locate(root, "x")
     found = tried(file.approval)
     if isinstance(found, Approval):

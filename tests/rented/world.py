@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from tests.engine.harness import Stack
 from tests.simulators.core import SimServer, Simulator, VirtualClock
 from tests.simulators.machines import Machine, require
@@ -120,10 +118,5 @@ def holding(folder: Path, secret: str) -> list[str]:
 
 def without_internet(stack: Stack) -> None:
     """`job.setup` would ask an index: what it installs is in the image of the tests. And two epochs do."""
-    yaml = YAML()
-    document = yaml.load(stack.config_file.read_text())
-    sweep = document["config"]["sweepstack:sweep"]
-    del sweep["job"]["setup"]
-    sweep["cells"]["base"]["epochs"] = 2
-    with stack.config_file.open("w") as handle:
-        yaml.dump(document, handle)
+    stack.edit_config(lambda sweep: sweep["job"].pop("setup"))
+    stack.edit_config(lambda sweep: sweep["cells"]["base"].update(epochs=2))

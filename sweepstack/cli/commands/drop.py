@@ -5,7 +5,6 @@ from __future__ import annotations
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.cli.target import Target
-from sweepstack.config.edit.drop import write_drop
 
 
 def drop(target: Target, cell: str, reason: str, out: Out) -> int:
@@ -28,7 +27,7 @@ def drop(target: Target, cell: str, reason: str, out: Out) -> int:
             f"{cell} is dropped already: {roster.dropped[cell]}. Another reason is written into {target.file.shown}",
             [f"pulumi up --stack {target.stack}"],
         )
-    changed = write_drop(target.file, cell, reason)
+    changed = target.file.write_drop(cell, reason)
     following = [f"pulumi up --stack {target.stack}    (stops it, if it runs)"]
     out.document(
         {

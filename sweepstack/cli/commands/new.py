@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import valid_stack_name
@@ -54,20 +51,10 @@ def new(target: Target, out: Out, *, store: bool = False) -> int:
         raise No(
             f"\"{target.stack}\" can't be a stack's name: lower-case letters, digits and -, a letter or digit first"
         )
-    target.file.path.parent.mkdir(parents=True, exist_ok=True)
     text = (STORE if store else TEMPLATE).format(name=target.stack, volume=target.stack[:35].rstrip("-"))
-    try:
-        descriptor = os.open(target.file.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError as error:
+    if not target.file.create(text):
         again = [f"pulumi preview --stack {target.stack}"]
-        raise No(f"{target.file.shown} is there already, and was left as it is", again) from error
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-            handle.write(text)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            target.file.path.unlink()
-        raise
+        raise No(f"{target.file.shown} is there already, and was left as it is", again)
     following = [f"pulumi {words} {target.stack}" for words in ("stack init", "preview --stack", "up --stack")]
     out.document({"stack": target.stack, "file": target.file.shown, "next": following})
     out.line(f"wrote {target.file.shown}: edit it, then (make up STACK={target.stack} does the first and the last)")

@@ -11,7 +11,6 @@ from sweepstack.cli.collect import open_sources
 from sweepstack.cli.output import YES, No, Out, Unsure, money
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
-from sweepstack.config.edit.placement import write_placement
 from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.records import Birth
@@ -53,7 +52,7 @@ class Choice:
 def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool) -> int:
     """Exit code: 0 when a choice was written (or shown), 1 when nothing that fits can be had."""
     if clear:
-        changed = write_placement(target.file, None)
+        changed = target.file.write_placement(None)
         out.document({"stack": target.stack, "placement": None, "changed": changed})
         out.line(f"{target.file.shown}: {'the placement is taken out' if changed else 'there is no placement'}")
         out.next([f"pulumi preview --stack {target.stack}"])
@@ -83,7 +82,7 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool) 
         out.next([f"sweepctl place --stack {target.stack}"])
         return YES
     placement = as_placement(choice, config, rented)
-    changed = write_placement(target.file, placement)
+    changed = target.file.write_placement(placement)
     out.document(document | {"placement": placement, "changed": changed})
     out.line(f"{target.file.shown}: {'written' if changed else 'nothing changed'}")
     out.next([f"pulumi preview --stack {target.stack}"])

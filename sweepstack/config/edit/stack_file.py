@@ -1,56 +1,49 @@
-"""The stack config as a file that programs edit: only the `approval` block, every other byte as it was.
+"""The stack file of a stack: where it lies, what it says, and the one way in which programs edit it.
 
-A dump by any YAML writer would align, fold and quote anew what a person laid out, and the diff of a pull request would
-show it. So the block is cut out and put in by line, at the end of `sweepstack:sweep`; where the file is in flow style
-and has no lines of its own, it is dumped by round trip. Either way the result is parsed again, and written only if
-nothing but the approval differs.
+An edit sets one value, or takes one out. It goes by the text (`config.edit.text`), so every other byte stays as a
+person wrote it. The result is read again before it is written: where it says anything else, the file stays as it is.
 """
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import fcntl
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.constructor import DuplicateKeyError
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from sweepstack.config.edit.text import (
-    HEADER,
-    ROOT_KEY,
-    STORE_KEY,
-    approval_block,
-    dumped,
-    node,
-    spliced,
-    value_spliced,
-    want_dumped,
-    want_spliced,
-)
-from sweepstack.config.yaml_bounds import composed, read_text
+from sweepstack.config.edit.text import by_hand, put, take_out
+from sweepstack.config.file import Document, parse_document
+from sweepstack.config.yaml_bounds import read_text
 from sweepstack.core.printable import visible
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import ConfigError
 
+SWEEP_KEY = "sweepstack:sweep"
+STORE_KEY = "sweepstack:store"
+APPROVED = "# Written by `sweepctl approve`; `sweepctl approve --revoke` takes it out."
+PLACED = "# Written by `sweepctl place`; without it `pulumi up` chooses anew."
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 @lru_cache(maxsize=4)
-def _parsed(text: str, shown: str) -> Any:
-    """The YAML in `text`. One command asks several times, and a sweep of many cells takes a second to parse."""
-    composed(text, shown)  # ruamel.yaml has no bounds
-    return YAML(typ="safe", pure=True).load(text)
+def _read(text: str, shown: str) -> Document:
+    """The file with this text. One command asks several times, and a sweep of many cells takes a while to read."""
+    document = parse_document(text, shown)
+    if document.flaws:
+        raise ConfigError(f"{shown}, line {document.flaws[0].line}: {document.flaws[0].text}")
+    return document
 
 
 def stack_config_dir(project_root: Path) -> Path:
@@ -66,11 +59,7 @@ def find_project_name(project_root: Path) -> str:
 
 def _project(project_root: Path) -> dict[str, Any]:
     path = project_root / "Pulumi.yaml"
-    try:
-        data = _parsed(read_text(path, str(path)), str(path))
-    except (ValueError, YAMLError) as error:
-        raise ConfigError(f"{path} can't be read: {error}") from error
-    return data if isinstance(data, dict) else {}
+    return _read(read_text(path, str(path)), str(path)).data
 
 
 def valid_stack_name(name: str) -> bool:
@@ -80,12 +69,12 @@ def valid_stack_name(name: str) -> bool:
 
 @dataclass(frozen=True)
 class StackFile:
-    """`Pulumi.<stack>.yaml`. Reading costs a few milliseconds; nothing is cached."""
+    """`Pulumi.<stack>.yaml`. What it says is read anew each time."""
 
     path: Path
     shown: str
     """The path for messages: relative to the project root where it lies below it."""
-    key: str = ROOT_KEY
+    key: str = SWEEP_KEY
     """The object in it that is read and edited."""
 
     @classmethod
@@ -105,8 +94,8 @@ class StackFile:
     def is_store(self) -> bool:
         """Whether it describes a stack of volumes (`sweepstack:store`); no where it can't be read."""
         try:
-            config = self._data(self._text()).get("config")
-        except (ConfigError, AttributeError):
+            config = _read(self._text(), self.shown).data.get("config")
+        except ConfigError:
             return False
         return isinstance(config, dict) and STORE_KEY in config
 
@@ -115,8 +104,9 @@ class StackFile:
         return replace(self, key=STORE_KEY)
 
     def sweep(self) -> dict[str, Any]:
-        """The object (`key`) as plain data, unchecked. Raises ConfigError: no file, no such object."""
-        return self._object(self._data(self._text()))
+        """The object (`key`) as plain data, unchecked, and not to be changed. Raises ConfigError: no file, no such
+        object, or a file that `pulumi preview` would not read either."""
+        return self._object(_read(self._text(), self.shown).data)
 
     def pull_to(self) -> str | None:
         """Where the evidence goes, as it was written; None where the file or the key is not there or not readable."""
@@ -153,69 +143,79 @@ class StackFile:
                 "`sweepctl approve --revoke` takes this one out"
             ) from error
 
-    def write_approval(self, approval: Approval | None) -> bool:
-        """Puts the approval in as the last key of `sweepstack:sweep`, or takes it out. False when nothing changed.
+    def create(self, text: str) -> bool:
+        """Writes a new file. False where there is one already: that stays. Raises OSError, and then there is none."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            return False
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+                handle.write(text)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+            raise
+        return True
 
-        Idempotent. Under a lock; the file is replaced by rename. Raises ConfigError, and then nothing was written.
-        """
-        with self._locked():
-            before = self._text()
-            after = self._edited(before, approval)
-            if after == before:
-                return False
-            self._replace(after)
-            return True
+    def write_approval(self, approval: Approval | None) -> bool:
+        """Puts the approval in as the last key, or takes it out. See `_write`."""
+        return self._write(("approval",), _rows(approval) if approval else None, APPROVED)
+
+    def write_placement(self, placement: dict[str, Any] | None) -> bool:
+        """Puts a `config.rent.Placement`, as plain values, in as the last key, or takes it out. See `_write`."""
+        return self._write(("placement",), placement, PLACED)
 
     def write_want(self, box: str, want: str) -> bool:
-        """Sets `boxes.<box>.want`. False when it stood there already. No other value changes; comments stay.
+        """Sets `boxes.<box>.want` of a box that the file names. See `_write`."""
+        boxes = self.sweep().get("boxes")
+        if not isinstance(boxes, dict) or box not in boxes:
+            raise ConfigError(f"{self.shown} has no boxes.{box}")
+        if isinstance(boxes[box], dict | None) and (boxes[box] or {}).get("want", "running") == want:
+            return False
+        return self._write(("boxes", box, "want"), want)
 
-        Idempotent. Under a lock; the file is replaced by rename. Raises ConfigError, and then nothing was written.
-        """
+    def write_drop(self, cell: str, reason: str) -> bool:
+        """Writes `cell: reason` into `cells.drop`. See `_write`."""
+        return self._write(("cells", "drop", cell), reason)
 
-        def wanted(sweep: dict[str, Any]) -> dict[str, Any]:
-            boxes = sweep.get("boxes")
-            if not isinstance(boxes, dict) or box not in boxes:
-                raise ConfigError(f"{self.shown} has no boxes.{box}")
-            now = boxes[box] or {}
-            if not isinstance(now, dict):
-                raise ConfigError(f"{self.shown}: boxes.{box} is no mapping; write {{want: {want}}}")
-            if now.get("want", "running") == want:
-                return sweep
-            return {**sweep, "boxes": {**boxes, box: {**now, "want": want}}}
+    def write_pull_to(self, place: str) -> bool:
+        """Sets `pull_to`. See `_write`."""
+        return self._write(("pull_to",), place)
 
-        def change(text: str) -> str:
-            return want_spliced(text, box, want) or want_dumped(text, box, want)
+    def _write(self, path: tuple[str, ...], value: Any, header: str = "") -> bool:
+        """Sets the value at `path` of the object; None takes it out. False where the file says so already.
 
-        return self.edit(change, wanted, f"boxes.{box}.want: {want}")
-
-    def edit(
-        self, change: Callable[[str], str], wanted: Callable[[dict[str, Any]], dict[str, Any]], instead: str
-    ) -> bool:
-        """Lets `change` work on the text, which then has to say `wanted` of the sweep that it said before, and nothing
-        else. False when it says so already.
-
-        Under a lock; the file is replaced by rename. Raises ConfigError, with what to write by hand (`instead`), and
-        then nothing was written.
+        With `header` it becomes the last key, on lines of its own below that comment. No other value changes, and no
+        other byte. Idempotent. Under a lock; the file is replaced by rename. Raises ConfigError, with what to do by
+        hand, and then nothing was written.
         """
         with self._locked():
-            before = self._text()
-            old = self._data(before)
-            expected = wanted(self._object(old))
-            if expected == self._object(old):
-                return False
-            newline = "\r\n" if "\r\n" in before else "\n"
+            raw = self._text()
+            mark = _BYTE_ORDER_MARK * raw.startswith(_BYTE_ORDER_MARK)
+            before = raw.removeprefix(mark)
+            data = _read(before, self.shown).data
+            now = self._object(data)
             try:
-                after = change(before.replace("\r\n", "\n"))
-                new = self._data(after)
-                same = self._object(new) == expected
-                new["config"][self.key] = old["config"][self.key] = None
-                problem = "" if same and new == old else "that would change more than it should"
-            except (ConfigError, YAMLError) as error:
+                wanted = _changed(now, path, value, last=bool(header))
+                if _same(wanted, now):
+                    return False
+                after = self._edited(before, path, value, header)
+                expected = {**data, "config": {**data["config"], self.key: wanted}}
+                problem = "" if _same(_read(after, self.shown).data, expected) else "more than that would change"
+            except ConfigError as error:
                 problem = str(error)
             if problem:
-                raise ConfigError(f"{self.shown} was left as it is: {problem}. Write it by hand: {instead}")
-            self._replace(after.replace("\n", newline))
+                raise ConfigError(f"{self.shown} was left as it is: {problem}. {by_hand(path, value)}")
+            self._replace(mark + after)
             return True
+
+    def _edited(self, text: str, path: tuple[str, ...], value: Any, header: str) -> str:
+        whole = ("config", self.key, *path)
+        if header or value is None:
+            text = take_out(text, _read(text, self.shown).root, whole, header)
+        return text if value is None else put(text, _read(text, self.shown).root, whole, value, header)
 
     def _replace(self, text: str) -> None:
         try:
@@ -229,49 +229,8 @@ class StackFile:
                 f"{instead}"
             ) from error
 
-    def write_pull_to(self, place: str) -> bool:
-        """Sets `pull_to`. False when it stood there already. See `edit`."""
-
-        def change(text: str) -> str:
-            ours = node(node(YAML(typ="rt", pure=True).compose(text), "config"), self.key)
-            return value_spliced(text, ours, "pull_to", place) or text
-
-        return self.edit(change, lambda sweep: {**sweep, "pull_to": place}, f"pull_to: {place}")
-
-    def _edited(self, before: str, approval: Approval | None) -> str:
-        old = self._data(before)
-        had = "approval" in self._object(old)
-        if approval is None and not had:
-            return before
-        newline = "\r\n" if "\r\n" in before else "\n"
-        text = before.replace("\r\n", "\n")
-        lines = approval_block(approval) if approval else None
-        after = spliced(text, "approval", HEADER, lines, self.key)
-        if after is None or not self._only_approval_differs(old, after, approval):
-            after = dumped(text, approval, self.key)
-            if not self._only_approval_differs(old, after, approval):
-                raise ConfigError(
-                    f"{self.shown} can't be edited without changing more than the approval, so it was left as it is. "
-                    f"Write {self.key} in block style, one key a line"
-                )
-        return after.replace("\n", newline)
-
-    def _only_approval_differs(self, old: Any, after: str, approval: Approval | None) -> bool:
-        try:
-            new = self._data(after)
-        except ConfigError:
-            return False
-        sweep, expected = dict(self._object(new)), dict(self._object(old))
-        written = sweep.pop("approval", None)
-        expected.pop("approval", None)
-        if list(sweep.items()) != list(expected.items()):
-            return False
-        rest, before = ({**data, "config": {**data["config"], self.key: None}} for data in (new, old))
-        same_word = (Approval.model_validate(written) if written else None) == approval
-        return bool(rest == before and same_word)
-
-    def _object(self, data: Any) -> dict[str, Any]:
-        config = data.get("config") if isinstance(data, dict) else None
+    def _object(self, data: dict[str, Any]) -> dict[str, Any]:
+        config = data.get("config")
         found = config.get(self.key) if isinstance(config, dict) else None
         if not isinstance(found, dict):
             what = "volumes that outlive sweeps" if self.key == STORE_KEY else "a sweep"
@@ -285,17 +244,6 @@ class StackFile:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise ConfigError(f"{self.shown} is not there. Next: sweepctl new {_stack_of(self.path)}") from error
             raise
-
-    def _data(self, text: str) -> Any:
-        try:
-            return copy.deepcopy(_parsed(text, self.shown))
-        except MarkedYAMLError as error:
-            line = error.problem_mark.line + 1 if error.problem_mark else "?"
-            if isinstance(error, DuplicateKeyError):  # its own text quotes both values
-                raise ConfigError(f"{self.shown}, line {line}: a key stands twice in the same mapping") from error
-            raise ConfigError(f"{self.shown}, line {line}: {error.problem or 'not YAML'}") from error
-        except (YAMLError, ValueError) as error:
-            raise ConfigError(f"{self.shown}: {error}") from error
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -312,3 +260,33 @@ class StackFile:
 
 def _stack_of(path: Path) -> str:
     return path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+
+
+def _changed(now: dict[str, Any], path: Sequence[str], value: Any, *, last: bool) -> dict[str, Any]:
+    """`now` with another value at `path`; None: without it."""
+    name, *rest = path
+    if rest:
+        inner = {} if now.get(name) is None else now[name]
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{name} holds no keys")
+        value = _changed(inner, rest, value, last=last)
+    kept = {key: there for key, there in now.items() if key != name} if value is None or last else now
+    return kept if value is None else {**kept, name: value}
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two files say the same, to the letter: True is not 1 here, and the order of keys counts."""
+    return repr(one) == repr(other)
+
+
+def _rows(approval: Approval) -> dict[str, Any]:
+    """The approval as it stands in the file: its lists only where they hold something, but for the boxes."""
+    raw = approval.model_dump(mode="json")
+    raw |= {key: _time(getattr(approval, key)) for key in ("at", "expires")}
+    order = ("receipt", "actions", "waive", "abandon", "waivers_digest", "by", "at", "expires")
+    kept = [key for key in order if raw[key] or key not in ("waive", "abandon")]
+    return {key: raw[key] for key in [*kept, *(key for key in raw if key not in order)]}
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds" if moment.microsecond else "seconds")[:-6] + "Z"

@@ -1,154 +1,194 @@
-"""The text of a stack config, edited by line: what a person laid out stays as it is.
+"""The text of a stack file, edited where one value stands: no other byte changes.
 
-A dump by any YAML writer would align, fold and quote anew, and the diff of a pull request would show it.
+A dump by a YAML writer would align, fold and quote anew what a person laid out, and the diff of a pull request would
+show it. The places are those that the reader found (`config.yaml_bounds.composed`), counted in characters.
 """
 
 from __future__ import annotations
 
-import io
-from datetime import UTC, datetime
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+import yaml  # type: ignore[import-untyped]  # the reader's nodes
 
-from sweepstack.core.records import Approval
+from sweepstack.onbox.common.errors import ConfigError
 
-ROOT_KEY = "sweepstack:sweep"
-STORE_KEY = "sweepstack:store"
-HEADER = "# Written by `sweepctl approve`; `sweepctl approve --revoke` takes it out."
-_UNFOLDED = 1 << 16
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*([.+@:/-]+[A-Za-z0-9_]+)*")
+"""Text that every reader of YAML takes for text without quotes, but for these words."""
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
-def _time(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="microseconds" if moment.microsecond else "seconds")[:-6] + "Z"
+def put(text: str, root: yaml.Node | None, path: Sequence[str], value: Any, header: str = "") -> str:
+    """`text`, whose nodes are `root`, with `value` at `path`: where one stands, in its place, else behind the last key.
+
+    With `header`, a comment, it becomes lines of its own at the end, below that comment, for `take_out` to find.
+    Raises ConfigError where that is no edit of one place.
+    """
+    mapping, name, value = _place(text, root, path, value)
+    found = _entry(mapping, name)
+    if found is None:
+        block = bool(header) and not mapping.flow_style
+        return _appended(text, mapping, [header, *_block(name, value)] if block else [_flow({name: value})[1:-1]])
+    node = found[1]
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and not _is_alias(text, node):
+        raise ConfigError(f"{name} holds keys or a list there, a line each")
+    start, end = node.start_mark.index, len(text[: node.end_mark.index].rstrip())
+    glued = start > 0 and text[start - 1] == ":"
+    return text[:start] + (" " if glued else "") + _flow(value) + text[max(start, end) :]
 
 
-def _plain(approval: Approval) -> CommentedMap:
-    """The approval as YAML nodes: times quoted, since YAML would make something of them; one line a row."""
-    raw = approval.model_dump(mode="json")
-    raw |= {key: DoubleQuotedScalarString(_time(getattr(approval, key))) for key in ("at", "expires")}
-    order = ["receipt", "actions", "waive", "abandon", "waivers_digest", "by", "at", "expires"]
-    plain = CommentedMap((key, raw[key]) for key in [*order, *(key for key in raw if key not in order)])
-    for key in ("actions", "waive", "abandon"):
-        if not plain[key]:
-            del plain[key]
+def take_out(text: str, root: yaml.Node | None, path: Sequence[str], header: str = "") -> str:
+    """`text` without the key at `path` and, above it, the comment `header`. As it is where there is no such key."""
+    mapping, name, _ = _place(text, root, path, None)
+    found = _entry(mapping, name)
+    if found is None:
+        return text
+    index = next(index for index, (key, _) in enumerate(mapping.value) if key is found[0])
+    return (_without_item if mapping.flow_style else _without_lines)(text, mapping, index, header)
+
+
+def _place(text: str, root: yaml.Node | None, path: Sequence[str], value: Any) -> tuple[yaml.MappingNode, str, Any]:
+    """The last mapping on the way that is there, the key in it, and the value for that key."""
+    node = root
+    for index, name in enumerate(path):
+        if not isinstance(node, yaml.MappingNode):
+            raise ConfigError(f"{path[index - 1] if index else 'the file'} holds no keys")
+        if _is_alias(text, node):
+            raise ConfigError(f"{path[index - 1]} stands there as an alias")
+        found = _entry(node, name)
+        if index == len(path) - 1 or found is None or _is_null(found[1]):
+            for inner in reversed(path[index + 1 :]):
+                value = {inner: value}
+            return node, name, value
+        node = found[1]
+    raise AssertionError("a path has a key")
+
+
+def _entry(mapping: yaml.MappingNode, name: str) -> tuple[yaml.Node, yaml.Node] | None:
+    pairs = ((key, value) for key, value in mapping.value if isinstance(key, yaml.ScalarNode) and key.value == name)
+    return next(pairs, None)
+
+
+def _is_alias(text: str, node: yaml.Node) -> bool:
+    return text.startswith("*", node.start_mark.index)
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and not node.style and node.value in ("", "~", "null", "Null", "NULL")
+
+
+def _appended(text: str, mapping: yaml.MappingNode, lines: list[str]) -> str:
+    if mapping.flow_style:
+        entry = ", ".join(lines)
+        if mapping.value:
+            at, entry = mapping.value[-1][1].end_mark.index, f", {entry}"
+        else:
+            at = text.index("{", mapping.start_mark.index) + 1
+        return text[:at] + entry + text[at:]
+    column = mapping.value[0][0].start_mark.column
+    at = _end(text, mapping.value[-1], mapping.end_mark.index, column)
+    found = re.compile(r"\r?\n").search(text, at) or re.search(r"\r?\n", text)
+    newline = found[0] if found else "\n"
+    return text[:at] + "".join(f"{newline}{' ' * column}{line}" for line in lines) + text[at:]
+
+
+def _without_item(text: str, mapping: yaml.MappingNode, index: int, header: str) -> str:
+    """`text` without one entry between braces, and one comma."""
+    start, end = mapping.value[index][0].start_mark.index, mapping.value[index][1].end_mark.index
+    before = mapping.value[index - 1][1].end_mark.index if index else start
+    if re.fullmatch(r"\s*,\s*", text[before:start]):
+        return text[:before] + text[end:]
+    comma = re.compile(r"\s*,[ \t]*").match(text, end)
+    return text[:start] + text[comma.end() if comma else end :]
+
+
+def _without_lines(text: str, mapping: yaml.MappingNode, index: int, header: str) -> str:
+    """`text` without the lines of one entry, comments that are indented deeper than its key among them."""
+    key = mapping.value[index][0]
+    later = mapping.value[index + 1][0] if index + 1 < len(mapping.value) else None
+    stop = later.start_mark.index if later is not None else mapping.end_mark.index
+    end = _end(text, mapping.value[index], stop, key.start_mark.column + 1)
+    first = text.rfind("\n", 0, key.start_mark.index) + 1
+    above = text.rfind("\n", 0, max(first - 1, 0)) + 1
+    if header and text[above:first].strip() == header:
+        first = above
+    after = text.find("\n", end) + 1
+    if after:
+        return text[:first] + text[after:]
+    return text[:first].removesuffix("\n").removesuffix("\r")
+
+
+def _end(text: str, entry: tuple[yaml.Node, yaml.Node], stop: int, column: int) -> int:
+    """Where the last line of an entry of a block mapping ends; comments below it that are indented to `column`, and
+    stand before `stop`, are its own."""
+    key, node = entry
+    # A block has no end of its own: the parser names the place where it saw the next thing begin.
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and not _is_alias(text, node):
+        last = node.value[-1]
+        key, node = last if isinstance(node, yaml.MappingNode) else (last, last)
+    end = max(key.end_mark.index, node.end_mark.index)
+    if "+" in _indicator(text, node):  # its empty lines are its value
+        end = len(text[:end].removesuffix("\n").removesuffix("\r"))
+    else:
+        end = _line_end(text, len(text[:end].rstrip()))
+    line = end
+    while (line := text.find("\n", line) + 1) and line < stop:
+        content = text[line : _line_end(text, line)]
+        if content.lstrip().startswith("#") and len(content) - len(content.lstrip()) >= column:
+            end = line + len(content)
+        elif content.strip():
+            break
+    return end
+
+
+def _indicator(text: str, node: yaml.Node) -> str:
+    """The first line of a block of text: `|+`; "" for all else."""
+    start = node.start_mark.index
+    return text[start : _line_end(text, start)].partition("#")[0] if getattr(node, "style", "") in ("|", ">") else ""
+
+
+def _line_end(text: str, at: int) -> int:
+    """Where the line ends that `at` is in: before its line break."""
+    end = text.find("\n", at)
+    end = len(text) if end < 0 else end
+    return end - 1 if end > at and text[end - 1] == "\r" else end
+
+
+def _block(name: str, value: Any) -> list[str]:
+    """The lines of a key and its value: each key of the value on one of its own, and each row of such a key."""
+    lines = [f"{_flow(name)}:"]
+    for key, inner in value.items():
+        if isinstance(inner, dict) and inner:
+            rows = [f"    {_flow({row: inner[row]})[1:-1]}" for row in inner]
+        elif isinstance(inner, list) and inner:
+            rows = [f"    - {_flow(row)}" for row in inner]
+        else:
+            lines.append(f"  {_flow({key: inner})[1:-1]}")
             continue
-        rows = []
-        for row in plain[key]:
-            mapping = CommentedMap(row)
-            mapping.fa.set_flow_style()
-            rows.append(mapping)
-        plain[key] = rows
-    if "actions" not in plain:
-        plain.insert(1, "actions", [])
-    return plain
+        lines += [f"  {_flow(key)}:", *rows]
+    return lines
 
 
-def _writer() -> YAML:
-    yaml = YAML(typ="rt", pure=True)
-    yaml.preserve_quotes = True
-    yaml.width = _UNFOLDED
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.representer.add_representer(type(None), lambda r, _: r.represent_scalar("tag:yaml.org,2002:null", "null"))
-    return yaml
+def _flow(value: Any) -> str:
+    """A value as YAML on one line, text in quotes where a reader could take it for something else."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_flow(key)}: {_flow(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_flow(inner) for inner in value) + "]"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    quoted = json.dumps(value, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
 
 
-def approval_block(approval: Approval) -> list[str]:
-    """The lines of the block, not indented yet."""
-    out = io.StringIO()
-    _writer().dump(CommentedMap(approval=_plain(approval)), out)
-    return [HEADER, *out.getvalue().rstrip("\n").split("\n")]
-
-
-def dumped(text: str, approval: Approval | None, root: str = ROOT_KEY) -> str:
-    """The approval put in, or taken out, by round trip: where the file has no lines of its own."""
-    yaml = _writer()
-    data = yaml.load(text)
-    sweep = data["config"][root]
-    sweep.pop("approval", None)
-    if approval is not None:
-        sweep["approval"] = _plain(approval)
-    out = io.StringIO()
-    yaml.dump(data, out)
-    return out.getvalue()
-
-
-def spliced(text: str, name: str, header: str, block: list[str] | None, root: str = ROOT_KEY) -> str | None:
-    """`text` with the lines of the key `name`, and the comment `header` above it, replaced by `block` at the end of the
-    sweep; None where it has no lines of its own."""
-    sweep = node(node(YAML(typ="rt", pure=True).compose(text), "config"), root)
-    if sweep is None or sweep.flow_style or not sweep.value:
-        return None
-    lines = text.split("\n")
-    column = sweep.value[0][0].start_mark.column
-    keys = [(key.value, key.start_mark.line) for key, _ in sweep.value]
-    end = _end_of(lines, keys[-1][1], sweep.end_mark.line, column)
-    starts = [line for _, line in keys] + [end]
-    for index, (key, first) in enumerate(keys):
-        if key == name:
-            last = _end_of(lines, first, starts[index + 1], column + 1)
-            if first > 0 and lines[first - 1].strip() == header:
-                first -= 1
-            del lines[first:last]
-            end -= last - first
-            break
-    if block is not None:
-        lines[end:end] = [" " * column + line for line in block]
-        if end == len(lines) - len(block):
-            lines.append("")
-    return "\n".join(lines)
-
-
-def want_spliced(text: str, box: str, want: str) -> str | None:
-    """`text` with the value of `boxes.<box>.want` replaced where it stands; None where there is none to replace."""
-    boxes = node(node(node(YAML(typ="rt", pure=True).compose(text), "config"), ROOT_KEY), "boxes")
-    return value_spliced(text, node(boxes, box), "want", want)
-
-
-def value_spliced(text: str, mapping: MappingNode | None, name: str, new: str) -> str | None:
-    """`text` with the plain value of one key replaced where it stands; None where there is none on one line."""
-    for key, value in mapping.value if mapping is not None else ():
-        if key.value == name and isinstance(value, ScalarNode):
-            lines = text.split("\n")
-            start, end = value.start_mark, value.end_mark
-            if start.line == end.line:
-                line = lines[start.line]
-                lines[start.line] = line[: start.column] + new + line[end.column :]
-                return "\n".join(lines)
-    return None
-
-
-def want_dumped(text: str, box: str, want: str) -> str:
-    """The same by round trip, for a box without a `want` of its own."""
-    yaml = _writer()
-    data = yaml.load(text)
-    boxes = data["config"][ROOT_KEY]["boxes"]
-    if boxes[box] is None:
-        boxes[box] = CommentedMap()
-    boxes[box]["want"] = want
-    out = io.StringIO()
-    yaml.dump(data, out)
-    return out.getvalue()
-
-
-def _end_of(lines: list[str], first: int, limit: int, column: int) -> int:
-    """One past the last line below `first` and before `limit` that is content, or a comment indented to `column`."""
-    limit = min(limit if limit > first else first + 1, len(lines))
-    while limit > first + 1:
-        line = lines[limit - 1]
-        indented = len(line) - len(line.lstrip())
-        if line.strip() and not (line.lstrip().startswith("#") and indented < column):
-            break
-        limit -= 1
-    return limit
-
-
-def node(parent: Node | None, key: str) -> MappingNode | None:
-    if not isinstance(parent, MappingNode):
-        return None
-    for name, value in parent.value:
-        if isinstance(name, ScalarNode) and name.value == key and isinstance(value, MappingNode):
-            return value
-    return None
+def by_hand(path: Sequence[str], value: Any) -> str:
+    """What a person does instead of an edit that can't be made."""
+    if value is None:
+        return f"Take {path[-1]} out by hand"
+    for name in reversed(path):
+        value = {name: value}
+    return f"Write it by hand: {_flow(value)[1:-1]}"

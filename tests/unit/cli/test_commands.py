@@ -371,7 +371,7 @@ def test_help_imports_next_to_nothing() -> None:
         "import sys, sweepstack.cli.main\n"
         "sys.argv = ['sweepctl', '--help']\n"
         "try:\n    sweepstack.cli.main.main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'rich', 'pydantic', 'ruamel', 'numpy', 'pulumi', 'grpc', 'safetensors'} & set(sys.modules)\n"
+        "heavy = {'rich', 'pydantic', 'yaml', 'numpy', 'pulumi', 'grpc', 'safetensors'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
     )
     root = Path(__file__).resolve().parents[3]

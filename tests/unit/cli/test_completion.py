@@ -78,7 +78,7 @@ def test_nothing_heavy_is_imported_on_a_second_tab(world: World) -> None:
     code = (
         "import sys; from sweepstack.cli import completion as completing; "
         f"ctx = type('C', (), {{'params': {{'stack': {STACK!r}}}}}); assert completing.cells(ctx, 'lr0.1'); "
-        "print([name for name in ('pydantic', 'ruamel', 'numpy', 'pulumi', 'rich') if name in sys.modules])"
+        "print([name for name in ('pydantic', 'yaml', 'numpy', 'pulumi', 'rich') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=world.root, capture_output=True, text=True)
     assert done.stdout == "[]\n", done

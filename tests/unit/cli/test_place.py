@@ -10,11 +10,8 @@ import pytest
 from sweepstack.cli.commands.place import Choice, Market, as_placement, choose, place
 from sweepstack.cli.output import No, Out
 from sweepstack.cli.target import Target
-from sweepstack.config.edit.placement import HEADER, write_placement
-from sweepstack.config.edit.stack_file import StackFile
-from sweepstack.config.edit.text import HEADER as APPROVED
+from sweepstack.config.edit.stack_file import APPROVED, PLACED, StackFile
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.host.offers import Offer
 from tests.unit.config.helpers import GOOD, write
 
@@ -89,16 +86,16 @@ def test_the_block_is_written_like_a_lock_file_and_taken_out_again(tmp_path: Pat
     before = file.path.read_text()
     choice = Choice("local", {"a": offer("12345", 1.25), "b": offer("on", 1.5)})
     placement = as_placement(choice, made, {})
-    assert write_placement(file, placement)
-    assert not write_placement(file, placement)
+    assert file.write_placement(placement)
+    assert not file.write_placement(placement)
     text = file.path.read_text()
     assert text.startswith(before.removesuffix("encryptionsalt: v1:abc\n"))
-    assert HEADER in text
+    assert PLACED in text
     again = StackConfig.load(tmp_path, "x", ("local",))
     assert again.placement is not None
     assert again.placement.boxes["a"].offer == "12345"
     assert again.placement.boxes["b"].price_per_hour == 1.5
-    assert write_placement(file, None)
+    assert file.write_placement(None)
     assert file.path.read_text() == before
 
 
@@ -106,19 +103,20 @@ def test_a_placement_beside_an_approval_changes_no_byte_of_it(tmp_path: Path) ->
     write(tmp_path, BOXES.replace("encryptionsalt", f'    {APPROVED}\n    approval: {{by: "me"}}\nencryptionsalt'))
     file = StackFile.locate(tmp_path, "x")
     before = file.path.read_text()
-    write_placement(file, NOWHERE)
+    file.write_placement(NOWHERE)
     assert file.path.read_text().startswith(before.removesuffix("encryptionsalt: v1:abc\n"))
-    write_placement(file, None)
+    file.write_placement(None)
     assert file.path.read_text() == before
 
 
-def test_flow_style_is_refused_with_what_to_write(tmp_path: Path) -> None:
-    path = write(tmp_path, 'config: {"sweepstack:sweep": {job: {}}}\n')
+def test_flow_style_stays_flow_style(tmp_path: Path) -> None:
+    path = write(tmp_path, 'config: {"sweepstack:sweep": {job: {}}}   # as it is\n')
     before = path.read_text()
-    with pytest.raises(ConfigError, match="Write it by hand"):
-        write_placement(
-            StackFile.locate(tmp_path, "x"), {"platform": "local", "boxes": {}, "at": "2026-11-21T12:00:00Z"}
-        )
+    file = StackFile.locate(tmp_path, "x")
+    assert file.write_placement(NOWHERE)
+    placed = 'placement: {platform: local, boxes: {}, at: "2026-11-21T12:00:00Z"}'
+    assert path.read_text() == before.replace("{job: {}", f"{{job: {{}}, {placed}")
+    assert file.write_placement(None)
     assert path.read_text() == before
 
 

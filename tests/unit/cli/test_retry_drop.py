@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.config.edit.drop import write_drop
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.roster import expand
@@ -273,8 +272,8 @@ def test_drop_keeps_every_other_byte(tmp_path: Path, name: str, newline: str) ->
     before = f"# a sweep\nconfig:\n  sweepstack:sweep:\n{text}".replace("\n", newline)
     path.write_bytes(before.encode())
     file = StackFile(path, "stacks/Pulumi.x.yaml")
-    assert write_drop(file, "lr1.0", "it: diverged")
-    assert not write_drop(file, "lr1.0", "it: diverged")
+    assert file.write_drop("lr1.0", "it: diverged")
+    assert not file.write_drop("lr1.0", "it: diverged")
     after = path.read_bytes().decode()
     roster = expand(CellsConfig.model_validate(file.sweep()["cells"]))
     assert roster.dropped["lr1.0"] == "it: diverged"
@@ -290,5 +289,5 @@ def test_a_file_that_can_t_be_edited_is_left_alone(tmp_path: Path) -> None:
     text = "config:\n  sweepstack:sweep:\n    cells: &a {grid: {lr: [0.1, 1.0]}}\n    other: *a\n"
     path.write_text(text)
     with pytest.raises(ConfigError, match="was left as it is"):
-        write_drop(StackFile(path, "stacks/Pulumi.x.yaml"), "lr1.0", "x")
+        StackFile(path, "stacks/Pulumi.x.yaml").write_drop("lr1.0", "x")
     assert path.read_text() == text

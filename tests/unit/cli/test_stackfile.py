@@ -14,8 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweepstack.config.edit.stack_file import StackFile, valid_stack_name
-from sweepstack.config.edit.text import HEADER
+from sweepstack.config.edit.stack_file import APPROVED, StackFile, valid_stack_name
 from sweepstack.core.records import Abandonment, Action, Approval, Waiver
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.status.engine_call import find_project_root
@@ -60,7 +59,7 @@ def test_the_approval_is_the_last_key_and_nothing_else_moves(tmp_path: Path) -> 
     assert file.write_approval(word())
     text = file.path.read_text()
     assert text.startswith(PLAIN)
-    assert text[len(PLAIN) :].splitlines()[:2] == [f"    {HEADER}", "    approval:"]
+    assert text[len(PLAIN) :].splitlines()[:2] == [f"    {APPROVED}", "    approval:"]
     assert list(file.sweep()) == ["job", "pull_to", "approval"]
     assert file.approval() == word()
     assert not file.write_approval(word()), "idempotent"
@@ -203,8 +202,8 @@ def test_a_writer_waits_for_the_one_before(tmp_path: Path) -> None:
         ("config:\n  a: [1\n", "stacks/Pulumi.s.yaml, line 3: not valid YAML"),
         ("config:\n  other:x: 1\n", "there is no config.sweepstack:sweep"),
         ("", "there is no config.sweepstack:sweep"),
-        ("config:\n  sweepstack:sweep:\n    a: 1\n    a: 2\n", "stacks/Pulumi.s.yaml, line 4: a key stands twice"),
-        ("- 1\n", "there is no config.sweepstack:sweep"),
+        ("config:\n  sweepstack:sweep:\n    a: 1\n    a: 2\n", "stacks/Pulumi.s.yaml, line 4: this key stands twice"),
+        ("- 1\n", "stacks/Pulumi.s.yaml, line 1: expected keys and values"),
         (b"\xff\xfe", "can't be read"),
     ],
 )

@@ -195,7 +195,11 @@ ONE = [
     ("  sweepstack:sweep:", "  SweepStack:sweep:", 'line 2 SweepStack:sweep unknown namespace; "sweepstack:sweep"?'),
     ("config:\n", "sweep: {}\nconfig:\n", "line 1 sweep unknown key"),
     ("config:\n", "confg: {}\nconfig:\n", 'line 1 confg unknown key; did you mean "config"?'),
-    ("    max_price: 2.10", "    max_price: 2.10\n    pull_to: y", "line 19 pull_to stands twice in the same mapping"),
+    (
+        "    max_price: 2.10",
+        "    max_price: 2.10\n    pull_to: y",
+        "line 19 pull_to this key stands twice in the same mapping",
+    ),
 ]
 
 

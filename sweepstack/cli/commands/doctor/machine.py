@@ -14,7 +14,7 @@ from sweepstack.cli.output import size
 from sweepstack.core.paths import cache_folder
 
 PYTHON = (3, 11)
-PACKAGES = ("pulumi", "pydantic", "numpy", "safetensors", "ruamel.yaml", "rich", "typer", "urllib3")
+PACKAGES = ("pulumi", "pydantic", "numpy", "safetensors", "PyYAML", "rich", "typer", "urllib3")
 LATER_TOOLS = {"ssh": "boxes on other hosts", "rsync": "copies from other hosts", "tmux": "long commands over SSH"}
 LEAST_BYTES, FEW_BYTES = 1e9, 10e9
 LEAST_INODES, FEW_INODES = 10_000, 100_000
