@@ -14,7 +14,7 @@ PYTEST_SHARING := --dist loadfile --no-loadscope-reorder
 help:
 	@echo "make up       set everything up, then: pulumi up --stack $(STACK)   (STACK=... for another)"
 	@echo "make test     set everything up, then the whole test suite"
-	@echo "make check    format, lint, types, architecture"
+	@echo "make check    format, lint, types, architecture, Python 3.8 on boxes"
 	@echo "make proof    hours: every mutant; every state that can be generated, and its way out (docs/teardown.md)"
 	@echo "make bench    the figures: preview, cells, queue, verify, status, overhead, object storage, renting, hosts, split"
 	@echo "make fmt      format the code"
@@ -40,7 +40,7 @@ check:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/unit/test_architecture.py
+	$(BIN)/python -m pytest -q tests/unit/test_architecture.py tests/unit/test_oldest_python.py
 
 proof:
 	@$(SETUP) --dev --torch --s3 --ssh --quiet

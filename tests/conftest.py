@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from tests.oldest_python import onbox_python
 
 LIVE = Path(__file__).parent / "live"
 LONGEST = (
@@ -45,6 +48,16 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.live.run import begin
 
         begin(config, config.getoption("--live"), config.getoption("--spend"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says which Python the tests of what runs on boxes ran on."""
+    reports = [one for some in terminalreporter.stats.values() for one in some]
+    if any(str(getattr(one, "nodeid", "")).startswith("tests/onbox/") for one in reports):
+        python = onbox_python()
+        asked = [python, "-c", "import platform; print(platform.python_version())"]
+        version = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=False).stdout.strip()
+        terminalreporter.line(f"tests/onbox ran the runner on Python {version} ({python})")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

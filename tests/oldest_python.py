@@ -1,4 +1,4 @@
-"""The oldest Python that boxes and hosts may have (3.8): where one is on this machine, and what its words are not."""
+"""Python 3.8, the oldest on boxes and hosts: where one is here, and what vermin does not see."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,19 +34,23 @@ def _runs(python: str) -> bool:
         return False
 
 
+def onbox_python() -> str:
+    """What runs the runner in `tests/onbox`: `SWEEPSTACK_ONBOX_PYTHON`, a Python 3.8, or else this one."""
+    return os.environ.get("SWEEPSTACK_ONBOX_PYTHON") or oldest_python() or sys.executable
+
+
 def too_new(text: str, name: str) -> Iterator[str]:
-    """What this source says that Python 3.8 can't: `name:line: what`. Syntax, unions of dicts that can be seen to be
-    such, later methods, and generic builtins outside of annotations. Only running it shows all."""
-    tree = ast.parse(text, name, feature_version=OLDEST)
+    """What this source says that Python 3.8 can't, and vermin does not see: `name:line: what`. Unions of dicts of which
+    one side only can be seen to be a dict, later methods of objects, and generic builtins outside of annotations. Only
+    running it shows all."""
+    tree = ast.parse(text, name)
     written = {id(part) for node in ast.walk(tree) for note in _annotations(node) for part in ast.walk(note)}
     for node in ast.walk(tree):
         if id(node) in written:
             continue
         what = None
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and any(map(_dict, (node.left, node.right))):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and _dict(node.left) != _dict(node.right):
             what = "dict | dict"
-        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr) and _dict(node.value):
-            what = "dict |= dict"
         elif isinstance(node, ast.Attribute) and node.attr in _LATER and ast.unparse(node.value) != "os":
             what = f".{node.attr}"
         elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in _BUILTINS:

@@ -1,4 +1,4 @@
-"""Packs the agent's code for a box: all modules that it imports, and a loader."""
+"""The code that is sent to another machine: whole folders of sweepstack/onbox, and a loader."""
 
 from __future__ import annotations
 
@@ -13,23 +13,9 @@ from typing import Any
 
 from sweepstack.channel.interpreters import PYTHON, finding
 
-ROOT = Path(__file__).resolve().parents[2]
-MODULES = (
-    "sweepstack.onbox.common.errors",
-    "sweepstack.onbox.common.canonical",
-    "sweepstack.onbox.agent.channel",
-    "sweepstack.onbox.common.file_walk",
-    "sweepstack.onbox.common.processes",
-    "sweepstack.onbox.common.run_process",
-    "sweepstack.onbox.agent.shell",
-    "sweepstack.onbox.agent.local_channel",
-    "sweepstack.onbox.agent.agent",
-)
-"""The last one runs; the others are what it imports."""
-
-VISITING = ("sweepstack.onbox.common.errors", "sweepstack.onbox.agent.channel", "sweepstack.onbox.agent.shell")
-"""The few that a person's own command needs: they go as an argument, which `ps` on the box shows."""
-
+ONBOX = Path(__file__).resolve().parents[1] / "onbox"
+AGENT = ("common", "visit", "agent")
+"""The folders of sweepstack/onbox that the agent on a box is made of."""
 OLDEST = (3, 8)
 
 # Sent in single quotes to whatever shell the account has: no such quote, no `, \\, ! or newline in it.
@@ -44,18 +30,10 @@ if sys.version_info < {oldest}:
     found = "sweepstack: python3 here is %d.%d, and {oldest[0]}.{oldest[1]} is the oldest that will do"
     sys.stderr.write(found % sys.version_info[:2] + chr(10))
     sys.exit(97)
-import datetime, enum, json, types
-if not hasattr(datetime, "UTC"):
-    datetime.UTC = datetime.timezone.utc
-if not hasattr(enum, "StrEnum"):
-    class StrEnum(str, enum.Enum):
-        __str__ = str.__str__
-    enum.StrEnum = StrEnum
-boot = types.ModuleType("sweepstack_boot")
-exec(compile({boot!r}, "<sweepstack>/sweep.channel.agent_boot", "exec"), boot.__dict__)
+import json, types
+first = types.ModuleType("sweepstack_first")
+exec(compile({text!r}, "<sweepstack>/{name}", "exec"), first.__dict__)
 {rest}
-__import__({main!r})
-{call}
 """
 
 
@@ -78,48 +56,52 @@ def _started(python: str, words: str) -> str:
     return f"{alone} sh -c '{found}' sh {words}"
 
 
+def sources(*folders: str) -> list[Path]:
+    """The modules of these folders of sweepstack/onbox."""
+    return [path for folder in folders for path in sorted((ONBOX / folder).glob("*.py"))]
+
+
 def agent(settings: Mapping[str, Any]) -> bytes:
     """The program that serves, for `reading`."""
-    return program(settings, MODULES, 'sys.modules["sweepstack.onbox.agent.agent"].main(settings)')
+    return program(settings, AGENT, "sweepstack.onbox.agent.agent")
 
 
 def visit(settings: Mapping[str, Any]) -> bytes:
     """The program that runs a person's command: compressed, for `given`."""
-    call = 'sys.exit(sys.modules["sweepstack.onbox.agent.shell"].visit(settings))'
-    rest = f"settings = json.loads({json.dumps(dict(settings))!r}); boot.load({_blob(VISITING)!r})"
-    return _loader(rest, VISITING, call)
+    rest = f"sys.exit(first.visit(json.loads({json.dumps(dict(settings))!r})))"
+    return _loader("visit/shell.py", rest)
 
 
-def program(settings: Mapping[str, Any], modules: tuple[str, ...], call: str, keep: str | None = None) -> bytes:
-    """A program that imports the last of these modules and then runs `call`, which may use `settings`: a line with the
+def program(settings: Mapping[str, Any], folders: tuple[str, ...], main: str, keep: str | None = None) -> bytes:
+    """A program that has the modules of these folders and calls `main(settings)` of the module `main`: a line with the
     length of its loader, that loader, a line with the settings, and the modules.
 
     `keep`: the root folder of the platform there, "" for the usual one, below which the compiled modules are kept;
     where that folder is not there, or for None, nothing is."""
     with _ONCE:  # many hosts are asked at the same moment
-        code, blob = _code(modules, call), _blob(modules)
+        loader, blob = _reading_loader(main), _blob(folders)
     line = json.dumps({"settings": dict(settings), "keep": keep, "bytes": len(blob)}).encode("ascii")
-    return b"%d\n%b%b\n%b" % (len(code), code, line, blob)
+    return b"%d\n%b%b\n%b" % (len(loader), loader, line, blob)
 
 
 @functools.cache
-def _code(modules: tuple[str, ...], call: str) -> bytes:
+def _reading_loader(main: str) -> bytes:
     """`r` is what `_READ` reads from."""
-    rest = 'said = json.loads(r.readline()); settings = said["settings"]; '
-    rest += 'boot.load(r.read(said["bytes"]), boot.folder(said["keep"]))'
-    return _loader(rest, modules, call)
+    rest = 'said = json.loads(r.readline()); first.load(r.read(said["bytes"]), first.folder(said["keep"])); '
+    return _loader("bootstrap.py", rest + f'__import__({main!r}); sys.modules[{main!r}].main(said["settings"])')
 
 
 @functools.cache
-def _blob(modules: tuple[str, ...]) -> bytes:
-    return zlib.compress(json.dumps([(name, _source(name)) for name in modules]).encode("ascii"))
+def _blob(folders: tuple[str, ...]) -> bytes:
+    found = [(_name(path), path.read_text(encoding="utf-8")) for path in sources(*folders) if path.stem != "__init__"]
+    return zlib.compress(json.dumps(found).encode("ascii"))
 
 
-def _loader(rest: str, modules: tuple[str, ...], call: str) -> bytes:
-    boot = _source("sweepstack.onbox.agent.bootstrap")
-    text = _LOADER.format(oldest=OLDEST, boot=boot, rest=rest, main=modules[-1], call=call)
-    return zlib.compress(text.encode("utf-8"))
+def _loader(file: str, rest: str) -> bytes:
+    """Runs a file of sweepstack/onbox as the module `first`, and then `rest`."""
+    text = (ONBOX / file).read_text(encoding="utf-8")
+    return zlib.compress(_LOADER.format(oldest=OLDEST, text=text, name=_name(ONBOX / file), rest=rest).encode("utf-8"))
 
 
-def _source(name: str) -> str:
-    return (ROOT / name.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8")
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(ONBOX.parents[1]).with_suffix("").parts)

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
 
-from sweepstack.channel import bulk_fetch, ssh_keys, ssh_shell
+from sweepstack.channel import bulk_fetch, prefetch, ssh_keys, ssh_shell
 from sweepstack.channel.host_keys import Pin
 from sweepstack.channel.ssh_link import MOST_ANSWER, Link
 from sweepstack.channel.ssh_links import Links, shared
 from sweepstack.channel.ssh_options import Way
-from sweepstack.onbox.agent import prefetch
 from sweepstack.onbox.agent.agent import MOST_READ
-from sweepstack.onbox.agent.channel import BoxProcess, Completed, DirEntry, Listing, SshEndpoint, safe_parts
-from sweepstack.onbox.agent.local_channel import CHUNK, open_target
+from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, SshEndpoint, safe_parts
+from sweepstack.onbox.agent.file_writes import CHUNK, open_target
 from sweepstack.onbox.common.canonical import fsync_directory
 from sweepstack.onbox.common.errors import PlatformError, Unreachable, Unsupported
+from sweepstack.onbox.common.run_process import Completed
 
 ROOT = "/sweepstack"
 LOCK_SECONDS = 90.0
@@ -75,7 +75,7 @@ class SshChannel:
         self._answers = prefetch.Answers() if answers is None else answers  # one that knows nothing is false
 
     def foresee(self, questions: Sequence[prefetch.Question]) -> None:
-        """See `sweepstack.onbox.agent.prefetch.Foresees`."""
+        """See `sweepstack.channel.prefetch.Foresees`."""
         if not self._answers:
             came = self._asking(lambda link: link.ask_all(questions, MOST_READ), again=True)
             self._answers.keep(questions, came)

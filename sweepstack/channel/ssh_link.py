@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sweepstack.channel import agent_source
+from sweepstack.channel.prefetch import Answer, Question
 from sweepstack.channel.ssh_contact import explained, said_last, turned_away, wrong_key
 from sweepstack.channel.ssh_options import ALIVE_SECONDS, Way
 from sweepstack.onbox.agent import agent
-from sweepstack.onbox.agent.prefetch import Answer, Question
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, Unreachable
 
 _WAY_OUT = (

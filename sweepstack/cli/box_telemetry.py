@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from sweepstack.channel import prefetch
 from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, parse_patrol
 from sweepstack.core.journal import CellProgress
 from sweepstack.core.metrics import Point, last_rows, nan_since, number, point
-from sweepstack.onbox.agent import prefetch
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError

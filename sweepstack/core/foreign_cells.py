@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sweepstack.core.records import Cell
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX
+from sweepstack.onbox.common.canonical import hex_of
 
 CONFIG_DIGITS = 16
 
 
 def elsewhere_text(cell: Cell) -> str:
     """Another box's cell as it passes the engine: `<name> <first digits of its config's digest>`."""
-    return f"{cell.name} {cell.config_digest.removeprefix(DIGEST_PREFIX)[:CONFIG_DIGITS]}"
+    return f"{cell.name} {hex_of(cell.config_digest)[:CONFIG_DIGITS]}"
 
 
 def read_elsewhere(texts: Iterable[str]) -> dict[str, str]:
@@ -22,4 +22,4 @@ def read_elsewhere(texts: Iterable[str]) -> dict[str, str]:
 
 def same_config(digest: str, digits: str) -> bool:
     """Whether `digits` are the first ones of a config's digest."""
-    return bool(digits) and digest.removeprefix(DIGEST_PREFIX).startswith(digits)
+    return bool(digits) and hex_of(digest).startswith(digits)

@@ -16,8 +16,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, Literal
 
-from sweepstack.core.records import GENESIS
-from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
+from sweepstack.onbox.common.canonical import GENESIS, canonical_json, sha256_hex
 from sweepstack.onbox.common.errors import JournalDamaged
 
 ProgressState = Literal["pending", "running", "failed", "sealed", "dropped"]

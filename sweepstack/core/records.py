@@ -24,15 +24,13 @@ from pydantic import (
 
 from sweepstack.core.loader_names import Loader
 from sweepstack.core.timestamps import Moment
-from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.canonical import DIGEST, digest_of
 
 SCHEMA = 1
-GENESIS = "0" * 64
-"""What the first journal entry names as its predecessor, and the head of an empty journal."""
 
 CellName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$")]
 BoxName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
-Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+Digest = Annotated[str, StringConstraints(pattern=f"^{DIGEST.pattern}$")]
 
 CellState = Literal[
     "pending",  # on the roster, not started

@@ -14,6 +14,7 @@ from typing import Any
 
 from sweepstack.core.metrics import number
 from sweepstack.core.records import Cell
+from sweepstack.onbox.common.canonical import hex_of
 
 Scalar = float | int | bool | str
 
@@ -141,7 +142,7 @@ def _mean(results: Sequence[CellResult], name: str) -> Mean | None:
 
 def short_codes(codes: Iterable[str]) -> dict[str, str]:
     """Digests → the shortest beginnings, of four digits or more, that tell them apart."""
-    digits = {code: code.removeprefix("sha256:") for code in dict.fromkeys(codes)}
+    digits = {code: hex_of(code) for code in dict.fromkeys(codes)}
     length = 4
     while length < 64 and len({text[:length] for text in digits.values()}) < len(digits):
         length += 1

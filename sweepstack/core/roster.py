@@ -18,7 +18,7 @@ from typing import Any
 from sweepstack.core.cells import PARAM_NAME, PIN, RESERVED, CellsConfig, Param, read_param, same, spell
 from sweepstack.core.records import Cell
 from sweepstack.core.suggest import did_you_mean
-from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.canonical import digest_of, hex_of
 from sweepstack.onbox.common.errors import ConfigError
 
 MOST_CELLS = 100_000
@@ -311,7 +311,7 @@ def _listed(cells: CellsConfig, base: dict[str, Param], problems: list[Problem])
 
 def _pin(value: Any, where: Where, problems: list[Problem]) -> str:
     """The first digits of a code digest. In quotes: YAML makes numbers of some (`1234`, `12e4`)."""
-    text = value.removeprefix("sha256:") if isinstance(value, str) else ""
+    text = hex_of(value) if isinstance(value, str) else ""
     if not _PREFIX.fullmatch(text):
         problems.append(Problem(where, 'expected the first digits of a code that ran, in quotes: code: "a1f3"'))
         return ""

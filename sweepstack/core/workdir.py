@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.core import git_source
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX, canonical_json, sha256_hex
+from sweepstack.onbox.common.canonical import DIGEST_PREFIX, digest_of
 from sweepstack.onbox.common.errors import ConfigError
 
 NO_CODE = DIGEST_PREFIX + 64 * "0"
@@ -88,7 +88,7 @@ def collect(path: Path, include: Iterable[str] = ()) -> Shipment:
     shipped = {file.path for file in files}
     return Shipment(
         tuple(files),
-        DIGEST_PREFIX + sha256_hex(canonical_json(content)),
+        digest_of(content),
         sum(file.size for file in files),
         tuple(name for name in left_behind if name not in shipped),
     )

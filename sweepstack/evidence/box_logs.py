@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from sweepstack.channel import prefetch
 from sweepstack.core.journal import Journal
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Record
 from sweepstack.core.timestamps import Moment
 from sweepstack.evidence.masking import hidden_on, masked
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.agent import prefetch
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, PlatformError, SweepstackError, Unreachable

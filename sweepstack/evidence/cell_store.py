@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from sweepstack.core.records import FileEntry, ReceiptFile
 from sweepstack.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweepstack.loaders.base import printable
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX, file_sha256
+from sweepstack.onbox.common.canonical import file_sha256, hex_of
 from sweepstack.onbox.common.errors import EvidenceError
 
 Stamp = int | tuple[str, ...]
@@ -149,14 +149,14 @@ class FolderCopies:
         if found is None:
             return None
         before, data = found  # a change after the first shows in its time, or in the digest
-        self._manifests[cell] = before.st_size, before.st_mtime_ns, manifest_digest(data).removeprefix(DIGEST_PREFIX)
+        self._manifests[cell] = before.st_size, before.st_mtime_ns, hex_of(manifest_digest(data))
         return data
 
     def manifest_known(self, cell: str) -> Known | None:
         return self._manifests.get(cell)
 
     def manifest_is(self, cell: str, digest: str | None, facts: Facts, known: Known | None, *, full: bool) -> bool:
-        if not full and digest is not None and known == (*facts, digest.removeprefix(DIGEST_PREFIX)):
+        if not full and digest is not None and known == (*facts, hex_of(digest)):
             return True
         data = self.manifest(cell)
         return data is not None and manifest_digest(data) == digest

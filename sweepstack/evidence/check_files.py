@@ -11,7 +11,7 @@ from sweepstack.evidence.file_index import read_index
 from sweepstack.evidence.manifest import MANIFEST
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.loaders.base import printable
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX
+from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import EvidenceError
 
 BARE_HEX = re.compile(r"[0-9a-f]{64}")
@@ -70,7 +70,7 @@ class FileCheck:
         if self._full or cell.manifest is None:
             return False
         expected = {}
-        digests: list[tuple[str, str, int | None]] = [(MANIFEST, cell.manifest.removeprefix(DIGEST_PREFIX), None)]
+        digests: list[tuple[str, str, int | None]] = [(MANIFEST, hex_of(cell.manifest), None)]
         digests += [(file.path, file.sha256, file.size) for file in cell.files]
         for path, sha256, size in digests:
             known = self._index.get(f"{cell.name}/{path}")

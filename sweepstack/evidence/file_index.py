@@ -8,7 +8,7 @@ from sweepstack.core.records import Receipt
 from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Known
 from sweepstack.evidence.object_store import Shelf
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX, canonical_json
+from sweepstack.onbox.common.canonical import canonical_json, hex_of
 from sweepstack.onbox.common.errors import EvidenceError
 
 
@@ -35,4 +35,4 @@ def read_index(shelf: Shelf, receipt: Receipt) -> dict[str, Known]:
 
 
 def _index_key(receipt_digest: str) -> str:
-    return f"{location.RECORDS}/files-{receipt_digest.removeprefix(DIGEST_PREFIX)}.json"
+    return f"{location.RECORDS}/files-{hex_of(receipt_digest)}.json"

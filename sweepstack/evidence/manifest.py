@@ -8,7 +8,7 @@ import unicodedata
 from pydantic import ValidationError
 
 from sweepstack.core.records import SCHEMA, Cell, Manifest
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX, digest_of, sha256_hex
+from sweepstack.onbox.common.canonical import digest_of, digest_of_bytes
 from sweepstack.onbox.common.errors import SweepstackError
 
 MANIFEST = "manifest.json"
@@ -27,7 +27,7 @@ class ManifestRefused(SweepstackError):
 
 def manifest_digest(data: bytes) -> str:
     """The digest by which the journal, the receipt and the copy are compared: without the final newline."""
-    return DIGEST_PREFIX + sha256_hex(data.removesuffix(b"\n"))
+    return digest_of_bytes(data.removesuffix(b"\n"))
 
 
 def parse_manifest(data: bytes, identity: str, cell: str) -> Manifest:

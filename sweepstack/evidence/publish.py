@@ -26,7 +26,7 @@ from sweepstack.evidence.s3.client import PARALLEL
 from sweepstack.evidence.s3.object_store import S3Shelf, Traffic
 from sweepstack.evidence.s3.objects import Head, fits, head, upload
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX, canonical_json, digest_of, file_sha256
+from sweepstack.onbox.common.canonical import canonical_json, digest_of, file_sha256, hex_of
 from sweepstack.onbox.common.errors import EvidenceError
 
 UNDER_WAY = f"{location.RECORDS}/publishing.json"
@@ -244,7 +244,7 @@ def _write_known(old: EvidenceStore, new: EvidenceStore, seen: dict[str, tuple[H
         parts = key.split("/")
         if parts[0] == location.CELLS and parts[2:] == [MANIFEST]:
             data = FolderCopies(old.workplace / location.CELLS).manifest(parts[1])
-            digest = manifest_digest(data).removeprefix(DIGEST_PREFIX) if data is not None else ""
+            digest = hex_of(manifest_digest(data)) if data is not None else ""
             known[f"{parts[1]}/{MANIFEST}"] = (found.size, found.stamp, digest)
         elif parts[0] == location.CELLS and len(parts) > 3:
             known[f"{parts[1]}/{'/'.join(parts[3:])}"] = (found.size, found.stamp, sha256)

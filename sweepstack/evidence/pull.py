@@ -7,7 +7,6 @@ A copy that another seal replaces is moved to `<evidence>/.superseded/`, not del
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -26,6 +25,7 @@ from sweepstack.evidence.unsealed import Unsealed
 from sweepstack.evidence.unsealed_copy import bring
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
+from sweepstack.onbox.common.locks import take
 
 if TYPE_CHECKING:
     from sweepstack.onbox.agent.channel import Channel
@@ -187,10 +187,8 @@ def only_one(store: EvidenceStore) -> Iterator[None]:
     except OSError as error:
         raise EvidenceError(f"{store.workplace} can't be written: {error.strerror}; nothing was pulled") from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise EvidenceError(f"another pull into {store.shown} is running; wait for it") from None
+        if not take(descriptor):
+            raise EvidenceError(f"another pull into {store.shown} is running; wait for it")
         yield
     finally:
         os.close(descriptor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +19,7 @@ from sweepstack.evidence.object_store import ABSENT, FolderShelf, Shelf
 from sweepstack.evidence.records import RecordShelf
 from sweepstack.evidence.s3.cell_store import S3Copies
 from sweepstack.evidence.s3.object_store import S3Shelf, Traffic
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX, canonical_json, digest_of, sha256_hex
+from sweepstack.onbox.common.canonical import DIGEST, DIGEST_PREFIX, canonical_json, digest_of, digest_of_bytes, hex_of
 from sweepstack.onbox.common.errors import (
     EvidenceChanged,
     EvidenceDamaged,
@@ -29,7 +28,6 @@ from sweepstack.onbox.common.errors import (
     JournalDamaged,
 )
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LATEST = f"{location.RECORDS}/latest-receipt"
 _LEASE = f"{location.RECORDS}/lease.json"
 _TEARDOWN = "teardown.json"
@@ -173,7 +171,7 @@ class EvidenceStore(RecordShelf):
 
     def write_ledger(self, entry: LedgerEntry) -> None:
         """Adds one entry, under a name made of its content: the same twice is one file, and none replaces another."""
-        digest = digest_of(entry.model_dump(mode="json")).removeprefix(DIGEST_PREFIX)[:16]
+        digest = hex_of(digest_of(entry.model_dump(mode="json")))[:16]
         self._write(f"{location.RECORDS}/ledger/{quote(entry.native_id, safe='')}--{digest}.json", entry)
 
     def clearance(self, native_id: str) -> Approval | None:
@@ -239,7 +237,7 @@ class EvidenceStore(RecordShelf):
         data = self._read(key)
         if data is None:
             raise EvidenceMissing(f"the receipt {digest} is not in {self.shown}")
-        if DIGEST_PREFIX + sha256_hex(data) != digest:
+        if digest_of_bytes(data) != digest:
             raise EvidenceDamaged(
                 f"{self.shelf.shown(key)} was edited or damaged: its content is not what its name says"
             )
@@ -256,7 +254,7 @@ class EvidenceStore(RecordShelf):
     def write_receipt(self, receipt: Receipt) -> str:
         """Writes the receipt under its digest, which is returned, and makes it the latest."""
         data = canonical_json(receipt.model_dump(mode="json", by_alias=True))
-        digest = DIGEST_PREFIX + sha256_hex(data)
+        digest = digest_of_bytes(data)
         if self._read(_receipt(digest)) != data:
             self.shelf.write(_receipt(digest), data)
         self.shelf.write(_LATEST, digest.encode() + b"\n")
@@ -268,14 +266,14 @@ class EvidenceStore(RecordShelf):
         if data is None:
             return None
         digest = data.decode("ascii", "replace").strip()
-        if not _DIGEST.fullmatch(digest):
+        if not DIGEST.fullmatch(digest):
             raise EvidenceDamaged(f"{self.shelf.shown(_LATEST)} is damaged; `sweepctl verify` writes it again")
         return digest
 
     def receipts_naming(self, native_id: str) -> list[str]:
         """The digests of all receipts in which this native id stands, sorted. Reads all that there are."""
         names = [name.removesuffix(".json") for name in self.shelf.names(location.RECEIPTS) if name.endswith(".json")]
-        digests = [DIGEST_PREFIX + name for name in sorted(names) if _DIGEST.fullmatch(DIGEST_PREFIX + name)]
+        digests = [DIGEST_PREFIX + name for name in sorted(names) if DIGEST.fullmatch(DIGEST_PREFIX + name)]
         word = canonical_json(native_id)
         found = self._each(lambda digest: word in (self._read(_receipt(digest)) or b""), digests)
         return [digest for digest, named in zip(digests, found, strict=True) if named]
@@ -374,6 +372,6 @@ def _receipt(digest: str) -> str:
 
 
 def _hex(digest: str, what: str) -> str:
-    if not _DIGEST.fullmatch(digest):
+    if not DIGEST.fullmatch(digest):
         raise EvidenceError(f"{digest!r} is no {what} digest (sha256:<64 hex>)")
-    return digest.removeprefix(DIGEST_PREFIX)
+    return hex_of(digest)

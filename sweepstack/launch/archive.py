@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from sweepstack.core.workdir import Shipment
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX, canonical_json, sha256_hex
+from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged
 
 
@@ -55,7 +55,7 @@ def unpacked(archive: bytes, digest: str) -> Iterator[list[tuple[str, Path, int]
                     content.append([info.name, info.mode, hashlib.sha256(data).hexdigest()])
         except (tarfile.TarError, EOFError, ValueError) as error:
             raise EvidenceDamaged(f"the archive of {digest} can't be read: {error}") from error
-        if DIGEST_PREFIX + sha256_hex(canonical_json(content)) != digest:
+        if digest_of(content) != digest:
             raise EvidenceDamaged(
                 f"the archive of {digest} in the evidence was edited or damaged: its content is not what its name says"
             )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sweepstack.channel.agent_source import ONBOX, sources
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import SCHEMA
 from sweepstack.core.workdir import collect
@@ -19,7 +20,6 @@ from sweepstack.onbox.common.canonical import canonical_json, file_sha256, sha25
 from sweepstack.onbox.common.errors import ConfigError, EvidenceMissing
 from sweepstack.onbox.common.units import spell_bytes
 
-PACKAGE = Path(__file__).resolve().parents[1]
 RETRIES = 1
 SECRET_MODE = 0o600
 FOUND = ".found-changed"
@@ -168,15 +168,15 @@ def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
 
 def runner_files() -> Files:
     """What the runner is made of: (path in its folder, source, mode). `runner.py` starts it, and imports the rest."""
-    folder = PACKAGE / "onbox" / "runner"
-    sources = [PACKAGE / "__init__.py", PACKAGE / "onbox" / "__init__.py", *sorted(folder.glob("*.py"))]
-    package = [(f"{PACKAGE.name}/{source.relative_to(PACKAGE).as_posix()}", source, 0o644) for source in sources]
-    return [("runner.py", folder / "start.py", 0o644), *package]
+    package = ONBOX.parent
+    modules = [package / "__init__.py", ONBOX / "__init__.py", *sources("common", "runner")]
+    shipped = [(f"{package.name}/{source.relative_to(package).as_posix()}", source, 0o644) for source in modules]
+    return [("runner.py", ONBOX / "runner" / "start.py", 0o644), *shipped]
 
 
 def checkpoint_files() -> list[Path]:
     """The modules that a user's job may import, by their bare names."""
-    return sorted((PACKAGE / "onbox" / "checkpoint").glob("sweepstack_*.py"))
+    return sources("checkpoint")
 
 
 def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:

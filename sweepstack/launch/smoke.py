@@ -7,7 +7,6 @@ evidence of anything: it only keeps a typo from costing an hour of a rented mach
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import platform
@@ -35,6 +34,7 @@ from sweepstack.core.signals import signal_name
 from sweepstack.core.workdir import collect, located
 from sweepstack.onbox.common.canonical import digest_of, write_json_atomically
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.onbox.common.locks import take
 
 PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 POLL_SECONDS = 0.1
@@ -326,14 +326,10 @@ def _one_at_a_time(smoke: Smoke, progress: Callable[[str], None], stop: threadin
     folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 2 * smoke.seconds + 60
     with (folder / f"{smoke.key}.lock").open("ab") as handle:
-        while True:
-            try:
-                fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                progress("waiting for the smoke run")
+        while not take(handle.fileno()):
+            progress("waiting for the smoke run")
             if stop.wait(POLL_SECONDS) or time.monotonic() > deadline:
-                raise SmokeFailed("the smoke run of another command did not end, or this one was cancelled") from None
+                raise SmokeFailed("the smoke run of another command did not end, or this one was cancelled")
         yield
 
 

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sweepstack.channel import prefetch
+from sweepstack.channel.prefetch import Question
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.evidence.whereabouts import evidence_on
-from sweepstack.onbox.agent import prefetch
 from sweepstack.onbox.agent.channel import Channel, Listing
-from sweepstack.onbox.agent.prefetch import Question
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
-from sweepstack.onbox.host import platform as base
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, Phase, Platform
 from sweepstack.operations.host_shutdown import settled
 from sweepstack.platforms.registry import has_address, load_platform
@@ -55,7 +54,7 @@ def observe(
         if found := settled(platform, native_id, account, evidence):
             return found
         questions = [*_questions(files), *also.questions] if also else []
-        if also and isinstance(platform, base.Foresees):
+        if also and isinstance(platform, prefetch.ForeseesBoxes):
             platform.foresee(native_id, account, questions, also.tagged)
         record = platform.get(native_id, account)
     except WrongAccount as error:

@@ -18,8 +18,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import GENESIS, SETTLED, Approval, Launch, Receipt
+from sweepstack.core.records import SETTLED, Approval, Launch, Receipt
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import EvidenceElsewhere, EvidenceError
 from sweepstack.teardown import unclaimed
 from sweepstack.teardown.box_facts import BoxFacts

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from sweepstack.core.journal import Journal
-from sweepstack.core.records import GENESIS, Launch
+from sweepstack.core.records import Launch
 from sweepstack.evidence.cell_store import each
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import GENESIS, Approval, Launch
+from sweepstack.core.records import Approval, Launch
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.teardown import unclaimed
 from sweepstack.teardown.box_facts import BoxFacts

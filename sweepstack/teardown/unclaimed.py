@@ -21,7 +21,7 @@ from sweepstack.core.records import Receipt, UnclaimedWaiver
 from sweepstack.loaders.base import printable
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX, digest_of
+from sweepstack.onbox.common.canonical import DIGEST_PREFIX, digest_of, hex_of
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.onbox.common.units import spell_bytes
 
@@ -41,8 +41,8 @@ _HOME = box_layout.HOME.split("/")
 _OURS = re.compile(
     r"(journal|queue|patrol|patrol\.1)\.jsonl|(queue|runner)\.lock|runner\.pid|runner\.log|(spec|secrets)\.json|keep-on"
     r"|owner\.json|decisions\.jsonl(\.lock)?|setup/[0-9a-f]{16}\.(log|pid)|checkpoint/sweepstack_[a-z]+\.py"
-    r"|runner-[0-9a-f]{12}/(?:runner[a-z_]*|sweepstack/(?:onbox/(?:runner/)?)?[a-z_]+)\.py|provenance/[0-9a-f]{64}\.json"
-    r"|shipped/[0-9a-f]{64}\.(files|made)\.json"
+    r"|runner-[0-9a-f]{12}/(?:runner[a-z_]*|sweepstack/(?:onbox/(?:(?:common|runner)/)?)?[a-z_]+)\.py"
+    r"|provenance/[0-9a-f]{64}\.json|shipped/[0-9a-f]{64}\.(files|made)\.json"
 )
 """All that runner, channel and launch write below our folder. What only looks like it is a job's."""
 _AS_IT_IS = " !#$&'()+,;=@[]^{}~`"
@@ -229,7 +229,7 @@ def _first_use(journal: Journal | None) -> dict[str, float]:
     found: dict[str, float] = {}
     for entry in journal.entries if journal else ():
         if entry["event"] == "cell-started":
-            code = str(entry.get("code", "")).removeprefix("sha256:")
+            code = hex_of(str(entry.get("code", "")))
             if code not in found:
                 found[code] = datetime.fromisoformat(str(entry["time"])).timestamp()
     return found

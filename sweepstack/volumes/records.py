@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, ConfigDict, Field
 
 from sweepstack.core.records import CellName, Digest, Record
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.canonical import digest_of, hex_of
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceDamaged, EvidenceMissing
 
 VERB = "delete-volume"
@@ -94,4 +94,4 @@ def read_inventory(store: EvidenceStore, digest: str) -> Inventory:
 
 
 def _inventory(digest: str) -> str:
-    return f"{INVENTORIES}/{digest.removeprefix('sha256:')}.json"
+    return f"{INVENTORIES}/{hex_of(digest)}.json"

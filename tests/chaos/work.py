@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.core.journal import Journal, parse_journal
-from sweepstack.core.records import GENESIS, ArtifactSpec, Cell, Launch
+from sweepstack.core.records import ArtifactSpec, Cell, Launch
 from sweepstack.core.roster import Roster
 from sweepstack.evidence.pull import BoxSource, pull_all
 from sweepstack.evidence.store import EvidenceStore
@@ -20,7 +20,7 @@ from sweepstack.loaders.load import load
 from sweepstack.loaders.pool import Job
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
+from sweepstack.onbox.common.canonical import GENESIS, canonical_json, digest_of, sha256_hex
 from sweepstack.platforms.registry import load_platform
 from tests.chaos.disks import DISKS
 

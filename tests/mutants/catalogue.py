@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "skip the receipt's digest",
-        (Patch("sweepstack/evidence/store.py", "if DIGEST_PREFIX + sha256_hex(data) != digest:", "if False:"),),
+        (Patch("sweepstack/evidence/store.py", "if digest_of_bytes(data) != digest:", "if False:"),),
         ("tests/engine/test_approvals.py::test_receipt_edited",),
     ),
     Mutant(
@@ -106,7 +106,7 @@ MUTANTS = (
         (
             Patch(
                 "sweepstack/onbox/runner/sealing.py",
-                'if read_back(partial / file["path"]) != file["sha256"]:',
+                'if file_sha256(partial / file["path"]) != file["sha256"]:',
                 "if False:",
             ),
         ),

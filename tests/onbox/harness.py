@@ -10,7 +10,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,12 +21,13 @@ from sweepstack.core.records import Cell, Manifest
 from sweepstack.evidence.manifest import manifest_digest, parse_manifest
 from sweepstack.launch.ship import checkpoint_files, runner_files
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
+from tests.oldest_python import onbox_python
 
 CHECKPOINT = Path(__file__).resolve().parents[2] / "sweepstack" / "onbox" / "checkpoint"
 IDENTITY = "abcdefghij"
 SECONDS = 120.0
-INTERPRETER = os.environ.get("SWEEPSTACK_ONBOX_PYTHON", sys.executable)
-"""What runs the runner: `SWEEPSTACK_ONBOX_PYTHON=/usr/bin/python3.8 pytest tests/onbox` proves it on an older one."""
+INTERPRETER = onbox_python()
+"""What runs the runner; and cells, which find no package there."""
 
 STEPS = """
 import argparse, fcntl, json, os, random, sys, time
@@ -103,7 +103,7 @@ class Box:
             "generation": generation,
             "durable": "mnt/durable",
             "slots": 1,
-            "python": sys.executable,
+            "python": INTERPRETER,
             "env": {},
             "artifacts": [{"path": "result.json", "load": "json", "keys": [], "finite": "report", "min_bytes": 1}],
             "metrics": None,

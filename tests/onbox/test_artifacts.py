@@ -146,9 +146,10 @@ def test_what_a_cell_leaves_running_is_ended_before_sealing(box: Box) -> None:
 def test_a_cell_whose_processes_can_not_be_ended_is_not_sealed(box: Box) -> None:
     """One that hangs in a driver takes no signal: what it may still write makes every digest worth nothing."""
     deaf = """
-        from sweepstack.onbox.runner import ending, processes
+        from sweepstack.onbox.common import processes
+        from sweepstack.onbox.runner import ending
         ending.KILL_SECONDS = processes.KILL_SECONDS = 0.1
-        os.kill = lambda pid, number: None
+        processes._send = lambda process, number: None
     """
     box.add("a", GOOD + "sleep 60 &")
     box.run(code=1, script=around(box, deaf))

@@ -6,14 +6,13 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.onbox.harness import CHECKPOINT
+from tests.onbox.harness import CHECKPOINT, INTERPRETER
 
 
 @pytest.fixture
@@ -122,7 +121,7 @@ for _ in range(20_000):  # it is killed long before, or it ends by itself where 
 def test_killed_at_random_moments(helper: ModuleType, tmp_path: Path) -> None:
     rng, reached = random.Random(5), 0
     for _ in range(10):
-        argv = [sys.executable, "-c", COUNTS, str(tmp_path)]
+        argv = [INTERPRETER, "-c", COUNTS, str(tmp_path)]
         env = {"PYTHONPATH": str(CHECKPOINT)}
         process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE)
         assert process.stdout is not None

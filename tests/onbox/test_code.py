@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.runner.code import CodeCheck
-from tests.onbox.harness import QUICK, Box, wait_for
+from tests.onbox.harness import INTERPRETER, QUICK, Box, wait_for
 
 TRAIN = "import sys, helper, time; open(sys.argv[1] + '/result.json', 'w').write('{}')\n"
 RUN = "python train.py {out}"
@@ -136,7 +136,7 @@ def test_a_compiled_file_older_than_its_source_is_not_run(box: Box) -> None:
     before = source.stat()
     source.write_text("WORD = 2\n")
     os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
-    subprocess.run([sys.executable, "-c", "import helper"], cwd=code, check=True)
+    subprocess.run([INTERPRETER, "-c", "import helper"], cwd=code, check=True)
     time.sleep(0.02)
     source.write_text("WORD = 1\n")
     os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))

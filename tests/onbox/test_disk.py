@@ -114,12 +114,12 @@ def test_inodes_run_out_with_bytes_to_spare(small_disk: Callable[..., SmallDisk]
     box = disk.box
     many = disk.folder / "cache"
     many.mkdir()
-    for number in range(os.statvfs(disk.folder).f_favail - 50):
+    for number in range(os.statvfs(disk.folder).f_favail - 90):  # its own files take half of these
         (many / str(number)).touch()
     box.add("a")
     runner = box.start()
     event = blocked(box)
-    assert (event["why"], event["needed"], event["free"] <= 50) == ("inodes", 100, True)
+    assert (event["why"], event["needed"], event["free"] < 90) == ("inodes", 100, True)
     assert "inodes free" in event["hint"]
     assert disk.free > 50 * MB
     wait_for(lambda: "inodes 9" in patrolled(box), box.log)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.runner import holders
-from sweepstack.onbox.runner.processes import BOX, CELL
+from sweepstack.onbox.runner.cell_processes import CELL
 from tests.onbox.harness import Box, around, wait_for
 
 GB = 1 << 30
@@ -27,7 +28,7 @@ def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files that stand for /dev/nvidia0 and /dev/nvidia1; every process is old enough."""
     monkeypatch.setattr(holders, "DEVICE", re.compile(re.escape(str(tmp_path)) + r"/nvidia(\d+)"))
     monkeypatch.setattr(holders, "YOUNG_SECONDS", 0.0)
-    monkeypatch.setenv(BOX, "local-a")
+    monkeypatch.setenv(BOX_ID_VARIABLE, "local-a")
     for number in range(2):
         (tmp_path / f"nvidia{number}").touch()
     return tmp_path
@@ -67,8 +68,11 @@ def test_who_holds_a_gpu_is_named_with_its_owner(hold: Hold) -> None:
 
 def test_cells_at_work_and_the_young_are_left_out(hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cell's by its group, or by what it carries; one of a cell that is not at work is what somebody left behind."""
-    leader, child = hold(0), hold(0, **{BOX: "local-a", CELL: "seed1"})
-    ended, strange = hold(0, **{BOX: "local-a", CELL: "seed2"}), hold(0, **{BOX: "local-b", CELL: "seed1"})
+    leader, child = hold(0), hold(0, **{BOX_ID_VARIABLE: "local-a", CELL: "seed1"})
+    ended, strange = (
+        hold(0, **{BOX_ID_VARIABLE: "local-a", CELL: "seed2"}),
+        hold(0, **{BOX_ID_VARIABLE: "local-b", CELL: "seed1"}),
+    )
     assert {one["pid"] for one in holders.holders([leader], ["seed1"])} == {ended, strange}
     assert child not in {one["pid"] for one in holders.holders([leader], ["seed1"])}
     monkeypatch.setattr(holders, "YOUNG_SECONDS", 3600.0)

@@ -272,7 +272,7 @@ MOMENTS = {
             die()
         sealing.copy = copy""",
     "before the copy is on the disk": "sealing.flush_and_forget = die",
-    "before the copy is read back": "sealing.read_back = die",
+    "before the copy is read back": "sealing.file_sha256 = die",
     "before the rename": "sealing.publish = die",
     "between making room and the rename": """
         aside = sealing.set_aside

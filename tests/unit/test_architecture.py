@@ -46,8 +46,8 @@ MAY_IMPORT = {
 """Layer of a module → layers that it may import."""
 WORDS_TO_DO = ("cli", "config", "onbox", "operations", "platforms", "provider", "teardown")
 """Layers whose words were not gone over yet. None is added."""
-OF_THE_RUNNER = ("sweepstack.onbox.runner", "sweepstack.onbox.checkpoint")
-"""They run where nothing else of ours is, so their errors are their own."""
+CANONICAL = "sweepstack/onbox/common/canonical.py"
+DIGEST_FORM = re.compile(r"sha256:(\[|$)")
 
 
 def layer_of(module: str) -> str | None:
@@ -169,7 +169,7 @@ def foreign_exceptions(root: Path) -> list[str]:
     bases: dict[str, list[str]] = {}
     places: dict[str, str] = {}
     for name, path, tree in modules(root):
-        if name.partition(".")[0] != "sweepstack" or name.startswith(OF_THE_RUNNER):
+        if name.partition(".")[0] != "sweepstack":
             continue
         for node in ast.walk(tree):
             where = f"{path.relative_to(root)}:{getattr(node, 'lineno', 0)}"
@@ -192,6 +192,21 @@ def foreign_exceptions(root: Path) -> list[str]:
     return complaints
 
 
+def second_digest_forms(root: Path) -> list[str]:
+    """Where a digest is put together, taken apart or matched by hand, or canonical JSON is made: one module does it."""
+    complaints = []
+    for _, path, tree in modules(root):
+        place = path.relative_to(root).as_posix()
+        if place == CANONICAL:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and DIGEST_FORM.search(node.value):
+                complaints.append(f"{place}:{node.lineno}: the form of a digest is {CANONICAL}'s")
+            elif isinstance(node, ast.Call) and {"sort_keys", "separators"} <= {word.arg for word in node.keywords}:
+                complaints.append(f"{place}:{node.lineno}: canonical JSON is {CANONICAL}'s")
+    return complaints
+
+
 RULES = [
     wrong_way_imports,
     strange_engine,
@@ -200,6 +215,7 @@ RULES = [
     long_modules,
     foreign_exceptions,
     unclear_words,
+    second_digest_forms,
 ]
 
 
@@ -344,3 +360,17 @@ def test_exception_with_two_parents_may_have_one_of_ours(tree: Callable[[str, st
     ours = "from sweepstack.onbox.common.errors import SweepstackError\n"
     text = f"{ours}class Gone(SweepstackError, FileNotFoundError): ...\n"
     assert foreign_exceptions(tree("sweepstack/provider/odd.py", text)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'short = digest.removeprefix("sha256:")\n',
+        'import re\nDIGEST = re.compile(r"^sha256:[0-9a-f]{64}$")\n',
+        'digest = f"sha256:{hexdigest}"\n',
+        'import json\ntext = json.dumps({}, sort_keys=True, separators=(",", ":"))\n',
+    ],
+)
+def test_second_digest_form_is_seen(tree: Callable[[str, str], Path], text: str) -> None:
+    assert second_digest_forms(tree(CANONICAL, text)) == []
+    assert len(second_digest_forms(tree("sweepstack/core/view.py", text))) == 1

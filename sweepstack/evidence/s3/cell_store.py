@@ -25,7 +25,7 @@ from sweepstack.evidence.s3.client import PARALLEL, NotThere
 from sweepstack.evidence.s3.object_store import Item, S3Shelf
 from sweepstack.evidence.s3.objects import Head, digest, download, fits, head, upload
 from sweepstack.loaders.base import printable
-from sweepstack.onbox.common.canonical import DIGEST_PREFIX, file_sha256
+from sweepstack.onbox.common.canonical import file_sha256, hex_of
 from sweepstack.onbox.common.errors import EvidenceError
 
 _SEAL = re.compile(r"[0-9a-f]{16}")
@@ -98,12 +98,12 @@ class S3Copies:
             else (
                 seen.size,
                 seen.stamp,
-                manifest_digest(data).removeprefix(DIGEST_PREFIX),
+                hex_of(manifest_digest(data)),
             )
         )
 
     def manifest_is(self, cell: str, digest: str | None, facts: Facts, known: Known | None, *, full: bool) -> bool:
-        meant = known is not None and digest is not None and known[2] == digest.removeprefix(DIGEST_PREFIX)
+        meant = known is not None and digest is not None and known[2] == hex_of(digest)
         if not full and meant and known is not None and _same_object(facts, known):
             return True
         data = self.manifest(cell)
@@ -278,7 +278,7 @@ class S3Copies:
 
 def seal_of(digest_of_manifest: str) -> str:
     """The folder of a seal."""
-    return digest_of_manifest.removeprefix(DIGEST_PREFIX)[:16]
+    return hex_of(digest_of_manifest)[:16]
 
 
 def is_local(path: Path, file: FileEntry) -> bool:

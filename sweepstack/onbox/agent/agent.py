@@ -21,9 +21,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sweepstack.onbox.agent.file_walk import newest
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, Unreachable
-from sweepstack.onbox.common.file_walk import newest
 
 HEADER = struct.Struct(">cI")
 CHUNK = 1 << 20

@@ -15,9 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
 from sweepstack.onbox.common.errors import PlatformError
-
-BOX_ID_VARIABLE = "SWEEPSTACK_BOX_ID"
-"""Set in the environment of everything that runs on a box, to the box's native id: ending a box finds it by this."""
+from sweepstack.onbox.common.run_process import Completed
 
 
 def host_identity() -> str:
@@ -61,15 +59,6 @@ class Listing:
 
     files: tuple[tuple[str, int, float], ...] = ()
     problem: str = ""
-
-
-@dataclass(frozen=True)
-class Completed:
-    """How a command ended; `returncode` is negative for a signal. It is no evidence of what the command did."""
-
-    returncode: int
-    stdout: bytes
-    stderr: bytes
 
 
 @dataclass(frozen=True)

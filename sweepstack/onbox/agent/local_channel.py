@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import signal
@@ -17,14 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
-from sweepstack.onbox.agent import shell
-from sweepstack.onbox.agent.channel import BOX_ID_VARIABLE, BoxProcess, Completed, DirEntry, Listing, safe_parts
-from sweepstack.onbox.common import processes, run_process
+from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, safe_parts
+from sweepstack.onbox.agent.file_walk import Walk, tail_of
+from sweepstack.onbox.agent.file_writes import CHUNK, appear, append_lines, copy_in, open_target
+from sweepstack.onbox.common import locks, processes, run_process
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
-from sweepstack.onbox.common.file_walk import Walk, tail_of
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
+from sweepstack.onbox.common.run_process import Completed
+from sweepstack.onbox.visit import shell
 
-CHUNK = 1 << 20
 APPEND_LOCK_SECONDS = 60.0
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
@@ -147,7 +148,7 @@ class LocalChannel:
                 parent.mkdir(parents=True, exist_ok=True)
             with open(lock_file, "ab") as holder:
                 self._take(holder.fileno(), lock)
-                _append(file, data)
+                append_lines(file, data)
 
     def put_tree(self, files: Iterable[tuple[str, Path, int]], dest: str) -> None:
         import secrets
@@ -161,10 +162,10 @@ class LocalChannel:
             try:
                 staged.mkdir()
                 for relative, source, mode in files:
-                    _ship(source, staged.joinpath(*safe_parts(relative)), mode)
+                    copy_in(source, staged.joinpath(*safe_parts(relative)), mode)
                 for parent, _, _ in os.walk(staged):
                     fsync_directory(Path(parent))
-                _appear(staged, folder)
+                appear(staged, folder)
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
 
@@ -186,8 +187,7 @@ class LocalChannel:
             try:
                 self._must_run()  # a stop that began between the two looks may not have seen it
             except PlatformError:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                processes.signal_group(process.pid, signal.SIGKILL)
                 process.wait()
                 raise
         # It outlives us; while we live, its zombie must not.
@@ -202,12 +202,9 @@ class LocalChannel:
                 self._must_exist()
                 return False
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
+                return locks.is_held(descriptor)
             finally:
                 os.close(descriptor)
-            return False
 
     def run(self, argv: Sequence[str], *, timeout: float, stdin: bytes | None = None) -> Completed:
         root = self._must_run()
@@ -230,13 +227,13 @@ class LocalChannel:
 
     def reach(self, port: int, local: int, say: Callable[[str], None] | None = None) -> str:
         self._must_run()
-        return shell.reachable(port, local)
+        return _reachable(port, local)
 
     def processes(self) -> list[BoxProcess]:
-        return processes.of_box(self.native_id)
+        return [BoxProcess(process.pid, process.argv) for process in processes.of_box(self.native_id)]
 
     def terminate(self, pid: int, *, grace: float = 5.0) -> None:
-        processes.end_group(self.native_id, pid, grace=grace)
+        processes.end_group_of(self.native_id, pid, grace=grace)
 
     def _split(self, path: str) -> tuple[Path, tuple[str, ...]]:
         parts = safe_parts(path)
@@ -303,18 +300,10 @@ class LocalChannel:
             return os.fdopen(descriptor, "rb")
 
     def _take(self, descriptor: int, lock: str) -> None:
-        begin = time.monotonic()
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if self._cancelled is not None and self._cancelled():
-                    raise Unreachable(f"{lock} on {self.native_id}: whoever waited for it is gone") from None
-                if time.monotonic() - begin > APPEND_LOCK_SECONDS:
-                    message = f"{lock} on {self.native_id} has been held by another process for 60 s"
-                    raise Unreachable(message) from None
-                time.sleep(0.02)
+        if not locks.take(descriptor, APPEND_LOCK_SECONDS, self._cancelled or bool):
+            if self._cancelled is not None and self._cancelled():
+                raise Unreachable(f"{lock} on {self.native_id}: the one who waited for it is gone")
+            raise Unreachable(f"{lock} on {self.native_id} has been held by another process for 60 s")
 
 
 def _silent(_count: int) -> None:
@@ -329,68 +318,19 @@ def _kind(mode: int) -> Literal["file", "dir", "link", "other"]:
     return "link" if stat.S_ISLNK(mode) else "other"
 
 
-def open_target(target: Path) -> IO[bytes]:
-    """Opens a partial copy for going on with it. A file that is a link of any sort is put aside first: never write
-    through to what it shares its bytes with."""
-    try:
-        status = os.lstat(target)
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            target.unlink()
-    except FileNotFoundError:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    return os.fdopen(os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644), "r+b")
+def _reachable(port: int, local: int) -> str:
+    """See `Channel.reach`: the box is this machine. Looks whether something answers at `port`."""
+    if local != port:
+        raise PlatformError(
+            f"the box is this machine: its port {port} is {port} here already, and is not renamed to {local}. "
+            f"Next: leave the second port away"
+        )
+    import socket
 
-
-def _append(file: Path, data: bytes) -> None:
-    created = not file.exists()
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    try:
-        before = os.fstat(descriptor).st_size
-        if before and os.pread(descriptor, 1, before - 1) != b"\n":
-            whole = _end_of_last_line(descriptor, before)
-            raise PlatformError(
-                f"{file} ends in a torn line (a power cut?), so nothing was appended. Cut it off with "
-                f"`truncate -s {whole} {file}` and run the command again"
-            )
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(descriptor, left) :]
-            os.fsync(descriptor)
-        except BaseException:
-            os.ftruncate(descriptor, before)  # a full disk must not leave half a line
-            raise
-    finally:
-        os.close(descriptor)
-    if created:
-        fsync_directory(file.parent)
-
-
-def _end_of_last_line(descriptor: int, size: int) -> int:
-    end = size
-    while end:
-        begin = max(0, end - CHUNK)
-        newline = os.pread(descriptor, end - begin, begin).rfind(b"\n")
-        if newline >= 0:
-            return begin + newline + 1
-        end = begin
-    return 0
-
-
-def _ship(source: Path, target: Path, mode: int) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as original, target.open("xb") as copy:
-        shutil.copyfileobj(original, copy, CHUNK)
-        copy.flush()
-        os.fchmod(copy.fileno(), mode)
-        os.fsync(copy.fileno())
-
-
-def _appear(staged: Path, folder: Path) -> None:
-    try:
-        os.rename(staged, folder)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        return  # another ship of the same tree was faster
-    fsync_directory(folder.parent)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        answers = probe.connect_ex(("127.0.0.1", port)) == 0
+    where = f"http://127.0.0.1:{port}"
+    if answers:
+        return f"nothing to forward: the box is this machine, and something answers at {where}"
+    return f"nothing to forward: the box is this machine, and {where} is it; nothing answers there yet"

@@ -25,8 +25,9 @@ import statistics
 import sys
 import time
 import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Mapping  # noqa: UP035
+from typing import Any
 
 from sweepstack_files import Checkpoint
 

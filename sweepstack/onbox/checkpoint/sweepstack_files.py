@@ -11,8 +11,9 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable  # noqa: UP035
+from typing import Any
 
 VARIABLE = "SWEEPSTACK_CHECKPOINT_DIR"
 KEEP = 2

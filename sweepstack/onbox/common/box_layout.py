@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from sweepstack.onbox.common.canonical import hex_of
+
 HOME = "data/sweep"
 """The runner's home, on the tier that dies with the box."""
 JOURNAL = f"{HOME}/journal.jsonl"
@@ -32,29 +34,25 @@ DURABLE = "mnt/durable"
 """The tier that outlives the box, as the box sees it."""
 
 
-def _hex(digest: str) -> str:
-    return digest.rpartition(":")[2]
-
-
 def code_dir(code: str) -> str:
     """Where the work dir of a code digest (`sha256:<hex>`) is shipped to."""
-    return f"{HOME}/code/{_hex(code)}"
+    return f"{HOME}/code/{hex_of(code)}"
 
 
 def shipped_list(code: str) -> str:
     """The files of a code digest as JSON ([path, mode, SHA-256] each), whose own SHA-256 is the digest: what the runner
     holds the folder to before each start. Written again when files were shipped again."""
-    return f"{HOME}/shipped/{_hex(code)}.files.json"
+    return f"{HOME}/shipped/{hex_of(code)}.files.json"
 
 
 def short(code: str) -> str:
     """A code digest as people read and pin it."""
-    return _hex(code)[:6]
+    return hex_of(code)[:6]
 
 
 def provenance_file(code: str) -> str:
     """What was known of a code digest (`sha256:<hex>`) when it was shipped: JSON, written once."""
-    return f"{HOME}/provenance/{_hex(code)}.json"
+    return f"{HOME}/provenance/{hex_of(code)}.json"
 
 
 def attempt_dir(cell: str, attempt: int) -> str:
@@ -64,7 +62,7 @@ def attempt_dir(cell: str, attempt: int) -> str:
 
 def setup_log(setup: str) -> str:
     """What a set-up step (`sha256:<hex>` of its text and the code) printed."""
-    return f"{SETUP_LOGS}/{_hex(setup)[:16]}.log"
+    return f"{SETUP_LOGS}/{hex_of(setup)[:16]}.log"
 
 
 def sealed_dir(identity: str, cell: str) -> str:

@@ -7,13 +7,20 @@ get the same bytes for the same facts.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import re
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 DIGEST_PREFIX = "sha256:"
+DIGEST = re.compile(DIGEST_PREFIX + "[0-9a-f]{64}")
+GENESIS = "0" * 64
+"""What the first line of a journal names as the hash of the line before it, and the head of an empty journal."""
+CHUNK = 1 << 18
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -29,20 +36,43 @@ def sha256_hex(data: bytes) -> str:
 
 def digest_of(value: Any) -> str:
     """`sha256:<64 hex>` over the canonical JSON of `value`."""
-    return DIGEST_PREFIX + sha256_hex(canonical_json(value))
+    return digest_of_bytes(canonical_json(value))
+
+
+def digest_of_bytes(data: bytes) -> str:
+    """`sha256:<64 hex>` over `data` itself."""
+    return DIGEST_PREFIX + sha256_hex(data)
+
+
+def hex_of(digest: str) -> str:
+    """The 64 digits of a digest. What has not that form stays as it is."""
+    return digest[len(DIGEST_PREFIX) :] if digest.startswith(DIGEST_PREFIX) else digest
 
 
 def file_sha256(path: Path) -> str:
     """The SHA-256 of a file's content as hex. Reads the whole file; raises OSError as `open` does."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+    with open(path, "rb", buffering=0) as handle:
+        return handle_sha256(handle)
+
+
+def handle_sha256(handle: FileIO) -> str:
+    """The same of an open file, from where it stands to its end."""
+    hashed, room = hashlib.sha256(), memoryview(bytearray(CHUNK))
+    while True:
+        count = handle.readinto(room)
+        if not count:
+            return hashed.hexdigest()
+        hashed.update(room[:count])
 
 
 def fsync_directory(directory: Path) -> None:
-    """Makes a rename in `directory` survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY)
+    """Makes the names in `directory` survive a power cut, where its file system can do that for folders."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
     finally:
         os.close(descriptor)
 

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from sweepstack.onbox.agent.channel import Completed
 from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.processes import signal_group
 
 LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a command ended; `returncode` is negative for a signal. It is no evidence of what the command did."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
 
 
 def run(
@@ -58,8 +67,7 @@ def run(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    signal_group(process.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired, ValueError):
         process.communicate(timeout=1)  # a grandchild in another session may hold the pipes
     for pipe in (process.stdin, process.stdout, process.stderr):

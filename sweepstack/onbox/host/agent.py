@@ -2,7 +2,7 @@
 
 A host that is reached by SSH is a machine like this one. So its boxes are the folder trees that `local` makes, with the
 same locks, records and proofs, below a folder of its own; here is the door to them. Sent over the connection with all
-that it imports (`_ssh_call`): Python 3.8 and the standard library.
+that it imports (`platforms.ssh.api`): Python 3.8 and the standard library.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Host(Agent):
         program = shlex.split(command)[0]
         if shutil.which(program) is None:
             raise RequestRefused(f"there is no {program} on this host: nothing was issued")
-        processes.end_all(native_id, grace=self.grace)
+        processes.end_box(native_id, grace=self.grace)
         with open(self.root / OFF_LOG, "ab") as log:
             subprocess.Popen(
                 ["/bin/sh", "-c", f"sleep {OFF_SECONDS:g}; exec {command}"],

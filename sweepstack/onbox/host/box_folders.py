@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from typing import Any
 from sweepstack.onbox.agent.channel import host_identity
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
 from sweepstack.onbox.common.errors import PlatformError, Unreachable, WrongAccount
+from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.host.platform import Wait
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
@@ -240,7 +240,7 @@ class LocalStore:
             self.root.mkdir(parents=True, exist_ok=True)
             holder = open(self.root / "registry.lock", "ab")  # noqa: SIM115 - closed below, after the caller's work
         with holder:
-            why = wait.until(lambda: take_lock(holder.fileno()), f"the lock {holder.name}, which another command holds")
+            why = wait.until(lambda: take(holder.fileno()), f"the lock {holder.name}, which another command holds")
             if why:
                 raise Unreachable(f"{why}; nothing was made or ended")
             with answering(self.root):
@@ -329,12 +329,3 @@ def _parse_registry(data: bytes) -> Registry:
     if not isinstance(identifier, str) or not identifier or not all(isinstance(name, str) for name in also):
         raise ValueError("no id in it")
     return Registry(identifier, tuple(also), facts.get("marked") is True)
-
-
-def take_lock(descriptor: int) -> bool:
-    """Tries once to hold an exclusive flock."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

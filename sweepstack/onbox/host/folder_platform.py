@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -138,11 +138,11 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
             if os.path.lexists(box):
                 self._store.found()  # an old registry is marked while a box still proves which folder it is
                 removal.mark_ending(box, facts=_FACTS, ending=_ENDING)
-        processes.end_all(native_id, grace=self._grace)
+        processes.end_box(native_id, grace=self._grace)
         if not os.path.lexists(box):
             return
         removal.empty(box, keep=(_FACTS, _ENDING, _TAG_FILE, box_layout.JOURNAL))
-        processes.end_all(native_id, grace=0)  # whatever was being started when we looked first
+        processes.end_box(native_id, grace=0)  # whatever was being started when we looked first
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
             with contextlib.suppress(FileNotFoundError):  # a second destroy was faster
                 removal.leave_word(box / _ENDING, self._store.root)
@@ -350,7 +350,7 @@ class LocalPlatform(LocalVolumes, WithoutMarket):
 
 
 def _now() -> datetime:
-    return datetime.now(UTC)
+    return datetime.now(timezone.utc)
 
 
 def _time(text: str) -> datetime:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from sweepstack.onbox.common.errors import NoCapacity, Unsupported
 from sweepstack.onbox.common.units import parse_size
+from sweepstack.onbox.host.str_enum import StrEnum
 
 GB = 10**9
 

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.offers import Balance, Capability, Constraints, Offer
+from sweepstack.onbox.host.str_enum import StrEnum
 
 if TYPE_CHECKING:
     from sweepstack.onbox.agent.channel import Channel, SshEndpoint
-    from sweepstack.onbox.agent.prefetch import Question
 
 POLL_SECONDS = 0.1
 PROGRESS_SECONDS = 5.0
@@ -199,17 +198,6 @@ class Wait:
                 said = now
                 self.progress(f"waiting for {what}: {now - begin:.0f} s of at most {self.deadline:g} s")
             self.cancelled.wait(min(POLL_SECONDS, max(0.0, begin + self.deadline - now)))
-
-
-@runtime_checkable
-class Foresees(Protocol):
-    """A platform that can be asked many things at once."""
-
-    def foresee(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
-        """Asks for a box, for what is to be read of it, and with `tagged` for every box whose tag begins with that, in
-        one round trip. The `get`, the `list_tagged` and the channel's calls that follow on this very object are each
-        answered by it, once; what the platform or the box answers with an error, they raise. Raises Unreachable."""
-        ...
 
 
 @runtime_checkable

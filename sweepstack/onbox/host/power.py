@@ -13,15 +13,16 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
 from sweepstack.onbox.common import processes
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import NotYetGone, NotYetStopped, PlatformError, Unreachable
+from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.host import removal
-from sweepstack.onbox.host.box_folders import LocalStore, answering, read_facts, take_lock
+from sweepstack.onbox.host.box_folders import LocalStore, answering, read_facts
 from sweepstack.onbox.host.platform import Phase, Wait
 
 POWER, LOCK = "power.json", "power.lock"
@@ -93,10 +94,10 @@ class Switch:
     def _bring_to_rest(self) -> None:
         self._say("stopping")
         try:
-            processes.end_all(self.native_id, grace=self.grace)
+            processes.end_box(self.native_id, grace=self.grace)
             for tier in KILLED_BY_STOP:
                 removal.wipe(self.box / tier)
-            processes.end_all(self.native_id, grace=0)  # whatever was being started when we looked first
+            processes.end_box(self.native_id, grace=0)  # whatever was being started when we looked first
         except NotYetGone as error:
             raise NotYetStopped(f"{self.native_id} is not at rest yet: {error}") from error
         self._say("stopped")
@@ -114,7 +115,7 @@ class Switch:
                 return Phase.STOPPING
 
     def _say(self, state: State, ready_at: datetime | None = None) -> None:
-        facts = {"schema": 1, "state": state, "at": datetime.now(UTC).isoformat()}
+        facts = {"schema": 1, "state": state, "at": datetime.now(timezone.utc).isoformat()}
         if ready_at is not None:
             facts["ready_at"] = ready_at.isoformat()
         # Under the lock of whoever destroys: writing makes folders, and must not make one that was just taken away.
@@ -134,9 +135,7 @@ class Switch:
                 raise
         with holder:
             wait = Wait(STOP_LOCK_SECONDS)
-            why = wait.until(
-                lambda: take_lock(holder.fileno()), f"{self.native_id} to be let go by another stop or start"
-            )
+            why = wait.until(lambda: take(holder.fileno()), f"{self.native_id} to be let go by another stop or start")
             if why:
                 raise Unreachable(f"{why}; nothing was changed")
             yield

@@ -1,6 +1,6 @@
 """What a host must have before anything is made there: looked at over there, and said in one message, a fix each.
 
-Python 3.8 and the standard library: it is sent to the host with `_ssh_host`.
+Python 3.8 and the standard library: it is sent to the host with `host.agent`.
 """
 
 from __future__ import annotations

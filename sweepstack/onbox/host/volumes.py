@@ -8,7 +8,7 @@ import re
 import shutil
 import stat
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from sweepstack.onbox.agent.channel import host_identity
@@ -59,7 +59,7 @@ class LocalVolumes:
                 "native_id": native_id,
                 "tag": tag,
                 "name": name,
-                "created_at": datetime.now(UTC).isoformat(),
+                "created_at": datetime.now(timezone.utc).isoformat(),
             }
             write_json_atomically(staged / _FACTS, facts)
             self._store.admit(staged, self._store.volumes / native_id)

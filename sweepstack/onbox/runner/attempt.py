@@ -11,16 +11,18 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Iterable, NamedTuple  # noqa: UP035
+from typing import Any, NamedTuple
 
+from sweepstack.onbox.common.canonical import digest_of, hex_of
+from sweepstack.onbox.common.processes import start_of
 from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
 from sweepstack.onbox.runner.environment import fill, redact_file, values_of, variables
 from sweepstack.onbox.runner.metrics import MetricsWatch
 from sweepstack.onbox.runner.mounts import mount_variables
-from sweepstack.onbox.runner.processes import start_of
-from sweepstack.onbox.runner.records import Entry, digest, now, set_aside_room
+from sweepstack.onbox.runner.records import Entry, now, set_aside_room
 from sweepstack.onbox.runner.resources import oom_kills
 from sweepstack.onbox.runner.sealing import CellFailure
 
@@ -82,7 +84,7 @@ class Attempt:
         self.home, self.spec, self.entry, self.number, self.slot = home, spec, entry, number, slot
         self.folder = home / "cells" / entry.cell / str(number)
         self.out, self.log = self.folder / "out", self.folder / "log.txt"
-        self.checkpoint = checkpoints / entry.cell / digest([entry.config, entry.work])[7:23]
+        self.checkpoint = checkpoints / entry.cell / hex_of(digest_of([entry.config, entry.work]))[:16]
         self.scratch = home.parent.parent / "scratch" / "sweep" / entry.cell / str(number)
         self.argv = ["/bin/sh", "-c", entry.run]
         self._values = values_of(entry, str(self.out), str(self.checkpoint))
@@ -102,7 +104,7 @@ class Attempt:
 
     def start(self) -> None:
         """Starts it in a process group of its own. Raises CellFailure for what no retry can mend; OSError."""
-        code = self.home / "code" / self.entry.code[7:]
+        code = self.home / "code" / hex_of(self.entry.code)
         if not code.is_dir():
             raise CellFailure(f"its code is not on this box: {self.entry.code}")
         self.argv[2], env = fill(self.entry.run, self._values, shlex.quote), self._env()
@@ -204,7 +206,7 @@ class Attempt:
     def _provenance(self) -> dict[str, Any]:
         """What was known of the code when it was shipped; empty where nobody said."""
         with contextlib.suppress(OSError, ValueError):
-            known = json.loads((self.home / "provenance" / f"{self.entry.code[7:]}.json").read_bytes())
+            known = json.loads((self.home / "provenance" / f"{hex_of(self.entry.code)}.json").read_bytes())
             if isinstance(known, dict):
                 return known
         return {}
@@ -272,7 +274,7 @@ def describe(python: str) -> Environment:
             check=True,
         ).stdout
         found, distributions, folders = json.loads(answer)
-        found["distributions"] = digest(distributions)
+        found["distributions"] = digest_of(distributions)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         found["problem"] = f"{python}: {type(error).__name__}"
     if shutil.which("nvidia-smi"):

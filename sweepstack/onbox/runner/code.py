@@ -12,15 +12,16 @@ so a changed list proves nothing. Cells work in the folder of the code, and may 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import stat
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Iterable, NamedTuple  # noqa: UP035
+from typing import Any, NamedTuple
 
-from sweepstack.onbox.runner.records import canonical
+from sweepstack.onbox.common.box_layout import short
+from sweepstack.onbox.common.canonical import handle_sha256, hex_of, sha256_hex, write_json_atomically
 
 IMPORTABLE = (".py", ".so", ".pyc", ".pyd", ".pth")
 READ_FIRST = (*IMPORTABLE, ".sh", ".json", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".txt")
@@ -28,7 +29,6 @@ ALWAYS_BYTES = 64 << 20
 """Read at every look. Of what a version holds beyond that, a file is read again when its times or size differ."""
 SETTLED_SECONDS = 2.0
 """A file that changed so shortly before it was read may change once more within the same tick of its clock."""
-CHUNK = 1 << 20
 SHOWN = 3
 MOST = 200
 """Files that are named in the journal."""
@@ -54,13 +54,12 @@ class CodeCheck:
 
         `prepared`: whether its set-up is over. Before that, files beside the shipped ones are not judged.
         """
-        folder = self._home / "code" / code[7:]
-        short = code[7:13]
+        folder = self._home / "code" / hex_of(code)
         if not folder.is_dir():
-            return Problem(f"code {short} is not on this box", [])
+            return Problem(f"code {short(code)} is not on this box", [])
         listed = self._listed(code)
         if listed is None:
-            return Problem(f"the list of the files of code {short} is not on this box, or was changed", [])
+            return Problem(f"the list of the files of code {short(code)} is not on this box, or was changed", [])
         made = self._made(code)
         budget, wrong, missing = ALWAYS_BYTES, [], []
         for path in sorted(listed, key=lambda one: (not one.endswith(READ_FIRST), one)):
@@ -78,9 +77,12 @@ class CodeCheck:
         parts = [
             f"{_names(paths)} {what}"
             for paths, what in (
-                (wrong, f"on this box is not what was shipped as code {short}"),
-                (missing, f"of code {short} is missing on this box"),
-                (foreign, f"is not of code {short}, and Python could import it: remove it from data/sweep/code there"),
+                (wrong, f"on this box is not what was shipped as code {short(code)}"),
+                (missing, f"of code {short(code)} is missing on this box"),
+                (
+                    foreign,
+                    f"is not of code {short(code)}, and Python could import it: remove it from data/sweep/code there",
+                ),
             )
             if paths
         ]
@@ -88,7 +90,7 @@ class CodeCheck:
 
     def prepared(self, code: str) -> None:
         """Writes down what a set-up made of the code's folder: that is how it must stay. Raises OSError."""
-        folder, listed = self._home / "code" / code[7:], self._listed(code)
+        folder, listed = self._home / "code" / hex_of(code), self._listed(code)
         if listed is None:
             return
         now = {path: self._look(folder / path, ALWAYS_BYTES)[0] for path in listed}
@@ -97,10 +99,7 @@ class CodeCheck:
             found = self._look(folder / path, ALWAYS_BYTES)[0]
             if path not in listed and found is not None:
                 made[path] = found
-        target = self._list_of(code, MADE)
-        staged = target.with_name(f"{target.name}.tmp")
-        staged.write_bytes(canonical(made) + b"\n")
-        os.replace(staged, target)
+        write_json_atomically(self._list_of(code, MADE), made)
 
     def signature(self, code: str) -> tuple[int, int]:
         """Changes when the launcher has shipped the version again."""
@@ -112,13 +111,13 @@ class CodeCheck:
     # -- what should be there
 
     def _list_of(self, code: str, kind: str = "files") -> Path:
-        return self._home / "shipped" / f"{code[7:]}.{kind}.json"
+        return self._home / "shipped" / f"{hex_of(code)}.{kind}.json"
 
     def _listed(self, code: str) -> dict[str, str] | None:
         """path → mode and SHA-256; None where there is no list with this digest."""
         with contextlib.suppress(OSError, ValueError, TypeError):
             data = self._list_of(code).read_bytes()
-            if hashlib.sha256(data).hexdigest() == code[7:]:
+            if sha256_hex(data) == hex_of(code):
                 return {str(path): f"{mode:o} {sha256}" for path, mode, sha256 in json.loads(data)}
         return None
 
@@ -144,12 +143,9 @@ class CodeCheck:
                 if known is not None and known[0] == key and status.st_size > budget:
                     return f"{mode} {known[1]}", 0
                 began = time.time()
-                hashed = hashlib.sha256()
-                for chunk in iter(lambda: handle.read(CHUNK), b""):
-                    hashed.update(chunk)
+                sha256 = handle_sha256(handle)
         except OSError:
             return None, 0
-        sha256 = hashed.hexdigest()
         if began - status.st_ctime > SETTLED_SECONDS:
             self._seen[str(file)] = key, sha256
         return f"{mode} {sha256}", status.st_size

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, NamedTuple  # noqa: UP035
+from typing import Any, NamedTuple
 
 from sweepstack.onbox.runner.records import Journal, say
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Mapping  # noqa: UP035
+from typing import Any
 
 from sweepstack.onbox.runner.attempt import Attempt, Environment
+from sweepstack.onbox.runner.cell_processes import end_cells, end_group
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.failure import Ending, classify, is_final, says_full
-from sweepstack.onbox.runner.processes import end_all, end_group, of_cells
 from sweepstack.onbox.runner.rclone import RemoteStopped
 from sweepstack.onbox.runner.records import Journal, say
 from sweepstack.onbox.runner.sealing import CellFailure, seal
@@ -79,7 +80,7 @@ class Endings:
         except RemoteStopped:
             return  # nothing is known of it: the next runner goes on with it
         except (CellFailure, OSError) as error:
-            left = end_all(lambda: of_cells(self._box, {name}, {}), KILL_SECONDS)
+            left = end_cells(self._box, {name}, {}, KILL_SECONDS)
             self.failed(attempt, code, error, tail, bool(left))
         else:
             self._journal.append(

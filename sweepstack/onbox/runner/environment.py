@@ -7,9 +7,12 @@ import mmap
 import os
 import re
 import stat
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, Callable, Collection, Mapping  # noqa: UP035
+from typing import Any
 
+from sweepstack.onbox.common.canonical import hex_of
+from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.runner.network import network
 from sweepstack.onbox.runner.records import Entry
 from sweepstack.onbox.runner.sealing import CellFailure
@@ -22,7 +25,7 @@ SHORTEST_SECRET = 6
 """Characters. What is shorter would be found all over a log, and is no secret for long."""
 
 
-class SecretsRefused(OSError):
+class SecretsRefused(SweepstackError, OSError):
     """The box's secrets can't be used. The message says why and what to do, and holds no value."""
 
 
@@ -45,7 +48,7 @@ def values_of(entry: Entry, out: str, checkpoints: str = "") -> dict[str, Any]:
 
 def folder_of(home: Path, entry: Entry) -> Path | None:
     """The virtual environment of a version; None for one without a setup."""
-    return home / "envs" / entry.prepared[7:23] if entry.setup else None
+    return home / "envs" / hex_of(entry.prepared)[:16] if entry.setup else None
 
 
 def python_of(home: Path, spec: Mapping[str, Any], entry: Entry) -> str:

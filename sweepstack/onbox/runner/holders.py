@@ -11,9 +11,11 @@ import contextlib
 import os
 import pwd
 import re
-from typing import Any, Collection, Mapping  # noqa: UP035
+from collections.abc import Collection, Mapping
+from typing import Any
 
-from sweepstack.onbox.runner.processes import BOX, CELL, PROC, processes
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, PROC, scan
+from sweepstack.onbox.runner.cell_processes import CELL
 from sweepstack.onbox.runner.resources import TICKS, driver_rows
 
 DEVICE = re.compile(r"/dev/nvidia(\d+)")
@@ -30,13 +32,13 @@ def holders(groups: Collection[int], cells: Collection[str], path: str | None = 
 
     `groups`: process groups of the cells at work; `cells`: their names. Blocks as long as `driver_rows` at most.
     """
-    mark = f"{BOX}={os.environ.get(BOX, '')}".encode()
+    mark = f"{BOX_ID_VARIABLE}={os.environ.get(BOX_ID_VARIABLE, '')}".encode()
     found: list[dict[str, Any]] = []
     named = {f"{CELL}={cell}".encode() for cell in cells}
     up = _uptime()
     if not up:  # no /proc: nobody's open files can be seen
         return []
-    for process in processes():
+    for process in scan():
         at_work = process.group in groups or (mark in process.environ and named & process.environ)
         with contextlib.suppress(OSError, ValueError):  # it ended meanwhile, or is not ours to look at
             gpus = [] if at_work else _devices(process.pid)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping  # noqa: UP035
+from collections.abc import Mapping
+from typing import Any
 
 from sweepstack.onbox.runner.attempt import Attempt, Ended
 from sweepstack.onbox.runner.patrol import STALL_SECONDS

@@ -31,21 +31,25 @@ import select
 import signal
 import time
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Iterator  # noqa: UP035
+from typing import Any
 
+from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
+from sweepstack.onbox.common.locks import take
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group, start_of
 from sweepstack.onbox.runner.attempt import Attempt
+from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.ending import Endings
 from sweepstack.onbox.runner.limits import limit, told
 from sweepstack.onbox.runner.off import power_off, queued
 from sweepstack.onbox.runner.patrol import Patrol
 from sweepstack.onbox.runner.place import must_be_the_place
-from sweepstack.onbox.runner.processes import end_all, of_cells, signal_group, start_of
-from sweepstack.onbox.runner.records import Fatal, Journal, Queue, say, take
+from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, Queue, say
 from sweepstack.onbox.runner.schedule import Schedule
-from sweepstack.onbox.runner.sealing import CellFailure, sync_folder
+from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.setup import Setups
 from sweepstack.onbox.runner.spec import Spec
 from sweepstack.onbox.runner.upload import Uploads
@@ -67,8 +71,8 @@ class Runner:
         self.spec = Spec(home / "spec.json")
         spec = self.spec()
         self.box = str(spec["native_id"])
-        if os.environ.get("SWEEPSTACK_BOX_ID", self.box) != self.box:
-            raise Fatal(2, f"{home}/spec.json is box {self.box}'s, and this is {os.environ['SWEEPSTACK_BOX_ID']}")
+        if os.environ.get(BOX_ID_VARIABLE, self.box) != self.box:
+            raise Fatal(2, f"{home}/spec.json is box {self.box}'s, and this is {os.environ[BOX_ID_VARIABLE]}")
         durable = home.parent.parent / spec["durable"]
         must_be_the_place(home.parent.parent, str(spec["durable"]))
         if not durable.is_dir():
@@ -78,9 +82,9 @@ class Runner:
         for folder in (self.cells, self.checkpoints):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in (durable, durable / spec["identity"]):
-            sync_folder(folder)
+            fsync_directory(folder)
         self.journal = Journal(home / "journal.jsonl")
-        sync_folder(home)
+        fsync_directory(home)
         self.schedule = Schedule(Queue(home / "queue.jsonl"), self.journal, self.cells, spec["identity"])
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
@@ -102,13 +106,11 @@ class Runner:
     def _be_the_only_one(self) -> int:
         """Holds runner.lock for as long as this process lives."""
         lock = os.open(self.home / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        if not take(lock):
+        if not take(lock, LOCK_SECONDS):
             raise Fatal(3, f"another runner is at work in {self.home}")
         record = json.dumps({"pid": os.getpid(), "start_ticks": start_of(os.getpid())})
-        staged = self.home / "runner.pid.tmp"
         try:
-            staged.write_text(record + "\n")
-            os.replace(staged, self.home / "runner.pid")
+            write_atomically(self.home / "runner.pid", record.encode("ascii") + b"\n")
         except OSError as error:
             raise Fatal(6, f"runner.pid can't be written: {error}") from error
         return lock
@@ -120,7 +122,7 @@ class Runner:
             if progress.state == "started":
                 leaders.update(Attempt.leader(self.home, name, progress.attempt))
         grace = float(self.spec().get("grace_seconds", GRACE_SECONDS))
-        left = end_all(lambda: of_cells(self.box, None, leaders), grace)
+        left = end_cells(self.box, None, leaders, grace)
         if left:
             raise Fatal(5, f"processes of an earlier runner's cells can't be ended: {left}")
 
@@ -283,7 +285,7 @@ class Runner:
     def _queue_locked(self) -> Iterator[bool]:
         lock = os.open(self.home / "queue.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            yield take(lock)
+            yield take(lock, LOCK_SECONDS)
         finally:
             os.close(lock)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping  # noqa: UP035
+from typing import Any
 
 AT_ONCE = 4 << 20
 """Bytes that one look reads at most: the rest follows a second later."""
@@ -66,7 +67,7 @@ class MetricsWatch:
             if not self._heading:
                 self._heading = words
                 return {}
-            return dict(zip(self._heading, words))  # noqa: B905
+            return dict(zip(self._heading, words))
         try:
             row = json.loads(text)
         except ValueError:

@@ -13,9 +13,11 @@ import shutil
 import subprocess
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Mapping, Sequence  # noqa: UP035
+from typing import Any
 
+from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.runner.rclone import Remote, RemoteFailed, RemoteStopped, why_no_fuse
 from sweepstack.onbox.runner.records import say
 
@@ -77,9 +79,7 @@ def _copy(remote: Remote, target: Path) -> None:
     if target.exists():
         os.rename(target, target.with_name(f"{target.name}.superseded-{time.time_ns()}"))
     os.rename(staged, target)
-    staged_mark = done.with_name(f"{done.name}.tmp")
-    staged_mark.write_text(json.dumps({"source": remote.source}) + "\n")
-    os.replace(staged_mark, done)
+    write_json_atomically(done, {"source": remote.source})
 
 
 def _mount(remote: Remote, target: Path) -> None:

@@ -7,11 +7,12 @@ sealed -> as written, percent-encoded."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import unicodedata
-from typing import Collection  # noqa: UP035
+from collections.abc import Collection
 from urllib.parse import quote_from_bytes
+
+from sweepstack.onbox.common.canonical import sha256_hex
 
 MARK = "%_"
 MAX_PATH, MAX_PART = 1024, 255
@@ -28,7 +29,7 @@ def plain(path: str, taken: Collection[str] = ()) -> str:
         lower = above + slash + MARK + "".join(chr(b) if b in LOWER else f"%{b:02X}" for b in os.fsencode(last))
         if _fits(lower) and fold(lower) not in taken:
             return lower
-    return MARK + hashlib.sha256(os.fsencode(path)).hexdigest()
+    return MARK + sha256_hex(os.fsencode(path))
 
 
 def escaped(part: str) -> str:

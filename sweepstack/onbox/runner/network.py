@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import Any, Mapping  # noqa: UP035
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
+from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.runner.records import say
 
 HOOK_SECONDS = 20.0
@@ -19,7 +21,7 @@ OFF = "Next: mend it on the box, or switch it off in the stack file (overrides: 
 _said: dict[str, dict[str, str]] = {}  # a proxy's line → the variables that it set
 
 
-class NetworkRefused(OSError):
+class NetworkRefused(SweepstackError, OSError):
     """The box's proxy can't be turned on. The message says why and what to do."""
 
 

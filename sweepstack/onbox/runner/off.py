@@ -6,15 +6,16 @@ which a box is given where a command on it is proved to end its bill and to wipe
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable  # noqa: UP035
+from typing import Any
 
-from sweepstack.onbox.runner.records import Journal, say, take
+from sweepstack.onbox.common.locks import is_held, take
+from sweepstack.onbox.runner.records import LOCK_SECONDS, Journal, say
 
 GRACE_SECONDS = 600.0
 """From the last cell, or the last sign of somebody who pulls (`keep-on`), to the command, unless spec.json says
@@ -71,7 +72,7 @@ def _issue(
     """One try. Being here afterwards is the failure: a host that obeyed ends this process. False: it must not go on."""
     lock = os.open(home / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        if not take(lock) or queued(home) != read or stopped() or not journal.is_last_writer():
+        if not take(lock, LOCK_SECONDS) or queued(home) != read or stopped() or not journal.is_last_writer():
             say("no: there is something else to do")
             return False
         others = at_work(home)
@@ -142,9 +143,8 @@ def at_work(home: Path) -> list[str]:
         except OSError:
             continue
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            found.append(other.parents[2].name)
+            if is_held(lock):
+                found.append(other.parents[2].name)
         finally:
             os.close(lock)
     return found

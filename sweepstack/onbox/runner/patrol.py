@@ -14,9 +14,10 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple  # noqa: UP035
+from typing import Any, NamedTuple
 
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.disk import Lack, room_at

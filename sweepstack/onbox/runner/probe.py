@@ -12,8 +12,9 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple  # noqa: UP035
+from typing import Any, NamedTuple
 
 PROBE_SECONDS = 60.0
 PYTHON = re.compile(r"(?:[\w./+-]*/)?python[0-9.]*")

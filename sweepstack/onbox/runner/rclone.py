@@ -10,11 +10,13 @@ import shutil
 import signal
 import subprocess
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Mapping, Sequence  # noqa: UP035
+from typing import Any
 
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.processes import signal_group
 from sweepstack.onbox.runner.environment import redacted
-from sweepstack.onbox.runner.processes import signal_group
 
 CALL_SECONDS = 6 * 3600.0
 LOOK_SECONDS = 0.1
@@ -23,11 +25,11 @@ NOTHING_THERE = 3
 FLAGS = ("--config=/notfound", "--retries=2", "--low-level-retries=2", "--contimeout=20s", "--timeout=60s")
 
 
-class RemoteFailed(OSError):
+class RemoteFailed(SweepstackError, OSError):
     """The bucket did not do as it was told. The message says what rclone said, without secrets."""
 
 
-class RemoteStopped(OSError):
+class RemoteStopped(SweepstackError, OSError):
     """The runner ends: what was on its way is begun anew by the next one."""
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import errno
-import fcntl
-import hashlib
 import json
 import os
 import re
@@ -16,25 +14,19 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-GENESIS = "0" * 64
+from sweepstack.onbox.common.canonical import DIGEST, GENESIS, canonical_json, digest_of, sha256_hex
+from sweepstack.onbox.common.errors import SweepstackError
+
 LOCK_SECONDS = 1.0
+"""For how long a lock is tried for: who looks whether it is held has it for a moment."""
 KEPT_BYTES = 1 << 20
 """Set aside for the journal; some thousand lines."""
 CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 OURS = re.compile(r".*\.(partial|superseded)-\d+")
 
 
-class Fatal(Exception):
+class Fatal(SweepstackError):
     """The runner can't go on. `args`: exit code, message."""
-
-
-def canonical(value: Any) -> bytes:
-    """The one way to write a value as JSON; digests are over these bytes."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
-def digest(value: Any) -> str:
-    return "sha256:" + hashlib.sha256(canonical(value)).hexdigest()
 
 
 def now() -> str:
@@ -46,19 +38,6 @@ def say(text: str) -> None:
     """A line for people, in the runner's log. A full disk is told in the journal, and no reason to fail here."""
     with contextlib.suppress(OSError):
         print(now(), text, file=sys.stderr, flush=True)
-
-
-def take(lock: int) -> bool:
-    """Takes an flock within LOCK_SECONDS: whoever asks whether it is held has it for a moment."""
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
 
 
 def set_aside_room(file: int, size: int) -> None:
@@ -99,7 +78,7 @@ class Journal:
             try:
                 entry = json.loads(line)
                 said = entry.pop("hash")
-                if (entry["seq"], entry["prev"], digest(entry)[7:]) != (number, self._head, said):
+                if (entry["seq"], entry["prev"], sha256_hex(canonical_json(entry))) != (number, self._head, said):
                     raise ValueError("the chain is broken")
                 self._follow(entry, said)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -117,8 +96,8 @@ class Journal:
         """
         with self._lock:
             entry = dict(details, event=event, prev=self._head, seq=self._seq + 1, time=now())
-            said = digest(entry)[7:]
-            line = canonical(dict(entry, hash=said)) + b"\n"
+            said = sha256_hex(canonical_json(entry))
+            line = canonical_json(dict(entry, hash=said)) + b"\n"
             try:
                 if os.write(self._file, line) != len(line):
                     os.ftruncate(self._file, self._size)
@@ -254,10 +233,10 @@ class Queue:
                 raise ValueError("its setup is no text, or its retry or salt no count")
             # What is empty stays out of the digests: the checkpoints of older queues are found again.
             more = {key: value for key, value in (("setup", setup), ("salt", salt)) if value}
-            work = digest({"code": raw["code"], "run": raw["run"], "env": env, **more})
+            work = digest_of({"code": raw["code"], "run": raw["run"], "env": env, **more})
             parts = [work, *([raw["artifacts"]] if "artifacts" in raw else []), *([retry] if retry else [])]
-            version = digest(parts) if len(parts) > 1 else work
-            prepared = digest([setup, raw["code"]])
+            version = digest_of(parts) if len(parts) > 1 else work
+            prepared = digest_of([setup, raw["code"]])
             entry = Entry(
                 name,
                 raw["params"],
@@ -271,9 +250,9 @@ class Queue:
                 prepared,
                 retry,
             )
-            if entry.config != digest({"name": name, "params": entry.params}):
+            if entry.config != digest_of({"name": name, "params": entry.params}):
                 raise ValueError("its config digest is not that of its name and parameters")
-            if not re.fullmatch(r"sha256:[0-9a-f]{64}", entry.code) or not isinstance(entry.run, str):
+            if not DIGEST.fullmatch(entry.code) or not isinstance(entry.run, str):
                 raise ValueError("its code digest or run command is none")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             say(f"queue line refused: {error!r}: {line[:200]!r}")

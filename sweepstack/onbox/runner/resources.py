@@ -10,10 +10,11 @@ import functools
 import os
 import shutil
 import subprocess
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Collection, NamedTuple, Sequence  # noqa: UP035
+from typing import Any, NamedTuple
 
-from sweepstack.onbox.runner.processes import stat_fields
+from sweepstack.onbox.common.processes import stat_fields
 
 CGROUP = Path("/sys/fs/cgroup")
 UNLIMITED = 1 << 60
@@ -66,7 +67,7 @@ def gpus(path: str | None = None) -> list[dict[str, Any]]:
     """
     found = []
     for words in driver_rows("gpu", list(GPU_FIELDS.values()), path):
-        gpu: dict[str, Any] = dict(zip(GPU_FIELDS, words))  # noqa: B905
+        gpu: dict[str, Any] = dict(zip(GPU_FIELDS, words))
         for key in GPU_FIELDS:
             if key != "name":
                 gpu[key] = int(gpu[key]) if gpu[key].isdigit() else None

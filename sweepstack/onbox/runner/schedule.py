@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import os
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
-from typing import Any, Callable, Container, Iterable  # noqa: UP035
+from typing import Any
 
 from sweepstack.onbox.runner.records import Entry, Fatal, Journal, Queue, Release
 from sweepstack.onbox.runner.sealing import sealed_manifest

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import shutil
 import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple  # noqa: UP035
+from typing import Any, NamedTuple
 
+from sweepstack.onbox.common.canonical import canonical_json, digest_of_bytes, file_sha256, fsync_directory
+from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.runner.names import fold, original, plain
-from sweepstack.onbox.runner.records import canonical, now
+from sweepstack.onbox.runner.records import now
 
 MANIFEST, LOG = "manifest.json", "log.txt"
 TAKEN = {LOG: "log.out.txt", MANIFEST: "manifest.out.json"}
@@ -20,7 +22,7 @@ TAKEN = {LOG: "log.out.txt", MANIFEST: "manifest.out.json"}
 CHUNK = 1 << 20
 
 
-class CellFailure(Exception):
+class CellFailure(SweepstackError):
     """This attempt did not leave behind what it must. The message is the reason."""
 
 
@@ -64,16 +66,16 @@ def seal(
         for file in files:  # after all were written: the first fsync takes most of the others along
             flush_and_forget(partial / file["path"])
         for file in files:
-            if read_back(partial / file["path"]) != file["sha256"]:
+            if file_sha256(partial / file["path"]) != file["sha256"]:
                 raise CellFailure(f"{file['path']} reads back differently from the durable tier; it was not sealed")
         more = {"names": names} if names else {}
-        manifest = canonical(dict(facts, files=files, sealed_at=now(), **more))
+        manifest = canonical_json(dict(facts, files=files, sealed_at=now(), **more))
         (partial / MANIFEST).write_bytes(manifest + b"\n")
         flush_and_forget(partial / MANIFEST)
         if (partial / MANIFEST).read_bytes() != manifest + b"\n":
             raise CellFailure("the manifest reads back differently from the durable tier; it was not sealed")
         for folder, _, _ in os.walk(partial):
-            sync_folder(Path(folder))
+            fsync_directory(Path(folder))
         flush(cell, attempt, partial)
         publish(partial, cells / cell)
     except (CellFailure, OSError):
@@ -81,7 +83,7 @@ def seal(
         raise
     for earlier in range(1, attempt):
         shutil.rmtree(cells / f"{cell}.partial-{earlier}", ignore_errors=True)
-    return "sha256:" + hashlib.sha256(manifest).hexdigest(), sum(int(str(file["size"])) for file in files)
+    return digest_of_bytes(manifest), sum(int(str(file["size"])) for file in files)
 
 
 def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str, retry: int) -> tuple[str, int] | None:
@@ -106,7 +108,7 @@ def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str, r
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     body = data[:-1] if data.endswith(b"\n") else data
-    return "sha256:" + hashlib.sha256(body).hexdigest(), found
+    return digest_of_bytes(body), found
 
 
 def collect(
@@ -203,20 +205,11 @@ def flush_and_forget(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_back(path: Path) -> str:
-    """The SHA-256 of a file as the durable tier gives it back."""
-    hashed = hashlib.sha256()
-    with open(path, "rb", buffering=0) as reader:
-        for chunk in iter(lambda: reader.read(CHUNK), b""):
-            hashed.update(chunk)
-    return hashed.hexdigest()
-
-
 def publish(partial: Path, final: Path) -> None:
     """Gives a checked copy its final name. What stood there was not sealed for this config: it is kept, aside."""
     set_aside(final, final.name)
     os.rename(partial, final)
-    sync_folder(final.parent)
+    fsync_directory(final.parent)
 
 
 def set_aside(path: Path, cell: str) -> None:
@@ -227,15 +220,3 @@ def set_aside(path: Path, cell: str) -> None:
         if not os.path.lexists(aside):
             os.rename(path, aside)
         number += 1
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes names in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that can't do that for folders
-            raise
-    finally:
-        os.close(descriptor)

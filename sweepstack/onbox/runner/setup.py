@@ -9,10 +9,14 @@ import shutil
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Mapping  # noqa: UP035
+from typing import Any
 
+from sweepstack.onbox.common.box_layout import short
+from sweepstack.onbox.common.canonical import digest_of, hex_of
+from sweepstack.onbox.common.processes import signal_group
 from sweepstack.onbox.runner.attempt import Environment, describe
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.environment import (
@@ -27,8 +31,7 @@ from sweepstack.onbox.runner.environment import (
 from sweepstack.onbox.runner.mounts import mounts_of, prepare
 from sweepstack.onbox.runner.network import NetworkRefused
 from sweepstack.onbox.runner.probe import gpus_asked, probe, understood
-from sweepstack.onbox.runner.processes import signal_group
-from sweepstack.onbox.runner.records import Entry, Journal, digest, now, say
+from sweepstack.onbox.runner.records import Entry, Journal, now, say
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.smoke import key_of, smoke_of, try_out
 from sweepstack.onbox.runner.steps import SetupFailed, Steps
@@ -91,7 +94,7 @@ class Setups:
                 env = variables(self._home, spec, entry, None)
                 self._announce()
                 self._journal.append("setup-started", setup=entry.prepared, code=entry.code)
-                say(f"setup {entry.prepared[7:23]} begins")
+                say(f"setup {hex_of(entry.prepared)[:16]} begins")
                 self._begin(entry.prepared, entry, "commands", self._prepare, entry, dict(spec), env)
                 return None
             waits = self._mounted(entry, spec)
@@ -119,7 +122,7 @@ class Setups:
         """Are the buckets of spec.json ready? After the set-up, which may install what they need. As `ready`."""
         if not mounts_of(spec):
             return True
-        key = digest(mounts_of(spec))
+        key = digest_of(mounts_of(spec))
         why = self._done.get(key)
         if why == "":
             return True
@@ -151,7 +154,7 @@ class Setups:
             variables(self._home, spec, entry, values_of(entry, ""))  # what it refuses is said without a log
             self._announce()
             self._journal.append("setup-started", setup=key, code=entry.code, stage="smoke")
-            say(f"smoke run {key[7:23]} begins, as {entry.cell}")
+            say(f"smoke run {hex_of(key)[:16]} begins, as {entry.cell}")
             things = dict(spec), smoke, entry, self._running, self._stopping
             self._begin(key, entry, "smoke", try_out, self._home, *things)
         return None
@@ -167,7 +170,7 @@ class Setups:
             return True
         self._changed[entry.code] = signature
         self._announce()
-        say(f"code {entry.code[7:13]}: {problem.reason}; no cell of it is started")
+        say(f"code {short(entry.code)}: {problem.reason}; no cell of it is started")
         details: dict[str, Any] = {
             "setup": entry.prepared,
             "code": entry.code,
@@ -199,7 +202,7 @@ class Setups:
             elif stage in LASTING:
                 seconds = round(time.monotonic() - began, 1)
                 self._journal.append("setup-finished", setup=key, seconds=seconds)
-                say(f"{LASTING[stage]} {key[7:23]} finished after {seconds} s")
+                say(f"{LASTING[stage]} {hex_of(key)[:16]} finished after {seconds} s")
         return stages
 
     @property
@@ -241,13 +244,13 @@ class Setups:
         self._done[key] = reason
         self._announce()
         setup = key if stage in LASTING else entry.prepared
-        say(f"setup {setup[7:23]} failed ({stage}): {reason}")
+        say(f"setup {hex_of(setup)[:16]} failed ({stage}): {reason}")
         details: dict[str, Any] = {"setup": setup, "code": entry.code, "stage": stage, "reason": reason}
         self._journal.append("setup-failed", **details)
         return False
 
     def _code(self, entry: Entry) -> Path:
-        return self._home / "code" / entry.code[7:]
+        return self._home / "code" / hex_of(entry.code)
 
     def _there(self, entry: Entry) -> bool:
         folder = folder_of(self._home, entry)
@@ -257,7 +260,7 @@ class Setups:
 
     def _prepare(self, entry: Entry, spec: dict[str, Any], env: dict[str, str]) -> str:
         """Makes the environment and runs the setup in it. Returns why that failed; empty when it did not."""
-        name = entry.prepared[7:23]
+        name = hex_of(entry.prepared)[:16]
         log = self._home / "setup" / f"{name}.log"
         hidden = [env[one] for one in spec.get("secrets") or []]
         env["SWEEPSTACK_SETUP"] = name

@@ -10,12 +10,14 @@ import shlex
 import shutil
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping  # noqa: UP035
+from typing import Any
 
+from sweepstack.onbox.common.canonical import digest_of, hex_of
 from sweepstack.onbox.runner.environment import fill, redact_file, redacted, values_of, variables
 from sweepstack.onbox.runner.mounts import mount_variables
-from sweepstack.onbox.runner.records import Entry, digest, now
+from sweepstack.onbox.runner.records import Entry, now
 from sweepstack.onbox.runner.steps import SetupFailed, Steps
 
 
@@ -28,7 +30,7 @@ def smoke_of(spec: Mapping[str, Any], entry: Entry) -> dict[str, Any] | None:
 
 def key_of(smoke: Mapping[str, Any], entry: Entry) -> str:
     """What a pass is remembered by on this box: the command, and all that the cells of the version compute with."""
-    return digest([smoke["run"], entry.work])
+    return digest_of([smoke["run"], entry.work])
 
 
 def try_out(
@@ -44,7 +46,7 @@ def try_out(
     Blocks for `smoke["seconds"]` at most. A missing artifact is said in its log and is no failure. Raises CellFailure,
     SecretsRefused, NetworkRefused before anything has run.
     """
-    name = key_of(smoke, entry)[7:23]
+    name = hex_of(key_of(smoke, entry))[:16]
     log = home / "setup" / f"{name}.log"
     place = home.parent.parent / "scratch" / "sweep" / f"smoke-{name}"
     out = place / "out"
@@ -67,7 +69,7 @@ def try_out(
             folder.mkdir(parents=True, exist_ok=True)
         _say(log, f"{now()} smoke run {name} begins, as {entry.cell}")
         step = Steps(log, env, hidden, time.monotonic() + float(smoke["seconds"]), running, stopping)
-        step.run(["/bin/sh", "-c", command], home / "code" / entry.code[7:])
+        step.run(["/bin/sh", "-c", command], home / "code" / hex_of(entry.code))
         lacking = [one["path"] for one in spec.get("artifacts") or [] if not (out / one["path"]).is_file()]
         _say(log, "the smoke run passed" + (f"; it left no {', '.join(lacking)}" if lacking else ""))
         return ""

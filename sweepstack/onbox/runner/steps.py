@@ -11,14 +11,16 @@ import threading
 import time
 from pathlib import Path
 
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.processes import signal_group, start_of
+from sweepstack.onbox.runner.cell_processes import end_group
 from sweepstack.onbox.runner.environment import redact_file
-from sweepstack.onbox.runner.processes import end_group, signal_group, start_of
 
 KILL_SECONDS = 5.0
 LAST_LINE = 300
 
 
-class SetupFailed(Exception):
+class SetupFailed(SweepstackError):
     """A setup ended badly. The message is the reason."""
 
 

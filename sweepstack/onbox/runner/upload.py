@@ -7,19 +7,20 @@ an empty tier takes both back before its first cell.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Mapping, Sequence  # noqa: UP035
+from typing import Any
 
+from sweepstack.onbox.common.canonical import file_sha256, sha256_hex
 from sweepstack.onbox.runner.mounts import mounts_of
 from sweepstack.onbox.runner.rclone import Remote, RemoteFailed, RemoteStopped
 from sweepstack.onbox.runner.records import say
-from sweepstack.onbox.runner.sealing import MANIFEST, publish, read_back
+from sweepstack.onbox.runner.sealing import MANIFEST, publish
 
 FLUSH_SECONDS = 24 * 3600.0
 """How long a cell that has ended waits for its bucket before it counts as failed."""
@@ -67,7 +68,7 @@ class Uploads:
         if remote is None:
             return
         data = (folder / MANIFEST).read_bytes()
-        place = f"{self._identity}/sealed/{cell}/{attempt}-{hashlib.sha256(data).hexdigest()[:16]}"
+        place = f"{self._identity}/sealed/{cell}/{attempt}-{sha256_hex(data)[:16]}"
         size = sum(file["size"] for file in json.loads(data)["files"])
         entry = {"cell": cell, "bytes": size, "since": time.monotonic(), "why": ""}
         with self._lock:
@@ -154,7 +155,7 @@ class Uploads:
         shutil.rmtree(partial, ignore_errors=True)
         remote.fetch(f"{self._identity}/sealed/{folder}", partial)
         for file in json.loads((partial / MANIFEST).read_bytes())["files"]:
-            if read_back(partial / file["path"]) != file["sha256"]:
+            if file_sha256(partial / file["path"]) != file["sha256"]:
                 raise RemoteFailed(
                     f"{remote.source}: {folder}/{file['path']} is not what was sealed. Next: remove that folder there, "
                     "then `pulumi up`: the cell runs again"

@@ -9,13 +9,13 @@ stands.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.host.platform import Wait
 from sweepstack.platforms.common.tag_memory import Memory
 
@@ -39,21 +39,13 @@ def one_at_a_time(
             f"written ({error.strerror}): `export XDG_DATA_HOME=…`, a folder that is yours"
         ) from error
     try:
-        if why := wait.until(lambda: _taken(handle), f"another create of {tag} on this machine to end"):
+        if why := wait.until(lambda: take(handle), f"another create of {tag} on this machine to end"):
             raise PlatformError(f"nothing was rented: {why}")
         first = os.fstat(handle).st_size == 0
         os.write(handle, b"held\n")
         yield Memory(path.with_suffix(".json"), platform, tag, wait, first=first, tell=tell)
     finally:
         os.close(handle)
-
-
-def _taken(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _folder() -> Path:

@@ -1,4 +1,4 @@
-"""Asks a host: sends the code of `_ssh_host` with one verb, over the connection that everything to this host shares."""
+"""Asks a host: sends `onbox.host` there, over the connection that everything to this host shares."""
 
 from __future__ import annotations
 
@@ -10,30 +10,15 @@ from typing import Any
 
 from sweepstack.channel import agent_source, interpreters, ssh_route
 from sweepstack.channel.host_address import HostAddress
+from sweepstack.channel.prefetch import Answer, Answers, Question
 from sweepstack.channel.ssh_link import Link
 from sweepstack.channel.ssh_links import Links, shared
 from sweepstack.channel.ssh_options import Way
-from sweepstack.onbox.agent.prefetch import Answer, Answers, Question
 from sweepstack.onbox.common import errors
 from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, StillCreating, Unreachable
 
-MODULES = (
-    *agent_source.MODULES,
-    "sweepstack.onbox.common.units",
-    "sweepstack.onbox.common.box_layout",
-    "sweepstack.onbox.host.offers",
-    "sweepstack.onbox.host.platform",
-    "sweepstack.onbox.host.drills",
-    "sweepstack.onbox.host.box_folders",
-    "sweepstack.onbox.host.removal",
-    "sweepstack.onbox.host.power",
-    "sweepstack.onbox.host.volumes",
-    "sweepstack.onbox.host.folder_platform",
-    "sweepstack.onbox.host.mounts",
-    "sweepstack.onbox.host.preflight",
-    "sweepstack.onbox.host.agent",
-)
-"""The last one runs; the others are what it imports."""
+HOST = (*agent_source.AGENT, "host")
+"""The folders of sweepstack/onbox that answer on a host."""
 READS = frozenset(
     {"account", "find_by_tag", "get", "list_tagged", "list_volumes", "get_volume", "where", "where_volume"}
 )
@@ -183,5 +168,4 @@ def _question(verb: str, args: Mapping[str, Any]) -> Question:
 
 def program(settings: Mapping[str, Any]) -> bytes:
     """What the host's Python reads and runs. See `agent_source.program`."""
-    call = 'sys.modules["sweepstack.onbox.host.agent"].main(settings)'
-    return agent_source.program(settings, MODULES, call, keep=settings["root"])
+    return agent_source.program(settings, HOST, "sweepstack.onbox.host.agent", keep=settings["root"])

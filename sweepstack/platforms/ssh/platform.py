@@ -1,7 +1,7 @@
 """Hosts of the user's own, reached by SSH: each is an account, and a box is a folder tree on it with real processes.
 
 Nothing is rented and nothing is billed by us. The adapter is named with its host, `ssh:user@host:port`, in inputs and
-state, so that a delete from another machine weeks later knows where to go. See `_ssh_host` for what a host does.
+state, so that a delete from another machine weeks later knows where to go. See `onbox.host.agent` for what a host does.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sweepstack.platforms.ssh import address_change
 from sweepstack.platforms.ssh.api import Caller
 
 if TYPE_CHECKING:
+    from sweepstack.channel.prefetch import Answers, Question
     from sweepstack.channel.ssh_options import Way
     from sweepstack.onbox.agent.channel import Channel, SshEndpoint
-    from sweepstack.onbox.agent.prefetch import Answers, Question
 
 
 def connect() -> SshPlatform:
@@ -132,7 +132,7 @@ class SshPlatform(WithoutMarket):
         return self._record(self._ask("get", native_id=native_id, account=account))
 
     def foresee(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
-        """See `sweepstack.onbox.host.platform.Foresees`."""
+        """See `sweepstack.channel.prefetch.ForeseesBoxes`."""
         self._host().foresee(native_id, account, questions, tagged)
 
     def destroy(self, native_id: str, account: str) -> None:

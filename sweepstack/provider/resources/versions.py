@@ -14,6 +14,7 @@ from sweepstack.core.records import Again, Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.box_layout import short
+from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueInputs
@@ -59,8 +60,8 @@ def _pins(
     found: dict[str, str] = {}
     failures = []
     for cell, pin in sorted(pins.items()):
-        prefix = pin.removeprefix("sha256:")
-        fitting = sorted(code for code in known if code.removeprefix("sha256:").startswith(prefix))
+        prefix = hex_of(pin)
+        fitting = sorted(code for code in known if hex_of(code).startswith(prefix))
         if len(fitting) == 1:
             found[cell] = fitting[0]
             continue

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.agent import bootstrap
+from sweepstack.onbox import bootstrap
 from sweepstack.onbox.host.box_folders import default_root
 
 NAME = "sent_by_a_test.inner.module"

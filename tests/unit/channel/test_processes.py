@@ -17,7 +17,7 @@ BOX = f"local-test{os.getpid()}"
 
 
 def test_a_process_of_the_box_does_not_end_itself() -> None:
-    program = f"from sweepstack.onbox.common.processes import end_all; end_all({BOX!r}, grace=0.1)"
+    program = f"from sweepstack.onbox.common.processes import end_box; end_box({BOX!r}, grace=0.1)"
     env = {**os.environ, "SWEEPSTACK_BOX_ID": BOX}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, timeout=120)
     assert done.returncode == 1
@@ -30,14 +30,14 @@ def test_a_survivor_of_sigkill_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(processes, "_send", lambda process, number: None)
         monkeypatch.setattr(processes, "KILL_SECONDS", 0.1)
         with pytest.raises(NotYetGone, match=str(sleeper.pid)):
-            processes.end_all(BOX, grace=0.1)
+            processes.end_box(BOX, grace=0.1)
     finally:
         sleeper.kill()
         sleeper.wait()
 
 
 LISTED = "local-testprocess"
-PS = """    1     0     1 Ss   /sbin/launchd
+PS = b"""    1     0     1 Ss   /sbin/launchd
   501     1   501 Ss   /opt/python runner.py . HOME=/x SWEEPSTACK_BOX_ID=local-testprocess LANG=C
   502   501   502 S    /bin/sh -c train
   503   502   502 S    python train.py
@@ -47,8 +47,8 @@ PS = """    1     0     1 Ss   /sbin/launchd
 
 
 def test_without_proc_the_processes_are_read_from_ps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    marked = [seen.pid for seen in processes.parse_ps(PS, LISTED) if seen.marked]
-    assert marked == [501]
     monkeypatch.setattr(processes, "PROC", tmp_path)
-    monkeypatch.setattr(processes, "_scan_ps", lambda native_id: processes.parse_ps(PS, native_id))
-    assert [process.pid for process in processes.of_box(LISTED)] == [501, 502, 503]
+    monkeypatch.setattr(processes, "_scan_ps", lambda: processes.parse_ps(PS))
+    found = processes.of_box(LISTED)
+    assert [process.pid for process in found] == [501, 502, 503]
+    assert found[2].argv == ("python", "train.py")

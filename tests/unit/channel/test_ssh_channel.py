@@ -28,7 +28,6 @@ from sweepstack.channel.ssh_keys import SshKey
 from sweepstack.channel.ssh_links import Links
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import PlatformError, Unreachable, Unsupported
-from tests.oldest_python import oldest_python
 from tests.simulators.gateway import Gateway
 from tests.simulators.machines import Machine
 from tests.unit.channel.worlds import SshWorld, words
@@ -537,15 +536,6 @@ def test_a_shell_on_a_terminal(ssh_world: SshWorld, tmp_path: Path) -> None:
     os.close(ours)
     assert b"/dev/pts/" in seen
     assert b"/sweepstack\r\n" in seen
-
-
-def test_the_oldest_python_that_will_do_takes_it_in() -> None:
-    """As the loader does. `tests/unit/test_oldest_python.py` reads all of it for words that are too new."""
-    oldest = oldest_python()
-    if oldest is None:
-        pytest.skip("no Python 3.8 on this machine")
-    check = "import sys; sys.path.insert(0, '.'); import sweepstack.onbox.agent.agent"
-    subprocess.run([oldest, "-B", "-c", check], cwd=ROOT, check=True)
 
 
 def test_a_forked_process_makes_connections_of_its_own(channel: SshChannel) -> None:

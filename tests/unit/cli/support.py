@@ -23,11 +23,11 @@ import pytest
 from sweepstack.cli.main import app
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.cells import CellsConfig
-from sweepstack.core.records import GENESIS, Approval, ArtifactSpec, Birth, Cell, Launch, Teardown
+from sweepstack.core.records import Approval, ArtifactSpec, Birth, Cell, Launch, Teardown
 from sweepstack.core.roster import Roster, expand
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
+from sweepstack.onbox.common.canonical import GENESIS, canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRequest, Wait
 from sweepstack.platforms.local.platform import connect

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from bench.hosts_bench import world_on
-from sweepstack.channel import ssh_link, ssh_mtu
+from sweepstack.channel import prefetch, ssh_link, ssh_mtu
 from sweepstack.channel.host_keys import default_folder
 from sweepstack.channel.ssh_links import _SHARED, _SHARING
 from sweepstack.cli import collect, orphans, silent_hosts
 from sweepstack.cli.output import UNSURE, YES
-from sweepstack.onbox.agent import prefetch
-from sweepstack.onbox.host import platform
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 from tests.unit.cli.support import World, by_name
@@ -98,7 +96,7 @@ def test_asked_one_by_one_it_is_the_same_picture(world: World, monkeypatch: pyte
     monkeypatch.setattr(collect, "datetime", Still)
     together = status(world)
 
-    monkeypatch.setattr(platform, "Foresees", NoPlatform)
+    monkeypatch.setattr(prefetch, "ForeseesBoxes", NoPlatform)
     monkeypatch.setattr(prefetch, "Foresees", NoPlatform)
     asked: list[str] = []
     request = ssh_link.Link.request

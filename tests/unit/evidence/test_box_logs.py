@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.channel import prefetch
 from sweepstack.evidence import box_logs, unsealed_copy
 from sweepstack.evidence.box_logs import MOST_BYTES, known, read
 from sweepstack.evidence.pull import BoxPull, BoxSource, pull_all
-from sweepstack.onbox.agent import prefetch
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from sweepstack.core.journal import SetupProgress, _Proved, parse_journal, whole_lines
-from sweepstack.core.records import GENESIS
-from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
+from sweepstack.onbox.common.canonical import GENESIS, canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import JournalDamaged
 
 DIGEST = digest_of("x")

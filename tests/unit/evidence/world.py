@@ -17,14 +17,14 @@ from safetensors.numpy import save as safetensors_bytes
 
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import GENESIS, Action, Approval, ArtifactSpec, Birth, Cell, Launch, ReceiptCell
+from sweepstack.core.records import Action, Approval, ArtifactSpec, Birth, Cell, Launch, ReceiptCell
 from sweepstack.evidence.pull import BoxPull, BoxSource, pull_all
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.verify import BoxView, VerifyOutcome, VerifyRequest, verify
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
+from sweepstack.onbox.common.canonical import GENESIS, canonical_json, digest_of, sha256_hex
 from sweepstack.teardown.box_facts import BoxFacts
 from tests.unit.evidence import torchzip
 

@@ -170,7 +170,7 @@ class Site:
 
     def close(self) -> None:
         self.release()
-        processes.end_all(self.native_id, grace=0)
+        processes.end_box(self.native_id, grace=0)
 
 
 class Broken:

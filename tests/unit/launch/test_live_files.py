@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.util
 import json
 import os
 import shutil
@@ -12,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.channel import agent_source
+from sweepstack.launch import ship
 from tests.unit.launch.support import Site
-
-SHIPS = "sweepstack.launch.ship" if importlib.util.find_spec("sweepstack.launch.ship") else "sweepstack.launch.launch"
-"""Whichever module knows where the on-box sources lie."""
 
 
 def digests(folder: Path) -> dict[str, tuple[str, int, int]]:
@@ -43,11 +40,12 @@ def test_b07_files_of_a_live_runner_and_its_cells_never_change(
     codes = {path.name for path in (home / "code").iterdir()}
     before = digests(first), {name: digests(home / "code" / name) for name in codes}
     newer = tmp_path / "sweepstack"  # a newer one on the laptop
-    shutil.copytree(importlib.import_module(SHIPS).PACKAGE / "onbox", newer / "onbox")
+    shutil.copytree(ship.ONBOX, newer / "onbox")
     (newer / "__init__.py").touch()
     with (newer / "onbox" / "runner" / "main.py").open("a") as file:
         file.write("\n# newer\n")
-    monkeypatch.setattr(f"{SHIPS}.PACKAGE", newer)
+    for module in (ship, agent_source):
+        monkeypatch.setattr(module, "ONBOX", newer / "onbox")
     (site.job / "more.txt").write_text("newer job code")
     done = site.launch("a", "b")
     assert "b" in done.appended

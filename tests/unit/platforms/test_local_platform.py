@@ -16,7 +16,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweepstack.onbox.agent.channel import BOX_ID_VARIABLE
 from sweepstack.onbox.common import processes
 from sweepstack.onbox.common.errors import (
     NotYetGone,
@@ -26,6 +25,7 @@ from sweepstack.onbox.common.errors import (
     Unsupported,
     WrongAccount,
 )
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.host import box_folders, removal
 from sweepstack.onbox.host.drills import BOOT_DRILL, CREATE_DRILL
 from sweepstack.onbox.host.folder_platform import LocalPlatform

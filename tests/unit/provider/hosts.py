@@ -63,5 +63,5 @@ class HostSweep(Sweep):
         self.release()
         for name, host in self.hosts.items():
             for native_id in self.boxes_on(name):
-                processes.end_all(native_id, grace=0)
+                processes.end_box(native_id, grace=0)
             host.stop()

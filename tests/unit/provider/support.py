@@ -311,13 +311,13 @@ class Sweep:
 
     def vanish(self, box: BoxState) -> None:
         """The box is deleted by hand."""
-        processes.end_all(box.native_id, grace=0)
+        processes.end_box(box.native_id, grace=0)
         shutil.rmtree(self.root(box))
 
     def close(self) -> None:
         self.release()
         for native_id in self.listed():
-            processes.end_all(native_id, grace=0)
+            processes.end_box(native_id, grace=0)
 
 
 def action(of: BoxState, **changes: str) -> Action:

@@ -16,7 +16,6 @@ from typing import Any
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import (
-    GENESIS,
     Abandonment,
     Action,
     Approval,
@@ -32,7 +31,7 @@ from sweepstack.core.records import (
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.unsealed import Unsealed, UnsealedOfBox
 from sweepstack.onbox.agent.channel import Listing
-from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
+from sweepstack.onbox.common.canonical import GENESIS, canonical_json, sha256_hex
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Verdict, may_end
 from tests.unit.evidence.world import BEGIN, CODE, IDENTITY, Box, World

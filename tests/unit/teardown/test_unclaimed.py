@@ -10,6 +10,7 @@ import pytest
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval, UnclaimedWaiver
+from sweepstack.launch.ship import checkpoint_files, runner_files
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common.canonical import digest_of
@@ -64,8 +65,7 @@ def found(
         *(f"data/sweep/{name}" for name in ("journal.jsonl", "queue.jsonl", "queue.lock", "runner.pid", "runner.log")),
         *(f"data/sweep/{name}" for name in ("spec.json", "patrol.jsonl", "patrol.1.jsonl", "secrets.json", "keep-on")),
         *("data/sweep/runner-0a1b2c3d4e5f/runner_disk.py", "data/sweep/setup/0123456789abcdef.log"),
-        *(f"data/sweep/runner-0a1b2c3d4e5f/{name}" for name in ("runner.py", "sweepstack/onbox/runner/disk.py")),
-        *("data/sweep/checkpoint/sweepstack_files.py", f"data/sweep/provenance/{CODE.removeprefix('sha256:')}.json"),
+        f"data/sweep/provenance/{CODE.removeprefix('sha256:')}.json",
         f"data/sweep/shipped/{CODE.removeprefix('sha256:')}.files.json",
         *("data/sweep/owner.json", "data/sweep/decisions.jsonl", "data/sweep/runner.lock"),
         *(f"{CODE_DIR}/train.py", f"data/sweep/cells/{FIRST}/1/log.txt", f"data/sweep/cells/{FIRST}/1/pid"),
@@ -74,6 +74,13 @@ def found(
 )
 def test_spoken_for(situation: Situation, path: str) -> None:
     assert found(situation, (path, 1, 0.0)) == []
+
+
+def test_all_that_is_shipped_to_run_there_is_spoken_for(situation: Situation) -> None:
+    """The runner's folder has a name for each version of it, and lies below the box's home."""
+    shipped = [f"runner-0a1b2c3d4e5f/{path}" for path, _, _ in runner_files()]
+    shipped += [f"checkpoint/{path.name}" for path in checkpoint_files()]
+    assert found(situation, *((f"data/sweep/{path}", 1, 0.0) for path in shipped)) == []
 
 
 @pytest.mark.parametrize(

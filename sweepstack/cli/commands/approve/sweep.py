@@ -6,7 +6,6 @@ What is written would be taken: the same check that a delete asks says so before
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from sweepstack.cli.unrecorded_boxes import with_adrift
 from sweepstack.core.records import Abandonment, Action, Approval, Receipt, UnclaimedWaiver, Waiver
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.canonical import DIGEST
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.power import judge_stop
 from sweepstack.status.engine_state import STOP
@@ -37,8 +37,6 @@ from sweepstack.teardown.launched import unnamed_cells
 from sweepstack.teardown.refusal import of_another_account
 from sweepstack.teardown.revocation import given_at
 from sweepstack.teardown.stop_check import AtRisk
-
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def approve(target: Target, words: Words, out: Out) -> int:
@@ -178,7 +176,7 @@ def _receipt(
     again = first_hung(target.stack, named) or [f"sweepctl verify --stack {target.stack}"]
     digest = words.receipt
     if digest is not None:
-        if not _DIGEST.fullmatch(digest):
+        if not DIGEST.fullmatch(digest):
             latest = f" The latest is {scene.receipt_digest}." if scene.receipt_digest else ""
             raise No(f"{digest} is not a whole digest (sha256: and 64 hex digits).{latest}", again)
     else:

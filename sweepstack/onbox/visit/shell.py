@@ -2,6 +2,8 @@
 
 Such a process is not the box's. It does not carry the box's id, so a stop or a delete neither waits for it nor ends it;
 all it loses then is the folder under its feet. What it starts is the person's, too.
+
+Sent alone, as an argument that `ps` on the box shows: it imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -11,14 +13,10 @@ import errno
 import os
 import select
 import signal
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from sweepstack.onbox.agent.channel import BOX_ID_VARIABLE, safe_parts
-from sweepstack.onbox.common.errors import PlatformError
 
 VISITED = "SWEEPSTACK_VISITING"
 """The box that a shell is on, for prompts; nothing is found or ended by it."""
@@ -30,9 +28,7 @@ HANGUP_SECONDS = 5.0
 def environment(native_id: str, root: Path) -> dict[str, str]:
     """What a process of the box sees, without the mark that makes it one; and the terminal's own."""
     env = {name: value for name in KEPT if (value := os.environ.get(name)) is not None}
-    env.update({"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root), VISITED: native_id})
-    env.pop(BOX_ID_VARIABLE, None)
-    return env
+    return {**env, "PATH": os.environ.get("PATH", os.defpath), "HOME": str(root), VISITED: native_id}
 
 
 def run(command: Sequence[str], cwd: Path, env: Mapping[str, str], *, leash: int | None = None) -> int:
@@ -62,13 +58,12 @@ def run(command: Sequence[str], cwd: Path, env: Mapping[str, str], *, leash: int
 
 
 def visit(settings: Mapping[str, Any]) -> int:
-    """Runs a person's command, or a shell, on this terminal or these pipes. See `Channel.attach`."""
-    root, native_id = Path(settings["root"]), str(settings["native_id"])
+    """Runs a person's command, or a shell, on this terminal or these pipes. See `Channel.attach`. What started this
+    program has taken the box's id out of its environment (`agent_source`)."""
     shell = os.environ.get("SHELL") or "/bin/sh"
     command = list(settings["argv"]) or [shell, "-l"]
-    env = {name: value for name, value in os.environ.items() if name != BOX_ID_VARIABLE}
-    env[VISITED] = native_id
-    cwd = root.joinpath(*safe_parts(settings["cwd"])) if settings["cwd"] else root
+    env = {**os.environ, VISITED: str(settings["native_id"])}
+    cwd = Path(settings["root"], settings["cwd"])
     if not cwd.is_dir():
         os.write(2, f"sweepctl: {cwd} is not there: {os.strerror(errno.ENOENT)}\n".encode())
         return NOT_EXECUTABLE
@@ -100,19 +95,3 @@ def _interruptible() -> None:
 def _complain(text: str, code: int) -> int:
     os.write(2, f"sweepctl: {text}\n".encode())
     return code
-
-
-def reachable(port: int, local: int) -> str:
-    """See `Channel.reach`: the box is this machine. Looks whether something answers at `port`."""
-    if local != port:
-        raise PlatformError(
-            f"the box is this machine: its port {port} is {port} here already, and is not renamed to {local}. "
-            f"Next: leave the second port away"
-        )
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        answers = probe.connect_ex(("127.0.0.1", port)) == 0
-    where = f"http://127.0.0.1:{port}"
-    if answers:
-        return f"nothing to forward: the box is this machine, and something answers at {where}"
-    return f"nothing to forward: the box is this machine, and {where} is it; nothing answers there yet"

@@ -1,0 +1,1 @@
+"""A person on a box: sent alone, as an argument."""
