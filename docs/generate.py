@@ -47,18 +47,15 @@ def words_of(thing: Any) -> str:
 
 def commands_page() -> str:
     """Every command of `sweepctl` with its arguments and options."""
-    import typer
+    from sweepstack.cli.verbs import load, names
 
-    from sweepstack.cli.main import app
-
-    group: Any = typer.main.get_command(app)
     parts = [
         NOTE,
         "# sweepctl: every command and option\n",
         "What they are for, and their JSON: [cli.md](../cli.md).\n",
     ]
-    for name in sorted(group.commands):
-        command = group.commands[name]
+    for name in sorted(names()):
+        command: Any = load(name)
         shown = [parameter for parameter in command.params if not parameter.hidden and parameter.name != "help"]
         arguments = [parameter for parameter in shown if parameter.param_type_name == "argument"]
         usage = " ".join([f"sweepctl {name}", *(_argument(argument) for argument in arguments), "[options]"])

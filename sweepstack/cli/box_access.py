@@ -1,4 +1,4 @@
-"""`sweepctl ssh`, `exec`, `forward`: a person on a box, through the same channel that everything else goes through."""
+"""A person on a box (`ssh`, `exec`, `forward`): through the same channel that everything else goes through."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from sweepstack.cli.collect import open_sources
-from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.output import No, Unsure, complain
 from sweepstack.cli.target import Target
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.agent.channel import Channel
@@ -55,8 +55,6 @@ def way_to(target: Target, box: BoxEntry) -> Channel:
 
 def visit(target: Target, name: str, command: Sequence[str], *, terminal: bool) -> int:
     """Runs `command` (a shell where it is empty) on the box. Its exit code, or 255 when it could not be run there."""
-    from sweepstack.cli.output import complain
-
     try:
         box = find_box(target, name)
         channel = way_to(target, box)
@@ -72,24 +70,3 @@ def visit(target: Target, name: str, command: Sequence[str], *, terminal: bool) 
     except SweepstackError as error:
         complain(str(error), [f"sweepctl status --stack {target.stack}"])
     return NO_WAY
-
-
-def forward(target: Target, name: str, ports: str, out: Out) -> int:
-    """`PORT` or `PORT:PORT` (here : on the box). Blocks while a tunnel is needed; exit 0 when it can be reached."""
-    here, there = parse_ports(ports)
-    box = find_box(target, name)
-    channel = way_to(target, box)
-    text = channel.reach(there, here, lambda words: print(words, file=sys.stderr, flush=True))
-    following = [f"sweepctl exec --stack {target.stack} {name} -- CMD    (to start what shall listen)"]
-    out.document({"stack": target.stack, "box": name, "port": there, "local": here, "message": text})
-    out.line(text)
-    out.next(following)
-    return YES
-
-
-def parse_ports(text: str) -> tuple[int, int]:
-    """(here, on the box). Raises Unsure for anything but one or two ports."""
-    parts = text.split(":")
-    if len(parts) in (1, 2) and all(part.isascii() and part.isdigit() and 0 < int(part) < 65536 for part in parts):
-        return int(parts[0]), int(parts[-1])
-    raise Unsure(f'"{text}" is no port; write 6006, or 8080:6006 for 8080 here and 6006 on the box')

@@ -14,9 +14,6 @@ def main() -> None:
     _with_streams()
     gc.disable()  # importing makes a hundred thousand objects, and no garbage
     from sweepstack.cli.app import app
-    from sweepstack.cli.commands import add
-
-    add(*sys.argv[1:2])
 
     gc.freeze()
     gc.set_threshold(1_000_000, 50, 50)  # a command lives for seconds; of ten thousand cells it makes a million objects

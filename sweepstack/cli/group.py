@@ -1,7 +1,8 @@
-"""The application's group of commands: in the order of a day, with errors as JSON where programs ask for it."""
+"""The application's group of verbs: in the order of a day, with errors as JSON where programs ask for it."""
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from sweepstack.cli.early_export import AsksState
+from sweepstack.cli import verbs
+from sweepstack.cli.exit_code import answer
 
 SECTIONS = (
     ("Begin", ("new", "doctor", "smoke", "place")),
@@ -20,11 +22,17 @@ SECTIONS = (
     ("Money", ("ledger", "audit")),
     ("On a box", ("ssh", "exec", "forward", "trust-host")),
 )
-"""A command that stands in none of them is shown last, under "More"."""
+"""A verb that stands in none of them is shown last, under "More"."""
+EARLY = "status"
+"""The engine takes longest of all that it does, so it is asked before anything else: see its `Command.begin`."""
 
 
 class Commands(TyperGroup):
-    """Lists the commands by sections. Its `main` never raises a usage error as text alone where `--json` is given."""
+    """Lists the verbs by sections. Its `main` never raises a usage error as text alone where `--json` is given."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: verbs.Listed(name) for name in verbs.names()}
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All names, in the order of `SECTIONS`."""
@@ -48,14 +56,23 @@ class Commands(TyperGroup):
                     formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Lets the command begin that is asked for, where it can, and then reads the words."""
-        command = self.commands.get(args[0]) if args else None
-        if isinstance(command, AsksState) and not ctx.resilient_parsing:  # else the shell completes a line
-            ctx.obj = command.begin(ctx, args[0], args[1:])
+        """Reads the words before the verb. `status` begins first."""
+        if args[:1] == [EARLY] and not ctx.resilient_parsing:  # else the shell completes a line
+            verb: Any = verbs.load(EARLY)
+            ctx.obj = verb.begin(ctx, EARLY, args[1:])
         return super().parse_args(ctx, args)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Imports the verb that is asked for."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, verbs.load(name) if name is not None and found is not None else None, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the asked verb, and raises typer.Exit with its exit code."""
+        answer(functools.partial(super().invoke, ctx))
+
     def main(self, args: Sequence[str] | None = None, *rest: Any, **settings: Any) -> Any:
-        """Runs one command and raises SystemExit with its exit code."""
+        """Runs one verb and raises SystemExit with its exit code."""
         words = list(sys.argv[1:] if args is None else args)
         ours = words[: words.index("--")] if "--" in words else words
         if "--json" not in ours:

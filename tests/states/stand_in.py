@@ -285,7 +285,7 @@ def sweepctl(words: list[str]) -> int:
     import sweepstack.cli.commands.finish.sweep
     import sweepstack.cli.prompt
     import sweepstack.status.engine_call
-    from sweepstack.cli.main import app
+    from sweepstack.cli.app import app
 
     def run(command: list[str], captured: bool = False, backend: str = "", **_: Any) -> Any:
         """A command of the engine as a child, as the real one is."""
@@ -349,18 +349,18 @@ def import_all() -> None:
     import pulumi.runtime.stack  # noqa: F401
 
     import components.program  # noqa: F401
-    import sweepstack.cli.commands.approve.revoke
-    import sweepstack.cli.commands.audit.end
-    import sweepstack.cli.commands.finish.sweep
-    import sweepstack.cli.main
+    import sweepstack.cli.app
     import sweepstack.evidence.verify
     import sweepstack.launch.first_step
     import sweepstack.onbox.host.folder_platform
     import sweepstack.provider.dispatch
     import sweepstack.provider.resources.box
     import sweepstack.provider.sharing
+    from sweepstack.cli import verbs
     from sweepstack.loaders.load import load
 
+    for verb in verbs.names():
+        verbs.load(verb)
     for token in sweepstack.provider.dispatch.HANDLERS:
         sweepstack.provider.dispatch.handler_for(token)
 

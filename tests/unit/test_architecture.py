@@ -265,10 +265,10 @@ def test_layers_are_the_folders() -> None:
 
 def test_clean_tree_has_no_complaints(tree: Callable[[str, str], Path]) -> None:
     root = tree(
-        "sweepstack/cli/main.py", "from sweepstack.core import box\nfrom sweepstack.platforms import runpod_name\n"
+        "sweepstack/cli/app.py", "from sweepstack.core import box\nfrom sweepstack.platforms import runpod_name\n"
     )
     assert [complaint for rule in RULES for complaint in rule(root)] == [
-        "sweepstack/cli/main.py:2: names the platform 'runpod'"
+        "sweepstack/cli/app.py:2: names the platform 'runpod'"
     ]
 
 
@@ -287,8 +287,8 @@ def test_clean_tree_has_no_complaints(tree: Callable[[str, str], Path]) -> None:
         ("sweepstack/provider/host.py", "from components import sweep\n"),
         ("sweepstack/platforms/x/platform.py", "from sweepstack.evidence.store import EvidenceStore\n"),
         ("sweepstack/platforms/x/platform.py", "from sweepstack.teardown import check\n"),
-        ("sweepstack/cli/main.py", "from sweepstack.provider import host\n"),
-        ("sweepstack/cli/main.py", "from components.sweep import Sweep\n"),
+        ("sweepstack/cli/app.py", "from sweepstack.provider import host\n"),
+        ("sweepstack/cli/app.py", "from components.sweep import Sweep\n"),
         ("sweepstack/core/journal.py", "from ..cli import main\n"),
         ("sweepstack/onbox/agent/agent.py", "from sweepstack.core import journal\n"),
         ("sweepstack/odd/thing.py", "import os\n"),
@@ -315,7 +315,7 @@ def test_strange_engine_is_seen(tree: Callable[[str, str], Path], text: str) -> 
     "text", ["from sweepstack.platforms.runpod import _api\n", "import sweepstack.platforms.runpod._api\n"]
 )
 def test_private_module_abroad_is_seen(tree: Callable[[str, str], Path], text: str) -> None:
-    assert len(private_modules_abroad(tree("sweepstack/cli/main.py", text))) == 1
+    assert len(private_modules_abroad(tree("sweepstack/cli/app.py", text))) == 1
 
 
 @pytest.mark.parametrize("text", ["x = 'RunPod'\n", "# on vast.ai\n", "import vastai_sdk\n", "class SlurmBox: ...\n"])

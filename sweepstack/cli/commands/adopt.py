@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
 
 from sweepstack.cli.collect import Sources, open_sources
-from sweepstack.cli.commands.approve.options import who
 from sweepstack.cli.held_by import backend_of
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.target import Target
@@ -19,9 +22,38 @@ from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.status.engine_state import StackMissing, read_state
+from sweepstack.teardown.ownership import who
 
 
-def renamed_from(host: str, out: Out) -> int:
+def command(
+    box: Annotated[
+        str | None,
+        typer.Argument(metavar="BOX", help="Its machine was renamed: it answers for the box under its new name."),
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept on record.")] = "",
+    renamed_from: Annotated[
+        str, typer.Option("--renamed-from", metavar="HOST", help="This computer was HOST before. Needs no stack.")
+    ] = "",
+    held_by: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="BACKEND", help="The lost backend that a box of this sweep names, as `up` says it."
+        ),
+    ] = "",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Take a sweep over from a backend that is lost, or go on with a machine that was renamed."""
+    out = Out(as_json=json)
+    if renamed_from:
+        return adopt_name(renamed_from, out)
+    if not reason.strip():
+        raise Unsure('why? It is kept on record: --reason "…"')
+    target = Target.find_sweep(stack)
+    return adopt_box(target, box, reason, out) if box else adopt(target, reason, out, held_by)
+
+
+def adopt_name(host: str, out: Out) -> int:
     """This computer was `host` before. Exit 0: on record here. Evidence in folders, a local backend and boxes on this
     machine are known under either name from now on."""
     file = this_host.also_known_as(host)

@@ -9,11 +9,15 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from sweepstack.cli import completion
 from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_file import find_file
 from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
@@ -39,6 +43,24 @@ class Read:
     source: str
     attempt: int
     rows: Sequence[Row]
+
+
+def command(
+    cells: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CELL]...", help="Names or patterns; none: what runs.", autocompletion=completion.cells
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Any key of the metrics file. Repeatable.")
+    ] = None,
+    stack: Stack = None,
+    evidence: Evidence = None,
+    json: AsJson = False,
+) -> int:
+    """Draw a metric of cells over its x. Exit 1: a cell that was named has no curve yet."""
+    return curves(Target.find_to_read(stack, evidence), cells or (), metric or (), Out(as_json=json))
 
 
 def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: Out) -> int:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.cli.target import Target
 
 
-def drop(target: Target, cell: str, reason: str, out: Out) -> int:
-    """Exit 0 when the stack file says that the cell is dropped; 1 when it can't be."""
+def command(
+    cell: Annotated[str, typer.Argument(help="A cell's name.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the stack file.")] = "",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Take a cell out: writes it into `cells.drop` of the stack file; the next `pulumi up` stops it."""
+    target, out = Target.find_sweep(stack), Out(as_json=json)
     reason = " ".join(reason.split())
     if not reason:
         raise Unsure(f'why? It is kept with the cell: sweepctl drop {cell} --reason "…"')

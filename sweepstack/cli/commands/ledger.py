@@ -10,6 +10,7 @@ from typing import Any
 from sweepstack.billing.ledger import Bill, Spent, spent
 from sweepstack.billing.outlived_volume import Leftover, leftover_lines
 from sweepstack.cli.collect import Sources, open_sources
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.outlived_volumes import leftovers
 from sweepstack.cli.output import UNSURE, YES, Out, Unsure, money
 from sweepstack.cli.progress import Progress
@@ -25,8 +26,9 @@ from sweepstack.status.engine_state import BoxEntry
 from sweepstack.teardown.close_box import StillBilled, still_billed
 
 
-def ledger(target: Target, out: Out) -> int:
-    """Exit code: 0 when every bill is known in full, 2 when a part of it is not."""
+def command(stack: Stack = None, json: AsJson = False) -> int:
+    """Show every box ever rented: hours, rate, USD, why it ended. Exit 2: a part of the bill is not known."""
+    target, out = Target.find_sweep(stack), Out(as_json=json)
     with Progress("reading the ledger"):
         sources = open_sources(target)
         if sources.store is None:

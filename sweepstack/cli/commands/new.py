@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import valid_stack_name
@@ -45,8 +50,13 @@ config:
 """
 
 
-def new(target: Target, out: Out, *, store: bool = False) -> int:
-    """Writes the stack file; never over one that is there."""
+def command(
+    name: Annotated[str, typer.Argument(help="Lower-case letters, digits and -.")],
+    store: Annotated[bool, typer.Option("--store", help="For volumes that outlive sweeps.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Write a stack file to start from: a sweep, or with --store the volumes that several sweeps use."""
+    target, out = Target.find(name), Out(as_json=json)
     if not valid_stack_name(target.stack):
         raise No(
             f"\"{target.stack}\" can't be a stack's name: lower-case letters, digits and -, a letter or digit first"

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from sweepstack.cli.collect import look, open_sources
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, UNSURE, YES, Out, count, span
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import SweepstackError
@@ -32,9 +33,9 @@ class Finding:
     words: tuple[str, ...]
 
 
-def patrol(target: Target, out: Out) -> int:
-    """Exit 0: every box is healthy, running or cleanly done; 1: one needs a person; 2: one does not answer, and none of
-    the others needs one."""
+def command(stack: Stack = None, json: AsJson = False) -> int:
+    """One probe of all boxes, a line each, for cron. Exit 0: healthy or cleanly done; 1: look at it; 2: unreachable."""
+    target, out = Target.find_sweep(stack), Out(as_json=json)
     now = datetime.now(UTC)
     following: Sequence[str]
     try:

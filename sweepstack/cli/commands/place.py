@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from sweepstack.cli.collect import open_sources
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, money
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
@@ -47,6 +50,17 @@ class Choice:
     platform: str
     offers: Mapping[str, Offer]
     lacking: tuple[str, ...] = ()
+
+
+def command(
+    next_one: Annotated[bool, typer.Option("--next", help="The offer after the one that is placed now.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show the offers; write nothing.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Take the placement out of the stack file.")] = False,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Show what the candidates have now, and write the cheapest that fits into the stack file. Exit 1: nothing fits."""
+    return place(Target.find_sweep(stack), Out(as_json=json), next_one=next_one, show=show, clear=clear)
 
 
 def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool) -> int:

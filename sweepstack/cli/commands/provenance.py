@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from sweepstack.cli.collect import Sources, open_sources
 from sweepstack.cli.commands.pull import usable
+from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, size, span
 from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.target import Target
@@ -16,8 +19,14 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
 
 
-def provenance(target: Target, cell: str, out: Out) -> int:
-    """Exit 0 when the latest receipt calls exactly this copy verified, 1 when it does not, or there is no copy."""
+def command(
+    cell: Annotated[str, typer.Argument(help="A cell's name.")],
+    stack: Stack = None,
+    evidence: Evidence = None,
+    json: AsJson = False,
+) -> int:
+    """Show what produced a cell's copy: command, config, code, commit, set-up, libraries, hardware."""
+    target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
     sources = open_sources(target)
     store = usable(sources)
     manifest, digest = _sealed(sources, store, cell)

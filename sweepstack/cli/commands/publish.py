@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from json import dumps
+from typing import Annotated
+
+import typer
 
 from sweepstack.cli.collect import Sources, open_sources
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
@@ -13,6 +17,20 @@ from sweepstack.evidence.publish import publish as publish_folder
 from sweepstack.evidence.s3.address import SCHEME, S3Address
 from sweepstack.evidence.s3.policy import box_policy
 from sweepstack.onbox.common.errors import EvidenceError
+
+
+def command(
+    to: Annotated[str | None, typer.Argument(metavar="s3://BUCKET/PREFIX", help="An empty place, one a sweep.")] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="BOX", help="Copy nothing: print the policy document for the credential of this box."),
+    ] = None,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Copy the evidence folder to object storage, whole and checked, and close the folder. Resumable."""
+    target = Target.find(stack)
+    return show_policy(target, policy, to) if policy else publish(target, to, Out(as_json=json))
 
 
 def publish(target: Target, to: str | None, out: Out) -> int:
@@ -70,7 +88,7 @@ def _source(sources: Sources, uri: str) -> str:
     return evidence
 
 
-def policy(target: Target, box: str, to: str | None) -> int:
+def show_policy(target: Target, box: str, to: str | None) -> int:
     """Prints the policy document for the credential of one box, by its native id in the state."""
     sources = open_sources(target)
     address = to or sources.evidence or ""
@@ -84,7 +102,7 @@ def policy(target: Target, box: str, to: str | None) -> int:
         names = [entry.name for entry in sources.state.boxes]
         raise No(f"there is no box {box} in the state{did_you_mean(box, names)}")
     try:
-        print(json.dumps(box_policy(S3Address.parse(address), found.native_id), indent=2))
+        print(dumps(box_policy(S3Address.parse(address), found.native_id), indent=2))
     except EvidenceError as error:
         raise Unsure(str(error)) from error
     return YES

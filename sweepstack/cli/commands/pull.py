@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sweepstack.cli.collect import Sources, open_sources
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
@@ -95,6 +96,11 @@ def usable(sources: Sources) -> EvidenceStore:
         again = [] if sources.problem else [f"pulumi up --stack {sources.target.stack}"]
         raise Unsure(sources.problem or "there is no evidence yet: nothing was ever brought up", again)
     return sources.store
+
+
+def command(stack: Stack = None, json: AsJson = False) -> int:
+    """Copy sealed cells, journals, and the logs of attempts that failed into the evidence. Resumable."""
+    return pull(Target.find_sweep(stack), Out(as_json=json))
 
 
 def pull(target: Target, out: Out) -> int:

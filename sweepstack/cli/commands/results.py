@@ -9,12 +9,15 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import typer
 
 from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_file import CellFile, find_copy, find_file
 from sweepstack.cli.collect import Sources, look, open_sources
-from sweepstack.cli.output import NO, YES, No, Out, count
+from sweepstack.cli.options import AsJson, Evidence, Stack
+from sweepstack.cli.output import NO, YES, No, Out, Unsure, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import own_stops
 from sweepstack.cli.target import Target
@@ -53,6 +56,26 @@ class Table:
 
     headers: tuple[str, ...]
     rows: list[tuple[str, ...]]
+
+
+def command(
+    over: Annotated[
+        list[str] | None,
+        typer.Option(metavar="AXIS", help="Average over this axis (default: seed); none: a row a cell."),
+    ] = None,
+    metric: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this value. Repeatable.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Also what is not verified; it is marked.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="For a spreadsheet.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="For a paper or a pull request.")] = False,
+    stack: Stack = None,
+    evidence: Evidence = None,
+    json: AsJson = False,
+) -> int:
+    """One table over all cells: axes, values, mean ± std over seeds. Exit 0: no cell is missing; 1: some are."""
+    if sum((csv, markdown, json)) > 1:
+        raise Unsure("--csv, --markdown and --json are three ways to write one table: use one of them")
+    style: Style = "csv" if csv else "markdown" if markdown else "table"
+    return results(Target.find_to_read(stack, evidence), over or (), metric or (), all_, style, Out(as_json=json))
 
 
 def results(

@@ -6,10 +6,13 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
 
 from sweepstack.cli.collect import look, open_sources
-from sweepstack.cli.commands.approve.options import who
 from sweepstack.cli.commands.pull import usable
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
@@ -20,6 +23,7 @@ from sweepstack.launch.retries import add, on_record
 from sweepstack.status.compose import compose
 from sweepstack.status.model import CellView
 from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.teardown.ownership import who
 
 FAILED = ("failed", "damaged", "missing")
 """What `--failed` means: it ended, and what it left is no result."""
@@ -50,8 +54,19 @@ class Asked:
         return self.view.state == "verified" and not self.waits
 
 
-def retry(target: Target, choice: Choice, out: Out) -> int:
-    """Exit 0 when the cells are on record to run again, or were before; 1 when one can't; 2 when it can't be told."""
+def command(
+    cells: Annotated[list[str] | None, typer.Argument(metavar="[CELL]…", help="Cells by name.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="All that failed for good, or left no good copy.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All that ran.")] = False,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why; kept on record. Without a terminal it stands for your yes.")
+    ] = "",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Run cells again, with what the next `pulumi up` brings. A sealed one starts from nothing."""
+    choice = Choice(tuple(cells or ()), failed, all_, " ".join(reason.split()))
+    target, out = Target.find_sweep(stack), Out(as_json=json)
     sources = open_sources(target)
     store = usable(sources)
     with Progress("looking"):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
@@ -11,8 +16,13 @@ from sweepstack.core.workdir import collect, located
 from sweepstack.launch.smoke import SmokeFailed, ensure
 
 
-def smoke(target: Target, out: Out, *, force: bool) -> int:
-    """Exit code: 0 when it passed, now or before; 1 when it failed. Blocks for its timeout at most; rents nothing."""
+def command(
+    force: Annotated[bool, typer.Option("--force", help="Also when it has passed with this code and config.")] = False,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Run a batch or two of the job here (job.smoke), as `pulumi up` does before it rents. Exit 0: passed."""
+    target, out = Target.find_sweep(stack), Out(as_json=json)
     config = StackConfig.load(target.root, target.stack)
     shipment = collect(located(target.root, config.job.workdir), config.job.include)
     spec = configured_smoke(config, shipment.digest)

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from sweepstack.channel import ssh_contact, ssh_keys
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import Pin
 from sweepstack.channel.ssh_options import Way
 from sweepstack.channel.ssh_route import way_to
 from sweepstack.cli.box_access import find_box
+from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.platforms.registry import load_platform
 
 ON_THE_BOX = "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done"
+
+
+def command(
+    box: Box,
+    fingerprint: Annotated[
+        str, typer.Option("--fingerprint", metavar="SHA256:…", help="What you read on the box itself: pins that key.")
+    ] = "",
+    host: Annotated[
+        str,
+        typer.Option("--host", metavar="ADDRESS", help="A host of yours that it is on, or is to be on from now on."),
+    ] = "",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Compare the SSH host key of a box with the pinned one, and pin another, if you agree."""
+    return trust_host(Target.find_sweep(stack), box, fingerprint, Out(as_json=json), host=host)
 
 
 def trust_host(target: Target, name: str, fingerprint: str, out: Out, *, host: str = "") -> int:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Literal
+from typing import Annotated, Literal, get_args
+
+import typer
 
 from sweepstack.cli.budget_alerts import Teller
 from sweepstack.cli.collect import Sources, look, open_sources
-from sweepstack.cli.output import YES, No, Out, count, span
+from sweepstack.cli.options import AsJson, Stack
+from sweepstack.cli.output import YES, No, Out, Unsure, count, span
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import headline, own_stops
-from sweepstack.cli.target import Target
+from sweepstack.cli.target import Target, parse_duration
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.platforms.registry import load_platform
@@ -24,6 +27,19 @@ POLL_SECONDS = 2.0
 PATIENCE = 3
 """Looks in a row with nothing alive before "nothing will happen any more" is believed."""
 FINISHED = frozenset({"sealed", "verified", "waived", "damaged", "missing", "unexpected"})
+
+
+def command(
+    what: Annotated[str, typer.Option("--for", metavar="done|verified|first-step")] = "done",
+    timeout: Annotated[str, typer.Option(metavar="12h", help="When to stop waiting.")] = "24h",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Wait until all cells are done, or verified, or one has made a step. Exit 0 only for yes."""
+    for one in get_args(What):
+        if what == one:
+            return wait(Target.find_sweep(stack), one, parse_duration(timeout), Out(as_json=json))
+    raise Unsure(f'--for "{what}": it is done, verified or first-step')
 
 
 def wait(target: Target, what: What, timeout: timedelta, out: Out) -> int:

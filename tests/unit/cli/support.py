@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import pytest
 
-from sweepstack.cli.main import app
+from sweepstack.cli.app import app
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import Approval, ArtifactSpec, Birth, Cell, Launch, Teardown

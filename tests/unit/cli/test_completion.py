@@ -27,7 +27,7 @@ def complete(world: World, *words: str) -> list[str]:
         "COMP_WORDS": " ".join(("sweepctl", *words)),
         "COMP_CWORD": str(len(words)),
     }
-    command = [sys.executable, "-c", "from sweepstack.cli.main import app; app(prog_name='sweepctl')"]
+    command = [sys.executable, "-c", "from sweepstack.cli.app import app; app(prog_name='sweepctl')"]
     done = subprocess.run(command, cwd=world.root, env=environment, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     return done.stdout.split()

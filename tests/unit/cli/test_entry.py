@@ -13,7 +13,7 @@ ENV = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUF
 PROCESS = """
 import sys, {module}
 {before}
-from sweepstack.cli import app, entry, main
+from sweepstack.cli import app, entry
 app.app = lambda: ({action})
 entry.main()
 print("Python ends as ever")

@@ -7,20 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
-from typer.core import TyperGroup
 
 from sweepstack.cli import output
-from sweepstack.cli.main import app
+from sweepstack.cli.app import app
+from sweepstack.cli.verbs import load, names
 from tests.unit.cli.support import World
 
 DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-8")
 OF_NO_STACK = {"new", "audit"}
 """The one makes a stack; the other asks about all of them."""
 
-_group = typer.main.get_command(app)
-assert isinstance(_group, TyperGroup)
-COMMANDS = dict(_group.commands)
+COMMANDS = {name: load(name) for name in names()}
 
 
 def exit_codes() -> dict[str, list[str]]:

@@ -491,7 +491,7 @@ import sweepstack.status.engine_call
 engine = sys.argv.pop(1)
 sweepstack.status.engine_call.find_engine = lambda: engine
 from sweepstack.cli.app import app
-import sweepstack.cli.main
+import sweepstack.cli.app
 try:
     app()
 finally:

@@ -26,7 +26,7 @@ RUN = """
 import sys, sweepstack.status.engine_call
 engine = sys.argv.pop(1)
 sweepstack.status.engine_call.find_engine = lambda: engine
-from sweepstack.cli.main import main
+from sweepstack.cli.entry import main
 main()
 """
 

@@ -1,0 +1,71 @@
+"""`sweepctl approve`: a person's approval, for one receipt and named boxes or volumes, written into the stack file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from sweepstack.cli import completion
+from sweepstack.cli.commands.approve.options import Words, pair_reasons
+from sweepstack.cli.commands.approve.revoke import revoke as take_back
+from sweepstack.cli.commands.approve.store import approve_store
+from sweepstack.cli.commands.approve.sweep import approve
+from sweepstack.cli.options import AsJson, Expires, Receipt, Stack
+from sweepstack.cli.output import Out, Unsure
+from sweepstack.cli.target import Target, parse_expires
+
+
+class Command(TyperCommand):
+    """Keeps the raw arguments: `--reason` belongs to what stands before it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta["arguments"] = list(args)
+        return super().parse_args(ctx, args)
+
+
+def command(
+    ctx: typer.Context,
+    receipt: Receipt = None,
+    box: Annotated[
+        list[str] | None,
+        typer.Option(metavar="BOX", help="Only this box. Repeatable.", autocompletion=completion.boxes),
+    ] = None,
+    waive: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CELL", help="Let go without this cell; needs --reason.", autocompletion=completion.cells),
+    ] = None,
+    abandon: Annotated[
+        list[str] | None,
+        typer.Option(metavar="BOX", help="What is on it may be lost; needs --reason.", autocompletion=completion.boxes),
+    ] = None,
+    waive_unclaimed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="BOX", help="Let bytes on it that belong to no cell die with it; needs --reason."),
+    ] = None,
+    reason: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="Why; belongs to the waiver or --abandon before it.")
+    ] = None,
+    verb: Annotated[str, typer.Option(metavar="destroy|stop", help="What the word is for.")] = "destroy",
+    expires: Expires = "72h",
+    revoke: Annotated[bool, typer.Option("--revoke", help="Take the approval back.")] = False,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Give a person's word for one receipt and named boxes. There is no --yes."""
+    target, out = Target.find(stack), Out(as_json=json)
+    if revoke:
+        if receipt or box or waive or abandon or waive_unclaimed or reason:
+            raise Unsure("--revoke takes the whole approval back: it goes with none of the other options")
+        return take_back(target, out)
+    if verb not in ("destroy", "stop"):
+        raise Unsure(f'--verb "{verb}": it is destroy or stop')
+    if verb == "stop" and not (box or abandon):
+        raise Unsure("--verb stop needs --box BOX or --abandon BOX: a stop is approved box by box")
+    why = pair_reasons(ctx.meta["arguments"])
+    boxes = tuple(dict.fromkeys(box or ()))
+    words = Words(
+        receipt, boxes, why.waive, why.abandon, why.boxes, parse_expires(expires), verb, unclaimed=why.unclaimed
+    )
+    return (approve_store if target.is_store else approve)(target, words, out)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from sweepstack.cli.output import Unsure
-from sweepstack.teardown.ownership import who as who
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sweepstack.cli.collect import open_sources
-from sweepstack.cli.commands.approve.options import who
 from sweepstack.cli.commands.verify.receipt import approval_of
 from sweepstack.cli.output import UNSURE, YES, Out
 from sweepstack.cli.target import Target
@@ -16,6 +15,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.engine_state import StackState
 from sweepstack.teardown.abandonment import revoke_here
+from sweepstack.teardown.ownership import who
 from sweepstack.teardown.revocation import write_revocation
 
 

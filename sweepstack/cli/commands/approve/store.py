@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 
 from sweepstack.billing.volume_cost import cost_words
 from sweepstack.cli.collect import Sources, open_sources
-from sweepstack.cli.commands.approve.options import Words, who
+from sweepstack.cli.commands.approve.options import Words
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
@@ -25,6 +25,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.status.engine_state import VolumeEntry
+from sweepstack.teardown.ownership import who
 from sweepstack.teardown.revocation import given_at
 from sweepstack.volumes.end_check import VolumeFacts, VolumeVerdict, may_delete
 from sweepstack.volumes.inventory import take_inventory

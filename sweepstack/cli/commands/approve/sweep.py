@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from sweepstack.cli.collect import look, open_sources
-from sweepstack.cli.commands.approve.options import Words, who
+from sweepstack.cli.commands.approve.options import Words
 from sweepstack.cli.commands.approve.preview import Plan, dying, show, stop_hint, what_next
 from sweepstack.cli.commands.approve.record import put_on_record
 from sweepstack.cli.commands.pull import usable
@@ -34,6 +34,7 @@ from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.launched import unnamed_cells
+from sweepstack.teardown.ownership import who
 from sweepstack.teardown.refusal import of_another_account
 from sweepstack.teardown.revocation import given_at
 from sweepstack.teardown.stop_check import AtRisk
@@ -48,10 +49,6 @@ def approve(target: Target, words: Words, out: Out) -> int:
             "Only a box that is given up needs no stack file",
             [f'sweepctl approve --stack {target.stack} --abandon BOX --reason "…"    (what is on it may be lost)'],
         )
-    if target.is_store:
-        from sweepstack.cli.commands.approve.store import approve_store
-
-        return approve_store(target, words, out)
     sources = open_sources(target)
     # Abandoning needs no evidence: that it can't be read may be the very reason.
     store = sources.store if words.abandon and not words.receipt else usable(sources)

@@ -1,0 +1,36 @@
+"""`sweepctl confirm-gone BOX`: a person says that a box is ended, or was never rented, where no API can prove it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sweepstack.cli.commands.confirm_gone.ended import Word, confirm_gone
+from sweepstack.cli.commands.confirm_gone.never_rented import never_rented as none_was
+from sweepstack.cli.options import AsJson, Box, Stack
+from sweepstack.cli.output import Out
+from sweepstack.cli.target import Target
+
+
+def command(
+    box: Box,
+    saw: Annotated[str, typer.Option("--saw", metavar="TEXT", help="What the provider's console shows of it.")],
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who saw it; you, by default.")] = "",
+    at: Annotated[
+        str, typer.Option("--at", metavar="TIME", help="When, as 2026-11-21T14:05+08:00; now, by default.")
+    ] = "",
+    another: Annotated[
+        str,
+        typer.Option("--another", metavar="SHA256:…", help="The key of another machine that has its address by now."),
+    ] = "",
+    never_rented: Annotated[
+        bool,
+        typer.Option("--never-rented", help="A create whose answer was lost rented nothing, as the console shows."),
+    ] = False,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Say that a box is ended whose bill only a person can end, or was never rented. Refused while it shows."""
+    word = Word(box, saw, by, at, another.strip())
+    return (none_was if never_rented else confirm_gone)(Target.find_sweep(stack), word, Out(as_json=json))

@@ -13,7 +13,6 @@ from typing import Any
 
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.collect import Sources, open_sources
-from sweepstack.cli.commands.approve.options import who
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation
@@ -28,6 +27,7 @@ from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import StillBilled, close_books, release_books, still_billed
 from sweepstack.teardown.host_shutdown import Confirmation, Handover, handover_of, keep_handover, kept_here
+from sweepstack.teardown.ownership import who
 
 SKEW = timedelta(minutes=5)
 

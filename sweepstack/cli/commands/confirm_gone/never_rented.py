@@ -10,7 +10,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sweepstack.cli.collect import open_sources
-from sweepstack.cli.commands.approve.options import who
 from sweepstack.cli.commands.confirm_gone.ended import Word
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.target import Target
@@ -19,6 +18,7 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError
 from sweepstack.platforms.registry import load_platform
+from sweepstack.teardown.ownership import who
 
 
 def never_rented(target: Target, word: Word, out: Out) -> int:

@@ -6,10 +6,12 @@ Reads and asks. It writes one empty file into the backend's folder, to read its 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from sweepstack.cli.commands.doctor import engine, machine, store
 from sweepstack.cli.commands.doctor import sweep as one_sweep
 from sweepstack.cli.commands.doctor.finding import Check, Finding, unknown
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
@@ -19,14 +21,11 @@ from sweepstack.status.engine_call import find_project_root
 
 SECONDS = 60.0
 """How long all of it may take; what has not answered by then is unknown."""
-__all__ = ["doctor"]
 
 
-def doctor(stack: str | None, out: Out) -> int:
-    """Exit code: 1 when something fails, 2 when something could not be told, else 0; a warning is no failure."""
-    from pathlib import Path
-
-    target = None
+def command(stack: Stack = None, json: AsJson = False) -> int:
+    """Check what this machine, and with --stack one stack, needs. Exit 1: something fails; 2: could not tell."""
+    out, target = Out(as_json=json), None
     root: Path | None
     try:
         root = find_project_root(Path.cwd().resolve())

@@ -1,0 +1,35 @@
+"""`sweepctl finish`: from sealed cells to nothing that bills: pull, verify, approve, `pulumi up`, `pulumi destroy`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sweepstack.cli import completion
+from sweepstack.cli.commands.approve.options import Words
+from sweepstack.cli.commands.finish.box import finish_box
+from sweepstack.cli.commands.finish.store import finish_store
+from sweepstack.cli.commands.finish.sweep import finish
+from sweepstack.cli.options import AsJson, Expires, Receipt, Stack
+from sweepstack.cli.output import Out
+from sweepstack.cli.target import Target, parse_expires
+
+
+def command(
+    receipt: Receipt = None,
+    box: Annotated[
+        str | None,
+        typer.Option(metavar="BOX", help="End this box early; the others run on.", autocompletion=completion.boxes),
+    ] = None,
+    expires: Expires = "72h",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Pull, verify, approve, `pulumi up`, `pulumi destroy`: prints each command, stops at the first no."""
+    out = Out(as_json=json)
+    if box is not None:
+        words = Words(receipt, (box,), expires=parse_expires(expires))
+        return finish_box(Target.find_sweep(stack), words, box, out)
+    target = Target.find(stack)
+    return (finish_store if target.is_store else finish)(target, Words(receipt, expires=parse_expires(expires)), out)

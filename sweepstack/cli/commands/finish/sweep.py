@@ -29,10 +29,6 @@ from sweepstack.status.engine_call import find_engine
 
 def finish(target: Target, words: Words, out: Out) -> int:
     """Exit 0 only when the records and the platforms say that nothing bills any more."""
-    if target.is_store:
-        from sweepstack.cli.commands.finish.store import finish_store
-
-        return finish_store(target, words, out)
     stack, steps = target.stack, Steps(target.stack, out)
     step, quiet = steps.take, steps.quiet
     with Progress("looking"):

@@ -1,0 +1,36 @@
+"""Options and arguments that several verbs have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sweepstack.cli import completion
+
+Stack = Annotated[
+    str | None,
+    typer.Option(
+        "--stack",
+        "-s",
+        envvar="PULUMI_STACK",
+        help="The stack, as in `pulumi --stack`.",
+        autocompletion=completion.stacks,
+        is_eager=True,  # what completes after it needs to know it
+    ),
+]
+Evidence = Annotated[
+    str | None,
+    typer.Option(
+        "--evidence",
+        metavar="PATH|s3://…",
+        help="Read this evidence alone: it needs neither the stack nor its file, and asks no platform.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for programs.")]
+ErrorsAsJson = Annotated[bool, typer.Option("--json", help="Errors as one JSON document; the rest is the program's.")]
+Box = Annotated[str, typer.Argument(metavar="BOX", help="A box's name.", autocompletion=completion.boxes)]
+Receipt = Annotated[
+    str | None, typer.Option(metavar="sha256:…", help="The receipt's whole digest: naming it is your approval.")
+]
+Expires = Annotated[str, typer.Option(metavar="72h", help="How long the approval holds, 30d at most.")]
