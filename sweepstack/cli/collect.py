@@ -35,7 +35,7 @@ from sweepstack.onbox.common.errors import ConfigError, EvidenceError, Sweepstac
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import Ahead, observe
-from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.platforms.registry import has_address, load_platform, volume_channel
 from sweepstack.status.engine_state import BoxEntry, Export, StackMissing, StackState
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.abandonment import on_record
@@ -314,7 +314,7 @@ def _saved(sight: Sight, store: EvidenceStore | None) -> Iterator[str]:
     channels = []
     try:
         for volume in volumes:
-            channels.append(load_platform(sight.box.adapter).volume_channel(volume, box_layout.DURABLE))
+            channels.append(volume_channel(load_platform(sight.box.adapter), volume, box_layout.DURABLE))
         for name, manifest in sealed.items():
             data = store.copies.manifest(name) if store is not None else None
             path = f"{box_layout.DURABLE}/{box_layout.sealed_dir(sight.box.identity, name)}/manifest.json"

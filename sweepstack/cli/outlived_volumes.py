@@ -11,8 +11,9 @@ from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
+from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Platform
-from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.platforms.registry import has_address, load_platform, need, volume_channel
 from sweepstack.status.engine_state import StackState
 
 ASK_SECONDS = 10.0
@@ -50,7 +51,7 @@ def _leftover(adapter: str, native_id: str, identity: str, store: EvidenceStore)
         return Leftover(adapter, native_id, native_id, note="left on its host, which was not asked")
     try:
         platform = load_platform(adapter)
-        record = platform.get_volume(native_id)
+        record = need(platform, HasVolumes).get_volume(native_id)
     except SweepstackError as error:
         return Leftover(adapter, native_id, native_id, note=f"whether it is still there is not known: {error}")
     ours = box_layout.volume_of(record.tag) if record is not None else None
@@ -65,7 +66,7 @@ def used_bytes(platform: Platform, native_id: str, seconds: float = COUNT_SECOND
     """Bytes of the files on a volume, and whether there are more: not all could be counted. None: it can't be read
     without a box."""
     try:
-        listing = platform.volume_channel(native_id, box_layout.DURABLE).walk([box_layout.DURABLE], seconds=seconds)
+        listing = volume_channel(platform, native_id, box_layout.DURABLE).walk([box_layout.DURABLE], seconds=seconds)
     except (PlatformError, OSError):
         return None, False
     return sum(size for _, size, _ in listing.files), bool(listing.problem)

@@ -13,9 +13,10 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.operations.observe_volume import observe_volume
-from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.registry import load_platform, need
 from sweepstack.profiles.load import load_profile
 from sweepstack.status.engine_state import VolumeEntry
 from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
@@ -146,7 +147,8 @@ def _strangers(sources: Sources, known: set[str], problems: list[str]) -> tuple[
     found: list[VolumeRecord] = []
     for adapter in sorted(adapters_of(sources)):
         try:
-            found += load_platform(adapter).list_volumes(box_layout.volume_tag(identity.identity, ""))
+            platform = need(load_platform(adapter), HasVolumes)
+            found += platform.list_volumes(box_layout.volume_tag(identity.identity, ""))
         except SweepstackError as error:
             problems.append(f"what {adapter} keeps for this stack is not known: {error}")
     return tuple(record for record in found if record.native_id not in known)

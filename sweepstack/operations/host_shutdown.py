@@ -17,11 +17,11 @@ from sweepstack.onbox.common.errors import (
     OutcomeUnknown,
     PlatformError,
     Unreachable,
-    Unsupported,
 )
+from sweepstack.onbox.host.capabilities import IsHost
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.registry import has_address
+from sweepstack.platforms.registry import has_address, need
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.host_shutdown import (
     Handover,
@@ -35,7 +35,6 @@ from sweepstack.teardown.host_shutdown import (
 
 if TYPE_CHECKING:
     from sweepstack.core.journal import Journal
-    from sweepstack.platforms.ssh.platform import SshPlatform
 
 SILENT_SECONDS = 60.0
 """So long nobody must answer after a command was taken, before it counts as carried out."""
@@ -70,20 +69,11 @@ def settled(
     return seen, record
 
 
-def on_host(platform: Platform) -> SshPlatform:
-    """The platform as that of one host. Raises Unsupported for one that is not reached at an address of its own."""
-    from sweepstack.platforms.ssh.platform import SshPlatform
-
-    if not isinstance(platform, SshPlatform):
-        raise Unsupported(f"{platform.name} is no host with an address: its API says what is gone")
-    return platform
-
-
 def answers(platform: Platform, known: Handover) -> bool | None:
     """Whether the machine of this box answers at its address; None where nobody here could try. Another machine, which
     a person named, does not count."""
     try:
-        shown = on_host(platform).who_answers()
+        shown = need(platform, IsHost).who_answers()
     except Unreachable:
         return False
     except PlatformError:
@@ -160,7 +150,7 @@ def issue(
             if now - tried >= AGAIN_SECONDS:
                 tried = now
                 try:
-                    on_host(platform).power_off(facts.native_id, facts.account, asked.command)
+                    need(platform, IsHost).power_off(facts.native_id, facts.account, asked.command)
                     taken = datetime.now(UTC)
                     known = known.model_copy(update={"ended_at": taken, "accepted_at": taken, "silent_at": None})
                     known = keep_handover(store, known)
@@ -215,7 +205,7 @@ def _begun(store: EvidenceStore | None, facts: BoxFacts, asked: Command) -> Hand
 
 def _silent(platform: Platform) -> bool:
     try:
-        on_host(platform).who_answers()
+        need(platform, IsHost).who_answers()
     except Unreachable:
         return True
     except PlatformError:

@@ -8,9 +8,9 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, Unsupported, WrongAccount
-from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform, VolumeRecord
-from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.registry import load_platform, need, volume_channel
 from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen
 from sweepstack.volumes.users import User, births_on
 
@@ -18,7 +18,7 @@ from sweepstack.volumes.users import User, births_on
 def find_kept(platform: Platform, name: str) -> VolumeRecord:
     """The volume of this name that a stack of volumes keeps in the account. Raises SweepstackError when there is none,
     or several."""
-    if Capability.VOLUMES not in platform.capabilities:
+    if not isinstance(platform, HasVolumes):
         raise Unsupported(f"{platform.name} has no volumes: leave mounts out of the stack file")
     found = [
         record
@@ -39,7 +39,7 @@ def find_kept(platform: Platform, name: str) -> VolumeRecord:
 def observe_volume(adapter: str, facts: VolumeFacts, users: Iterable[User]) -> tuple[VolumeSeen, VolumeRecord | None]:
     """Asks the platform for the volume, then for every box that a user's records say mounted it. Reads only."""
     try:
-        platform = load_platform(adapter)
+        platform = need(load_platform(adapter), HasVolumes)
         record = platform.get_volume(facts.native_id)
     except WrongAccount as error:
         return VolumeSeen(Existence.UNKNOWN, account_problem=str(error)), None
@@ -95,7 +95,7 @@ def _alive(user: User, birth: Birth) -> Iterator[str]:
 def _holds(platform: Platform, native_id: str) -> tuple[str, ...] | None:
     """The names at the top of the volume, where it can be read without a box."""
     try:
-        channel = platform.volume_channel(native_id, box_layout.DURABLE)
+        channel = volume_channel(platform, native_id, box_layout.DURABLE)
         return tuple(sorted(entry.name for entry in channel.listdir(box_layout.DURABLE)))
     except (PlatformError, OSError):
         return None

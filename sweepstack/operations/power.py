@@ -31,10 +31,11 @@ from sweepstack.onbox.common.errors import (
     SweepstackError,
     Unsupported,
 )
+from sweepstack.onbox.host.capabilities import CanStop
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.operations.host_shutdown import Command, issue
 from sweepstack.operations.observe import observe
-from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.registry import load_platform, need
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.stop_check import AtRisk, look_for_risk, may_stop
@@ -129,7 +130,7 @@ def keep_journal(store: EvidenceStore, platform: Platform, facts: BoxFacts) -> s
     return ""
 
 
-def bring_to_rest(platform: Platform, facts: BoxFacts, *, wait: Wait) -> BoxRecord:
+def bring_to_rest(platform: CanStop, facts: BoxFacts, *, wait: Wait) -> BoxRecord:
     """Issues the stop until the platform says `stopped`. Raises NotYetStopped with the reason, and what it costs."""
     begun, problem = time.monotonic(), "the platform does not say that it is stopped"
     while True:
@@ -164,7 +165,7 @@ def stop_box(
     `pause` must allow it. `issued`: how the verb is issued where no API does it. Raises SweepstackError when there is
     more at risk than the check was told.
     """
-    facts, platform = pause.facts, load_platform(adapter)
+    facts, platform = pause.facts, need(load_platform(adapter), CanStop)
     if not pause.at_rest:
         say("handing the cells a SIGTERM, and waiting for them")
         end_runner(platform, facts.native_id, facts.account)
@@ -229,7 +230,7 @@ def start_box(store: EvidenceStore, adapter: str, facts: BoxFacts, *, wait: Wait
 
     It bills at the price of `facts`, which follows the config; the platform's record has that of the day it was rented.
     """
-    platform = load_platform(adapter)
+    platform = need(load_platform(adapter), CanStop)
     record = platform.start(facts.native_id, facts.account, wait=wait)
     price = record.price_per_hour if facts.price_per_hour is None else facts.price_per_hour
     write_phase(store, adapter, facts, "running", price)

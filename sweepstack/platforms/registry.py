@@ -6,13 +6,34 @@ import importlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import sweepstack.platforms
-from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common.errors import ConfigError, Unreachable, Unsupported
+from sweepstack.onbox.host.capabilities import (
+    CanStop,
+    HasBalance,
+    HasMarket,
+    HasVolumes,
+    IsHost,
+    ReadsVolumes,
+    RentsSpot,
+)
 from sweepstack.onbox.host.platform import Platform
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_LACKS: dict[type, str] = {
+    CanStop: "{name} has no stop: its boxes run until they are destroyed",
+    HasMarket: "{name} has no market: its boxes are all alike, at the price that the config names",
+    HasBalance: "{name} has no account with money in it",
+    RentsSpot: "{name} has no spot boxes, so there is no bid to change",
+    HasVolumes: "{name} has no volumes",
+    IsHost: "{name} is no host with an address: its API says what is gone",
+    ReadsVolumes: "the volume {native_id} of {name} can't be read without a box that mounts it",
+}
+"""What a refusal says where the adapter has no words of its own (`Platform.lacks`)."""
+Able = TypeVar("Able", bound=Platform)
 _LOADED: dict[str, Any] = {}
 """A look asks for the platform of each box several times: the folder is listed for the first of them."""
 
@@ -37,6 +58,26 @@ def load_platform(adapter: str) -> Platform:
     if not hasattr(module, "connect_to"):
         raise ConfigError(f"the platform {name} has one account and no address: write {name}, not {adapter!r}")
     return cast(Platform, module.connect_to(address))
+
+
+def need(platform: Platform, able: type[Able], **words: str) -> Able:
+    """The platform as one that can do what is asked of it (`CanStop`, `HasVolumes`, …). Raises Unsupported where it is
+    none, in its own words; `words` are filled into them."""
+    if isinstance(platform, able):
+        return platform
+    why = platform.lacks.get(able) or _LACKS[able]
+    raise Unsupported(why.format(name=platform.name, **words))
+
+
+def volume_channel(platform: Platform, native_id: str, mount: str = "") -> Channel:
+    """See `ReadsVolumes.volume_channel`. Raises Unsupported where it can't be read without a box that mounts it,
+    Unreachable where it is gone."""
+    if not isinstance(platform, ReadsVolumes):
+        volume = need(platform, HasVolumes).get_volume(native_id)
+        if volume is None:
+            raise Unreachable(f"the volume {native_id} is not there any more")
+        platform = need(platform, ReadsVolumes, native_id=native_id, region=volume.region or "its place")
+    return platform.volume_channel(native_id, mount)
 
 
 def spelled(adapter: str, known: str = "") -> str:

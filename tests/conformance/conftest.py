@@ -1,7 +1,7 @@
 """The suite runs against every installed adapter; each brings a `harness_<adapter>.py`, and none may skip it.
 
 Marks: `machines` gives the test real boxes, `host_boxes` asks only adapters whose boxes are processes of this host,
-`wire` only those with an API between them and their platform, `spot` only those that say they rent by bids.
+`wire` only those with an API between them and their platform, `able(CanStop)` only those that are such a platform.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.common.errors import NotYetGone
-from sweepstack.onbox.host.offers import Capability
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.platforms.registry import adapters, load_platform
 from tests.conformance.harness import harness_class
@@ -29,13 +28,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "harness" not in metafunc.fixturenames:
         return
     marks = {mark.name for mark in metafunc.definition.iter_markers()}
+    kinds = [kind for mark in metafunc.definition.iter_markers("able") for kind in mark.args]
     worlds = {name: harness_class(name) for name in adapters()}
     asked = [
         name
         for name, world in worlds.items()
         if (world.host or "host_boxes" not in marks)
         and (world.wire or "wire" not in marks)
-        and ("spot" not in marks or load_platform(name).capabilities >= {Capability.SPOT, Capability.BID})
+        and all(isinstance(load_platform(name), kind) for kind in kinds)
     ]
     if "fault" not in metafunc.fixturenames:
         metafunc.parametrize("harness", asked, indirect=True)

@@ -6,6 +6,8 @@ import os
 import time
 from typing import Any
 
+import pytest
+
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Platform, Wait
@@ -14,6 +16,8 @@ PREFIX = f"sweepstack-{os.environ.get('SWEEPSTACK_SUITE_IDENTITY', 'a1b2c3')}-"
 """Of all that the suite rents; a run against a real platform (`tests/live`) has one of its own."""
 TAG = f"{PREFIX}box-0-g1"
 VOLUME = f"{PREFIX}volume-durable"
+able = pytest.mark.able.with_args
+"""`@able(CanStop)`: of platforms of this kind alone."""
 SLEEP = ("-c", "import time; time.sleep(300)")
 STUBBORN_FAMILY = """
 import os, signal, sys, time

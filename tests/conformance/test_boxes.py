@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.host.capabilities import CanStop, HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform, Wait
-from tests.conformance.suite import TAG, VOLUME, Renter, all_ended, same_box, spawn_sleeper, start_stubborn_family
+from tests.conformance.suite import TAG, VOLUME, Renter, able, all_ended, same_box, spawn_sleeper, start_stubborn_family
 
 pytestmark = pytest.mark.machines
 
@@ -26,6 +27,7 @@ def test_destroy_ends_every_process_of_the_box_and_no_other(platform: Platform, 
     assert len(others.processes()) == 1
 
 
+@able(CanStop, HasVolumes)
 def test_a_stop_ends_processes_wipes_what_it_kills_and_keeps_the_rest(
     platform: Platform, harness: Any, rent: Renter
 ) -> None:
@@ -50,6 +52,7 @@ def test_a_stop_ends_processes_wipes_what_it_kills_and_keeps_the_rest(
         assert again.read(f"{tier}/deep/down/weights") == b"weights"
 
 
+@able(CanStop)
 def test_nothing_runs_on_a_stopped_box_until_it_is_started(platform: Platform, rent: Renter) -> None:
     record = rent()
     before = platform.channel(record.native_id, record.account)  # opened before: it must notice, too
@@ -63,6 +66,7 @@ def test_nothing_runs_on_a_stopped_box_until_it_is_started(platform: Platform, r
     assert platform.channel(record.native_id, record.account).run(["true"], timeout=120).returncode == 0
 
 
+@able(CanStop)
 def test_a_start_of_a_box_that_runs_wipes_nothing(platform: Platform, harness: Any, rent: Renter) -> None:
     record = rent()
     assert platform.start(record.native_id, record.account, wait=Wait(60)) == record
@@ -73,6 +77,7 @@ def test_a_start_of_a_box_that_runs_wipes_nothing(platform: Platform, harness: A
     assert channel.size(f"{tier}/kept")
 
 
+@able(HasVolumes)
 def test_a_volume_outlives_its_box(platform: Platform, harness: Any, rent: Renter, tmp_path: Path) -> None:
     volume = harness.volume(platform, VOLUME)
     record = rent(mounts={"mnt/durable": volume.native_id})

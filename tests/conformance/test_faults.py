@@ -23,10 +23,11 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
     WrongAccount,
 )
+from sweepstack.onbox.host.capabilities import CanStop
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.platforms.common.tag_memory import Unanswered
 from tests.conformance.harness import FAULTS
-from tests.conformance.suite import TAG, Renter
+from tests.conformance.suite import TAG, Renter, able
 
 pytestmark = pytest.mark.wire
 
@@ -179,6 +180,7 @@ def test_a_box_that_was_preempted_is_stopped_or_gone_and_never_running(
     assert platform.get(record.native_id, record.account).phase in (Phase.STOPPED, Phase.GONE)
 
 
+@able(CanStop)
 @pytest.mark.verbs("start")
 def test_a_start_that_goes_wrong_is_told_and_the_box_is_kept(
     platform: Platform, harness: Any, rent: Renter, fault: str, verb: str, tried: Tried

@@ -1,6 +1,6 @@
 """Spot boxes: a bid that holds, one that is refused and yet makes a contract, one that is beaten, one that is changed.
 
-An adapter without the capability refuses before anything is rented; `test_platforms` asks that.
+An adapter that rents none refuses before anything is rented; `test_platforms` asks that.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, SweepstackError
+from sweepstack.onbox.host.capabilities import RentsSpot
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
-from tests.conformance.suite import TAG, Renter
+from tests.conformance.suite import TAG, Renter, able
 
-pytestmark = [pytest.mark.wire, pytest.mark.spot]
+pytestmark = [pytest.mark.wire, able(RentsSpot)]
 SECONDS = 120.0
 Spot = Callable[..., BoxRecord]
 

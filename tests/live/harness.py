@@ -28,32 +28,31 @@ CANNOT = frozenset(
 not collected here. The simulators play them."""
 
 
-class Metered:
-    """The adapter, with every create asked of the purse first. All else goes straight to it."""
+def metered(platform: Platform, run: LiveRun) -> Platform:
+    """The adapter, of the same kind, with every create asked of the purse first, and lists of this run alone: the
+    account may hold what is none of our business."""
 
-    def __init__(self, platform: Platform, run: LiveRun) -> None:
-        self._platform, self._run = platform, run
+    class Metered(type(platform)):  # type: ignore[misc]
+        def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
+            """Raises OverBudget instead of renting past the ceiling."""
+            run.purse.take(request.tag, min(request.max_price or MOST_PER_HOUR, MOST_PER_HOUR))
+            try:
+                record: BoxRecord = super().create(request, wait=wait)
+            except StillCreating as error:
+                run.purse.reprice(request.tag, float(error.outputs.get("price_per_hour") or 0.0))
+                raise
+            run.purse.reprice(request.tag, record.price_per_hour or 0.0)
+            return record
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._platform, name)
+        def list_tagged(self, prefix: str) -> list[BoxRecord]:
+            return list(super().list_tagged(prefix or run.prefix))
 
-    def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
-        """Raises OverBudget instead of renting past the ceiling."""
-        self._run.purse.take(request.tag, min(request.max_price or MOST_PER_HOUR, MOST_PER_HOUR))
-        try:
-            record = self._platform.create(request, wait=wait)
-        except StillCreating as error:
-            self._run.purse.reprice(request.tag, float(error.outputs.get("price_per_hour") or 0.0))
-            raise
-        self._run.purse.reprice(request.tag, record.price_per_hour or 0.0)
-        return record
+        def list_volumes(self, prefix: str) -> list[VolumeRecord]:
+            return list(super().list_volumes(prefix or run.prefix))
 
-    def list_tagged(self, prefix: str) -> list[BoxRecord]:
-        """Of this run alone: the account may hold what is none of our business."""
-        return self._platform.list_tagged(prefix or self._run.prefix)
-
-    def list_volumes(self, prefix: str) -> list[VolumeRecord]:
-        return self._platform.list_volumes(prefix or self._run.prefix)
+    made = Metered.__new__(Metered)
+    vars(made).update(vars(platform))
+    return made
 
 
 class LiveHarness:
@@ -75,9 +74,7 @@ class LiveHarness:
         patch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
 
     def connect(self) -> Platform:
-        metered: Any = Metered(self._run.platform(), self._run)
-        platform: Platform = metered
-        return platform
+        return metered(self._run.platform(), self._run)
 
     def request(self, tag: str, **changes: Any) -> BoxRequest:
         assert tag.startswith(self._run.prefix), f"{tag} is not of this run: nothing would end it"

@@ -18,7 +18,8 @@ from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.records import Birth
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.host.offers import Capability, Constraints, Offer
+from sweepstack.onbox.host.capabilities import HasMarket
+from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.operations.observe_volume import find_kept
 from sweepstack.platforms.registry import load_platform
 from sweepstack.profiles.load import load_profile
@@ -125,7 +126,7 @@ def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> M
         if profile.unavailable:  # said among the refusals
             return market
         platform = load_platform(profile.adapter)
-        if Capability.OFFERS not in platform.capabilities:
+        if not isinstance(platform, HasMarket):
             price = _own_price(config, name, profile.meter.price_per_hour)
             market.fixed_price = True
             market.offers = {box: [Offer(name, "", 0, price, "")] for box in _to_place(config, rented)}

@@ -24,7 +24,7 @@ from sweepstack.loaders.base import printable
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine_state import BoxEntry
 from sweepstack.status.next_commands import give_up
 from sweepstack.teardown.ownership import renew
@@ -211,7 +211,7 @@ def _by_volume(box: str, generation: int, adapter: str, mounts: Mapping[str, str
     if volume is None:
         return []
     try:
-        channel = load_platform(adapter).volume_channel(volume, box_layout.DURABLE)
+        channel = volume_channel(load_platform(adapter), volume, box_layout.DURABLE)
     except SweepstackError:
         return []
     return [BoxSource(box, generation, channel, volume_only=True)]

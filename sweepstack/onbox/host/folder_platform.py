@@ -36,8 +36,8 @@ from sweepstack.onbox.host.box_folders import (
     read_facts,
     unsafe,
 )
+from sweepstack.onbox.host.capabilities import CanStop, ReadsVolumes
 from sweepstack.onbox.host.drills import drills
-from sweepstack.onbox.host.offers import Capability, WithoutMarket
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.onbox.host.power import Switch, closed, phase_of
 from sweepstack.onbox.host.volumes import BOX_ID, VOLUME_ID, LocalVolumes
@@ -49,12 +49,11 @@ SHOWN = "shown"
 _LOCK_SECONDS = 60.0
 
 
-class LocalPlatform(LocalVolumes, WithoutMarket):
+class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
     """See `onbox.host.platform.Platform`. `grace`: seconds from SIGTERM to SIGKILL at a destroy or stop; `prefix`:
     what the ids of new boxes begin with."""
 
     name = "local"
-    capabilities = frozenset({Capability.STOP, Capability.VOLUMES})
 
     def __init__(
         self, root: Path, *, grace: float = 5.0, prefix: str = "local", own: tuple[str, ...] = (), remote: bool = False

@@ -9,23 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweepstack.onbox.common.errors import NoCapacity, Unsupported
+from sweepstack.onbox.common.errors import NoCapacity
 from sweepstack.onbox.common.units import parse_size
-from sweepstack.onbox.host.str_enum import StrEnum
 
 GB = 10**9
-
-
-class Capability(StrEnum):
-    """What a platform can be asked for. One that is not there is refused by `Unsupported`, and never tried."""
-
-    OFFERS = "offers"  # it has a market: boxes differ in price and place
-    STOP = "stop"
-    VOLUMES = "volumes"  # a tier that outlives the box
-    SPOT = "spot"
-    BID = "bid"  # the price of a spot box can be changed while it runs
-    BALANCE = "balance"
-    SSH = "ssh"  # boxes are reached over SSH
 
 
 @dataclass(frozen=True)
@@ -152,21 +139,3 @@ def no_offer_left(refusals: Iterable[str], what: str) -> NoCapacity:
     """The error for a market where nothing could be had: each refusal is kept, in the order of the tries."""
     tried = [f"  {refusal}" for refusal in refusals]
     return NoCapacity("\n".join([f"{what}: none of {len(tried)} offers could be had; nothing was rented", *tried]))
-
-
-class WithoutMarket:
-    """What a platform answers that has one kind of box, at one price, and sends no bill."""
-
-    name: str
-
-    def offers(self, constraints: Constraints) -> list[Offer]:
-        """See `Platform.offers`."""
-        raise Unsupported(f"{self.name} has no market: its boxes are all alike, at the price that the config names")
-
-    def balance(self) -> Balance | None:
-        """See `Platform.balance`."""
-        raise Unsupported(f"{self.name} has no account with money in it")
-
-    def change_bid(self, native_id: str, account: str, bid: float) -> None:
-        """See `Platform.change_bid`."""
-        raise Unsupported(f"{self.name} has no spot boxes, so there is no bid to change")

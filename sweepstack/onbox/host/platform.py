@@ -1,5 +1,7 @@
 """What every platform's adapter must offer: the few verbs of renting, with honest answers.
 
+Every adapter is a `Platform`; what only some can do stands in `capabilities`.
+
 An adapter turns one API into these words and nothing else; it never opens a profile and never decides whether a box
 may end. Three rules hold for all of them, and `tests/conformance` runs them against each:
 
@@ -15,10 +17,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sweepstack.onbox.common.errors import PlatformError
-from sweepstack.onbox.host.offers import Balance, Capability, Constraints, Offer
+from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.str_enum import StrEnum
 
 if TYPE_CHECKING:
@@ -200,16 +202,6 @@ class Wait:
             self.cancelled.wait(min(POLL_SECONDS, max(0.0, begin + self.deadline - now)))
 
 
-@runtime_checkable
-class LetsIn(Protocol):
-    """A platform that can let a public key into a box that is there already."""
-
-    def let_in(self, native_id: str, account: str, public_key: str) -> None:
-        """Lets this key in, where it is not let in yet. Idempotent; blocks for seconds; costs nothing. Raises
-        PlatformError."""
-        ...
-
-
 class Platform(Protocol):
     """One platform as one account sees it. Instances are cheap, hold no connection open, and may be used by threads.
 
@@ -218,7 +210,11 @@ class Platform(Protocol):
     """
 
     name: str
-    capabilities: frozenset[Capability]
+    over_ssh: bool = False
+    """Its boxes are reached over SSH: a create lets a public key in."""
+    lacks: ClassVar[Mapping[type, str]] = {}
+    """A type of `capabilities` that it is not → why, for the refusal, where there is more to say than `registry.need`
+    does. `{native_id}` and `{region}` are a volume's."""
 
     def account(self) -> str:
         """The account at hand, as it is compared and shown. May make the account's local book-keeping on its very
@@ -254,80 +250,12 @@ class Platform(Protocol):
         """
         ...
 
-    def stop(self, native_id: str, account: str) -> None:
-        """Issues the verb that pauses the box: processes ended with grace, the tiers wiped that the profile says the
-        verb kills, all others kept. Whether it may is not asked here. Idempotent; a stop that was cut off is finished
-        by the next. Blocks for seconds. Undone by `start`.
-
-        Raises NotYetStopped with the reason when it is not proved finished: poll `get` until `STOPPED`, or call again.
-        PlatformError when the box is gone or being destroyed: there is nothing to pause.
-        """
-        ...
-
-    def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
-        """Brings a stopped box back and blocks until it is ready. Costs money. Idempotent: a box that runs is left as
-        it is; a stop that was cut off is finished first. Never makes a new box.
-
-        Raises StillCreating (it exists and bills) on deadline or cancel; PlatformError when the box is gone or being
-        destroyed, or the platform has no room for it now.
-        """
-        ...
-
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         """Every box whose tag begins with `prefix`, and every box whose tag can't be read (tag ""). Reads only."""
-        ...
-
-    def offers(self, constraints: Constraints) -> list[Offer]:
-        """What could be rented now that has all that is asked for, cheapest first, inside the price ceiling.
-
-        Reads only. Empty when nothing fits. Raises Unsupported without `Capability.OFFERS`.
-        """
-        ...
-
-    def balance(self) -> Balance | None:
-        """What the account has left; None where the key may not see it. Reads only. Raises Unsupported without
-        `Capability.BALANCE`."""
-        ...
-
-    def change_bid(self, native_id: str, account: str, bid: float) -> None:
-        """Changes what a spot box may cost (USD per hour, whole box), in place. Raises Unsupported without
-        `Capability.BID`, RequestRefused where the platform won't have it."""
-        ...
-
-    def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
-        """The volume with this tag, made if it is proved absent. Idempotent. May cost money while it exists.
-
-        `size_gb` and `region` are for one that is made, where the platform asks for them (RequestRefused without); one
-        that is there is adopted as it is, grown where it is smaller and the platform can grow it, never shrunk.
-        """
-        ...
-
-    def quote_volume(self, size_gb: int, region: str) -> float | None:
-        """USD a month that a new volume would cost there now; None where the platform names no price before it is made.
-        Reads only. Raises RequestRefused for a region that is none, NoCapacity where there is no room for it."""
-        ...
-
-    def list_volumes(self, prefix: str) -> list[VolumeRecord]:
-        """Every volume of the account whose tag begins with `prefix`. Reads only."""
-        ...
-
-    def delete_volume(self, native_id: str, account: str) -> None:
-        """Deletes a volume with all that is on it. Irreversible; idempotent; already gone is success. Whether it may is
-        not asked here. Raises NotYetGone when it is not proved finished, Unsupported where only a person can do it."""
-        ...
-
-    def get_volume(self, native_id: str) -> VolumeRecord | None:
-        """The volume; None only when it is proved that there is none. WrongAccount when it is another account's."""
         ...
 
     def channel(self, native_id: str, account: str) -> Channel:
         """A way to read, write and run on the box. Raises Unreachable when the box can't be reached or is gone. Nothing
         runs on one that is stopped or being destroyed: PlatformError; what of its files still answers can be read.
         """
-        ...
-
-    def volume_channel(self, native_id: str, mount: str = "") -> Channel:
-        """A way to read and write a volume when its box is gone. Paths are relative to the volume's root; with `mount`
-        (`mnt/durable`) the volume shows there, as on a box, and code that reads a box works unchanged. Nothing runs on
-        it: PlatformError. Raises Unreachable when the volume is gone."""
         ...

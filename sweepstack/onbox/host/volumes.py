@@ -35,7 +35,7 @@ _LOCK_SECONDS = 60.0
 
 
 class LocalVolumes:
-    """The part of `LocalPlatform` that knows volumes. See `sweepstack.onbox.host.platform.Platform`."""
+    """The part of `LocalPlatform` that knows volumes. See `sweepstack.onbox.host.capabilities.ReadsVolumes`."""
 
     def __init__(self, store: LocalStore) -> None:
         self._store = store

@@ -7,10 +7,11 @@ volume hangs in it. Why REST v2, and the SDK for reads only: docs/adr/009.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
-from sweepstack.onbox.common.errors import Unreachable, Unsupported
-from sweepstack.onbox.host.offers import Balance, Capability, Constraints, Offer
+from sweepstack.onbox.host.capabilities import CanStop, HasBalance, HasMarket, HasVolumes, ReadsVolumes, RentsSpot
+from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, VolumeRecord, Wait
 from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.runpod import offers as market
@@ -33,13 +34,16 @@ def connect() -> RunpodPlatform:
     return RunpodPlatform()
 
 
-class RunpodPlatform:
+class RunpodPlatform(CanStop, HasMarket, HasBalance, HasVolumes):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     name = "runpod"
-    capabilities = frozenset(
-        {Capability.OFFERS, Capability.STOP, Capability.VOLUMES, Capability.BALANCE, Capability.SSH}
-    )
+    over_ssh = True
+    lacks: ClassVar[Mapping[type, str]] = {
+        RentsSpot: "RunPod is withdrawing spot pods, so there is no bid to change: its boxes have one price",
+        ReadsVolumes: "a network volume of RunPod can't be read without a pod that mounts it: rent a box in its data "
+        "center with {native_id} mounted, or read it through RunPod's S3 interface",
+    }
 
     def account(self) -> str:
         return session().account(now=True)
@@ -78,9 +82,6 @@ class RunpodPlatform:
     def balance(self) -> Balance | None:
         return balance(session())
 
-    def change_bid(self, native_id: str, account: str, bid: float) -> None:
-        raise Unsupported("RunPod is withdrawing spot pods, so there is no bid to change: its boxes have one price")
-
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
         at_hand = session()
         with one_at_a_time(self.name, at_hand.account(), f"volume {tag}", Wait(LOCK_SECONDS)):
@@ -101,11 +102,3 @@ class RunpodPlatform:
 
     def channel(self, native_id: str, account: str) -> Channel:
         return channel_to(session(), self.get(native_id, account))
-
-    def volume_channel(self, native_id: str, mount: str = "") -> Channel:
-        if self.get_volume(native_id) is None:
-            raise Unreachable(f"the volume {native_id} is not there any more")
-        raise Unsupported(
-            f"a network volume of RunPod can't be read without a pod that mounts it: rent a box in its data center "
-            f"with {native_id} mounted, or read it through RunPod's S3 interface"
-        )

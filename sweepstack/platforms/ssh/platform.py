@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sweepstack.channel.host_address import HostAddress
+from sweepstack.channel.prefetch import ForeseesBoxes
 from sweepstack.channel.ssh_config import completed
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, StillCreating, Unreachable
-from sweepstack.onbox.common.units import skew_words
-from sweepstack.onbox.host.offers import Capability, WithoutMarket
+from sweepstack.onbox.host.capabilities import CanStop, IsHost, ReadsVolumes
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from sweepstack.platforms.ssh import address_change
 from sweepstack.platforms.ssh.api import Caller
+from sweepstack.platforms.ssh.channel import closed, open_channel, volume_channel
+from sweepstack.platforms.ssh.states import record_of, volume_of
 
 if TYPE_CHECKING:
-    from sweepstack.channel.prefetch import Answers, Question
+    from sweepstack.channel.prefetch import Question
     from sweepstack.channel.ssh_options import Way
     from sweepstack.onbox.agent.channel import Channel, SshEndpoint
 
@@ -58,10 +59,10 @@ def prove_same(address: str, former: str, native_id: str, account: str, host_key
     address_change.prove_same(new, old, native_id, account, host_keys)
 
 
-class SshPlatform(WithoutMarket):
+class SshPlatform(CanStop, ReadsVolumes, IsHost, ForeseesBoxes):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
-    capabilities = frozenset({Capability.STOP, Capability.VOLUMES, Capability.SSH})
+    over_ssh = True
 
     def __init__(self, address: HostAddress | None) -> None:
         self.address = address
@@ -132,7 +133,6 @@ class SshPlatform(WithoutMarket):
         return self._record(self._ask("get", native_id=native_id, account=account))
 
     def foresee(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
-        """See `sweepstack.channel.prefetch.ForeseesBoxes`."""
         self._host().foresee(native_id, account, questions, tagged)
 
     def destroy(self, native_id: str, account: str) -> None:
@@ -142,15 +142,9 @@ class SshPlatform(WithoutMarket):
         self._ask("stop", native_id=native_id, account=account)
 
     def power_off(self, native_id: str, account: str, command: str) -> None:
-        """Ends the box's processes, and has the host run `command` a moment later. That it took it is all that the
-        return proves. Raises PlatformError where it won't: another box is at work there, or there is no such program.
-        """
         self._ask("power_off", native_id=native_id, account=account, command=command)
 
     def who_answers(self) -> list[str]:
-        """The fingerprints of the host keys that are shown at the address now, whoever's they are. Nobody is let in,
-        and nothing is sent. Raises Unreachable when no sshd answers there; another PlatformError, or ConfigError, where
-        that was not even tried: a way that is not known here proves no silence."""
         from sweepstack.channel import ssh_contact
 
         try:
@@ -160,7 +154,6 @@ class SshPlatform(WithoutMarket):
         return ssh_contact.shown(way)
 
     def pinned(self) -> list[str]:
-        """The fingerprints that the host is known by on this computer; none where it was never reached from here."""
         return self._host().way.pin.fingerprints()
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
@@ -174,7 +167,7 @@ class SshPlatform(WithoutMarket):
 
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
         """`size_gb` and `region` mean nothing here: a volume is as large as the host's disk."""
-        return _volume(self._ask("ensure_volume", tag=tag, name=name))
+        return volume_of(self._ask("ensure_volume", tag=tag, name=name))
 
     def quote_volume(self, size_gb: int, region: str) -> float | None:
         """Nothing: the disk is the host's."""
@@ -183,52 +176,31 @@ class SshPlatform(WithoutMarket):
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
         if self._caller is None:
             return []
-        return [_volume(one) for one in self._ask("list_volumes", prefix=prefix)]
+        return [volume_of(one) for one in self._ask("list_volumes", prefix=prefix)]
 
     def get_volume(self, native_id: str) -> VolumeRecord | None:
         found = self._ask("get_volume", native_id=native_id)
-        return None if found is None else _volume(found)
+        return None if found is None else volume_of(found)
 
     def delete_volume(self, native_id: str, account: str) -> None:
         self._ask("delete_volume", native_id=native_id, account=account)
 
     def channel(self, native_id: str, account: str) -> Channel:
-        root, mounts = self._host().where(native_id, account)
-        answers = self._host().answers(native_id, account)
-        return self._open(native_id, root, mounts, lambda: self._closed(native_id, account), answers)
+        caller = self._host()
+        root, mounts = caller.where(native_id, account)
+        answers = caller.answers(native_id, account)
+        return open_channel(caller, native_id, root, mounts, lambda: self._closed(native_id, account), answers)
 
     def volume_channel(self, native_id: str, mount: str = "") -> Channel:
         content = str(self._ask("where_volume", native_id=native_id))
-        mounts = {mount: content} if mount else {}
-        root = content.rpartition("/")[0] if mount else content
-        return self._open(native_id, root, mounts, lambda: "is a volume without its box: nothing runs on it")
-
-    def _open(
-        self, native_id: str, root: str, mounts: dict[str, str], closed: Any, answers: Answers | None = None
-    ) -> Channel:
-        from sweepstack.channel.ssh import SshChannel
-
-        caller = self._host()
-        channel: Channel = SshChannel(
-            native_id,
-            caller.way.endpoint,
-            root=root,
-            mounts=mounts,
-            closed=closed,
-            links=caller.connections(),
-            answers=answers,
-        )
-        return channel
+        return volume_channel(self._host(), native_id, content, mount)
 
     def _closed(self, native_id: str, account: str) -> str:
         """Why nothing is started there now; empty where the host does not say: then the box itself answers, or not."""
         try:
-            phase = self.get(native_id, account).phase
+            return closed(self.get(native_id, account))
         except PlatformError:
             return ""
-        if phase.at_rest:
-            return f"is {phase}: nothing runs on it until it is started again"
-        return "is being destroyed: nothing is started on it any more" if phase is Phase.ENDING else ""
 
     def _host(self) -> Caller:
         if self._caller is None:
@@ -239,22 +211,5 @@ class SshPlatform(WithoutMarket):
         return self._host().ask(verb, **args)
 
     def _record(self, said: Any) -> BoxRecord:
-        try:
-            at = said["created_at"]
-            known: dict[str, Any] = {
-                "phase": Phase(said["phase"]),
-                "created_at": datetime.fromisoformat(at) if at else None,
-            }
-            caller = self._host()
-            if known["created_at"] is not None:  # by the host's clock
-                known["created_at"] -= timedelta(seconds=caller.skew)
-            keys = tuple(caller.way.pin.fingerprints())
-            note = said["note"] or skew_words(caller.skew)
-            return BoxRecord(**{**said, **known, "note": note, "endpoint": self.endpoint, "host_keys": keys})
-        except (KeyError, TypeError, ValueError) as error:
-            raise Unreachable(f"{self.name} gave an answer that can't be one: {error}") from error
-
-
-def _volume(said: Any) -> VolumeRecord:
-    mounted = said["mounted_by"]
-    return VolumeRecord(**{**said, "mounted_by": None if mounted is None else tuple(mounted)})
+        caller = self._host()
+        return record_of(said, self.name, caller.way.pin.fingerprints(), self.endpoint, caller.skew)

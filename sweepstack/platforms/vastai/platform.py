@@ -6,10 +6,20 @@ it was checked, are in profiles/vastai.md; what the API does is said where it is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
-from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable, Unsupported
-from sweepstack.onbox.host.offers import Balance, Capability, Constraints, Offer
+from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable
+from sweepstack.onbox.host.capabilities import (
+    CanStop,
+    HasBalance,
+    HasMarket,
+    HasVolumes,
+    LetsIn,
+    ReadsVolumes,
+    RentsSpot,
+)
+from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.rate_limit import paced
@@ -32,21 +42,15 @@ def connect() -> VastPlatform:
     return VastPlatform()
 
 
-class VastPlatform:
+class VastPlatform(CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     name = "vastai"
-    capabilities = frozenset(
-        {
-            Capability.OFFERS,
-            Capability.STOP,
-            Capability.VOLUMES,
-            Capability.SPOT,
-            Capability.BID,
-            Capability.BALANCE,
-            Capability.SSH,
-        }
-    )
+    over_ssh = True
+    lacks: ClassVar[Mapping[type, str]] = {
+        ReadsVolumes: "the volume {native_id} lies on {region} of vast.ai and can only be read from a box there. Next: "
+        "rent one on that machine with the volume mounted, and pull from it"
+    }
 
     def account(self) -> str:
         """The number of the user whose key it is."""
@@ -97,7 +101,7 @@ class VastPlatform:
             _forget(session)
 
     def let_in(self, native_id: str, account: str, public_key: str) -> None:
-        """See `sweepstack.onbox.host.platform.LetsIn`."""
+        """See `sweepstack.onbox.host.capabilities.LetsIn`."""
         session, identifier = Session.open(account=account), box_number(native_id)
         if not session.client.holds_key(identifier, public_key, session.deadline):
             session.client.attach_key(identifier, public_key, session.deadline)
@@ -187,18 +191,6 @@ class VastPlatform:
         except PlatformError:
             return ""
         return closed(record)
-
-    def volume_channel(self, native_id: str, mount: str = "") -> Channel:
-        session = Session.open()
-        contract = volumes.contract_of(native_id, session.account)
-        found = volumes.listed(session.client, session.account, session.deadline).get(contract)
-        if found is None:
-            raise Unreachable(f"the volume {native_id} is not there any more")
-        machine = found[1].region or "its machine"
-        raise Unsupported(
-            f"the volume {native_id} lies on {machine} of vast.ai and can only be read from a box there. Next: rent "
-            "one on that machine with the volume mounted, and pull from it"
-        )
 
 
 def _machine(session: Session, volume: str) -> int:

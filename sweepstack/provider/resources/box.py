@@ -21,10 +21,10 @@ from sweepstack.onbox.common.errors import (
     StillCreating,
     SweepstackError,
 )
-from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.capabilities import HasMarket, RentsSpot
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common.deadline import DeadlineOver
-from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.provider import secrets
 from sweepstack.provider.models import BoxInputs, BoxState
 from sweepstack.provider.resources import (
@@ -254,7 +254,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if judgement is not by_state and judgement.verdict.allowed:
             # A delete would go by the record: an `up` whose program has no such approval shows it, and takes it back.
             inputs = inputs.model_copy(update={"clearance": judgement.verdict.headline})
-        if Capability.OFFERS in load_platform(state.adapter).capabilities:
+        if isinstance(load_platform(state.adapter), HasMarket):
             # The price is the offer's and no input of anybody's: as one, each preview would show a change.
             inputs = inputs.model_copy(update={"price_per_hour": None})
         if record is None:
@@ -297,7 +297,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             self._keep_price(store, state, running=old.phase == "running")
         bidding = new.bid is not None and new.bid != old.bid
         if bidding and new.bid is not None:
-            load_platform(state.adapter).change_bid(state.native_id, state.account, new.bid)
+            need(load_platform(state.adapter), RentsSpot).change_bid(state.native_id, state.account, new.bid)
             op.info(f"box {state.name}: the bid is ${new.bid:.3f}/h now")
         try:
             record = self._converged(op, state, told=bidding)

@@ -18,7 +18,7 @@ from sweepstack.onbox.common.errors import (
     StillCreating,
     SweepstackError,
 )
-from sweepstack.onbox.host.offers import Capability, Constraints
+from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platform, Wait
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_memory import Unanswered
@@ -173,7 +173,7 @@ def _request(
         offer=inputs.placed.offer if inputs.placed is not None else "",
         bid=inputs.bid,
         image=inputs.image or "",
-        public_key=public_key() if Capability.SSH in platform.capabilities else "",
+        public_key=public_key() if platform.over_ssh else "",
         rented=inputs.teardown.issue is not None,
         places=places,
         known=birth.native_id or "",
@@ -206,7 +206,7 @@ def public_key() -> str:
 
 def _link(op: Operation, platform: Platform, inputs: BoxInputs, record: BoxRecord) -> None:
     """Makes the mount appear where the job expects it. Raises StillCreating: the box is there and bills."""
-    if not inputs.links or record.phase is not Phase.RUNNING or Capability.SSH not in platform.capabilities:
+    if not inputs.links or record.phase is not Phase.RUNNING or not platform.over_ssh:
         return
     try:
         channel = platform.channel(record.native_id, record.account)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sweepstack.onbox.common.box_layout import tag_prefix
 from sweepstack.onbox.common.errors import PlatformError
-from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import BoxState
@@ -28,7 +28,7 @@ def warn(op: Operation, state: BoxState) -> None:
 
 def _beside(state: BoxState) -> list[BoxRecord]:
     platform = load_platform(state.adapter)
-    if Capability.OFFERS not in platform.capabilities:
+    if not isinstance(platform, HasMarket):
         return []  # its tags are its own: no second one can be made
     try:
         listed = platform.list_tagged(tag_prefix(state.identity))

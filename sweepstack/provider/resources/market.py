@@ -18,10 +18,11 @@ from typing import Any
 from sweepstack.core.paths import cache_folder
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import NoCapacity, PlatformError, SweepstackError
-from sweepstack.onbox.host.offers import Capability, Constraints, Offer
+from sweepstack.onbox.host.capabilities import HasMarket
+from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.observe_volume import find_kept
-from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.registry import load_platform, need
 from sweepstack.provider.models import BoxInputs, Placed
 from sweepstack.provider.resources import preflight
 from sweepstack.provider.resources.base import Failure
@@ -44,7 +45,7 @@ def offers_for(adapter: str, constraints: Constraints) -> list[Offer] | None:
     """What the market has, cheapest first; None where the platform has none. Asked once for many boxes that want the
     same. Raises PlatformError."""
     platform = load_platform(adapter)
-    if Capability.OFFERS not in platform.capabilities:
+    if not isinstance(platform, HasMarket):
         return None
     key = (adapter, constraints)
     with _lock:
@@ -146,7 +147,7 @@ def not_to_be_had(op: Operation, platform: Platform, inputs: BoxInputs, error: N
     """What to say where nothing could be rented: what was tried, what could be had instead, and the next command."""
     constraints = Constraints.of(inputs.resources, max_price=inputs.max_price)
     try:
-        found = platform.offers(constraints)
+        found = need(platform, HasMarket).offers(constraints)
     except PlatformError:
         found = []
     dearer = [offer for offer in found if most is not None and offer.price_per_hour > most + 1e-9]

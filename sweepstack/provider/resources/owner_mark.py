@@ -8,7 +8,7 @@ from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import PlatformError
-from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.provider.backend import backend_name
 from sweepstack.provider.session import Operation
@@ -18,7 +18,7 @@ from sweepstack.teardown.ownership import HELD, Owner, sign, who
 def sign_new(op: Operation, platform: Platform, record: BoxRecord, birth: Birth, store: EvidenceStore) -> None:
     """Signs a box that was made or adopted just now, where it is a folder of this machine or of a host. One of a rental
     platform may not let anybody in for minutes yet: it is signed when it is given cells."""
-    if record.phase is not Phase.RUNNING or Capability.OFFERS in platform.capabilities:
+    if record.phase is not Phase.RUNNING or isinstance(platform, HasMarket):
         return
     try:
         channel = platform.channel(record.native_id, record.account)

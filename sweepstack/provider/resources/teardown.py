@@ -23,7 +23,7 @@ from sweepstack.onbox.common.box_layout import sealed_dir, surviving
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.operations.observe import observe
-from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.provider.resources import preflight
 from sweepstack.provider.session import Operation
@@ -300,7 +300,7 @@ def sealed_on_volumes(adapter: str, volumes: Iterable[str], identity: str, cells
     found: set[str] = set()
     try:
         for volume in volumes:
-            channel = load_platform(adapter).volume_channel(volume)
+            channel = volume_channel(load_platform(adapter), volume)
             found |= {cell for cell in cells if channel.size(f"{sealed_dir(identity, cell)}/manifest.json")}
     except (PlatformError, OSError):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.host.platform import LetsIn
+from sweepstack.onbox.host.capabilities import LetsIn
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.resources import create
 from sweepstack.provider.session import Operation

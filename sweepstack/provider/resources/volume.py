@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 from sweepstack.billing.outlived_volume import end_command, takes_words
 from sweepstack.onbox.common.box_layout import volume_tag
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
-from sweepstack.onbox.host.platform import Platform, VolumeRecord
+from sweepstack.onbox.host.capabilities import HasVolumes
+from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.operations.observe_volume import find_kept
-from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.registry import load_platform, need
 from sweepstack.provider.models import VolumeInputs, VolumeState
 from sweepstack.provider.resources import volume_lifecycle
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
@@ -59,27 +60,24 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         return volume_lifecycle.say(op, new, new=not old)
 
     def create(self, op: Operation, inputs: VolumeInputs) -> tuple[str, VolumeState]:
-        platform = load_platform(inputs.adapter)
         if inputs.kept:
-            record = find_kept(platform, inputs.name)
+            record = find_kept(load_platform(inputs.adapter), inputs.name)
             volume_lifecycle.register(op, inputs, record)
         else:
-            if inputs.guarded:
-                volume_lifecycle.require_volumes(platform)
-            record = self._ensured(platform, inputs)
+            record = self._ensured(inputs)
             if not record.created:
                 op.info(f"volume {inputs.name} was there already ({record.location}): adopted with what is on it")
             volume_lifecycle.require_as_wanted(inputs, record)
         return record.native_id, VolumeState(**inputs.model_dump(), **seen_of(record, inputs))
 
-    def _ensured(self, platform: Platform, inputs: VolumeInputs) -> VolumeRecord:
-        tag = volume_tag(inputs.identity, inputs.name)
+    def _ensured(self, inputs: VolumeInputs) -> VolumeRecord:
+        platform, tag = volume_lifecycle.with_volumes(inputs.adapter), volume_tag(inputs.identity, inputs.name)
         return platform.ensure_volume(tag, inputs.name, size_gb=inputs.size_gb, region=inputs.region or "")
 
     def read(self, op: Operation, identifier: str, state: VolumeState) -> Seen[VolumeInputs, VolumeState] | Gone:
         inputs = VolumeInputs.model_validate(state.model_dump(include=set(VolumeInputs.model_fields)))
         try:
-            record = load_platform(state.adapter).get_volume(state.native_id)
+            record = need(load_platform(state.adapter), HasVolumes).get_volume(state.native_id)
         except PlatformError as error:
             return Seen(inputs, state, (f"volume {state.name}: unknown, {error}",))
         if record is None:
@@ -96,7 +94,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         if new.kept:
             volume_lifecycle.register(op, new, find_kept(load_platform(new.adapter), new.name))
         if new.guarded and new.size_gb is not None and new.size_gb > (old.actual_size_gb or 0):
-            record = self._ensured(load_platform(new.adapter), new)
+            record = self._ensured(new)
             if record.native_id != old.native_id:
                 raise SweepstackError(
                     f"volume {new.name}: its tag leads to {record.native_id}, and the state has {old.native_id}: "

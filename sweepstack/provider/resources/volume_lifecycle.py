@@ -22,8 +22,8 @@ from sweepstack.onbox.common.errors import (
     TeardownRefused,
     Unsupported,
 )
-from sweepstack.onbox.host.offers import Capability
-from sweepstack.onbox.host.platform import Platform, VolumeRecord
+from sweepstack.onbox.host.capabilities import HasVolumes
+from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.operations.observe_volume import find_kept, observe_volume
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import VolumeInputs, VolumeState
@@ -57,10 +57,12 @@ def price(inputs: VolumeInputs, state: VolumeState) -> float | None:
     return month(state.price_per_month, inputs.price_per_gb_month, state.actual_size_gb or inputs.size_gb)
 
 
-def require_volumes(platform: Platform) -> None:
-    """Raises Unsupported where the platform has none."""
-    if Capability.VOLUMES not in platform.capabilities:
+def with_volumes(adapter: str) -> HasVolumes:
+    """The platform. Raises Unsupported where it has no volumes."""
+    platform = load_platform(adapter)
+    if not isinstance(platform, HasVolumes):
         raise Unsupported(f"{platform.name} has no volumes: keep them on another platform (platform: …)")
+    return platform
 
 
 def size_problems(old: VolumeInputs | None, new: VolumeInputs) -> list[Failure]:
@@ -132,7 +134,7 @@ def _price_now(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> tuple[
     if not isinstance(size, int) or not isinstance(region, str):
         return None, []
     try:
-        return load_platform(str(inputs["adapter"])).quote_volume(size, region), []
+        return with_volumes(str(inputs["adapter"])).quote_volume(size, region), []
     except RequestRefused as error:
         return None, [Failure("region", str(error))]
     except PlatformError as error:
@@ -274,7 +276,7 @@ def _clearance_on_record(state: VolumeState) -> Approval | None:
 
 def _delete(op: Operation, state: VolumeState) -> str:
     """Asks until the platform proves that the volume is gone. Returns why that is not proved, "" when it is."""
-    platform = load_platform(state.adapter)
+    platform = with_volumes(state.adapter)
     deadline = time.monotonic() + op.seconds(GONE_SECONDS)
     problem = "the platform still lists it"
     op.progress(f"waiting for proof that {state.native_id} is gone")

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, SweepstackError, Unreachable
-from sweepstack.onbox.host.offers import Capability
 from sweepstack.onbox.host.platform import PROGRESS_SECONDS, RENTED_ON, BoxRecord, Phase, Platform, Wait
 from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import bills_on
@@ -87,7 +86,7 @@ class _Looking:
 
     @property
     def over_ssh(self) -> bool:
-        return Capability.SSH in self.platform.capabilities
+        return self.platform.over_ssh
 
     def once(self) -> BoxRecord:
         """The box now, or as it was last seen where nobody tells of it for a moment."""

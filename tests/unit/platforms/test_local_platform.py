@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,14 +21,12 @@ from sweepstack.onbox.common.errors import (
     PlatformError,
     StillCreating,
     Unreachable,
-    Unsupported,
     WrongAccount,
 )
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.host import box_folders, removal
 from sweepstack.onbox.host.drills import BOOT_DRILL, CREATE_DRILL
 from sweepstack.onbox.host.folder_platform import LocalPlatform
-from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.onbox.host.power import KILLED_BY_STOP
 from sweepstack.platforms.local.__main__ import main as claim
@@ -574,18 +571,6 @@ def test_a_volume_that_lost_its_content_is_listed_and_can_be_ended(tmp_path: Pat
     platform.delete_volume(lost, platform.account())
     assert platform.get_volume(lost) is None
     assert [record.native_id for record in platform.list_volumes("")] == [whole]
-
-
-def test_what_this_platform_has_not_is_refused_with_the_reason(tmp_path: Path) -> None:
-    platform = LocalPlatform(tmp_path)
-    asks: list[Callable[[], object]] = [
-        lambda: platform.offers(Constraints()),
-        platform.balance,
-        lambda: platform.change_bid("local-aaaaaaaaaa", platform.account(), 0.1),
-    ]
-    for ask in asks:
-        with pytest.raises(Unsupported, match="local"):
-            ask()
 
 
 @pytest.mark.parametrize(

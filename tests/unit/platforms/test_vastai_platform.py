@@ -29,6 +29,7 @@ from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.registry import volume_channel
 from sweepstack.platforms.vastai import create as rent
 from sweepstack.platforms.vastai import platform as vastai
 from sweepstack.platforms.vastai import volumes
@@ -804,7 +805,7 @@ def test_a_volume_is_made_on_its_machine_and_found_again(world: World) -> None:
     assert platform.get_volume("77.31") == again
     assert platform.get_volume("77.32") is None
     with pytest.raises(Unsupported, match="machine:99"):
-        platform.volume_channel("77.31")
+        volume_channel(platform, "77.31")
 
 
 def test_a_volume_whose_answer_was_lost_is_looked_for_and_not_made_twice(world: World) -> None:

@@ -21,7 +21,7 @@ from sweepstack.cli.progress import Progress
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.box_layout import TAGS, volume_of
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, SweepstackError
-from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRecord
 from sweepstack.platforms.registry import adapters, has_address, load_platform
 
@@ -149,7 +149,7 @@ def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:
         for finding in _missing(adapter, platform, name, box.native_id, box.tag, box.account, account)
     ]
     known.problems += _not_found(adapter, platform, known, there, account)
-    if Capability.VOLUMES in platform.capabilities:
+    if isinstance(platform, HasVolumes):
         found += [_volume(adapter, platform, record, known) for record in platform.list_volumes(TAGS)]
     return found
 

@@ -29,8 +29,9 @@ from sweepstack.evidence import box_logs
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError
+from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform
-from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.teardown.close_box import close_books
 from sweepstack.teardown.orphan_check import Word
 from sweepstack.teardown.ownership import who
@@ -261,8 +262,9 @@ def _issue(platform: Platform, finding: Finding, account: str) -> None:
         while time.monotonic() - begun < WAIT_SECONDS:
             try:
                 if finding.kind == "volume":
-                    platform.delete_volume(finding.native_id, account)
-                    if platform.get_volume(finding.native_id) is None:
+                    keeping = need(platform, HasVolumes)
+                    keeping.delete_volume(finding.native_id, account)
+                    if keeping.get_volume(finding.native_id) is None:
                         return
                 else:
                     platform.destroy(finding.native_id, account)

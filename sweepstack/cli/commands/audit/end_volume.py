@@ -18,7 +18,7 @@ from sweepstack.evidence.whereabouts import evidence_on
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Unsupported
 from sweepstack.operations.observe_volume import observe_volume
-from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen, use_problems
 from sweepstack.volumes.inventory import take_inventory
 from sweepstack.volumes.users import Survey, User, recorded
@@ -141,7 +141,7 @@ def _lies_on(platform: str, native_id: str, store: EvidenceStore) -> str:
     """The folder of the evidence that lies on the volume; "" where none does. Raises PlatformError, OSError where that
     is not known."""
     try:
-        channel = load_platform(platform).volume_channel(native_id, box_layout.DURABLE)
+        channel = volume_channel(load_platform(platform), native_id, box_layout.DURABLE)
     except Unsupported:
         return ""  # it can't be read without a box, so no folder of this computer is on it
     found = evidence_on(channel, store.shelf.uri, (box_layout.DURABLE,))

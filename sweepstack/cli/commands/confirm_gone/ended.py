@@ -20,8 +20,9 @@ from sweepstack.core.records import Approval
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError, Unreachable
-from sweepstack.operations.host_shutdown import on_host, told
-from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.onbox.host.capabilities import IsHost
+from sweepstack.operations.host_shutdown import told
+from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.status.engine_state import BoxEntry
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.check import may_end
@@ -207,7 +208,7 @@ def _connect(target: Target, box: BoxEntry, word: Word, known: Handover) -> tupl
     where the box's own machine may answer."""
     again: list[Any] = [f"pulumi destroy --stack {target.stack}"]
     try:
-        shown = on_host(load_platform(box.adapter)).who_answers()
+        shown = need(load_platform(box.adapter), IsHost).who_answers()
     except Unreachable as error:
         return " ".join(str(error).split()), ()
     except SweepstackError as error:
@@ -235,6 +236,6 @@ def _pinned(box: BoxEntry) -> list[str]:
     """The keys that the box's own machine has shown, as far as the state and this computer know."""
     on_record = list(box.host_keys or ())
     try:
-        return [*on_record, *on_host(load_platform(box.adapter)).pinned()]
+        return [*on_record, *need(load_platform(box.adapter), IsHost).pinned()]
     except SweepstackError:
         return on_record

@@ -9,7 +9,7 @@ from sweepstack.cli.commands.doctor.finding import Check, Finding, fail, ok, unk
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError
-from sweepstack.onbox.host.offers import Capability
+from sweepstack.onbox.host.capabilities import HasBalance, HasMarket
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.platforms.registry import load_platform
 from sweepstack.profiles.load import load_profiles
@@ -27,13 +27,13 @@ def checks(config: StackConfig) -> Iterator[tuple[str, Check]]:
     rented = {name: found[name] for name in config.candidates if name in found and rents(found[name])}
     if rented:
         yield "accounts", lambda: accounts(rented, config.max_price)
-    if any(Capability.SSH in platform.capabilities for platform in rented.values()):
+    if any(platform.over_ssh for platform in rented.values()):
         yield "ssh key", ssh_key
 
 
 def rents(platform: Platform) -> bool:
     """Whether there is somebody to ask: the local platform would make its books by being asked who it is."""
-    return bool(platform.capabilities & {Capability.OFFERS, Capability.BALANCE})
+    return isinstance(platform, HasMarket | HasBalance)
 
 
 def accounts(platforms: dict[str, Platform], max_price: float | None) -> list[Finding]:
@@ -48,7 +48,7 @@ def account(name: str, platform: Platform, max_price: float | None) -> Finding:
     """One platform's answer about the key at hand."""
     try:
         who = platform.account()
-        left = platform.balance() if Capability.BALANCE in platform.capabilities else None
+        left = platform.balance() if isinstance(platform, HasBalance) else None
     except NotAuthorized as error:
         return fail(name, str(error), "docs/renting.md says where each platform's key is looked for")
     except PlatformError as error:
