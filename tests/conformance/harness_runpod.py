@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,10 +180,6 @@ class Harness:
 
     def close(self) -> None:
         self._server.close()
-        with suppress(ImportError):  # what the process knows of accounts is of this world only
-            from sweepstack.platforms.runpod import keys
-
-            keys.forget()
         if "sweepstack.platforms.runpod.api" in sys.modules:  # another world may get this one's port and ids
             sys.modules["sweepstack.platforms.runpod.api"].forget()
         self.sim.check()

@@ -17,9 +17,9 @@ from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
 from sweepstack.platforms.common.single_flight import SingleFlight
-from sweepstack.platforms.runpod import keys
+from sweepstack.platforms.runpod import keys, legacy_query
 from sweepstack.platforms.runpod.errors import refused
-from sweepstack.platforms.runpod.legacy_query import Mine, StillListed, ask_mine
+from sweepstack.platforms.runpod.legacy_query import Mine, StillListed
 from sweepstack.platforms.runpod.states import identifier
 
 QUOTA = Quota(60, 60.0)
@@ -79,7 +79,7 @@ class Session:
     """One key at one address. Threads share it."""
 
     def __init__(self, base: str, key: str) -> None:
-        self._base, self._key = base, key
+        self._key, self._account = key, ""
         limiter = RateLimiter(QUOTA, learns=True)
         self.http = HttpClient("RunPod", base, key, key_hint=keys.KEY_HINT, limiter=limiter)
         self._lock = threading.Lock()
@@ -94,8 +94,7 @@ class Session:
 
     def account(self, *, now: bool = False) -> str:
         """The id of the key's account; `now`: asked for seconds ago at most, and not when the process began."""
-        known = "" if now else keys.known_account(self._base, self._key)
-        return known or self._owner.get(self._ask_owner, max_age=paced(ACCOUNT_SECONDS))
+        return ("" if now else self._account) or self._owner.get(self._ask_owner, max_age=paced(ACCOUNT_SECONDS))
 
     def require(self, account: str, what: str, *, now: bool = False) -> None:
         """Raises WrongAccount unless the key is of this account."""
@@ -265,12 +264,13 @@ class Session:
     def _ask_owner(self) -> str:
         """Counted like our own requests: whether the older interface has the same quota nobody says."""
         self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod whose key this is")
-        return keys.ask_account(self._base, self._key)
+        self._account = legacy_query.account(self._key)
+        return self._account
 
     def _ask_older(self) -> Mine:
         """Counted like `_ask_owner`."""
         self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod for its older list")
-        return ask_mine(self._key)
+        return legacy_query.mine(self._key)
 
     def _list_pods(self) -> Pods:
         entries = self._entries("/v2/pods", "pods", {})

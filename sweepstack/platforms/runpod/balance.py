@@ -9,10 +9,10 @@ from sweepstack.onbox.common.errors import NotAuthorized, Unreachable
 from sweepstack.onbox.host.offers import Balance
 from sweepstack.platforms.runpod import keys
 from sweepstack.platforms.runpod.api import Session
+from sweepstack.platforms.runpod.legacy_query import myself
 
 PATH = "/v2/billing/balance"
 """By its page's name; the page itself could not be read, so a 404 here says nothing."""
-QUERY = "query { myself { clientBalance spendLimit } }"
 
 
 def balance(session: Session) -> Balance | None:
@@ -23,22 +23,15 @@ def balance(session: Session) -> Balance | None:
         return Balance(usd, prepaid=mode == "PREPAID" if mode in ("PREPAID", "POSTPAID") else None)
     if answer.status == 403:
         return None
-    return _by_query(session)
+    return _by_query()
 
 
-def _by_query(session: Session) -> Balance | None:
-    key = keys.api_key()
-
-    def asked(_sdk: Any) -> Any:
-        from runpod.api.graphql import run_graphql_query  # type: ignore[import-untyped]
-
-        return run_graphql_query(QUERY, api_key=key)["data"]["myself"]
-
+def _by_query() -> Balance | None:
     try:
-        found = keys.ask("balance", asked)
+        found = myself("balance", "clientBalance spendLimit", keys.api_key())
     except NotAuthorized:
         return None
-    usd = _number(found.get("clientBalance")) if isinstance(found, dict) else None
+    usd = _number(found.get("clientBalance"))
     if usd is None:
         raise Unreachable("RunPod does not tell the balance")
     return Balance(usd, spend_limit_per_hour=_number(found.get("spendLimit")))

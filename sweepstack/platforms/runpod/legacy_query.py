@@ -1,7 +1,8 @@
-"""The second source: what RunPod's older query interface says of the account, and of its pods, in one answer.
+"""RunPod's older query interface, through the official SDK: whose key it is, the account's pods, its money.
 
-REST lists can lag, and can be of another account than the one that the key was asked for. So nothing is called absent
-before this interface lacks it, too. It is read and never written to (docs/adr/009).
+It is the second source of what is there: REST lists can lag, and can be of another account than the one that the key
+was asked for. So nothing is called absent before this interface lacks it, too. It is read and never written to
+(docs/adr/009). The SDK's errors can carry the whole query that they were raised by: only the message is taken.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweepstack.onbox.common.errors import Unreachable
-from sweepstack.platforms.runpod import keys
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Unreachable
+from sweepstack.platforms.common import redact
+from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.http_client import retried
+from sweepstack.platforms.runpod import keys, sdk
 from sweepstack.platforms.runpod.states import MARKER
 
-QUERY = "query { myself { id pods { id name env } } }"
+ASK_SECONDS = 60.0
+"""For one question, with all its retries."""
 
 
 class StillListed(Unreachable):
@@ -33,24 +38,52 @@ class Mine:
         return sorted(native_id for native_id, names in self.pods.items() if tag in names)
 
 
-def ask_mine(key: str) -> Mine:
-    """Asked for now. Raises NotAuthorized, Unreachable."""
+def myself(what: str, fields: str, key: str) -> Mapping[str, Any]:
+    """What the interface says of the account of this key, asked for now. `what`: in words. Raises NotAuthorized,
+    Unreachable; never an error of the SDK, and none that holds a query."""
 
-    def asked(_sdk: Any) -> Mine:
-        from runpod.api.graphql import run_graphql_query  # type: ignore[import-untyped]
+    def once() -> Mapping[str, Any]:
+        answer, failure = _asked(what, f"query {{ myself {{ {fields} }} }}", key)
+        if failure:
+            raise failure
+        return answer
 
-        return _read(run_graphql_query(QUERY, api_key=key)["data"]["myself"])
-
-    found: Mine = keys.ask("pods", asked)
-    return found
+    return retried(once, Deadline(ASK_SECONDS), f"RunPod to tell the {what}")
 
 
-def _read(myself: Any) -> Mine:
-    """Raises ValueError for what is no whole answer: nothing is proved by it."""
-    account, pods = myself["id"], myself["pods"]
-    if not isinstance(account, str) or not account or not isinstance(pods, list):
-        raise ValueError("no account, or no list")
-    return Mine(account, {_text(pod["id"]): _names(pod) for pod in pods})
+def account(key: str) -> str:
+    """The id of the account that the key is of."""
+    identifier = myself("account", "id", key).get("id")
+    if not isinstance(identifier, str) or not identifier:
+        raise Unreachable("RunPod does not say whose key this is, so nothing is known. Try again")
+    return identifier
+
+
+def mine(key: str) -> Mine:
+    """The account's pods."""
+    said = myself("pods", "id pods { id name env }", key)
+    try:
+        return Mine(_text(said["id"]), {_text(pod["id"]): _names(pod) for pod in said["pods"]})
+    except (ValueError, KeyError, TypeError, AttributeError):  # no whole answer proves nothing
+        raise Unreachable("RunPod gave no usable answer when asked for the pods. Try again") from None
+
+
+def _asked(what: str, query: str, key: str) -> tuple[Mapping[str, Any], PlatformError | None]:
+    """The answer, or our error for what the SDK raised; raised outside of here, so that nothing is chained to it."""
+    import requests
+
+    run, error = sdk.module("api.graphql").run_graphql_query, sdk.module("error")
+    try:
+        return dict(run(query, api_key=key)["data"]["myself"]), None
+    except error.AuthenticationError:
+        return {}, NotAuthorized(f"RunPod does not accept the key (asked for the {what}): check {keys.KEY_HINT}")
+    except error.QueryError as refused:
+        text = redact.redact(str(refused.message or ""))[:200]
+        return {}, Unreachable(f"RunPod did not tell the {what}: {text}")
+    except requests.RequestException as broken:
+        return {}, Unreachable(f"RunPod does not answer (asked for the {what}: {type(broken).__name__})")
+    except (ValueError, KeyError, TypeError, AttributeError):  # a page instead of JSON, a 429, a retired API
+        return {}, Unreachable(f"RunPod gave no usable answer when asked for the {what}. Try again")
 
 
 def _names(pod: Mapping[str, Any]) -> frozenset[str]:
@@ -62,5 +95,5 @@ def _names(pod: Mapping[str, Any]) -> frozenset[str]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError("a pod without an id")
+        raise ValueError("no id")
     return value

@@ -15,7 +15,7 @@ from sweepstack.platforms.common.stub_package import enter_as_shell
 KEY_FILE = "~/.runpod/config.toml"
 
 
-def module(name: str = "api.ctl_commands") -> ModuleType:
+def module(name: str) -> ModuleType:
     """A module of the SDK. Its package is entered as what it says without a key of its own; the key comes with each
     call. Raises RequestRefused where the SDK is not installed, NotAuthorized where it can't be loaded."""
     root = logging.getLogger()

@@ -760,7 +760,7 @@ def test_the_sdk_leaves_the_programs_logging_alone() -> None:
     program = """
 import logging, sys
 from sweepstack.platforms.runpod import sdk
-sdk.module()
+sdk.module("api.graphql")
 sdk.module("cli.groups.config.functions")
 assert "runpod" in sys.modules
 assert not {"aiohttp", "paramiko", "runpod.serverless"} & set(sys.modules), "more of the SDK than is asked"
