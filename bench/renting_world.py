@@ -31,6 +31,7 @@ from sweepstack.provider.resources.box import GONE_SECONDS
 from sweepstack.provider.resources.create import READY_SECONDS
 from sweepstack.provider.wire import UNKNOWN, to_python, to_struct
 from tests.simulators.core import SimServer, Simulator, VirtualClock
+from tests.simulators.rental import rental
 
 ROOT = Path(__file__).resolve().parents[1]
 STACK, PROJECT = "bench", "sweepstack"
@@ -41,34 +42,17 @@ CREATE_SECONDS = 2.0
 PER_MINUTE = 60
 """RunPod: requests of one account, all together."""
 LONGEST_QUOTA = 60.0
-IMPORTS = {
-    "runpod": "sweepstack.provider.resources.box,runpod.api.ctl_commands,httpx",
-    "vastai": "sweepstack.provider.resources.box,vastai",
-}
-KINDS = ("pod", "instance")
+OFFERS = 150
 
 
 @contextmanager
 def platform(name: str, scale: float) -> Iterator[tuple[Simulator, dict[str, str]]]:
     """The simulator with its limits on and its clock `scale` times as fast, and the variables that lead there."""
-    clock = VirtualClock(scale=scale)
-    if name == "runpod":
-        from tests.simulators.runpod import CREATE, KEY, Boot, RunPodSim
-
-        latency = {CREATE: CREATE_SECONDS / scale}
-        sim: Any = RunPodSim(clock=clock, boot=Boot(reads=1), per_minute=PER_MINUTE, latency=latency)
-        found = {"RUNPOD_API_BASE_URL": "", "RUNPOD_API_KEY": KEY}
-    else:
-        from tests.simulators.vastai import Machine, VastSimulator
-
-        sim = VastSimulator(clock=clock, latency={"PUT /api/v0/asks/{id}/": CREATE_SECONDS / scale})
-        sim.world.settings.limits = True
-        for number in range(150):
-            sim.world.market.add(Machine(100 + number, 10 + number, gpu_name="RTX 3090", dph=0.30 + 0.001 * number))
-        found = {"VAST_URL": "", "VAST_API_KEY": sim.add_account("ann", credit=1000.0).key}
-    with SimServer(sim) as server:
-        yield sim, {variable: value or server.url for variable, value in found.items()}
-        sim.check()
+    its, clock = rental(name), VirtualClock(scale=scale)
+    customers = its.open(clock, offers=OFFERS, limits=True, create_seconds=CREATE_SECONDS / scale)
+    with SimServer(customers.sim) as server:
+        yield customers.sim, {its.url: server.url, its.key: customers.key}
+        customers.sim.check()
 
 
 class _Lines(engine_pb2_grpc.EngineServicer):
@@ -126,7 +110,7 @@ class World:
             seen = self.sim.calls[first:]
             calls = Counter(f"{call.method} {call.route}" for call in seen if call.status != 429)
             calls["429"] = sum(call.status == 429 for call in seen)
-            living = sum(rental.kind in KINDS for rental in self.sim.ledger.live())
+            living = sum(one.kind == rental(self.adapter).box for one in self.sim.ledger.live())
         return Step(took, dict(sorted((+calls).items())), living, peak, cpu)
 
     # The engine's commands
@@ -240,7 +224,7 @@ def world(adapter: str, boxes: int, scale: float) -> Iterator[World]:
                 "XDG_CACHE_HOME": str(base / "cache"),
                 "PULUMI_BACKEND_URL": f"file://{base}/state",
                 "SWEEPSTACK_SSH_KEY": str(base / "key"),
-                FIRST_VARIABLE: IMPORTS[adapter],
+                FIRST_VARIABLE: ",".join(("sweepstack.provider.resources.box", *rental(adapter).imports)),
                 FOLDER_VARIABLE: str(base / "boxes"),
                 **variables,
             }

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.chaos.engine import Outcome
-from tests.chaos.plans import DELETE
+from tests.simulators.rental import rental
 
 NEXT = re.compile(
-    r"pulumi (up|destroy|preview|refresh|cancel|stack)|sweepctl \w+|export [A-Z_]+=|(VAST|RUNPOD)_API_KEY|"
+    r"pulumi (up|destroy|preview|refresh|cancel|stack)|sweepctl \w+|export [A-Z_]+=|[A-Z]+_API_KEY|"
     r"[Rr]un the command again"
 )
 NOTHING = re.compile(r"nothing (of it )?(exists|bills)|nothing was (rented|made)|was not (rented|made)")
-KINDS = ("pod", "instance")
 GENERATION = re.compile(r"-g\d+\Z")
 
 
@@ -31,14 +30,14 @@ class Judge:
     def rentals(self, books: dict[str, Any]) -> list[dict[str, Any]]:
         """All boxes that were ever rented, but for those of other sweeps."""
         return [
-            rental
-            for rental in books["rentals"]
-            if rental["kind"] in KINDS and rental["id"] not in self.world["bystanders"]
+            one
+            for one in books["rentals"]
+            if one["kind"] == rental(self.platform).box and one["id"] not in self.world["bystanders"]
         ]
 
     def hold_ends(self, calls: list[dict[str, Any]], reasons: dict[str, set[str]], recorded: set[str]) -> None:
         """`reasons`: native id → why it may end by this command; `recorded`: the ids that state or records have."""
-        method, _, template = DELETE[self.platform].partition(" ")
+        method, _, template = rental(self.platform).delete.partition(" ")
         for call in calls:
             if (call["method"], call["route"]) != (method, template):
                 continue
@@ -51,9 +50,9 @@ class Judge:
     def hold_books(self, books: dict[str, Any], ids: set[str], tags: set[str]) -> None:
         """`ids`: those that the state or open records have; `tags`: those of open records without an id."""
         rentals = self.rentals(books)
-        for rental in rentals:
-            if rental["ended"] is None and rental["id"] not in ids and rental["tag"] not in tags:
-                self.broke(f"leaked: {rental['id']} ({rental['tag']}) is known to nobody")
+        for one in rentals:
+            if one["ended"] is None and one["id"] not in ids and one["tag"] not in tags:
+                self.broke(f"leaked: {one['id']} ({one['tag']}) is known to nobody")
         for number, one in enumerate(rentals):
             for other in rentals[number + 1 :]:
                 same = GENERATION.sub("", one["tag"]) == GENERATION.sub("", other["tag"])
@@ -73,11 +72,11 @@ class Judge:
             elif not NEXT.search(error):
                 self.broke(f"said: no next command in: {error}")
                 continue
-            for rental in living:
-                box = box_of(rental["tag"])
+            for one in living:
+                box = box_of(one["tag"])
                 about = re.search(rf"\bbox {box}\b", error) is not None
                 if about and not several and NOTHING.search(error):
-                    self.broke(f"said: {first!r}, and {rental['id']} bills")
+                    self.broke(f"said: {first!r}, and {one['id']} bills")
             if living and not any(name in error for name in self.names) and not any(r["id"] in error for r in living):
                 self.broke(f"said: {first!r} does not name what may bill ({[r['id'] for r in living]})")
 

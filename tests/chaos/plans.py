@@ -4,57 +4,12 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulators.faults import Choice, draw
-from tests.simulators.runpod import MENU as RUNPOD_MENU
+from tests.simulators.faults import draw
+from tests.simulators.rental import Rental, rental, rentals
 
-PLATFORMS = ("runpod", "vastai")
-CREATE = {"runpod": "POST /v2/pods", "vastai": "PUT /api/v0/asks/{id}/"}
-READ = {"runpod": "GET /v2/pods*", "vastai": "GET /api/v[01]/instances/*"}
-DELETE = {"runpod": "DELETE /v2/pods/{id}", "vastai": "DELETE /api/v0/instances/{id}/"}
-_V_LIST, _V_ONE = "GET /api/v1/instances/", "GET /api/v0/instances/{id}/"
-_V_CREATE, _V_DELETE, _V_SEARCH = CREATE["vastai"], DELETE["vastai"], "POST /api/v0/bundles/"
-_V_READS = "GET /api/v[01]/*"
-VAST_MENU = (
-    *(Choice("too_many", "*", {"retry_after": [None, 1]}) for _ in range(2)),
-    Choice("error_before", "*", {"status": [500, 502, 503]}),
-    Choice("error_after", _V_CREATE, {"status": [500, 502, 504]}),
-    Choice("error_after", _V_DELETE, {"status": [500, 502]}),
-    Choice("lost_answer", _V_CREATE, {"reset": [False, True]}),
-    Choice("lost_answer", _V_DELETE, {"reset": [False, True]}),
-    Choice("lost_request", "*", {"reset": [False, True]}),
-    Choice("truncated", "*"),
-    Choice("html_before", "*", {"status": [502, 403, 524]}),
-    Choice("html_after", _V_CREATE, {"status": [502, 524]}),
-    Choice("html_ok", _V_READS),
-    Choice("not_json", "*"),
-    Choice("success_false", _V_READS),
-    Choice("stale_list", _V_LIST, {"seconds": [30.0, 60.0]}),
-    Choice("null_read", _V_ONE),
-    Choice("empty_list", _V_LIST),
-    Choice("snatched", _V_CREATE, {"gpus": [False, True]}),
-    Choice("lacks_credit", _V_CREATE),
-    Choice("spend_limit", _V_CREATE, {"status": [400, 403]}),
-    Choice("stuck", _V_CREATE),
-    Choice("oci", _V_CREATE),
-    Choice("dies", _V_CREATE),
-    Choice("destroy_slow", _V_DELETE, {"reads": [1, 5]}),
-    Choice("destroy_ignored", _V_DELETE),
-    Choice("preempted", _V_READS),
-    Choice("vanished", _V_READS),
-    Choice("odd_status", _V_READS, {"word": ["migrating", "paused"]}),
-    Choice("search_quota", _V_SEARCH),
-    Choice("auth", _V_READS, {"status": [401, 404]}),
-)
-"""What a seed draws from on vast.ai. Hangs are left out: they cost real time, and the suite has them one by one."""
-MENUS: dict[str, Sequence[Choice]] = {
-    # A key does not change its account between two calls: whole commands with another key are steps of a plan.
-    "runpod": [choice for choice in RUNPOD_MENU if choice.kind != "foreign_account"],
-    "vastai": VAST_MENU,
-}
 WAYS_OUT = ("verify", "abandon", "bare")
 """How a person lets boxes go: a receipt, a word by name, or an approval without a receipt (nothing was launched)."""
 
@@ -90,20 +45,26 @@ class Plan:
 
 
 def plan(seed: int) -> Plan:
-    """The plan of a seed: even seeds on RunPod, odd ones on vast.ai."""
+    """The plan of a seed. The platforms take turns: the first one, by name, has the seed 0."""
     dice = random.Random(f"plan {seed}")
-    platform = PLATFORMS[seed % 2]
+    platform = platform_of(seed)
+    its = rental(platform)
     boxes = 2 if dice.random() < 0.2 else 1
     stop = dice.random() < 0.5
-    rules = draw(seed, MENUS[platform], most=6, latest=6)
+    rules = draw(seed, its.menu, most=6, latest=6)
     faults = tuple(
         {"kind": rule.kind, "match": rule.match, "nth": rule.nth, "times": rule.times, **rule.params} for rule in rules
     )
     steps = _steps(dice, boxes)
-    return Plan(seed, platform, boxes, stop, steps, (*faults, *_outage(seed, platform)), _strikes(dice, platform))
+    return Plan(seed, platform, boxes, stop, steps, (*faults, *_outage(seed, its)), _strikes(dice, its))
 
 
-def _outage(seed: int, platform: str) -> tuple[dict[str, Any], ...]:
+def platform_of(seed: int) -> str:
+    """Whose turn it is."""
+    return rentals()[seed % len(rentals())]
+
+
+def _outage(seed: int, its: Rental) -> tuple[dict[str, Any], ...]:
     """In every third plan the platform answers no read for longer than a reader asks again: nobody knows anything."""
     dice = random.Random(f"outage {seed}")
     if dice.random() > 0.35:
@@ -111,8 +72,7 @@ def _outage(seed: int, platform: str) -> tuple[dict[str, Any], ...]:
     kind, params = dice.choice(
         (("error_before", {"status": 502}), ("lost_request", {}), ("html_before", {"status": 503}))
     )
-    match = READ[platform]
-    return ({"kind": kind, "match": match, "nth": dice.randint(2, 20), "times": dice.randint(5, 15), **params},)
+    return ({"kind": kind, "match": its.read, "nth": dice.randint(2, 20), "times": dice.randint(5, 15), **params},)
 
 
 def _steps(dice: random.Random, boxes: int) -> tuple[Step, ...]:
@@ -149,14 +109,14 @@ def _aside(dice: random.Random, boxes: int) -> Step:
     return Step(what, way=dice.choice(WAYS_OUT) if what == "approve" else "", box=dice.randrange(boxes))
 
 
-def _strikes(dice: random.Random, platform: str) -> tuple[dict[str, Any], ...]:
+def _strikes(dice: random.Random, its: Rental) -> tuple[dict[str, Any], ...]:
     """None in every second plan; else one to three signals."""
     if dice.random() < 0.4:
         return ()
     found = []
     for _ in range(dice.randint(1, 3)):
         how = dice.choice(("kill", "kill", "kill", "cancel", "interrupt"))
-        match = dice.choice((CREATE[platform], CREATE[platform], READ[platform], DELETE[platform], "*"))
-        nth = dice.randint(1, 2) if match in (CREATE[platform], DELETE[platform]) else dice.randint(1, 25)
+        match = dice.choice((its.create, its.create, its.read, its.delete, "*"))
+        nth = dice.randint(1, 2) if match in (its.create, its.delete) else dice.randint(1, 25)
         found.append({"how": how, "match": match, "nth": nth, "when": dice.choice(("before", "after"))})
     return tuple(found)

@@ -23,19 +23,20 @@ import signal
 import subprocess
 import sys
 import threading
-import urllib.request
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from tests.simulators.core import Reply, Request, SimServer, Simulator, VirtualClock, as_fault
+from tests.simulators.core import Reply, Request, SimServer, VirtualClock, as_fault
+from tests.simulators.rental import rental
 
 START = 1_790_000_000.0
 SCALE = 33.0
 """Virtual seconds in a real one: the adapters' waits are scaled alike (`SWEEPSTACK_API_PACE`)."""
 SIGNALS = {"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "cancel": signal.SIGUSR1}
+OFFERS = 8
 OTHERS = "sweepstack-zzzzzzzzzz-box-0-g1"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,10 +57,12 @@ class World:
     """One platform with two customers, its faults and its strikes."""
 
     def __init__(self, platform: str, faults: list[dict[str, Any]], strikes: list[dict[str, Any]]) -> None:
-        self.sim, self.key, self.other_key, self.account = _platform(platform)
+        its = rental(platform)
+        self.customers = its.open(VirtualClock(START, scale=SCALE), offers=OFFERS)
+        self.sim = self.customers.sim
         self.server = SimServer(self.sim)
-        odd = any(fault["kind"] == "odd_status" for fault in faults)
-        self.bystanders = _bystanders(platform, self.sim, self.server.url, (self.key, self.other_key), odd=odd)
+        newest = any(fault["kind"] == "odd_status" for fault in faults)  # it strikes the newest, which is to be ours
+        self.bystanders = its.bystanders(self.customers, self.server.url, OTHERS, newest=newest)
         """Boxes of other sweeps, one in each account, whose tags differ from ours in the identity alone."""
         self.strikes = [Strike(**one) for one in strikes]
         self.pid = 0
@@ -113,48 +116,6 @@ class World:
             self.strikes.clear()
 
 
-def _bystanders(platform: str, sim: Any, url: str, keys: tuple[str, str], *, odd: bool) -> list[str]:
-    """`odd`: a fault is to strike the account's newest pod, which is to be ours."""
-    if platform == "vastai":
-        free = list(sim.world.market.offers)[::-1]  # the dearest
-        return [str(sim.act("rent", {"account": id, "offer": free.pop(0), "label": OTHERS})) for id in sim.customers]
-    asked = {
-        "name": OTHERS,
-        "image": "ubuntu:22.04",
-        "gpu": {"id": "NVIDIA H200", "count": 1},
-        "cloud": "SECURE",
-        "disk": 20,
-        "ports": ["22/tcp"],
-        "env": {"SWEEPSTACK_TAG": OTHERS},
-    }
-    made = []
-    for key in keys:
-        headers = {"Authorization": f"Bearer {key}", "User-Agent": "another sweep", "Content-Type": "application/json"}
-        call = urllib.request.Request(f"{url}/v2/pods", json.dumps(asked).encode(), headers, method="POST")
-        with urllib.request.urlopen(call, timeout=10) as answer:
-            made.append(str(json.load(answer)["id"]))
-    if not odd:  # what befalls the account's oldest pod is to befall ours
-        for number, id in enumerate(made, start=10**6):
-            sim.pods.all[id].number = number
-    return made
-
-
-def _platform(name: str) -> tuple[Simulator, str, str, str]:
-    clock = VirtualClock(START, scale=SCALE)
-    if name == "runpod":
-        from tests.simulators.runpod import KEY, OTHER_KEY, Boot, RunPodSim
-
-        pods = RunPodSim(clock=clock, boot=Boot(reads=1))
-        return pods, KEY, OTHER_KEY, "user_ann"
-    from tests.simulators.vastai import Machine, VastSimulator
-
-    sim = VastSimulator(clock=clock)
-    for number in range(1, 9):
-        sim.world.market.add(Machine(number, 10 + number, gpus=1 + number % 2, dph=0.30 + number / 100))
-    ann, bob = sim.add_account("ann"), sim.add_account("bob")
-    return sim, ann.key, bob.key, ann.id
-
-
 class Platforms:
     """The process, seen from the driver. Thread-safe; a context manager."""
 
@@ -200,9 +161,9 @@ def _carry_out(worlds: dict[int, World], words: dict[str, Any]) -> dict[str, Any
         worlds[number] = world
         told: dict[str, Any] = {
             "url": world.server.url,
-            "key": world.key,
-            "other_key": world.other_key,
-            "account": world.account,
+            "key": world.customers.key,
+            "other_key": world.customers.other_key,
+            "account": world.customers.account,
         }
         told["bystanders"] = world.bystanders
         return {"world": number, **told}

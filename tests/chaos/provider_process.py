@@ -11,6 +11,7 @@ does has tests of its own, and here it is the API that breaks.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import logging
 import os
@@ -127,24 +128,22 @@ def _import_all() -> None:
     from sweepstack.platforms.common import redact
 
     redact.install()
-    import httpx  # noqa: F401
-    import runpod.api.ctl_commands
-    import runpod.error  # noqa: F401
-    import vastai  # noqa: F401
 
     import sweepstack.channel.ssh
     import sweepstack.evidence.verify
     import sweepstack.onbox.host.platform
-    import sweepstack.platforms.runpod.platform
-    import sweepstack.platforms.vastai.platform
     import sweepstack.provider.host
     import sweepstack.provider.resources.box
     import sweepstack.provider.resources.gate
     import sweepstack.provider.resources.identity
     from tests.chaos import work
     from tests.chaos.disks import DiskChannel
+    from tests.simulators.rental import rental, rentals
 
-    setattr(sweepstack.channel.ssh, "SshChannel", DiskChannel)  # noqa: B010 - both adapters import it when they need it
+    for name in rentals():
+        for module in (*rental(name).imports, f"sweepstack.platforms.{name}.platform"):
+            importlib.import_module(module)
+    setattr(sweepstack.channel.ssh, "SshChannel", DiskChannel)  # noqa: B010 - adapters import it when they need it
     setattr(sweepstack.evidence.verify, "read_all", work.read_here)  # noqa: B010
     setattr(sweepstack.provider.resources.box, "POLL_SECONDS", 0.02)  # noqa: B010
     setattr(sweepstack.onbox.host.platform, "POLL_SECONDS", 0.01)  # noqa: B010

@@ -1,11 +1,12 @@
-"""The plans that every `make test` plays: a file a platform, since a file is what a worker of the tests gets."""
+"""The plans that every `make test` plays, in two halves: a file is what a worker of the tests gets."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
-from tests.chaos.plans import Plan, plan
+from tests.chaos.plans import Plan, plan, platform_of
 from tests.chaos.stage import Stage
+from tests.simulators.rental import rentals
 
 DRAWN = 150
 """The suite chooses among the first seeds. `python -m tests.chaos --plans 1000` plays a thousand."""
@@ -20,12 +21,19 @@ def kinds(one: Plan) -> set[Hashable]:
     return {("boxes", one.boxes), ("stop", one.stop), *steps, *faults, *strikes}
 
 
-def seeds(platform: int) -> list[int]:
-    """The fewest plans that have in them whatever the first 150 have: about twenty a platform, and always the same.
+HALVES = 2
 
-    Even seeds are RunPod's (0), odd ones vast.ai's (1).
-    """
-    plans = [plan(seed) for seed in range(platform, DRAWN, 2)]
+
+def seeds(half: int) -> list[int]:
+    """Every second of the fewest plans that have in them whatever the first 150 have: about twenty a platform."""
+    chosen = [
+        seed for platform in rentals() for seed in _fewest([n for n in range(DRAWN) if platform_of(n) == platform])
+    ]
+    return chosen[half::HALVES]
+
+
+def _fewest(of: list[int]) -> list[int]:
+    plans = [plan(seed) for seed in of]
     missing, chosen = set().union(*map(kinds, plans)), []
     while missing:
         best = max(plans, key=lambda one: len(kinds(one) & missing))  # the first of the best

@@ -29,6 +29,7 @@ from tests.chaos.plans import Plan, Step
 from tests.chaos.platform_process import Platforms
 from tests.chaos.provider_process import Nursery, Provider
 from tests.chaos.work import ROSTER
+from tests.simulators.rental import rental
 
 MOST_COMMANDS = 3
 FACTS: dict[str, Any] = {"verb": "destroy", "kills": ["scratch", "data", "durable"], "keeps": []}
@@ -111,8 +112,7 @@ class Play:
     def env(self, key: str) -> dict[str, str]:
         """What a shell of this person has set."""
         at_hand = self.world["key" if key == "own" else "other_key"]
-        names = {"runpod": ("RUNPOD_API_BASE_URL", "RUNPOD_API_KEY"), "vastai": ("VAST_URL", "VAST_API_KEY")}
-        url, secret = names[self.plan.platform]
+        its = rental(self.plan.platform)
         home = self.folder / "home"
         return {
             "PATH": "/usr/bin:/bin",
@@ -125,8 +125,8 @@ class Play:
             "SWEEPSTACK_API_PACE": "0.03",
             "SWEEPSTACK_API_TIMEOUT": "5",
             "SWEEPSTACK_CHAOS_DISKS": str(self.disks),
-            url: self.world["url"],
-            secret: at_hand,
+            its.url: self.world["url"],
+            its.key: at_hand,
         }
 
     def provider(self, key: str = "own", *, aim: bool = True) -> Provider:
@@ -269,12 +269,8 @@ class Play:
         if not living:
             return
         chosen = living[step.box % len(living)]["id"]
-        if step.what == "vanish":
-            self.platforms.ask(act=self.world["world"], what="vanish", **{"with": {"id": chosen}})
-        elif self.plan.platform == "runpod":
-            self.platforms.ask(act=self.world["world"], what="preempt", **{"with": {"id": chosen}})
-        else:
-            self.platforms.ask(act=self.world["world"], what="stop", **{"with": {"id": chosen}})
+        what = "vanish" if step.what == "vanish" else rental(self.plan.platform).preempted
+        self.platforms.ask(act=self.world["world"], what=what, **{"with": {"id": chosen}})
 
     # The way out
 

@@ -1,6 +1,6 @@
 """Fault plans through the real engine: pulumi, the plugin's own process, a rented machine with a real sshd.
 
-Two of them here, one for each platform; `python -m tests.chaos --engine 30` plays thirty.
+One here for each platform; `python -m tests.chaos --engine 30` plays thirty.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import Any
 import pytest
 
 from tests.chaos.judge import GENERATION
-from tests.chaos.plans import CREATE, DELETE, MENUS, READ
+from tests.chaos.plans import platform_of
 from tests.engine.commands import Result
-from tests.rented.world import BOXES, World, rented, without_internet
+from tests.rented.world import World, rented, without_internet
 from tests.simulators.core import Reply, Request, draw
+from tests.simulators.rental import rentals as platforms
+from tests.simulators.rental import stack_of
 
 pytestmark = pytest.mark.engine
-SEEDS = range(int(os.environ.get("SWEEPSTACK_CHAOS_ENGINE", "2")))
-STACKS = {"runpod": "sweep-runpod", "vastai": "sweep-vast"}
+SEEDS = range(int(os.environ.get("SWEEPSTACK_CHAOS_ENGINE", len(platforms()))))
 SLOW = {"never_ready", "stuck"}
 """A create waits a quarter of an hour for these; the plans below the engine have them."""
 MOST_COMMANDS = 3
@@ -42,11 +43,11 @@ class Play:
 
     def __post_init__(self) -> None:
         dice = random.Random(f"engine {self.seed}")
-        sim, platform = self.world.sim, self.world.platform
-        for rule in draw(self.seed, [choice for choice in MENUS[platform] if choice.kind not in SLOW], latest=4):
+        sim, its = self.world.sim, self.world.its
+        for rule in draw(self.seed, [choice for choice in its.menu if choice.kind not in SLOW], latest=4):
             sim.faults.append(rule)
             self.story.append(f"fault {rule.kind} at {rule.match} from {rule.nth}, {rule.times} times {rule.params}")
-        self.strike = dice.choice((CREATE[platform], CREATE[platform], READ[platform], "")) if self.seed % 4 else ""
+        self.strike = dice.choice((its.create, its.create, its.read, "")) if self.seed % 4 else ""
         self.nth, self.after = dice.randint(1, 3), dice.random() < 0.7
         self.story.append(f"kill -9 of the plugin at {self.strike or 'no call'}, {self.nth}")
         self.seen = 0
@@ -94,7 +95,7 @@ class Play:
         """Nothing leaked, nothing twice, nothing ended without a word."""
         sim = self.world.sim
         with sim.lock:
-            rentals = [rental for rental in sim.ledger.all() if rental.kind in BOXES]
+            rentals = [one for one in sim.ledger.all() if one.kind == self.world.its.box]
             calls, self.told = sim.calls[self.told :], len(sim.calls)
         births = self.world.stack.births()
         state = {str(box["id"]) for box in self.world.stack.resources("Box")}
@@ -106,7 +107,7 @@ class Play:
             for other in rentals[number + 1 :]:
                 same = GENERATION.sub("", one.tag) == GENERATION.sub("", other.tag)
                 assert not (same and (one.ended is None or one.ended > other.begun)), f"{one} and {other}\n{self}"
-        method, _, template = DELETE[self.world.platform].partition(" ")
+        method, _, template = self.world.its.delete.partition(" ")
         ended = {c.path.rstrip("/").rpartition("/")[2] for c in calls if (c.method, c.route) == (method, template)}
         recorded = {birth["native_id"] for birth in births}
         assert ended & (recorded | state) <= self.let_go, f"ended without a word: {ended - self.let_go}\n{self}"
@@ -137,8 +138,8 @@ class Play:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_plan(tmp_path: Path, seed: int) -> None:
-    platform = ("runpod", "vastai")[seed % 2]
-    with rented(platform, tmp_path, STACKS[platform]) as world:
+    platform = platform_of(seed)
+    with rented(platform, tmp_path, stack_of(platform)) as world:
         without_internet(world.stack)
         world.stack.edit_config(
             lambda sweep: sweep["cells"].update(base={"epochs": 1}, grid={"lr": [0.1], "seed": [0]})

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import httpx
 
 SECONDS = 30.0
-_PAGES = 100
+PAGES = 100
 
 
 @dataclass(frozen=True)
@@ -47,83 +48,7 @@ class Books:
         return [entry for entry in found if entry.tag.startswith((prefix, prefix.replace("-", "_")))]
 
 
-def _runpod_pages(books: Books, path: str, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    cursor = ""
-    with books.client() as client:
-        for _ in range(_PAGES):
-            answer = client.get(path, params={"cursor": cursor} if cursor else {})
-            answer.raise_for_status()
-            page = answer.json()
-            found += page[name]
-            paging = page.get("pagination") or {}
-            if not paging.get("hasNextPage"):
-                return found
-            cursor = paging["nextCursor"]
-    raise httpx.HTTPError(f"{path} has no end")
-
-
-def _runpod_boxes(books: Books) -> list[Entry]:
-    pods = _runpod_pages(books, "/v2/pods", "pods")
-    return [Entry("box", pod["id"], pod.get("name") or "") for pod in pods if pod.get("status") != "TERMINATED"]
-
-
-def _runpod_volumes(books: Books) -> list[Entry]:
-    volumes = _runpod_pages(books, "/v2/network-volumes", "networkVolumes")
-    return [Entry("volume", one["id"], one.get("name") or "") for one in volumes]
-
-
-def _runpod_end(books: Books, native_id: str) -> None:
-    with books.client() as client:
-        client.delete(f"/v2/pods/{native_id}").raise_for_status()
-
-
-def _vast_boxes(books: Books) -> list[Entry]:
-    found: list[Entry] = []
-    token = ""
-    with books.client() as client:
-        for _ in range(_PAGES):
-            answer = client.get("/api/v1/instances/", params={"after_token": token} if token else {})
-            answer.raise_for_status()
-            page = answer.json()
-            found += [Entry("box", str(one["id"]), one.get("label") or "") for one in page["instances"]]
-            token = page.get("next_token") or ""
-            if not token:
-                return found
-    raise httpx.HTTPError("the list of instances has no end")
-
-
-def _vast_volumes(books: Books) -> list[Entry]:
-    with books.client() as client:
-        answer = client.get("/api/v0/volumes", params={"owner": "me", "type": "all_volume"})
-        answer.raise_for_status()
-        return [Entry("volume", str(one["id"]), one.get("label") or "") for one in answer.json()["volumes"]]
-
-
-def _vast_end(books: Books, native_id: str) -> None:
-    with books.client() as client:
-        client.request("DELETE", f"/api/v0/instances/{native_id}/", json={}).raise_for_status()
-
-
-BOOKS = {
-    "runpod": Books(
-        "runpod",
-        "RUNPOD_API_KEY",
-        "RUNPOD_API_BASE_URL",
-        "https://api.runpod.io",
-        "https://console.runpod.io/pods",
-        _runpod_boxes,
-        _runpod_volumes,
-        _runpod_end,
-    ),
-    "vastai": Books(
-        "vastai",
-        "VAST_API_KEY",
-        "VAST_URL",
-        "https://console.vast.ai",
-        "https://cloud.vast.ai/instances/",
-        _vast_boxes,
-        _vast_volumes,
-        _vast_end,
-    ),
-}
+def all_books() -> dict[str, Books]:
+    """Those of each platform that has a `books_<adapter>.py` beside this file."""
+    found = sorted(path.stem for path in Path(__file__).parent.glob("books_*.py"))
+    return {name.removeprefix("books_"): importlib.import_module(f"tests.live.{name}").BOOKS for name in found}

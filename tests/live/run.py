@@ -15,9 +15,10 @@ import httpx
 import pytest
 
 from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.host.capabilities import HasBalance
 from sweepstack.onbox.host.platform import Phase, Platform
-from sweepstack.platforms.registry import load_platform
-from tests.live.books import BOOKS, Entry
+from sweepstack.platforms.registry import load_platform, need
+from tests.live.books import Entry, all_books
 from tests.live.purse import Purse
 
 IDENTITY_VARIABLE = "SWEEPSTACK_SUITE_IDENTITY"
@@ -40,7 +41,7 @@ class LiveRun:
 
     def __init__(self, platform_name: str, spend: float, prefix: str) -> None:
         self.platform_name, self.prefix = platform_name, prefix
-        self.books = BOOKS[platform_name]
+        self.books = all_books()[platform_name]
         self.url = os.environ.get(self.books.url)
         self.purse = Purse(spend)
         pace = float(os.environ.get(PACE_VARIABLE) or 1)
@@ -62,7 +63,7 @@ class LiveRun:
     def balance(self) -> float | None:
         """USD on the account; None where the platform does not tell."""
         try:
-            balance = self.platform().balance()
+            balance = need(self.platform(), HasBalance).balance()
         except PlatformError:
             return None
         return balance.usd if balance is not None else None
@@ -203,16 +204,16 @@ class LivePlugin:
 
 def begin(config: pytest.Config, platform_name: str, spend: float | None) -> None:
     """Checks that the run may be, and gives it a name. Raises UsageError, before anything is asked of a platform."""
-    if platform_name not in BOOKS:
-        raise pytest.UsageError(f"--live {platform_name}: there is {' and '.join(BOOKS)}")
+    if platform_name not in all_books():
+        raise pytest.UsageError(f"--live {platform_name}: there is {' and '.join(all_books())}")
     if spend is None or not 0 < spend <= 100:
         raise pytest.UsageError(
             f"--live {platform_name} costs money: say how much at most, from 0.01 to 100 USD: --spend 2"
         )
     if getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("--live counts what it spends in one process: without -n")
-    if not os.environ.get(BOOKS[platform_name].key, "").strip():
-        key = BOOKS[platform_name].key
+    if not os.environ.get(all_books()[platform_name].key, "").strip():
+        key = all_books()[platform_name].key
         raise pytest.UsageError(f"--live {platform_name} needs a key: export {key}=…")
     identity = "live" + "".join(secrets.choice(_LETTERS) for _ in range(6))
     os.environ[IDENTITY_VARIABLE] = identity

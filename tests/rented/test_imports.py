@@ -8,11 +8,13 @@ import pytest
 
 from tests.engine.commands import ok
 from tests.rented.world import rented
-from tests.unit.provider.test_imports import HEAVY, SDKS, imported
+from tests.simulators.rental import rentals, stack_of
+from tests.unit.provider.test_imports import HEAVY, imported, sdk_of
 
 
-@pytest.mark.parametrize(("platform", "name"), [("runpod", "sweep-runpod"), ("vastai", "sweep-vast")])
-def test_a_preview_brings_no_other_platforms_sdk(platform: str, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("platform", rentals())
+def test_a_preview_brings_no_other_platforms_sdk(platform: str, tmp_path: Path) -> None:
+    name = stack_of(platform)
     with rented(platform, tmp_path, name, machines=False) as world:
         launcher = world.stack.checkout / "sweepstack" / "provider" / "pulumi-resource-sweepstack"
         told = launcher.read_text()
@@ -27,4 +29,4 @@ def test_a_preview_brings_no_other_platforms_sdk(platform: str, name: str, tmp_p
         assert "$" in preview.text, "the market was not asked"
     found = imported(report)
     assert {"sweepstack", "grpc"} <= found, "the list of imports is not one"
-    assert found & HEAVY <= SDKS[platform], sorted(found & HEAVY)
+    assert found & HEAVY <= sdk_of(platform), sorted(found & HEAVY)

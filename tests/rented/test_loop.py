@@ -8,12 +8,13 @@ import pytest
 
 from tests.engine.commands import assert_refused, ok
 from tests.rented.world import World, rented, without_internet
+from tests.simulators.rental import rentals, stack_of
 
 
-@pytest.fixture(scope="module", params=[("runpod", "sweep-runpod"), ("vastai", "sweep-vast")], ids=["runpod", "vastai"])
+@pytest.fixture(scope="module", params=rentals())
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    platform, name = request.param
-    with rented(platform, tmp_path_factory.mktemp(platform), name) as found:
+    platform = request.param
+    with rented(platform, tmp_path_factory.mktemp(platform), stack_of(platform)) as found:
         without_internet(found.stack)
         yield found
 

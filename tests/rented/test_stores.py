@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine.commands import Result, ok
 from tests.rented.world import World, rented, without_internet
+from tests.simulators.rental import rentals, stack_of
 
 KEEP = """\
 config:
@@ -21,10 +22,6 @@ config:
       abl-store: {{size: 10GB, region: {region}, keep_until: 2031-01-31}}
     pull_to: results/abl-store
 """
-PLACES = {"runpod": "EU-RO-1", "vastai": "machine:102"}
-"""Where the volume is to be: not where a box without one would go, which is the cheapest place."""
-MONTHLY = {"runpod": "$0.70/month", "vastai": "$1.50/month"}
-"""What 10 GB cost there by the platform's own books."""
 
 
 @dataclass
@@ -37,7 +34,7 @@ class Lab:
     def __post_init__(self) -> None:
         stack, platform = self.world.stack, self.world.platform
         self.file = stack.checkout / "stacks" / "Pulumi.abl-store.yaml"
-        self.file.write_text(KEEP.format(platform=platform, region=PLACES[platform]))
+        self.file.write_text(KEEP.format(platform=platform, region=self.world.its.volume_region))
         ok(stack.run("pulumi", "stack", "init", "abl-store", "--non-interactive"))
 
     def pulumi(self, *words: str) -> Result:
@@ -58,10 +55,7 @@ class Lab:
 
     def where(self, native_id: str) -> str:
         """Where a box stands by the platform's books, in the words in which a volume's place is asked for."""
-        sim = self.world.sim
-        if self.world.platform == "runpod":
-            return str(sim.pods.all[native_id].place)
-        return f"machine:{sim.world.instances[int(native_id)].machine.id}"
+        return self.world.its.where(self.world.sim, native_id)
 
     def content(self) -> dict[str, set[str]]:
         """What lies on the account's volumes: sweep's identity → its sealed cells."""
@@ -75,10 +69,9 @@ class Lab:
         return {rental.id for rental in self.world.sim.ledger.live() if rental.kind == "volume"}
 
 
-@pytest.fixture(params=[("runpod", "sweep-runpod"), ("vastai", "sweep-vast")], ids=["runpod", "vastai"])
+@pytest.fixture(params=rentals())
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
-    platform, name = request.param
-    with rented(platform, tmp_path, name) as world:
+    with rented(request.param, tmp_path, stack_of(request.param)) as world:
         without_internet(world.stack)
         mount = {"/ckpt": {"source": "abl-store"}}
         world.stack.edit_config(lambda sweep: sweep.update(mounts=mount))
@@ -102,13 +95,13 @@ def finished(lab: Lab, stack: str) -> None:
 
 
 def test_a_volume_outlives_two_sweeps_and_ends_when_both_are_safe(lab: Lab) -> None:
-    world, stack, place = lab.world, lab.world.stack, PLACES[lab.world.platform]
+    world, stack, place = lab.world, lab.world.stack, lab.world.its.volume_region
     first_name = stack.name
     ok(lab.pulumi("up"))
     (volume,) = lab.volumes()
     stack.init()
     preview = ok(stack.pulumi("preview", timeout=180))
-    assert f"volume abl-store: 10 GB in {place}, {MONTHLY[world.platform]}" in preview.text, str(preview)
+    assert f"volume abl-store: 10 GB in {place}, {world.its.volume_month}" in preview.text, str(preview)
     assert world.rentals() == set(), "a preview rents nothing"
     ok(stack.up(timeout=400))
     (box,) = world.rentals()
@@ -127,7 +120,7 @@ def test_a_volume_outlives_two_sweeps_and_ends_when_both_are_safe(lab: Lab) -> N
     assert lab.content().items() >= first.items(), "the second sweep lost what the first one left"
     ok(stack.sweepctl("wait", "--for", "done", timeout=400))
     used = f"used by         {', '.join(sorted((first_name, 'again')))}"
-    reasons = ("not approved", f"({box}) mounts it, and is running", used, MONTHLY[world.platform])
+    reasons = ("not approved", f"({box}) mounts it, and is running", used, world.its.volume_month)
     refused(lab.pulumi("destroy"), "REFUSED. Nothing was deleted", *reasons, "sweepctl finish --stack abl-store")
     assert lab.volumes() == {volume}
     finished(lab, "again")

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.engine.harness import Stack
-from tests.simulators.core import SimServer, Simulator, VirtualClock
+from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.machines import Machine, require
+from tests.simulators.rental import Rental, rental
 
 PACKAGES = "/usr/local/lib/python3.11/dist-packages"
-BOXES = ("pod", "instance", "box")
 PACE = "0.02"
 """Waits between calls of an API, as a part of what the platform asks for: the simulated clock asks for none."""
 
@@ -35,13 +35,18 @@ class World:
     stack: Stack
 
     @property
+    def its(self) -> Rental:
+        """What is known of the platform."""
+        return rental(self.platform)
+
+    @property
     def account(self) -> str:
         """The customer's id."""
         return next(one.id for one in self.sim.accounts.values() if one.key == self.key)
 
     def rentals(self) -> set[str]:
         """Native ids of the boxes that bill now, by the platform's own books."""
-        return {rental.id for rental in self.sim.ledger.live() if rental.kind in BOXES}
+        return {one.id for one in self.sim.ledger.live() if one.kind == self.its.box}
 
 
 def image() -> None:
@@ -80,23 +85,11 @@ def rented(platform: str, base: Path, name: str, *, machines: bool = True) -> It
         assert spilled == [], f"the platform's key lies in {spilled}"
 
 
-def _open(platform: str, state: Path, machines: bool) -> tuple[Simulator, str, dict[str, str]]:
+def _open(platform: str, state: Path, machines: bool) -> tuple[Any, str, dict[str, str]]:
     state.mkdir(parents=True)
-    if platform == "runpod":
-        from tests.simulators.runpod import KEY, Boot, RunPodSim
-
-        sim = RunPodSim(clock=VirtualClock(scale=1.0), state=state, machines=machines, boot=Boot(reads=1))
-        return sim, KEY, {"RUNPOD_API_BASE_URL": "URL", "RUNPOD_API_KEY": KEY}
-    from tests.simulators.vastai import Machine as Host
-    from tests.simulators.vastai import VastSimulator
-
-    vast = VastSimulator(clock=VirtualClock(scale=1.0), state=state, machines=machines)
-    vast.world.settings.limits = False
-    vast.world.settings.volume_release *= float(PACE)  # who waits for it waits at that pace, too
-    for number in range(4):
-        vast.world.market.add(Host(100 + number, 10 + number, gpu_name="RTX 3090", dph=0.30 + 0.05 * number))
-    key = vast.add_account("ann", credit=100.0).key
-    return vast, key, {"VAST_URL": "URL", "VAST_API_KEY": key}
+    its = rental(platform)
+    customers = its.open(VirtualClock(scale=1.0), state=state, machines=machines, pace=float(PACE))
+    return customers.sim, customers.key, {its.url: "URL", its.key: customers.key}
 
 
 def last_words(platform: Path) -> str:

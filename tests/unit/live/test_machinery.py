@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 
 from tests.simulators.core import SimServer, VirtualClock
+from tests.simulators.rental import rental, rentals
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 240.0
 PLUGINS = "tests.unit.live.plugins"
 ONE = "a_rented_box_is_what_was_asked_for"
-CREATES = {"runpod": "POST /v2/pods", "vastai": "PUT /api/v0/asks/{id}/"}
-DELETES = {"runpod": "DELETE /v2/pods/{id}", "vastai": "DELETE /api/v0/instances/{id}/"}
 
 
 @dataclass
@@ -57,31 +56,19 @@ class Account:
             return {rental.id for rental in self.sim.ledger.live()}
 
     def creates(self) -> int:
-        return int(self.sim.count(CREATES[self.platform]))
+        return int(self.sim.count(rental(self.platform).create))
 
 
-def account(platform: str, tmp_path: Path) -> tuple[Any, dict[str, str]]:
-    clock = VirtualClock(scale=1.0)
-    if platform == "runpod":
-        from tests.simulators.runpod import KEY, Boot, RunPodSim
-
-        return RunPodSim(clock=clock, boot=Boot(reads=0)), {"RUNPOD_API_BASE_URL": "", "RUNPOD_API_KEY": KEY}
-    from tests.simulators.vastai import Machine, VastSimulator
-
-    sim = VastSimulator(clock=clock)
-    for number in range(3):
-        sim.world.market.add(Machine(100 + number, 10 + number, dph=0.30 + 0.01 * number))
-    return sim, {"VAST_URL": "", "VAST_API_KEY": sim.add_account("ann", credit=20.0).key}
-
-
-@pytest.fixture(params=["runpod", "vastai"])
+@pytest.fixture(params=rentals())
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Account]:
-    sim, variables = account(request.param, tmp_path)
+    its = rental(request.param)
+    customers = its.open(VirtualClock(scale=1.0), boot_reads=0)
+    sim = customers.sim
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
     with SimServer(sim) as server:
         env = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
         env |= {"HOME": str(tmp_path), "SWEEPSTACK_SSH_KEY": str(tmp_path / "key"), "SWEEPSTACK_API_PACE": "0.01"}
-        env |= {name: value or server.url for name, value in variables.items()}
+        env |= {its.url: server.url, its.key: customers.key}
         found = Account(request.param, sim, env)
         try:
             yield found
@@ -158,7 +145,7 @@ def test_a_signal_whose_interrupt_is_lost_ends_what_sleeps(world: Account, tmp_p
 
 
 def test_what_still_bills_is_said_loudly(world: Account) -> None:
-    world.sim.faults.add("error_before", DELETES[world.platform], times=None, status=503)
+    world.sim.faults.add("error_before", rental(world.platform).delete, times=None, status=503)
     world.env["SWEEPSTACK_API_TIMEOUT"] = "2"
     code, said = world.live(plugins=("api_only", "impatient"))
     (native_id,) = world.billing()

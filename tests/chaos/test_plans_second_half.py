@@ -1,4 +1,4 @@
-"""Fault plans on the simulated vast.ai. What has to hold stands in `story`."""
+"""Fault plans on the simulated platforms, the other half. What has to hold stands in `story`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fault plans on the simulated RunPod. What has to hold stands in `story`."""
+"""Fault plans on the simulated platforms, one half of them. What has to hold stands in `story`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,74 @@
+"""See `tests.simulators.rental`."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests.simulators.core import VirtualClock
+from tests.simulators.rental import Customers
+from tests.simulators.runpod import CREATE, DELETE, KEY, MENU, OTHER_KEY, Boot, RunPodSim
+
+PER_MINUTE = 60
+
+
+class Rental:
+    """RunPod."""
+
+    url, key = "RUNPOD_API_BASE_URL", "RUNPOD_API_KEY"
+    create, read, delete = CREATE, "GET /v2/pods*", DELETE
+    # A key does not change its account between two calls: whole commands with another key are steps of a plan.
+    menu = tuple(choice for choice in MENU if choice.kind != "foreign_account")
+    imports = ("runpod.api.graphql", "runpod.error", "httpx")
+    box = "pod"
+    preempted = "preempt"
+    volume_region, volume_month = "EU-RO-1", "$0.70/month"
+
+    def open(
+        self,
+        clock: VirtualClock,
+        *,
+        state: Path | None = None,
+        machines: bool = False,
+        offers: int = 4,
+        limits: bool = False,
+        create_seconds: float = 0.0,
+        boot_reads: int = 1,
+        pace: float = 1.0,
+    ) -> Customers:
+        sim = RunPodSim(
+            clock=clock,
+            state=state,
+            machines=machines,
+            boot=Boot(reads=boot_reads),
+            per_minute=PER_MINUTE if limits else None,
+            latency={CREATE: create_seconds} if create_seconds else None,
+        )
+        return Customers(sim, KEY, OTHER_KEY, "user_ann")
+
+    def bystanders(self, customers: Customers, url: str, tag: str, *, newest: bool) -> list[str]:
+        asked = {
+            "name": tag,
+            "image": "ubuntu:22.04",
+            "gpu": {"id": "NVIDIA H200", "count": 1},
+            "cloud": "SECURE",
+            "disk": 20,
+            "ports": ["22/tcp"],
+            "env": {"SWEEPSTACK_TAG": tag},
+        }
+        made = []
+        for key in (customers.key, customers.other_key):
+            headers = {"Authorization": f"Bearer {key}", "User-Agent": "another sweep"}
+            headers["Content-Type"] = "application/json"
+            call = urllib.request.Request(f"{url}/v2/pods", json.dumps(asked).encode(), headers, method="POST")
+            with urllib.request.urlopen(call, timeout=10) as answer:
+                made.append(str(json.load(answer)["id"]))
+        if not newest:
+            for number, native_id in enumerate(made, start=10**6):
+                customers.sim.pods.all[native_id].number = number
+        return made
+
+    def where(self, sim: Any, native_id: str) -> str:
+        return str(sim.pods.all[native_id].place)

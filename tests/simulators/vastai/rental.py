@@ -1,0 +1,92 @@
+"""See `tests.simulators.rental`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.simulators.core import VirtualClock
+from tests.simulators.faults import Choice
+from tests.simulators.rental import Customers
+from tests.simulators.vastai import Machine, VastSimulator
+
+CREATE, DELETE, SEARCH = "PUT /api/v0/asks/{id}/", "DELETE /api/v0/instances/{id}/", "POST /api/v0/bundles/"
+LIST, ONE, READS = "GET /api/v1/instances/", "GET /api/v0/instances/{id}/", "GET /api/v[01]/*"
+CREDIT = 1000.0
+CHEAPEST, SPREAD = 0.30, 0.20
+"""USD an hour of the first machine, and how much more the last of them is, about."""
+MENU = (
+    *(Choice("too_many", "*", {"retry_after": [None, 1]}) for _ in range(2)),
+    Choice("error_before", "*", {"status": [500, 502, 503]}),
+    Choice("error_after", CREATE, {"status": [500, 502, 504]}),
+    Choice("error_after", DELETE, {"status": [500, 502]}),
+    Choice("lost_answer", CREATE, {"reset": [False, True]}),
+    Choice("lost_answer", DELETE, {"reset": [False, True]}),
+    Choice("lost_request", "*", {"reset": [False, True]}),
+    Choice("truncated", "*"),
+    Choice("html_before", "*", {"status": [502, 403, 524]}),
+    Choice("html_after", CREATE, {"status": [502, 524]}),
+    Choice("html_ok", READS),
+    Choice("not_json", "*"),
+    Choice("success_false", READS),
+    Choice("stale_list", LIST, {"seconds": [30.0, 60.0]}),
+    Choice("null_read", ONE),
+    Choice("empty_list", LIST),
+    Choice("snatched", CREATE, {"gpus": [False, True]}),
+    Choice("lacks_credit", CREATE),
+    Choice("spend_limit", CREATE, {"status": [400, 403]}),
+    Choice("stuck", CREATE),
+    Choice("oci", CREATE),
+    Choice("dies", CREATE),
+    Choice("destroy_slow", DELETE, {"reads": [1, 5]}),
+    Choice("destroy_ignored", DELETE),
+    Choice("preempted", READS),
+    Choice("vanished", READS),
+    Choice("odd_status", READS, {"word": ["migrating", "paused"]}),
+    Choice("search_quota", SEARCH),
+    Choice("auth", READS, {"status": [401, 404]}),
+)
+"""Hangs are left out: they cost real time, and the suite has them one by one."""
+
+
+class Rental:
+    """vast.ai."""
+
+    url, key = "VAST_URL", "VAST_API_KEY"
+    create, read, delete = CREATE, "GET /api/v[01]/instances/*", DELETE
+    menu = MENU
+    imports = ("vastai",)
+    box = "instance"
+    preempted = "stop"
+    volume_region, volume_month = "machine:102", "$1.50/month"
+
+    def open(
+        self,
+        clock: VirtualClock,
+        *,
+        state: Path | None = None,
+        machines: bool = False,
+        offers: int = 4,
+        limits: bool = False,
+        create_seconds: float = 0.0,
+        boot_reads: int = 1,
+        pace: float = 1.0,
+    ) -> Customers:
+        latency = {CREATE: create_seconds} if create_seconds else None
+        sim = VastSimulator(clock=clock, state=state, machines=machines, latency=latency)
+        sim.world.settings.limits = limits
+        sim.world.settings.boot_reads = boot_reads
+        sim.world.settings.volume_release *= pace
+        for number in range(offers):
+            price = CHEAPEST + SPREAD * number / offers
+            sim.world.market.add(Machine(100 + number, 10 + number, gpu_name="RTX 3090", dph=price))
+        ann, bob = sim.add_account("ann", credit=CREDIT), sim.add_account("bob", credit=CREDIT)
+        return Customers(sim, ann.key, bob.key, ann.id)
+
+    def bystanders(self, customers: Customers, url: str, tag: str, *, newest: bool) -> list[str]:
+        sim = customers.sim
+        free = list(sim.world.market.offers)[::-1]  # the dearest
+        return [str(sim.act("rent", {"account": id, "offer": free.pop(0), "label": tag})) for id in sim.customers]
+
+    def where(self, sim: Any, native_id: str) -> str:
+        return f"machine:{sim.world.instances[int(native_id)].machine.id}"
