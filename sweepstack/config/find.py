@@ -14,6 +14,7 @@ from typing import Any
 
 from sweepstack.config.file import Document, Loc, read_document
 from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, oddly_written, value_at
+from sweepstack.core.paths import profiles_folder
 from sweepstack.core.suggest import closest, did_you_mean
 from sweepstack.onbox.common.errors import ConfigError
 
@@ -22,7 +23,6 @@ SWEEP, STORE = "sweep", "store"
 WHAT = {SWEEP: "a sweep", STORE: "a stack of volumes"}
 """The objects that a stack config may hold, and what each describes."""
 STACKS = "stacks"
-PROFILES = Path(__file__).resolve().parents[2] / "profiles"
 ENGINE_KEYS = ("config", "encryptionsalt", "encryptedkey", "secretsprovider", "environment")
 """Top-level keys that the engine itself reads."""
 
@@ -60,7 +60,7 @@ def config_path(project_root: Path, stack: str) -> Path:
 
 def known_platforms() -> list[str]:
     """The platforms that have a profile."""
-    return sorted(path.stem for path in PROFILES.glob("*.md") if not path.stem.isupper())
+    return sorted(path.stem for path in profiles_folder().glob("*.md") if not path.stem.isupper())
 
 
 def find(project_root: Path, stack: str) -> Found:

@@ -1,9 +1,40 @@
-"""Where this user's cache and data lie. Imports nothing of ours: shell completion asks for it."""
+"""Where the package's files, and this user's cache and data, lie. Imports nothing of ours.
+
+Shell completion asks for it, so it has to be quick.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The folder of the package `sweepstack`."""
+
+
+def installed() -> bool:
+    """Whether this is an installed wheel, which has the profiles in the package; a checkout has them at its root."""
+    return (PACKAGE / "profiles" / "local.md").is_file()
+
+
+def shipped(name: str) -> Path:
+    """A file or folder of the checkout's root that an installed wheel has inside the package (see pyproject.toml)."""
+    return (PACKAGE if installed() else PACKAGE.parent) / name
+
+
+def profiles_folder() -> Path:
+    """The folder of the platforms' profiles, `<platform>.md`."""
+    return shipped("profiles")
+
+
+def engine_fix() -> str:
+    """What a person does where there is no engine, or one that is too old or broken."""
+    return "install the Pulumi CLI: https://www.pulumi.com/docs/iac/download-install/" if installed() else "make up"
+
+
+def package_fix() -> str:
+    """What a person does where a part of sweepstack itself is missing or broken."""
+    return "pip install --force-reinstall sweepstack" if installed() else "make setup"
 
 
 def cache_folder() -> Path:

@@ -14,13 +14,13 @@ from sweepstack.config.file import Document, parse_document
 from sweepstack.config.problems import dotted, keyed, value_at
 from sweepstack.config.secret_rules import without_secrets
 from sweepstack.config.yaml_bounds import read_text
+from sweepstack.core.paths import PACKAGE, profiles_folder
 from sweepstack.core.printable import visible
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.model import SECTIONS, Gotcha, Profile
 
-PACKAGE = Path(__file__).resolve().parents[1]
-FOLDER = PACKAGE.parent / "profiles"
+FOLDER = profiles_folder()
 ADAPTERS = PACKAGE / "platforms"
 _FENCE = "---"
 _HEADING = re.compile(r"^## (\d+)\. (.+)$", re.MULTILINE)

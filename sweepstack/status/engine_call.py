@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweepstack.core.paths import engine_fix
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 
 SECONDS = 120.0
@@ -75,7 +76,7 @@ def find_engine() -> str:
         return str(launcher)
     found = shutil.which("pulumi")
     if found is None:
-        raise SweepstackError("no `pulumi` beside this Python and none on PATH. Next: make up")
+        raise SweepstackError(f"no `pulumi` beside this Python and none on PATH. Next: {engine_fix()}")
     return found
 
 

@@ -14,7 +14,7 @@ from sweepstack.cli.verbs import load, names
 from tests.unit.cli.support import World
 
 DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-8")
-OF_NO_STACK = {"new", "audit"}
+OF_NO_STACK = {"audit", "init", "new"}
 """The one makes a stack; the other asks about all of them."""
 
 COMMANDS = {name: load(name) for name in names()}

@@ -18,11 +18,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
+from sweepstack.core.paths import PACKAGE, engine_fix, installed, package_fix, shipped
 from sweepstack.evidence.backends import engine_locks, file_folder
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.engine_call import find_engine
 
-CHECKOUT = Path(__file__).resolve().parents[4]
 SKEW_SECONDS = 5.0
 PLUGIN_SECONDS = 30.0
 NO_ENGINE = "127.0.0.1:9"
@@ -43,22 +43,20 @@ def engine() -> list[Finding]:
     try:
         found = find_engine()
     except SweepstackError as error:
-        return [fail("engine", str(error), "make up")]
+        return [fail("engine", str(error), engine_fix())]
     said = ask([found, "version"])
     if said.code != 0:
-        return [
-            fail("engine", f"{found} does not run: {said.first}", "make up    (scripts/setup --force builds it again)")
-        ]
+        return [fail("engine", f"{found} does not run: {said.first}", engine_fix())]
     wanted = _wanted()
     version = said.first
     if wanted and _number(version) < _number(wanted):
-        return [fail("engine", f"{version} at {found}", f"sweepstack needs {wanted} or newer: make up")]
+        return [fail("engine", f"{version} at {found}", f"sweepstack needs {wanted} or newer: {engine_fix()}")]
     return [ok("engine", f"{version} at {found}")]
 
 
 def _wanted() -> str:
     try:
-        return (CHECKOUT / ".pulumi-version").read_text().strip()
+        return shipped(".pulumi-version").read_text().strip()
     except OSError:
         return ""
 
@@ -73,7 +71,7 @@ def language_host() -> list[Finding]:
     try:
         launcher = find_engine()
     except SweepstackError:
-        return [unknown("language host", "there is no engine", "make up")]
+        return [unknown("language host", "there is no engine", engine_fix())]
     folders = [str(Path(launcher).parent), str(Path(launcher).resolve().parent)]
     with suppress(OSError, UnicodeDecodeError):
         inside = re.search(r"""^ENGINE = ['"](.+)['"]$""", Path(launcher).read_text("utf-8"), re.MULTILINE)
@@ -82,15 +80,16 @@ def language_host() -> list[Finding]:
     for name in ("pulumi-language-python", "pulumi-language-python-exec"):
         found = shutil.which(name, path=os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)]))
         if found is None:
-            return [fail("language host", f"{name} is neither beside the engine nor on PATH", "make up")]
+            return [fail("language host", f"{name} is neither beside the engine nor on PATH", engine_fix())]
     return [ok("language host", str(Path(str(found)).parent))]
 
 
 def plugin() -> list[Finding]:
     """Starts our plugin as the engine does, and waits for the port that it prints."""
-    entry = CHECKOUT / "sweepstack" / "provider" / "pulumi-resource-sweepstack"
+    folder = Path(sys.executable).parent if installed() else PACKAGE / "provider"
+    entry = folder / "pulumi-resource-sweepstack"
     if not os.access(entry, os.X_OK):
-        return [fail("plugin", f"{entry} is not there", "run sweepctl from a whole checkout")]
+        return [fail("plugin", f"{entry} is not there", package_fix())]
     begun = time.monotonic()
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     env = dict(os.environ) | {"PATH": path}  # as the engine's launcher sets it
@@ -107,7 +106,7 @@ def plugin() -> list[Finding]:
     if said and said[0].strip().isdigit():
         return [ok("plugin", f"{entry} starts in {time.monotonic() - begun:.1f} s")]
     why = first_line(err.decode("utf-8", "replace")[-2000:]) or f"no port within {PLUGIN_SECONDS:.0f} s"
-    return [fail("plugin", f"{entry} does not start: {why}", "make setup")]
+    return [fail("plugin", f"{entry} does not start: {why}", package_fix())]
 
 
 def backend(root: Path | None) -> list[Finding]:
@@ -115,7 +114,7 @@ def backend(root: Path | None) -> list[Finding]:
     try:
         command = [find_engine(), "whoami", "--verbose", "--json", "--non-interactive"]
     except SweepstackError:
-        return [unknown("backend", "there is no engine", "make up")]
+        return [unknown("backend", "there is no engine", engine_fix())]
     said = ask(command, cwd=root)
     try:
         url = str(json.loads(said.out)["url"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, ok, warn
 from sweepstack.cli.output import size
-from sweepstack.core.paths import cache_folder
+from sweepstack.core.paths import cache_folder, installed, package_fix
 
 PYTHON = (3, 11)
 PACKAGES = ("pulumi", "pydantic", "numpy", "safetensors", "PyYAML", "rich", "typer", "urllib3")
@@ -32,7 +32,8 @@ def checks() -> Iterator[tuple[str, Check]]:
 def python() -> list[Finding]:
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info < PYTHON:
-        return [fail("python", f"{version} at {sys.executable}", "sweepstack needs Python 3.11 or newer: make setup")]
+        fix = f"sweepstack needs Python 3.11 or newer: {package_fix()}"
+        return [fail("python", f"{version} at {sys.executable}", fix)]
     missing = []
     for package in PACKAGES:
         try:
@@ -40,14 +41,15 @@ def python() -> list[Finding]:
         except metadata.PackageNotFoundError:
             missing.append(package)
     if missing:
-        return [fail("python", f"{version} at {sys.executable}, without {', '.join(missing)}", "make setup")]
+        return [fail("python", f"{version} at {sys.executable}, without {', '.join(missing)}", package_fix())]
     return [ok("python", f"{version} at {sys.executable}")]
 
 
 def uv() -> list[Finding]:
     found = shutil.which("uv") or next((str(path) for path in sorted(_cached("uv").glob("*/bin/uv"))), None)
     if found is None:
-        return [warn("uv", "not found", "set-up fetches one when it needs it: make setup")]
+        # Only a checkout's set-up uses it.
+        return [] if installed() else [warn("uv", "not found", "set-up fetches one when it needs it: make setup")]
     return [ok("uv", f"{ask([found, '--version']).first} at {found}")]
 
 

@@ -20,6 +20,7 @@ from sweepstack.cli.orphans import search
 from sweepstack.cli.output import No, count, size
 from sweepstack.cli.target import Target
 from sweepstack.config.stack_config import PROJECT, StackConfig
+from sweepstack.core.paths import PACKAGE
 from sweepstack.core.workdir import collect, located
 from sweepstack.evidence.backends import file_folder
 from sweepstack.evidence.location import Marker
@@ -30,7 +31,7 @@ from sweepstack.profiles.resolve import resolve
 from sweepstack.status.engine_call import find_engine
 from sweepstack.status.engine_state import StackMissing, read_state
 
-HELPERS = engine.CHECKOUT / "sweepstack" / "onbox" / "checkpoint"
+HELPERS = PACKAGE / "onbox" / "checkpoint"
 PROBE = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
@@ -129,7 +130,7 @@ def _imports(config: StackConfig, workdir: Path) -> Finding:
     if list(config.candidates) != ["local"] and "local" not in config.candidates:
         return ok("imports", "are looked at on the box: its environment is not this one")
     # As beside a cell lies the checkpoint helper; and what is looked at stays as it was.
-    argv = [sys.executable, "-c", PROBE, str(engine.CHECKOUT), str(workdir), config.job.run]
+    argv = [sys.executable, "-c", PROBE, str(PACKAGE.parent), str(workdir), config.job.run]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     try:
         done = subprocess.run(
