@@ -12,6 +12,7 @@ from typing import Any
 
 import pulumi
 
+from components import screen
 from components.store import Store
 from components.sweep import Sweep
 from sweepstack.config.problems import dotted
@@ -43,7 +44,7 @@ def one_message() -> Iterator[None]:
     try:
         yield
     except SweepstackError as error:
-        pulumi.log.error(visible(str(error), keep="\n\t"))
+        screen.fail(visible(str(error), keep="\n\t"))
         sys.exit(MESSAGE_SHOWN)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pulumi
 
+from components import screen
 from components.box import BoxComponent, Code, approval_to_leave
 from components.platforms import ssh
 from components.resources import Identity, IdentityArgs
@@ -51,12 +52,12 @@ class Sweep(pulumi.ComponentResource):
         self._over = bool(plan.boxes) and not declared
         plan, code = _code(plan, project_root)
         for note in plan.notes:
-            pulumi.log.warn(note)
+            screen.warn(note)
         smoke = plan.smoke.model_copy(update={"code": code.digest}) if plan.smoke is not None else None
         if smoke is not None and not code.lack and pulumi.runtime.is_dry_run() and declared:
-            pulumi.log.info(standing(smoke))
+            screen.say(standing(smoke))
         if plan.job.smoke and pulumi.runtime.is_dry_run() and declared:
-            pulumi.log.info(f"smoke run: on each box before its first cell with new code ({plan.job.smoke['run']})")
+            screen.say(f"smoke run: on each box before its first cell with new code ({plan.job.smoke['run']})")
         if pulumi.runtime.is_dry_run() or self._over:
             for line in (
                 *words(plan, shares),
@@ -64,7 +65,7 @@ class Sweep(pulumi.ComponentResource):
                 *plan.checked,
                 f"ships {code.words}",
             ):
-                pulumi.log.info(line)
+                screen.say(line)
         child = pulumi.ResourceOptions(parent=self)
         args = IdentityArgs(
             project=pulumi.get_project(),
@@ -106,7 +107,7 @@ def _keep(evidence: str, file: Path) -> None:
     try:
         keep_stack_file(evidence, file)
     except (EvidenceError, OSError) as error:
-        pulumi.log.warn(f"no copy of {file.name} was kept in the evidence: {error}")
+        screen.warn(f"no copy of {file.name} was kept in the evidence: {error}")
 
 
 def _code(plan: Plan, project_root: Path) -> tuple[Plan, Code]:
@@ -115,13 +116,11 @@ def _code(plan: Plan, project_root: Path) -> tuple[Plan, Code]:
     years. Nothing is started with code that is not here, and what runs keeps its own."""
     try:
         plan = _pinned(plan)
-        shipment = collect(located(project_root, plan.job.workdir, pulumi.log.info), plan.job.include)
+        shipment = collect(located(project_root, plan.job.workdir, screen.say), plan.job.include)
     except ConfigError as error:
         if plan.approval is None:
             raise
-        pulumi.log.warn(
-            f"{error}\nThe teardown goes on without it: nothing new is started, and what runs keeps its code"
-        )
+        screen.warn(f"{error}\nThe teardown goes on without it: nothing new is started, and what runs keeps its code")
         return plan, Code(NO_CODE, "unknown: the work dir can't be had here", str(error))
     return plan, Code(shipment.digest, _described(shipment))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pulumi
 
+from components import screen
 from components.host_setup.network import NAME as NETWORK
 from components.host_setup.network import network
 from components.host_setup.preflight import NAME as PREFLIGHT
@@ -58,7 +59,7 @@ def set_up(plan: Plan, box_plan: BoxPlan, box: Box, opts: pulumi.ResourceOptions
             "names the key"
         )
     if why:
-        pulumi.log.info(f"{box_plan.name}: not set up by a command: {why}. Its box is looked at all the same")
+        screen.say(f"{box_plan.name}: not set up by a command: {why}. Its box is looked at all the same")
         return None
     # Only stacks with hosts need the package and its plugin.
     from pulumi_command.remote import Command, ConnectionArgs, ProxyConnectionArgs

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from sweepstack.cli.collect import open_sources
-from sweepstack.cli.output import No, Unsure, complain
+from sweepstack.cli.output import No, Unsure, aside, complain
 from sweepstack.cli.target import Target
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.agent.channel import Channel
@@ -59,10 +58,9 @@ def visit(target: Target, name: str, command: Sequence[str], *, terminal: bool) 
         box = find_box(target, name)
         channel = way_to(target, box)
         if not command:
-            print(
+            aside(
                 f"{box.name} ({box.native_id}): your own shell; the queue is in {box_layout.HOME}, and a stop or a "
-                "delete of the box does not wait for you",
-                file=sys.stderr,
+                "delete of the box does not wait for you"
             )
         return channel.attach(list(command), terminal=terminal)
     except No as error:

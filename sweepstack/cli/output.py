@@ -8,34 +8,19 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sweepstack.cli.tables import printed
+from sweepstack.core.columns import fitted
 from sweepstack.core.printable import visible
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.units import spell_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from sweepstack.evidence.s3.object_store import Traffic
 
 YES, NO, UNSURE = 0, 1, 2
 """Exit codes: yes; no; could not tell, or the command was not understood."""
-
-STYLES = {
-    "verified": "green",
-    "waived": "green",
-    "cleared": "green",
-    "running": "cyan",
-    "sealed": "cyan",
-    "blocked_disk": "red",
-    "failed": "red",
-    "damaged": "red",
-    "missing": "red",
-    "unexpected": "red",
-    "lost": "bold red",
-    "locked": "yellow",
-    "unknown": "yellow",
-}
 
 
 def plain(text: str) -> str:
@@ -74,24 +59,21 @@ class Out:
             _documents += 1
             print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
 
-    def line(self, text: str = "", style: str | None = None) -> None:
-        """A line for people; nothing with `--json`."""
+    def line(self, text: str = "", style: str | None = None, *, wrap: bool = True) -> None:
+        """A line for people, wrapped (`core.columns.fitted`); nothing with `--json`. Not `wrap`: a line of a log."""
         if not self.as_json:
-            console().print(plain(text), style=style, markup=False, highlight=False, soft_wrap=True)
+            shown = fitted(plain(text)) if wrap else plain(text)
+            console().print(shown, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Left-aligned columns without lines; the last may wrap. Known states are coloured."""
-        if self.as_json:
-            return
-        out = console()
-        with out.capture() as captured:
-            out.print(table_of(headers, rows))
-        print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
+        """Left-aligned columns without lines, as wide as the terminal; all of it where the output is piped."""
+        if not self.as_json:
+            print("\n".join(printed(console(), headers, rows)), flush=True)
 
     def next(self, commands: Sequence[str]) -> None:
         """The last lines of every command: what to type now."""
-        for index, command in enumerate(commands):
-            self.line(f"{'next' if index == 0 else '    '}   {command}")
+        for line in following(commands):
+            self.line(line)
 
 
 def warm() -> None:
@@ -99,23 +81,8 @@ def warm() -> None:
     threading.Thread(target=console, daemon=True, name="screen").start()
 
 
-def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]], *, wrap: bool = True) -> Table:
-    """The table of `Out.table`, to be shown elsewhere. Not `wrap`: a row is a line, and the last column is cut off."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for index, header in enumerate(headers):
-        table.add_column(header, no_wrap=index < len(headers) - 1)  # what may wrap is what is made narrow
-    for row in rows:
-        table.add_row(
-            *(Text(plain(value), STYLES.get(value, ""), no_wrap=not wrap or None, overflow="ellipsis") for value in row)
-        )
-    return table
-
-
 def console() -> Console:
-    """Stdout for people. Piped output is not squeezed into 80 columns. NO_COLOR is honoured by rich."""
+    """Stdout for people. Tables are not squeezed into 80 columns where they are piped. NO_COLOR is honoured by rich."""
     from rich.console import Console
 
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, highlight=False, emoji=False)
@@ -130,9 +97,8 @@ def complain(message: str, next: Sequence[str] = ()) -> None:
     err = Console(file=sys.stderr, highlight=False, emoji=False)
     lines = [f"error: {message}", *(f"next   {command}" for command in next)]
     for line in lines:
-        err.print(
-            plain(line), style="red" if line is lines[0] and "\n" not in line else None, markup=False, soft_wrap=True
-        )
+        style = "red" if line is lines[0] and "\n" not in line else None
+        err.print(fitted(plain(line)), style=style, markup=False, soft_wrap=True)
 
 
 def error_document(message: str, next: Sequence[str]) -> None:
@@ -141,9 +107,20 @@ def error_document(message: str, next: Sequence[str]) -> None:
         Out(as_json=True).document({"error": message, "next": list(next)})
 
 
+def following(commands: Sequence[str]) -> list[str]:
+    """What to type now, as the last lines of a screen."""
+    return [f"{'next' if index == 0 else '    '}   {command}" for index, command in enumerate(commands)]
+
+
+def aside(*lines: str) -> None:
+    """Lines for people on stderr, wrapped: what is no answer, or stands beside the output of another program."""
+    for line in lines:
+        print(fitted(plain(line)), file=sys.stderr, flush=True)
+
+
 def note(message: str) -> None:
     """A note on stderr about something that changes no answer."""
-    print(f"note   {message}", file=sys.stderr, flush=True)
+    aside(f"note   {message}")
 
 
 def money(usd: float | None) -> str:

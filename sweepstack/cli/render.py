@@ -113,7 +113,8 @@ def _cells(cells: Sequence[CellView], out: Out) -> None:
 
 
 def _boxes(boxes: Sequence[BoxView], gates: Sequence[GateView], out: Out) -> None:
-    """On a narrow terminal without the ids, which `--json` has. Inodes are shown when they run short."""
+    """Without the ids where each place names its own, and on a narrow terminal: `--json` has them. Inodes are shown
+    when they run short."""
     columns = {
         "BOX": [box.name for box in boxes],
         "ID": [box.native_id for box in boxes],
@@ -130,7 +131,7 @@ def _boxes(boxes: Sequence[BoxView], gates: Sequence[GateView], out: Out) -> Non
         "AGE": ["?" if box.age_seconds is None else span(box.age_seconds) for box in boxes],
         "WHERE": [_where(box) for box in boxes],
     }
-    if console().width < WIDE:
+    if console().width < WIDE or all(box.native_id in _where(box) for box in boxes):
         del columns["ID"]
     if not any((box.inodes_used or 0) >= SHORT for box in boxes):
         del columns["INODES"]

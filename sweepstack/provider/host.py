@@ -25,6 +25,7 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 from google.protobuf import empty_pb2
 
+from sweepstack.core.columns import IN_ENGINE, fitted
 from sweepstack.onbox.common.errors import StillCreating, SweepstackError
 from sweepstack.platforms.common import redact
 from sweepstack.provider.protocol import (
@@ -35,7 +36,7 @@ from sweepstack.provider.protocol import (
     provider_pb2_grpc,
     status_pb2,
 )
-from sweepstack.provider.session import Failure, Operation, Session, Severity
+from sweepstack.provider.session import Failure, Operation, Session, Severity, token_of
 from sweepstack.provider.wire import to_python, to_struct
 
 VERSION = "0.1.0"
@@ -44,6 +45,8 @@ WORKERS = 160
 """Calls served at once: more than the engine makes (`--parallel`, by default four a core), so that its Cancel is heard
 while all of them wait for a platform."""
 PARENT_CHECK_SECONDS = 0.5
+REASON = IN_ENGINE - 6
+"""Columns of one of several reasons: the engine sets a tab and a star before it."""
 log = logging.getLogger("sweepstack.provider")
 Answer = TypeVar("Answer")
 
@@ -56,7 +59,7 @@ class _Status(grpc.Status):
 
 
 class EngineLog:
-    """Lines to the engine. A line that can't be sent is dropped: the engine may be on its way out."""
+    """Lines to the engine, wrapped. One that can't be sent is dropped: the engine may be on its way out."""
 
     _SEVERITIES = {  # noqa: RUF012
         Severity.PROGRESS: engine_pb2.INFO,
@@ -69,9 +72,16 @@ class EngineLog:
         self._engine = engine_pb2_grpc.EngineStub(self._channel)
 
     def emit(self, severity: Severity, urn: str, text: str) -> None:
+        """Progress stays a line. What is of the stack begins with an empty one: without a terminal the engine repeats
+        the first line of the last message on each row of the stack, and lists all messages below."""
+        text = redact.redact(text)
+        if severity is not Severity.PROGRESS and not urn:
+            text = "\n" + fitted(text, IN_ENGINE)
+        elif severity is not Severity.PROGRESS:
+            text = fitted(text, IN_ENGINE, taken=len("warning: ") if severity is Severity.WARNING else 0)
         request = engine_pb2.LogRequest(
             severity=self._SEVERITIES[severity],
-            message=redact.redact(text),
+            message=text,
             urn=urn,
             ephemeral=severity is Severity.PROGRESS,
         )
@@ -119,7 +129,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
         return provider_pb2.CheckResponse(
             inputs=to_struct(inputs),
-            failures=[_failure(failure, inputs) for failure in failures],
+            failures=[_failure(failure, inputs, op) for failure in failures],
         )
 
     def Diff(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -205,13 +215,13 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         except StillCreating as error:
             self._init_failed(context, error.identifier, error.outputs, error.reasons, inputs)
         except SweepstackError as error:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, redact.redact(str(error)))
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, _message(str(error)))
         except Exception as error:
             log.error("%s", traceback.format_exc())
             place = traceback.extract_tb(error.__traceback__)[-1]
             context.abort(
                 grpc.StatusCode.INTERNAL,
-                redact.redact(
+                _message(
                     f"internal error in sweepstack: {type(error).__name__}: {error} ({Path(place.filename).name}:"
                     f"{place.lineno}). Nothing more was done. Next: the same command again, with `-d` for the traceback"
                 ),
@@ -226,7 +236,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         reasons: list[str],
         inputs: dict[str, Any] | None,
     ) -> NoReturn:
-        reasons = [redact.redact(reason) for reason in reasons]
+        reasons = [fitted(redact.redact(reason), REASON) for reason in reasons]
         detail = provider_pb2.ErrorResourceInitFailed(
             id=identifier, properties=to_struct(outputs), reasons=reasons, inputs=to_struct(inputs or {})
         )
@@ -279,9 +289,16 @@ def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Service
     os._exit(0)
 
 
-def _failure(failure: Failure, inputs: dict[str, Any]) -> Any:
+def _message(text: str) -> str:
+    """An error as the engine takes it: it sets `error: ` before it."""
+    return fitted(redact.redact(text), IN_ENGINE, taken=len("error: "))
+
+
+def _failure(failure: Failure, inputs: dict[str, Any], op: Operation) -> Any:
     """A failure as the engine takes it. Of a list or an object it would print the whole value before our words."""
     name, reason = failure.property, redact.redact(failure.reason)
     if name and not isinstance(inputs.get(name), str | int | float):
         name, reason = "", f"{name}: {reason}"
-    return provider_pb2.CheckFailure(property=name, reason=reason)
+    of_value = f": property {name} value {{{inputs[name]}}}" if name else ""
+    before = f"error: {token_of(op.urn)} resource '{op.name}'{of_value} has a problem: "
+    return provider_pb2.CheckFailure(property=name, reason=fitted(reason, IN_ENGINE, taken=len(before)))

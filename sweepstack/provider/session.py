@@ -78,9 +78,9 @@ class Operation:
         """A line that stays."""
         self.session.emit(Severity.INFO, self.urn, text)
 
-    def of_stack(self, text: str) -> None:
+    def of_stack(self, text: str, *, warns: bool = False) -> None:
         """A line that stays, once: on the row of a resource the engine repeats it at each step of that resource."""
-        self.session.emit(Severity.INFO, "", text)
+        self.session.emit(Severity.WARNING if warns else Severity.INFO, "", text)
 
     def warn(self, text: str) -> None:
         """A warning. Names its own subject: with `--diff` the engine prints it without the resource."""

@@ -23,14 +23,15 @@ def refusal_text(
     others: Sequence[str] = (),
     said: MutableMapping[tuple[str, str], str] | None = None,
 ) -> str:
-    """The refusal for one box, as lines of text. First line: nothing was deleted, and how far the box is.
+    """The refusal for one box, as lines of text. The first is the one word for the engine's row; then: nothing was
+    deleted, and how far the box is.
 
     `others`: boxes of the sweep that are locked, too: one line then gives all of them up. `said`: what this command has
     said of other boxes; what would be the same here is named and not repeated. It takes in what is said now.
     """
     settled = len(verdict.cells) - len(verdict.unsettled)
     far = "its cells are not known" if verdict.launched is None else f"{settled} of {len(verdict.cells)} cells verified"
-    head = f"REFUSED. Nothing was deleted. Box {facts.name}: {far}."
+    head = f"REFUSED.\nNothing was deleted. Box {facts.name}: {far}."
     rows: list[tuple[str, str]] = []
     why = "; ".join(verdict.reasons)
     if why:
@@ -115,7 +116,7 @@ def next_commands(
         states = ", ".join(sorted({cell.state for cell in bad}))
         waive = " ".join(f"--waive {cell.name}" for cell in bad)
         done = f'sweepctl approve --stack {stack} {waive} --reason "…" && pulumi up --stack {stack} && {destroy}'
-        rows.append((f"accept {states}", done))
+        rows.append(("accept", f"{done}    ({states})"))
     return [*rows, *let_go, ("give up", abandon)]
 
 

@@ -168,4 +168,4 @@ def stop_refusal(facts: BoxFacts, verdict: Verdict, risk: AtRisk, *, stack: str,
     rows.append(("undo", f"boxes.{facts.name}.want: running"))
     width = max(len(label) for label, _ in rows)
     body = [f"{label:<{width}}  {text}" for label, text in rows]
-    return "\n".join([f"REFUSED. Nothing was stopped, nothing was deleted. Box {facts.name} runs on.", "", *body])
+    return "\n".join([f"REFUSED.\nNothing was stopped, nothing was deleted. Box {facts.name} runs on.", "", *body])

@@ -31,4 +31,4 @@ def refusal(facts: VolumeFacts, verdict: VolumeVerdict, *, stack: str) -> str:
     body = [f"{label:<{width}}  {text}" for label, text in rows]
     count = len(verdict.users)
     used = f"{count} sweep{'' if count == 1 else 's'} used it"
-    return "\n".join([f"REFUSED. Nothing was deleted. Volume {facts.name}: {used}.", "", *body])
+    return "\n".join([f"REFUSED.\nNothing was deleted. Volume {facts.name}: {used}.", "", *body])

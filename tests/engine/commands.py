@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.screens import Screen
+
 COMMAND_SECONDS = 300.0
 """A deadline, never a measure: on a busy machine everything takes ten times as long."""
 NEVER_SHOWN = ("Traceback (most recent call last)", "internal error in sweepstack", "panic:", "exited prematurely")
@@ -32,9 +34,9 @@ class Result:
     seconds: float
 
     @property
-    def text(self) -> str:
+    def text(self) -> Screen:
         """Both streams, for looking words up."""
-        return self.out + "\n" + self.err
+        return Screen(self.out + "\n" + self.err)
 
     def json(self) -> Any:
         """The JSON document on stdout."""

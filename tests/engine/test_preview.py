@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import ok
+from tests.engine.commands import assert_refused, ok
 from tests.engine.harness import Stack
 from tests.engine.looking import different, tree
+from tests.screens import too_long
 
 OF_THE_ENGINE = ("pulumi-home/",)
 """The engine's own logs, plugin records and workspace choices."""
@@ -89,6 +91,21 @@ def test_of_a_vanished_box(verified: Stack) -> None:
     verified.vanish("box-1")
     changes_nothing(verified, "preview", "--diff")
     changes_nothing(verified, "destroy", "--preview-only", rc=None)
+
+
+def test_locked_is_said_once_for_each_box(verified: Stack) -> None:
+    """Without a terminal it stood on the stack's rows, too, up to three times for a box."""
+    result = ok(verified.pulumi("preview"))
+    assert sorted(re.findall(r"box (\S+) LOCKED", result.out)) == sorted(verified.boxes), str(result)
+
+
+def test_a_refusal_fits_into_80_columns(verified: Stack) -> None:
+    """What stands below "Diagnostics:"; above it are the engine's own rows."""
+    result = verified.destroy()
+    assert_refused(result)
+    shown = result.out.partition("Diagnostics:")[2]
+    assert "not approved" in shown
+    assert not too_long(shown), str(result)
 
 
 def test_sweepctl_status_changes_nothing(verified: Stack) -> None:

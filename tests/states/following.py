@@ -14,7 +14,9 @@ from tests.states.world import StillRunning, World
 
 AT_MOST = 3
 REASON = "a drill"
-LABELS = re.compile(r"^\W*(next|give up|let go|accept [a-z, ]+?)\s{2,}(\S.*)$")
+LABELS = re.compile(r"^\W*(next|give up|let go|accept)\s{2,}(\S.*)$")
+ALONE = re.compile(r"^\W*(?:next|give up|let go|accept|.*\bNext(?:, [^:`]*)?:)$")
+"""A label whose command had no room beside it, and stands below."""
 INLINE = re.compile(r"\b(?:Next(?:, [^:`]*)?|Update this checkout): (.+)$")
 MORE = re.compile(r"^ {7}(\S.*)$")
 """Further lines of `next`, as `Out.next` sets them."""
@@ -62,7 +64,7 @@ def ways(text: str) -> list[Way]:
     theirs, too, and ends with its own. What no person could type as it stands (`mend …`) is left out."""
     found: list[Way] = []
     label, last = "", -2
-    for number, line in enumerate(text.splitlines()):
+    for number, line in enumerate(unwrapped(text)):
         if match := LABELS.match(line.rstrip()):
             label, words = match[1], match[2]
         elif (match := MORE.match(line)) and last == number - 1 and match[1].split()[0] in TOOLS:
@@ -77,6 +79,28 @@ def ways(text: str) -> list[Way]:
         if (way := _way(label, words)) is not None and way not in found:
             found.append(way)
     return sorted(found, key=lambda way: way.label != "next")
+
+
+def unwrapped(text: str) -> list[str]:
+    """The lines of a screen, where what `sweepstack.core.columns` took apart behind a label is one line again."""
+    lines: list[str] = []
+    column = 0  # lines that are indented so far continue the last label's; 0 where there is none
+    for line in map(str.rstrip, text.splitlines()):
+        words = line.strip()
+        before = lines[-1].strip() if lines else ""
+        labelled = LABELS.match(line)
+        if column and words and not labelled and len(line) - len(words) >= column:
+            if ALONE.match(before):
+                lines[-1] += f"   {words}"
+            elif before.endswith(("&&", ",", " then")) or words.split()[0] not in TOOLS:
+                lines[-1] += f"{'    ' if words[0] == '(' else ' '}{words}"
+            else:
+                lines.append(f"{' ' * 7}{words}")
+            continue
+        lines.append(line)
+        begins = labelled or ALONE.match(line) or INLINE.search(line)
+        column = len(line) - len(line.lstrip()) + 2 if begins else 0
+    return lines
 
 
 def _way(label: str, words: str) -> Way | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sweepstack.core.columns import fitted
 from tests.states import losses
 from tests.states.conftest import At
 from tests.states.following import filled, ways
@@ -31,6 +32,24 @@ REFUSAL = """\
   next           fix what is in the way, then pulumi destroy --stack t
   give up        sweepctl approve --stack t --abandon box-0 --reason "…" && pulumi destroy --stack t
 """
+
+
+@pytest.mark.parametrize("columns", [30, 50, 76, 80])
+@pytest.mark.parametrize(
+    "screen",
+    [
+        SCREEN,
+        REFUSAL,
+        f"    error: REFUSED.\n{REFUSAL}    as for         box a: next\n\nResources:\n    2 errored\n",
+        "error: nothing is known of box a. Next: pulumi up --stack t    (looks again, and then says what it found)",
+        "error: begun. Next: pulumi destroy --stack t, or, to go on with it, sweepctl approve --stack t --revoke",
+        "next   boxes.b.want: gone, boxes.c.want: gone in stacks/Pulumi.t.yaml, then sweepctl finish --stack t",
+        "next   sweepctl verify --stack t    (a long remark)\n$ sweepctl verify\nnext   sweepctl status --stack t\n",
+    ],
+)
+def test_what_a_screen_names_is_found_however_it_was_wrapped(screen: str, columns: int) -> None:
+    assert ways(screen)
+    assert ways(fitted(screen, columns)) == ways(screen), fitted(screen, columns)
 
 
 def test_what_a_screen_names() -> None:

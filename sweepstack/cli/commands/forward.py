@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from sweepstack.cli.box_access import find_box, way_to
 from sweepstack.cli.options import AsJson, Box, Stack
-from sweepstack.cli.output import YES, Out, Unsure
+from sweepstack.cli.output import YES, Out, Unsure, aside
 from sweepstack.cli.target import Target
 
 
@@ -23,7 +22,7 @@ def command(
     target, out = Target.find_sweep(stack), Out(as_json=json)
     here, there = parse_ports(port)
     channel = way_to(target, find_box(target, box))
-    text = channel.reach(there, here, lambda words: print(words, file=sys.stderr, flush=True))
+    text = channel.reach(there, here, aside)
     following = [f"sweepctl exec --stack {target.stack} {box} -- CMD    (to start what shall listen)"]
     out.document({"stack": target.stack, "box": box, "port": there, "local": here, "message": text})
     out.line(text)

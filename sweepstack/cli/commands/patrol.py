@@ -60,7 +60,9 @@ def command(stack: Stack = None, json: AsJson = False) -> int:
     for finding in findings:
         style = {"escalate": "bold red", "unreachable": "yellow"}.get(finding.verdict)
         where = f"{target.stack}/{finding.box}"
-        out.line(f"{now:%Y-%m-%dT%H:%M:%SZ}  {where}  {finding.verdict}  {'; '.join(finding.words)}", style=style)
+        out.line(
+            f"{now:%Y-%m-%dT%H:%M:%SZ}  {where}  {finding.verdict}  {'; '.join(finding.words)}", style=style, wrap=False
+        )
     if code:
         out.next(following)
     return code

@@ -245,7 +245,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if (record := judgement.record) is None or record.phase is Phase.UNKNOWN:
             record = None  # what is in the way is said once, below
         else:  # locked is what a box normally is
-            (op.warn if judgement.seen.note else op.of_stack)(line)
+            op.of_stack(line, warns=bool(judgement.seen.note))
         preflight.warn_of_clocks(op, state, answers=judgement.seen.existence is Existence.EXISTS)
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields))

@@ -219,7 +219,7 @@ def live_facts(op: Operation, state: VolumeState) -> dict[str, Any]:
     users = _recorded(state)
     verdict = _judge(state, state.approval, users, full=False)
     word = "CLEARED" if verdict.allowed else "LOCKED"
-    op.info(f"volume {state.name} {word}: {cost_words(state.price_per_month, state.keep_until)}")
+    op.of_stack(f"volume {state.name} {word}: {cost_words(state.price_per_month, state.keep_until)}")
     return {
         "used_by": [user.stack for user in users.of(state.native_id)],
         "cost": cost_words(state.price_per_month, state.keep_until),

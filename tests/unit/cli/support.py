@@ -31,6 +31,7 @@ from sweepstack.onbox.common.canonical import GENESIS, canonical_json, digest_of
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRequest, Wait
 from sweepstack.platforms.local.platform import connect
+from tests.screens import Screen
 
 IDENTITY = "abcdefghjk"
 STACK = "sweep-t"
@@ -70,8 +71,8 @@ class Result:
     """How a command ended."""
 
     code: int
-    out: str
-    err: str
+    out: Screen
+    err: Screen
 
     @property
     def json(self) -> Any:
@@ -447,7 +448,7 @@ class World:
             code = int(exit.code or 0)
         said = self.capsys.readouterr()
         assert "Traceback" not in said.err
-        return Result(code, said.out, said.err)
+        return Result(code, Screen(said.out), Screen(said.err))
 
     def open_teardown(self, receipt: str | None, *boxes: Box, ended: tuple[str, ...] = ()) -> None:
         """A destroy was begun."""

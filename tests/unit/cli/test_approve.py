@@ -19,6 +19,7 @@ from sweepstack.platforms.local.__main__ import main as claim
 from sweepstack.status.engine_state import parse_export
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.revocation import revocation_problem
+from tests.screens import too_long
 from tests.unit.cli.support import CODE, STACK, World
 
 
@@ -547,6 +548,31 @@ def test_it_fits_into_80_columns_and_breaks_no_digest(world: World, monkeypatch:
     assert max(map(len, lines[:end])) <= 80, lines
     assert sum("$" in line for line in lines[:end]) == 3, "a line a box, one for the sweep"
     assert sum("the sweep" in line for line in lines) == 1
+
+
+def test_its_errors_fit_into_80_columns(world: World) -> None:
+    """One was a line of 289 columns."""
+    world.full()
+    world.run("verify")
+    missing, unknown = world.run("approve", types="yes"), world.run("approve", "--abandon", "box", "--reason", "x")
+    nothing = world.run("approve", "--reason", "why " * 40, "--waive", "lr0.1")
+    for said in (missing, unknown, nothing):
+        assert said.code
+        assert not too_long(said.err), said.err
+    assert "is missing" in missing.err
+    world.monkeypatch.setattr("sweepstack.cli.output._documents", 0)
+    as_json = world.run("approve", "--json").json
+    assert all(way in missing.err for way in as_json["next"]), "whole, in one line each, for programs"
+
+
+def test_its_questions_fit_into_80_columns(world: World) -> None:
+    first, _, _ = world.verified()
+    asked = world.run("approve", "--abandon", "box-0", "--reason", "a reason that is somewhat longer " * 4, types="no")
+    for said in (asked, world.run("approve", types="no")):
+        assert "Type " in said.err
+        assert not too_long(said.err.replace(": error:", ":\nerror:")), said.err
+        assert not too_long(said.out), said.out
+    assert first.name in asked.out
 
 
 def test_a_box_that_cannot_be_read_is_not_waited_for(world: World) -> None:

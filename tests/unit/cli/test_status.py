@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,12 +17,16 @@ import pytest
 from rich.console import Console
 
 from sweepstack.cli.collect import look, open_sources
-from sweepstack.cli.render import headline
+from sweepstack.cli.output import Out
+from sweepstack.cli.render import headline, render
+from sweepstack.cli.tables import in_one_line
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common import box_layout
 from sweepstack.operations import observe
+from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine_call import ExportCall
 from sweepstack.status.engine_state import Export
+from tests.screens import too_long
 from tests.unit.cli.support import STACK, World, by_name
 
 
@@ -397,7 +403,6 @@ def test_many_cells_are_counted_not_listed(world: World) -> None:
 def test_headline_of_an_empty_stack(world: World) -> None:
     from sweepstack.cli.collect import look, open_sources
     from sweepstack.cli.target import Target
-    from sweepstack.status.compose import compose
 
     world.save(world.empty())
     view = compose(look(open_sources(Target.find(STACK))))
@@ -416,6 +421,62 @@ def test_it_fits_into_80_columns(world: World, monkeypatch: pytest.MonkeyPatch) 
     (box,) = [line for line in table if line.startswith("box-0")]
     assert first.native_id in box
     assert "INODES" not in "".join(table)
+
+
+LONG_CELL, LONG_BOX = (
+    "optimizeradamw-lr0.0003-width512-depth12-dropout0.1-seed{}",
+    "a-box-with-a-rather-long-name-for-a-b{}",
+)
+
+
+def with_long_names(view: SweepView) -> SweepView:
+    """The same picture of cells and boxes with the longest names that people give."""
+    cells = tuple(
+        replace(cell, name=LONG_CELL.format(number), box=LONG_BOX.format(0)) for number, cell in enumerate(view.cells)
+    )
+    boxes = tuple(replace(box, name=LONG_BOX.format(number)) for number, box in enumerate(view.boxes))
+    gates = tuple(
+        replace(
+            gate, box=LONG_BOX.format(number), state="locked", reasons=("the receipt is older than the box's journal",)
+        )
+        for number, gate in enumerate(view.gates)
+    )
+    notes = [
+        *view.notes,
+        f"to run again, as was asked for: {', '.join(cell.name for cell in cells)}. `pulumi up` starts it",
+    ]
+    ways = [f"sweepctl wait --stack {STACK}-with-a-name --for done && sweepctl finish --stack {STACK}-with-a-name"]
+    return replace(view, stack=f"{STACK}-with-a-name", cells=cells, boxes=boxes, gates=gates, notes=notes, next=ways)
+
+
+def test_long_names_fit_too_and_stay_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.full()
+    world.save()
+    view = with_long_names(compose(look(open_sources(Target.find(STACK)))))
+    for module in ("sweepstack.cli.output", "sweepstack.cli.render"):
+        monkeypatch.setattr(f"{module}.console", lambda: Console(file=sys.stdout, width=80, highlight=False))
+    world.capsys.readouterr()
+    render(view, Out(as_json=False))
+    screen = world.capsys.readouterr().out
+    assert not too_long(screen), screen
+    assert len(screen.splitlines()[0]) > 1
+    for name in (*(cell.name for cell in view.cells), *(box.name for box in view.boxes)):
+        assert name in screen.split(), f"{name} is cut\n{screen}"
+    for column in ("STATE", "NOTE", "AGE", "WHERE"):
+        assert column in screen.split(), f"{column} is cut\n{screen}"
+    assert view.as_json()["cells"][0]["name"] == LONG_CELL.format(0)
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_row_of_the_live_table_is_a_line(width: int) -> None:
+    """There long names are shortened in the middle: how many lines a picture has must be known before."""
+    rows = [[LONG_CELL.format(number), "running", LONG_BOX.format(0), "heartbeat 3 s ago"] for number in range(3)]
+    screen = Console(file=io.StringIO(), width=width, highlight=False)
+    screen.print(in_one_line(width, ["CELL", "STATE", "BOX", "NOTE"], rows))
+    lines = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= width
+    assert all(line.startswith("optim") and f"eed{number} " in line for number, line in enumerate(lines[1:])), lines
 
 
 # Boxes that are gone

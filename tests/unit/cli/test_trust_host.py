@@ -14,6 +14,7 @@ from sweepstack.cli import box_access as visit
 from sweepstack.cli.commands import trust_host as trust
 from sweepstack.cli.output import NO, YES, No, Out, Unsure
 from sweepstack.onbox.agent.channel import SshEndpoint
+from tests.screens import Screen
 from tests.simulators import machines
 from tests.unit.channel.worlds import SshWorld
 
@@ -59,7 +60,7 @@ def test_the_pinned_key_is_the_one(rented: SshWorld, capsys: pytest.CaptureFixtu
     assert not rented.channel.pin.pinned
     rented.channel.size("data")
     assert trust.trust_host(TARGET, "box-0", "", Out(as_json=False)) == YES
-    assert fingerprint(rented.machine.host_key) in capsys.readouterr().out
+    assert fingerprint(rented.machine.host_key) in Screen(capsys.readouterr().out)
 
 
 def test_another_key_is_pinned_only_by_its_fingerprint(rented: SshWorld, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,13 +13,14 @@ import pulumi  # noqa: F401 - before sweepstack.provider.protocol, which else le
 import pytest
 from google.protobuf import empty_pb2
 
-from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.provider import dispatch, host
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
-from sweepstack.provider.session import Session, Severity
+from sweepstack.provider.session import Operation, Session, Severity
 from sweepstack.provider.wire import SECRET_SIGNATURE, SIGNATURE_KEY, to_python, to_struct
+from tests.screens import too_long
 from tests.unit.provider.support import STACK, Sweep, approval_for
 
 Stub = provider_pb2_grpc.ResourceProviderStub
@@ -131,7 +132,7 @@ def test_a_refusal_is_one_message(stub: Any, sweep: Sweep) -> None:
         delete(stub, box)
     assert raised.value.code() is grpc.StatusCode.FAILED_PRECONDITION  # type: ignore[attr-defined]
     said = raised.value.details()  # type: ignore[attr-defined]
-    assert said.startswith("REFUSED. Nothing was deleted. Box box-0")
+    assert said.startswith("REFUSED.\nNothing was deleted. Box box-0")
     assert "Traceback" not in said
     assert sweep.listed() == [box.native_id]
     cleared = box.model_copy(update={"approval": approval_for(box)})
@@ -187,7 +188,7 @@ def test_check_answers_with_all_failures(stub: Any, sweep: Sweep) -> None:
     news = dispatch.to_properties(sweep.box_inputs(max_price=0.1)) | {"sise": 1}
     answer = stub.Check(provider_pb2.CheckRequest(urn=urn(), news=to_struct(news)))
     assert [(f.property, f.reason) for f in answer.failures] == [
-        ("sise", "sweepstack:index:Box has no input of this name")
+        ("sise", "\nsweepstack:index:Box has no input of this name")
     ]
     del news["sise"]
     answer = stub.Check(provider_pb2.CheckRequest(urn=urn(), news=to_struct(news)))
@@ -200,7 +201,7 @@ def test_the_value_of_a_list_or_an_object_is_not_printed(stub: Any, sweep: Sweep
     news = dispatch.to_properties(sweep.box_inputs()) | {"teardown": {"verb": "destroy"}}
     answer = stub.Check(provider_pb2.CheckRequest(urn=urn(), news=to_struct(news)))
     assert {failure.property for failure in answer.failures} == {""}
-    assert all(failure.reason.startswith("teardown.") for failure in answer.failures)
+    assert all(failure.reason.lstrip().startswith("teardown.") for failure in answer.failures)
 
 
 def test_diff_says_what_replaces_and_that_the_old_one_goes_first(stub: Any, sweep: Sweep) -> None:
@@ -293,3 +294,79 @@ def test_the_project_is_found_from_the_program_s_folder(tmp_path: Path) -> None:
     assert host.project_root(tmp_path / "a" / "b") == tmp_path / "a" / "b"
     (tmp_path / "Pulumi.yaml").touch()
     assert host.project_root(tmp_path / "a" / "b") == tmp_path
+
+
+# Lines of a screen
+
+
+CELLS = tuple(f"optimizeradamw-lr0.000{number}-width512-depth12-dropout0.1-seed{number}" for number in range(20))
+BOXES = ("a-box-with-a-rather-long-name-for-a-box0", "a-box-with-a-rather-long-name-for-a-box1")
+
+
+def below_diagnostics(message: str, first: str = "") -> str:
+    """As the engine prints it."""
+    return "\n".join(f"    {line}" for line in f"{first}{message}".split("\n"))
+
+
+def test_a_refusal_of_boxes_and_cells_with_long_names(stub: Any, sweep: Sweep) -> None:
+    sweep.roster = CELLS
+    boxes = [sweep.box(name) for name in BOXES]
+    for box, cells in zip(boxes, (CELLS[:10], CELLS[10:]), strict=True):
+        sweep.queue_inputs(box, *cells)
+        sweep.hold(*cells)
+        sweep.queue(box, *cells)
+    for box in boxes:
+        with pytest.raises(grpc.RpcError) as raised:
+            delete(stub, box)
+        said = raised.value.details()  # type: ignore[attr-defined]
+        assert said.startswith("REFUSED.\n")
+        screen = below_diagnostics(said, "error: ")
+        assert "not safe yet" in screen
+        assert not too_long(screen), screen
+
+
+def test_a_line_that_says_locked(sweep: Sweep) -> None:
+    """Its first line is empty: without a terminal the engine repeats that on each row of the stack."""
+    engine = Engine()
+    server, address = serving(engine, engine_pb2_grpc.add_EngineServicer_to_server)
+    lines = host.EngineLog(address)
+    box = sweep.box(BOXES[0], price_per_hour=12.5)
+    op = Operation(Session(sweep.project, lines.emit), urn(name=BOXES[0]))
+    dispatch.read(op, box.native_id, dispatch.to_properties(box), dispatch.to_properties(box))
+    lines.emit(Severity.WARNING, "urn", "a box is gone, and " * 10)
+    server.stop(0)
+    lines.close()
+    locked, warning = engine.heard
+    assert (locked.urn, locked.ephemeral) == ("", False)
+    assert locked.message.startswith(f"\nbox {BOXES[0]} LOCKED: ")
+    assert not too_long(below_diagnostics(locked.message)), locked.message
+    assert not too_long(below_diagnostics(warning.message, "warning: ")), warning.message
+
+
+def test_why_an_input_is_refused(stub: Any, sweep: Sweep) -> None:
+    sweep.roster = CELLS
+    box = sweep.at_work(*CELLS[:2], name=BOXES[0])
+    changed = [{"name": name, "params": {"word": '"another"'}} for name in CELLS[:2]]
+    olds = dispatch.to_properties(sweep.queue_inputs(box, *CELLS[:2]))
+    news = dispatch.to_properties(sweep.queue_inputs(box, cells=changed))
+    answer = stub.Check(provider_pb2.CheckRequest(urn=urn("Queue"), olds=to_struct(olds), news=to_struct(news)))
+    assert answer.failures
+    for failure in answer.failures:
+        assert failure.reason.startswith("\n"), "the engine's own words take the first line"
+        assert not too_long(below_diagnostics(failure.reason)), failure
+
+
+def test_why_a_box_is_not_ready(stub: Any, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(*_: Any) -> None:
+        raise PlatformError("the platform gave an answer that nothing here understands, and it did so several times")
+
+    box = sweep.box()
+    properties = to_struct(dispatch.to_properties(box))
+    request = provider_pb2.ReadRequest(id=box.native_id, urn=urn(), properties=properties, inputs=box_inputs(box))
+    monkeypatch.setattr(LocalPlatform, "get", get)
+    with pytest.raises(grpc.RpcError) as raised:
+        stub.Read(request)
+    said = raised.value.details()  # type: ignore[attr-defined]
+    assert "UNKNOWN" in said
+    assert not too_long(below_diagnostics(said, "* ")), said
+    assert STACK not in said

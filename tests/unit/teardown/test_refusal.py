@@ -43,7 +43,7 @@ def text(what: Verdict, facts: BoxFacts = FACTS) -> str:
 
 def test_the_first_line_says_that_nothing_happened_and_how_far_it_is() -> None:
     said = text(verdict("verified", "running", "waived"))
-    assert said.splitlines()[0] == "REFUSED. Nothing was deleted. Box box-0: 2 of 3 cells verified."
+    assert said.splitlines()[:2] == ["REFUSED.", "Nothing was deleted. Box box-0: 2 of 3 cells verified."]
 
 
 def test_every_unsettled_cell_is_named_up_to_the_limit() -> None:
@@ -147,7 +147,7 @@ def test_what_can_t_be_mended_can_be_accepted_by_name(state: str) -> None:
     rows = commands(verdict("verified", state, "sealed", state))
     last = "pulumi up --stack sweep-t && pulumi destroy --stack sweep-t"
     waive = "--waive c01 --waive c03"
-    assert rows[f"accept {state}"] == f'sweepctl approve --stack sweep-t {waive} --reason "…" && {last}'
+    assert rows["accept"] == f'sweepctl approve --stack sweep-t {waive} --reason "…" && {last}    ({state})'
 
 
 def test_there_is_always_a_way_out() -> None:
@@ -219,7 +219,7 @@ def test_evidence_that_can_t_be_used_is_never_called_an_empty_box(situation: Sit
     said = refusal_of(situation)
     assert "sweepctl approve --stack sweep-t --box box-0" not in said
     assert "--abandon box-0" in said
-    assert said.splitlines()[0].endswith("Box box-0: its cells are not known.")
+    assert said.splitlines()[1].endswith("Box box-0: its cells are not known.")
 
 
 def test_evidence_elsewhere_names_the_host_and_what_to_do(situation: Situation) -> None:

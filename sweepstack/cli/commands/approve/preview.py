@@ -77,7 +77,8 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
             )
         )
     headers = ["BOX", "ID", "VERB", "WAY", "DIES", "SURVIVES", "COST"]
-    if console().width < WIDE:  # the approval in the stack file has the ids
+    screen = console()
+    if screen.width < WIDE or not screen.is_terminal:  # the approval in the stack file has the ids
         rows, headers = [(row[0], *row[2:]) for row in rows], [headers[0], *headers[2:]]
     out.table(headers, rows)
     if scene.spent is not None and len(rows) > 1:

@@ -20,7 +20,7 @@ from sweepstack.cli.commands.audit.accounts import Finding, look
 from sweepstack.cli.commands.audit.assess import Assessed, adopts, assess, way_out
 from sweepstack.cli.commands.audit.end_volume import VolumeAssessed, assess_volume, refusal
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
-from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.output import YES, No, Out, Unsure, aside
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.core.local_decisions import Decision, record_decision
@@ -163,11 +163,11 @@ def _confirm(finding: Finding, typed: str | None, found: Assessed | VolumeAssess
     if typed is None:
         if not sys.stdin.isatty():
             raise No(f"ending {words} can't be undone: --yes {finding.native_id} says that you mean it")
-        print(f"This ends {words}, with all that is on it. It can't be undone.", file=sys.stderr)
+        aside(f"This ends {words}, with all that is on it. It can't be undone.")
         if isinstance(found, Assessed):
-            print(f"  holds  {found.on_it.words}\n  owner  {found.owner_words}", file=sys.stderr)
+            aside(f"  holds  {found.on_it.words}", f"  owner  {found.owner_words}")
         else:
-            print(f"  holds  {found.words}", file=sys.stderr)
+            aside(f"  holds  {found.words}")
         typed = answer("Type its id to go on: ")
     if typed != finding.native_id:
         raise No(f"{typed!r} is not {finding.native_id}; nothing was ended", [AUDIT])

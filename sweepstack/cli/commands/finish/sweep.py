@@ -17,7 +17,7 @@ from sweepstack.cli.commands import pull as pulling
 from sweepstack.cli.commands.approve import sweep as approving
 from sweepstack.cli.commands.approve.options import Words
 from sweepstack.cli.commands.verify import receipt as verifying
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside, following
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.target import Target
@@ -102,7 +102,7 @@ def engine(target: Target, verb: str, out: Out, otherwise: Sequence[str] = ()) -
     stdout = sys.stderr if out.as_json else None
     code = subprocess.run(command, cwd=target.root, stdout=stdout, check=False).returncode
     if code != 0:
-        print("\n       ".join([f"next   sweepctl status --stack {target.stack}", *otherwise]), file=sys.stderr)
+        aside(*following([f"sweepctl status --stack {target.stack}", *otherwise]))
     return YES if code == 0 else NO
 
 

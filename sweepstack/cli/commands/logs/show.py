@@ -12,7 +12,7 @@ from typing import Any
 from sweepstack.cli.cell_file import CHUNK, CellFile, find_file, holder_of
 from sweepstack.cli.collect import look, open_sources
 from sweepstack.cli.commands.logs.box_log import choose, find_log
-from sweepstack.cli.output import YES, Out, Unsure
+from sweepstack.cli.output import YES, Out, Unsure, aside, following
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common import box_layout
 from sweepstack.status.boxes import SETUP_WORDS
@@ -58,7 +58,7 @@ def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follo
     source = find_file(sources, scene, cell, attempt)
     code = _print(source, f"{cell}, attempt {source.attempt}, from {source.words}", tail, out, {"cell": cell})
     if not out.as_json and any(cell in sight.hung for sight in scene.sights):
-        print("\n".join(f"next  {way}" for way in out_of_hung(target.stack, cell)), file=sys.stderr)
+        aside(*following(out_of_hung(target.stack, cell)))
     return code
 
 

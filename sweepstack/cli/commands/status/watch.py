@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from sweepstack.cli.budget_alerts import Teller
 from sweepstack.cli.collect import Sources, look, open_sources
 from sweepstack.cli.commands.status.sweep import exit_code
-from sweepstack.cli.output import NO, UNSURE, Out, console, plain, span, table_of
+from sweepstack.cli.output import NO, UNSURE, Out, console, note, plain, span
 from sweepstack.cli.render import SHOWN, render
+from sweepstack.cli.tables import in_one_line
 from sweepstack.cli.target import Target
+from sweepstack.core.columns import fitted
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.compose import SweepView, compose
 
@@ -63,7 +65,7 @@ def watch(target: Target, interval: timedelta, timeout: timedelta, out: Out) -> 
     if live:
         render(pictures.last.view, out)
     if over:
-        print(f"note   watched for {span(timeout.total_seconds())}, which is enough: --timeout", file=sys.stderr)
+        note(f"watched for {span(timeout.total_seconds())}, which is enough: --timeout")
     return pictures.last.code or (NO if over else 0)
 
 
@@ -113,7 +115,7 @@ def _blocks(pictures: Iterable[Picture], out: Out) -> None:
     for picture in pictures:
         if picture.problem != problem:
             problem = picture.problem
-            print(f"note   {problem or 'it answers again'}", file=sys.stderr, flush=True)
+            note(problem or "it answers again")
         happened = what_happened(picture.view)
         if happened == said:
             continue
@@ -149,18 +151,18 @@ def _live(pictures: Pictures) -> None:
     screen = console()
     with Live(console=screen, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         for picture in pictures:
-            live.update(_frame(picture, pictures.interval, screen.size.height), refresh=True)
+            live.update(_frame(picture, pictures.interval, *screen.size), refresh=True)
 
 
-def _frame(picture: Picture, interval: float, height: int) -> RenderableType:
+def _frame(picture: Picture, interval: float, width: int, height: int) -> RenderableType:
     """As many cells as the terminal has room for, below all that must be seen."""
     from rich.console import Group
     from rich.text import Text
 
-    frame = Frame()
+    frame = Frame(width)
     render(picture.view, frame, most=0)
     room = height - frame.lines - FOOT - 1  # the header of the cells
-    frame = Frame()
+    frame = Frame(width)
     render(picture.view, frame, most=min(max(room, 1), max(SHOWN, room)))
     foot = f"{picture.at:%H:%M:%S}, every {span(interval)}; Ctrl-C ends"
     if picture.problem:
@@ -172,18 +174,20 @@ def _frame(picture: Picture, interval: float, height: int) -> RenderableType:
 class Frame(Out):
     """Collects what would be printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__(as_json=False)
         self.parts: list[Any] = []
         self.lines = 0
+        self._width = width
 
-    def line(self, text: str = "", style: str | None = None) -> None:
+    def line(self, text: str = "", style: str | None = None, *, wrap: bool = True) -> None:
         from rich.text import Text
 
-        self.parts.append(Text(plain(text), style=style or "", no_wrap=True, overflow="ellipsis"))
-        self.lines += 1
+        for part in fitted(plain(text)).split("\n"):
+            self.parts.append(Text(part, style=style or "", no_wrap=True, overflow="ellipsis"))
+            self.lines += 1
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        table = table_of(headers, rows, wrap=False)
+        table = in_one_line(self._width, headers, rows)
         self.parts.append(table)
         self.lines += table.row_count + 1

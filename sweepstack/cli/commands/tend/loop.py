@@ -207,4 +207,4 @@ def tell(round_: Round, number: int, out: Out, again: str) -> None:
     parts += [f"box {name} is gone" for name in round_.gone if name not in round_.replaced]
     parts += [*round_.problems, *(f"UNKNOWN {why}" for why in round_.unknown)]
     text = "; ".join(" ".join(part.split()) for part in parts)
-    out.line(f"{now:%H:%M:%S}  {text}" + (f"; again in {again}" if again else ""))
+    out.line(f"{now:%H:%M:%S}  {text}" + (f"; again in {again}" if again else ""), wrap=False)

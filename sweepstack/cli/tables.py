@@ -1,0 +1,121 @@
+"""Tables for people: columns without lines, within the terminal's width. No name is cut where it stands alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sweepstack.core.printable import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+GAP = 2
+NOTE = 24
+"""Columns that are kept for the last column, which may wrap."""
+LEAST = 9
+"""So short a name in the middle of a row is not shortened."""
+STYLES = {
+    "verified": "green",
+    "waived": "green",
+    "cleared": "green",
+    "running": "cyan",
+    "sealed": "cyan",
+    "blocked_disk": "red",
+    "failed": "red",
+    "damaged": "red",
+    "missing": "red",
+    "unexpected": "red",
+    "lost": "bold red",
+    "locked": "yellow",
+    "unknown": "yellow",
+}
+_ABOVE = "\ue000"
+"""Marks a row whose name stands above it."""
+
+
+def printed(screen: Console, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table. A name for which its row has no room gets a line of its own, above the row; the names in
+    further columns are shortened in the middle then."""
+    cells = [[visible(value, keep="\n\t") for value in row] for row in rows]
+    room = _room(headers, cells, screen.width)
+    above = []
+    for row in cells:
+        if len(row[0]) > room:
+            above.append(row[0])
+            row[0] = _ABOVE
+    _shorten(headers, cells, screen.width, first=1)
+    with screen.capture() as captured:
+        screen.print(table_of(headers, cells))
+    lines = []
+    for line in captured.get().splitlines():
+        if line.startswith(_ABOVE):
+            lines.append(above.pop(0))
+            line = " " + line.removeprefix(_ABOVE)
+        lines.append(line.rstrip())
+    return lines
+
+
+def in_one_line(width: int, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table in which each row is a line: long names are shortened in the middle, and the last column is cut off."""
+    cells = [[visible(value, keep="\n\t") for value in row] for row in rows]
+    _shorten(headers, cells, width, first=0)
+    return table_of(headers, cells, wrap=False)
+
+
+def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]], *, wrap: bool = True) -> Table:
+    """Left-aligned columns; the last may wrap. Known states are coloured."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, GAP, 0, 0))
+    for index, header in enumerate(headers):
+        table.add_column(header, no_wrap=index < len(headers) - 1)  # what may wrap is what is made narrow
+    for row in rows:
+        table.add_row(
+            *(Text(text, STYLES.get(text, ""), no_wrap=not wrap or None, overflow="ellipsis") for text in row)
+        )
+    return table
+
+
+def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(headers, *rows, strict=True)]
+    return [*widths[:-1], min(widths[-1], NOTE)]
+
+
+def _beside(widths: Sequence[int]) -> int:
+    """Columns of a row without its first."""
+    return sum(widths[1:]) + GAP * (len(widths) - 1)
+
+
+def _room(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
+    """Characters of a first column that its row has room for; its header always has."""
+    widths = _widths(headers, rows)
+    if len(widths) < 2 or widths[0] + _beside(widths) <= width:
+        return widths[0]
+    return max(width - _beside(widths), len(headers[0]), LEAST)
+
+
+def _shorten(headers: Sequence[str], rows: Sequence[list[str]], width: int, *, first: int) -> None:
+    """Shortens the names of the columns from `first` on, but for the last, as little as makes a row fit."""
+    widths = _widths(headers, rows)
+    middle = range(first, len(widths) - 1)
+    most = max((widths[index] for index in middle), default=0)
+    while most > LEAST and sum(widths) + GAP * (len(widths) - 1) > width:
+        most -= 1
+        for index in middle:
+            widths[index] = min(widths[index], max(most, len(headers[index])))
+    for row in rows:
+        for index in middle:
+            row[index] = _middle(row[index], widths[index])
+
+
+def _middle(name: str, most: int) -> str:
+    """`a-long-…-box-3`: its beginning and its end."""
+    if len(name) <= most:
+        return name
+    tail = (most - 1) // 2
+    return f"{name[: most - 1 - tail]}…{name[len(name) - tail :]}"
