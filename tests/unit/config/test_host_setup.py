@@ -12,7 +12,7 @@ import pytest
 
 from components.host_setup.preflight import preflight
 from components.host_setup.steps import Step, facts
-from components.platforms.ssh import COMMAND, NOBODY, pinned, set_up, steps_for
+from components.platforms.ssh import COMMAND, NO_KEY, pinned, set_up, steps_for
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import Pin, fingerprint
 from sweepstack.config.stack_config import StackConfig
@@ -81,14 +81,14 @@ def test_nothing_of_it_can_lose_data_or_tell_a_secret(project: Path) -> None:
 
 
 def test_without_a_pinned_key_no_host_is_the_right_one(project: Path) -> None:
-    assert asked(project, hosts())[1]["connection"]["hostKey"] == NOBODY
+    assert asked(project, hosts())[1]["connection"]["hostKey"] == NO_KEY
 
 
 def test_a_key_that_is_not_on_record_is_nobody_s(project: Path) -> None:
     endpoint = HostAddress.parse(HOST).endpoint
     Pin(endpoint.known_as, endpoint.start).keep([KEY], endpoint)
     assert pinned(endpoint, [fingerprint(KEY)]) == KEY
-    assert pinned(endpoint, ["ED25519 SHA256:other"]) == NOBODY
+    assert pinned(endpoint, ["ED25519 SHA256:other"]) == NO_KEY
 
 
 def test_one_other_host_is_gone_through(project: Path) -> None:
