@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 
+from components.approval import approval_for, approval_to_leave
 from components.durable_mount import DurableMount, mounts_input
 from components.gate import BoxRef, gate
 from components.platforms import ssh
@@ -101,20 +101,3 @@ def _links(plan: Plan) -> dict[str, str] | None:
     if plan.durable is None or not plan.durable.path:
         return None
     return {plan.durable.path: plan.durable.mount}
-
-
-def approval_for(plan: Plan, box: str) -> dict[str, Any] | None:
-    """The approval, where it names this box. Whole: its waivers' digest, and the boxes that may finish together, are
-    parts of what the person said."""
-    approval = plan.approval
-    if approval is None or not any(action.box == box for action in approval.actions):
-        return None
-    return approval.model_dump(mode="json")
-
-
-def approval_to_leave(plan: Plan) -> dict[str, Any] | None:
-    """The approval, where it names a box that this program no longer has (`want: gone`)."""
-    staying = {box.name for box in plan.boxes}
-    if plan.approval is None or all(action.box in staying for action in plan.approval.actions):
-        return None
-    return plan.approval.model_dump(mode="json")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pulumi
 
+from components.approval import approval_for, approval_to_leave
 from components.resources import Identity, IdentityArgs, Volume, VolumeArgs
 from sweepstack.profiles.store_plan import KeptVolume, StorePlan
 
@@ -52,19 +51,3 @@ class Store(pulumi.ComponentResource):
         pulumi.export("where", {name: volume.location for name, volume in self.volumes.items()})
         pulumi.export("usd_per_month", {name: volume.price_per_month for name, volume in self.volumes.items()})
         pulumi.export("next", "name a volume in mounts.<path>.source of a sweep (docs/stack-config.md#mounts)")
-
-
-def approval_for(plan: StorePlan, volume: str) -> dict[str, Any] | None:
-    """The approval, where it names this volume."""
-    approval = plan.approval
-    if approval is None or not any(action.box == volume for action in approval.actions):
-        return None
-    return approval.model_dump(mode="json")
-
-
-def approval_to_leave(plan: StorePlan) -> dict[str, Any] | None:
-    """The approval, where it names a volume that this program no longer has (`want: gone`)."""
-    staying = {volume.name for volume in plan.volumes}
-    if plan.approval is None or all(action.box in staying for action in plan.approval.actions):
-        return None
-    return plan.approval.model_dump(mode="json")

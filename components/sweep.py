@@ -10,13 +10,14 @@ from typing import Any
 import pulumi
 
 from components import screen
-from components.box import BoxComponent, Code, approval_to_leave
+from components.approval import approval_to_leave
+from components.box import BoxComponent, Code
 from components.platforms import ssh
 from components.resources import Identity, IdentityArgs
 from components.shares import shared, words
 from components.volume import durable_mount
 from sweepstack.billing.forecast import Outlook
-from sweepstack.config.find import config_path
+from sweepstack.config.project import stack_path
 from sweepstack.core import git_source
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import NO_CODE, Shipment, collect, located
@@ -79,7 +80,7 @@ class Sweep(pulumi.ComponentResource):
         )
         self.identity = Identity("identity", args, child)
         if not pulumi.runtime.is_dry_run():
-            file = config_path(project_root, pulumi.get_stack())
+            file = stack_path(project_root, pulumi.get_stack())
             self.identity.evidence.apply(lambda evidence: _keep(str(evidence), file))
         # A volume may cost money, too; one that is there survives without its entry, and is found again by its tag.
         mount = durable_mount(plan, self.identity, child) if declared or not plan.boxes else None

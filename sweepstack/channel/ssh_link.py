@@ -55,9 +55,9 @@ class Link:
         native_id: str,
         settings: Mapping[str, Any],
         python: str,
-        program: Callable[[Mapping[str, Any]], bytes] = agent_source.agent,
+        program: Callable[[Mapping[str, Any]], bytes],
     ) -> None:
-        """Starts the agent, or another `program` that speaks as it does. Raises Unreachable, HostKeyChanged;
+        """Starts the `program` that speaks as the agent does. Raises Unreachable, HostKeyChanged;
         PlatformError when no python3 there will do."""
         self._way, self._id = way, native_id
         self._buffer, self._room = bytearray(), bytearray(READ_BYTES)

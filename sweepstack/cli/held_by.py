@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sweepstack.config.edit.stack_file import find_project_name
+from sweepstack.config.project import project_name
 from sweepstack.core.paths import data_folder
 from sweepstack.evidence.backends import engine_locks, file_folder, named, same
 from sweepstack.evidence.store import EvidenceStore
@@ -40,7 +40,7 @@ def adopt_command(stack: str) -> str:
 def renamed_from(store: EvidenceStore | None, root: Path) -> str:
     """The project that the evidence is of, where the project file here has another name; else ""."""
     try:
-        return store.marker.project if store is not None and store.marker.project != find_project_name(root) else ""
+        return store.marker.project if store is not None and store.marker.project != project_name(root) else ""
     except SweepstackError:
         return ""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from sweepstack.config.file import Document, Loc, read_document
 from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, oddly_written, value_at
+from sweepstack.config.project import stack_name, stack_path, stacks_in
 from sweepstack.core.paths import profiles_folder
 from sweepstack.core.suggest import closest, did_you_mean
 from sweepstack.onbox.common.errors import ConfigError
@@ -22,7 +23,6 @@ PROJECT = "sweepstack"
 SWEEP, STORE = "sweep", "store"
 WHAT = {SWEEP: "a sweep", STORE: "a stack of volumes"}
 """The objects that a stack config may hold, and what each describes."""
-STACKS = "stacks"
 ENGINE_KEYS = ("config", "encryptionsalt", "encryptedkey", "secretsprovider", "environment")
 """Top-level keys that the engine itself reads."""
 
@@ -51,13 +51,6 @@ class Found:
         return Mistake(line, key, f"this is {WHAT[self.kind]}, and {WHAT[kind]} is needed here ({PROJECT}:{kind})")
 
 
-def config_path(project_root: Path, stack: str) -> Path:
-    """Where a stack's config lies: in Pulumi.yaml's `stackConfigDir`. `stack` may be qualified (`org/project/name`)."""
-    project = project_root / "Pulumi.yaml"
-    settings = read_document(project, project.name).data if project.exists() else {"stackConfigDir": STACKS}
-    return project_root / str(settings.get("stackConfigDir") or ".") / f"Pulumi.{stack.rsplit('/', 1)[-1]}.yaml"
-
-
 def known_platforms() -> list[str]:
     """The platforms that have a profile."""
     return sorted(path.stem for path in profiles_folder().glob("*.md") if not path.stem.isupper())
@@ -65,7 +58,7 @@ def known_platforms() -> list[str]:
 
 def find(project_root: Path, stack: str) -> Found:
     """Reads `stacks/Pulumi.<stack>.yaml`. Raises ConfigError when there is none, or it is no YAML."""
-    path = config_path(project_root, stack)
+    path = stack_path(project_root, stack)
     file = Path(os.path.relpath(path, project_root)).as_posix()
     if not path.exists():
         raise _no_such_stack(path, file)
@@ -81,10 +74,7 @@ def find(project_root: Path, stack: str) -> Found:
 
 
 def _no_such_stack(path: Path, file: str) -> ConfigError:
-    there = sorted(
-        found.name.removeprefix("Pulumi.").removesuffix(".yaml") for found in path.parent.glob("Pulumi.*.yaml")
-    )
-    name = path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+    there, name = stacks_in(path.parent), stack_name(path)
     near = did_you_mean(name, there)
     listed = f"; there are: {', '.join(there)}." if there else "."
     return ConfigError(f"{file} does not exist{near or listed} To make it: sweepctl new {name}")

@@ -10,11 +10,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import PrivateAttr, ValidationError
+from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from sweepstack.config.checks import cross_checks
 from sweepstack.config.file import Document, Loc
-from sweepstack.config.find import PROJECT, STORE, SWEEP, Found, config_path, find, known_platforms
+from sweepstack.config.find import PROJECT, STORE, SWEEP, Found, find, known_platforms
 from sweepstack.config.model import Artifact, BoxConfig, Job, Metrics, Override, SweepConfig
 from sweepstack.config.problems import Mistake, dotted, from_validation, keyed, refuse, value_at
 from sweepstack.config.rent import Gpu, Mount, Resources
@@ -36,15 +36,16 @@ __all__ = [
     "Resources",
     "StackConfig",
     "StoreConfig",
-    "config_path",
     "load_any",
 ]
 
 
 class OfFile(Shape):
-    """What every stack config knows of the file that it was read from. `key`: what the engine calls the object."""
+    """What every stack config knows of the file that it was read from. `key`: what the engine calls the object;
+    `shape`: what its keys are checked by."""
 
     key: ClassVar[str]
+    shape: ClassVar[type[BaseModel]]
     _stack: str = PrivateAttr()
     _file: str = PrivateAttr()
     _raw: dict[str, Any] = PrivateAttr()
@@ -77,25 +78,36 @@ class OfFile(Shape):
     def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
         """The config in a file that was read."""
 
+    @classmethod
+    def _by_shape(cls, found: Found) -> tuple[Self | None, dict[str, Any], Loc, list[Mistake]]:
+        """The config, None where its shape is wrong; what the file says, and where; the mistakes so far. Raises
+        ConfigError where the file holds nothing of this kind."""
+        mistakes, at = list(found.mistakes), found.at
+        other = found.kind not in ("", cls.key)
+        if other:
+            mistakes.append(found.other_than(cls.key))
+        if at is None or other:
+            raise refuse(mistakes, found.document)
+        config = None
+        try:
+            config = cls.model_validate(found.values)
+            config._stack, config._file, config._raw = found.stack, found.file, found.values
+        except ValidationError as error:
+            mistakes += from_validation(error, found.document, at, cls.shape)
+        return config, found.values, at, mistakes
+
 
 class StoreConfig(OfFile, StoreShape):
     """A stack of volumes whose config holds: `stack` and `file` say which one."""
 
     key = STORE
+    shape = StoreShape
 
     @classmethod
     def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
         """The config in a file that was read."""
-        mistakes, at, document = list(found.mistakes), found.at, found.document
-        if found.kind == SWEEP:
-            mistakes.append(found.other_than(STORE))
-        if at is None or found.kind == SWEEP:
-            raise refuse(mistakes, document)
-        values, config = found.values, None
-        try:
-            config = cls.model_validate(values)
-        except ValidationError as error:
-            mistakes += from_validation(error, document, at, StoreShape)
+        config, values, at, mistakes = cls._by_shape(found)
+        document = found.document
         known = known_platforms() if platforms is None else platforms
         name = values.get("platform")
         if isinstance(name, str) and name not in known:
@@ -103,7 +115,6 @@ class StoreConfig(OfFile, StoreShape):
             mistakes.append(Mistake(document.line((*at, "platform")), keyed(("platform",), name), fix, StoreShape))
         if mistakes or config is None:
             raise refuse(mistakes, document)
-        config._stack, config._file, config._raw = found.stack, found.file, values
         return config
 
 
@@ -117,6 +128,7 @@ class StackConfig(OfFile, SweepConfig):
     """A stack config that holds: `stack` and `file` say which one, `roster` is what its cells make."""
 
     key = SWEEP
+    shape = SweepConfig
     _roster: Roster = PrivateAttr()
 
     @property
@@ -141,16 +153,8 @@ class StackConfig(OfFile, SweepConfig):
     @classmethod
     def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
         """The config in a file that was read."""
-        mistakes, at, document = list(found.mistakes), found.at, found.document
-        if found.kind == STORE:
-            mistakes.append(found.other_than(SWEEP))
-        if at is None or found.kind == STORE:
-            raise refuse(mistakes, document)
-        values, config = found.values, None
-        try:
-            config = cls.model_validate(values)
-        except ValidationError as error:
-            mistakes += from_validation(error, document, at, SweepConfig)
+        config, values, at, mistakes = cls._by_shape(found)
+        document = found.document
         roster, more = _roster(values, document, at)
         mistakes += more
         known = known_platforms() if platforms is None else platforms
@@ -159,8 +163,7 @@ class StackConfig(OfFile, SweepConfig):
         mistakes += [mistake for mistake in checked if (mistake.line, mistake.key) not in told]  # one for each key
         if mistakes or roster is None or config is None:
             raise refuse(mistakes, document)
-        config._stack, config._file = found.stack, found.file
-        config._roster, config._raw = roster, values
+        config._roster = roster
         return config
 
 

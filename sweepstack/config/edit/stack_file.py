@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from sweepstack.config.edit.text import by_hand, put, take_out
 from sweepstack.config.file import Document, parse_document
+from sweepstack.config.project import stack_name, stack_path, stacks_of
 from sweepstack.config.yaml_bounds import read_text
 from sweepstack.core.printable import visible
 from sweepstack.core.records import Approval
@@ -46,22 +47,6 @@ def _read(text: str, shown: str) -> Document:
     return document
 
 
-def stack_config_dir(project_root: Path) -> Path:
-    """Where the project keeps its stack configs (`stackConfigDir` in Pulumi.yaml, else the root)."""
-    folder = _project(project_root).get("stackConfigDir")
-    return project_root / str(folder) if folder else project_root
-
-
-def find_project_name(project_root: Path) -> str:
-    """The project's name in Pulumi.yaml, "" where it has none. Raises ConfigError."""
-    return str(_project(project_root).get("name") or "")
-
-
-def _project(project_root: Path) -> dict[str, Any]:
-    path = project_root / "Pulumi.yaml"
-    return _read(read_text(path, str(path)), str(path)).data
-
-
 def valid_stack_name(name: str) -> bool:
     """Whether a new stack may be called so: it becomes part of file names, tags and commands."""
     return _NAME.fullmatch(name) is not None
@@ -80,15 +65,14 @@ class StackFile:
     @classmethod
     def locate(cls, project_root: Path, stack: str) -> StackFile:
         """The file of `stack` (of `org/project/stack` the last part), whether it exists or not."""
-        path = stack_config_dir(project_root) / f"Pulumi.{stack.rsplit('/', 1)[-1]}.yaml"
+        path = stack_path(project_root, stack)
         shown = str(path.relative_to(project_root)) if path.is_relative_to(project_root) else str(path)
         return cls(path, shown)
 
     @classmethod
     def stacks(cls, project_root: Path) -> list[str]:
         """The names of all stacks that have a file here, sorted."""
-        found = stack_config_dir(project_root).glob("Pulumi.*.yaml")
-        return sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in found)
+        return stacks_of(project_root)
 
     @property
     def is_store(self) -> bool:
@@ -223,7 +207,7 @@ class StackFile:
             write_atomically(self.path.resolve(), text.encode("utf-8"), mode=mode)
         except OSError as error:  # a full disk, or one that may only be read
             words = f"{self.shown} can't be written: {error.strerror}. It was left as it is. Make room, or make it"
-            instead = f'sweepctl approve --stack {_stack_of(self.path)} --abandon BOX --reason "…"'
+            instead = f'sweepctl approve --stack {stack_name(self.path)} --abandon BOX --reason "…"'
             raise ConfigError(
                 f"{words} writable, and run the command again. Next, where that can't be, and a box is to be given up: "
                 f"{instead}"
@@ -242,24 +226,20 @@ class StackFile:
             return read_text(self.path, self.shown)
         except ConfigError as error:
             if isinstance(error.__cause__, FileNotFoundError):
-                raise ConfigError(f"{self.shown} is not there. Next: sweepctl new {_stack_of(self.path)}") from error
+                raise ConfigError(f"{self.shown} is not there. Next: sweepctl new {stack_name(self.path)}") from error
             raise
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Holds a lock on the file's folder: the file itself is replaced, so a lock on it would be lost."""
         if not self.path.parent.is_dir():
-            raise ConfigError(f"{self.shown} is not there. Next: sweepctl new {_stack_of(self.path)}")
+            raise ConfigError(f"{self.shown} is not there. Next: sweepctl new {stack_name(self.path)}")
         descriptor = os.open(self.path.parent, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
-
-
-def _stack_of(path: Path) -> str:
-    return path.name.removeprefix("Pulumi.").removesuffix(".yaml")
 
 
 def _changed(now: dict[str, Any], path: Sequence[str], value: Any, *, last: bool) -> dict[str, Any]:

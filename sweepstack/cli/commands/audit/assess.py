@@ -12,7 +12,8 @@ from pathlib import Path
 
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.held_by import held_by_another
-from sweepstack.config.edit.stack_file import StackFile, find_project_name
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.project import project_name
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.evidence.stack_copy import STACK_FILES, stack_file_of
@@ -182,6 +183,6 @@ def _kept(store: EvidenceStore | None) -> str:
 
 def _project(root: Path) -> str:
     try:
-        return find_project_name(root)
+        return project_name(root)
     except SweepstackError:
         return ""

@@ -1,0 +1,47 @@
+"""The project's own file, Pulumi.yaml, and where the project keeps its stack files. The engine judges that file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sweepstack.config.file import read_document
+
+STACKS = "stacks"
+"""Where the stack files are in a folder without a Pulumi.yaml."""
+
+
+def project_name(project_root: Path) -> str:
+    """The project's name, "" where it has none. Raises ConfigError where there is no file that reads."""
+    return str(_project(project_root).get("name") or "")
+
+
+def stack_path(project_root: Path, stack: str) -> Path:
+    """Where a stack's file lies, whether it exists or not. `stack` may be qualified (`org/project/name`)."""
+    return _folder(project_root) / f"Pulumi.{stack.rsplit('/', 1)[-1]}.yaml"
+
+
+def stack_name(path: Path) -> str:
+    """The stack that a file of this name describes."""
+    return path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+
+
+def stacks_in(folder: Path) -> list[str]:
+    """The names of all stacks that have a file in this folder, sorted."""
+    return sorted(map(stack_name, folder.glob("Pulumi.*.yaml")))
+
+
+def stacks_of(project_root: Path) -> list[str]:
+    """The names of all stacks of the project that have a file, sorted."""
+    return stacks_in(_folder(project_root))
+
+
+def _folder(project_root: Path) -> Path:
+    """`stackConfigDir`, else the project's own folder."""
+    settings = _project(project_root) if (project_root / "Pulumi.yaml").exists() else {"stackConfigDir": STACKS}
+    return project_root / str(settings.get("stackConfigDir") or ".")
+
+
+def _project(project_root: Path) -> dict[str, Any]:
+    path = project_root / "Pulumi.yaml"
+    return read_document(path, str(path)).data
