@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweepstack.cli.collect import open_sources
 from sweepstack.cli.output import No, Unsure, aside, complain
+from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.agent.channel import Channel

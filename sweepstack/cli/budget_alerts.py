@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from sweepstack.billing.alerts import Telling, tell
-from sweepstack.cli.collect import Sources
 from sweepstack.cli.output import note
+from sweepstack.cli.sources import Sources
 from sweepstack.status.compose import SweepView
 from sweepstack.status.money import outlook_of
 from sweepstack.status.snapshot import Scene

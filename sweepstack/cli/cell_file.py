@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sweepstack.cli.collect import Sources
 from sweepstack.cli.output import No, Unsure, count
+from sweepstack.cli.sources import Sources
 from sweepstack.core.records import Manifest
 from sweepstack.evidence.unsealed import of_cell
 from sweepstack.evidence.unsealed import read as read_unsealed

@@ -6,7 +6,7 @@ Boxes are asked side by side, each with a deadline. Whoever does not answer is u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from sweepstack.cli.orphans import SEARCH_SECONDS, Search, identity_of, search
 from sweepstack.cli.outlived_volumes import leftovers
 from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.silent_hosts import LATE, LOOK_SECONDS, beside, late_hosts, remedied
+from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target
 from sweepstack.cli.unrecorded_boxes import cells_adrift
 from sweepstack.core import this_host
@@ -36,7 +37,7 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import Ahead, observe
 from sweepstack.platforms.registry import has_address, load_platform, volume_channel
-from sweepstack.status.engine_state import BoxEntry, Export, StackMissing, StackState
+from sweepstack.status.engine_state import BoxEntry, StackState
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.check import may_end
@@ -45,66 +46,6 @@ from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.launched import copied_journal
 
 ValueT = TypeVar("ValueT")
-
-
-@dataclass(frozen=True)
-class Sources:
-    """What every command works from. `store` is None when the evidence can't be used, and `problem` says why."""
-
-    target: Target
-    state: StackState
-    known: bool
-    """Whether the backend has the stack at all."""
-    evidence: str | None
-    store: EvidenceStore | None
-    problem: str
-
-
-def open_sources(target: Target, export: Export | None = None) -> Sources:
-    """The state and the evidence of a stack. Raises Unsure when neither has ever heard of it.
-
-    `export`: the engine was asked for this stack's state before, and answers while other things are done.
-
-    A stack that the backend forgot is looked for in the evidence folder that its stack file names. Where a person named
-    the evidence, it is all that is read.
-    """
-    if target.evidence is not None:
-        alone = StackState(stack=target.stack)
-        return Sources(target, alone, False, target.evidence, EvidenceStore.open(target.evidence), "")
-    try:
-        state, known = (export or Export(target.stack, target.root)).state(), True
-    except StackMissing:
-        state, known = StackState(stack=target.stack), False
-    evidence = state.identity.evidence if state.identity else next((box.evidence for box in state.boxes), None)
-    problem = ""
-    if evidence is None:
-        evidence, problem = _forgotten(target)
-    if evidence is None:
-        if not known:
-            raise target.no_stack()
-        return Sources(target, state, known, None, None, problem)
-    try:
-        store: EvidenceStore | None = EvidenceStore.open(evidence)
-        problem = ""
-    except EvidenceError as error:
-        store, problem = None, str(error)
-    identity = state.identity.identity if state.identity else None
-    if store is not None and identity is not None and store.marker.identity != identity:
-        problem = f"the evidence at {evidence} belongs to another sweep ({store.marker.identity})"
-        store = None
-    return Sources(target, state, known, evidence, store, problem)
-
-
-def _forgotten(target: Target) -> tuple[str | None, str]:
-    """The evidence that the stack file points to, where it is this stack's; and what was in the way of knowing."""
-    evidence = target.likely_evidence()
-    if evidence is None:
-        return None, f"{target.file.shown} does not say where the evidence is, so what was rented before is not known"
-    try:
-        marker = EvidenceStore.read_marker(evidence)
-    except EvidenceError as error:
-        return None, str(error)
-    return (evidence, "") if marker is not None and marker.stack == target.stack else (None, "")
 
 
 def look(sources: Sources, *, files: bool = True) -> Scene:

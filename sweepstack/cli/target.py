@@ -12,8 +12,10 @@ from pathlib import Path
 
 from sweepstack.cli.output import No, Unsure
 from sweepstack.config.edit.stack_file import STORE_KEY, StackFile
+from sweepstack.core.records import Approval
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.s3.address import evidence_uri
+from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_duration as seconds_of
 from sweepstack.status.engine_call import find_project_root
 
@@ -144,6 +146,14 @@ class Target:
 def _path(uri: str) -> str:
     """An address of evidence as a person types it: a folder of this host as its path."""
     return "/" + uri.removeprefix("file://").partition("/")[2] if uri.startswith("file://") else uri
+
+
+def approval_of(target: Target) -> Approval | None:
+    """The stack file's approval, where there is a good one."""
+    try:
+        return target.file.approval()
+    except ConfigError:
+        return None
 
 
 def parse_expires(text: str) -> timedelta:

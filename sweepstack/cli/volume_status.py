@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweepstack.cli.collect import Sources
+from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval

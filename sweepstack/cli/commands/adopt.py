@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.collect import Sources, open_sources
 from sweepstack.cli.held_by import backend_of
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.prompt import answer
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core import this_host
 from sweepstack.core.local_decisions import Decision, record_decision

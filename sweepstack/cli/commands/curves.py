@@ -16,10 +16,11 @@ import typer
 from sweepstack.cli import completion
 from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_file import find_file
-from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, count
 from sweepstack.cli.progress import Progress
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.metrics import Row, Series, parse_rows, series, shown
 from sweepstack.core.suggest import did_you_mean

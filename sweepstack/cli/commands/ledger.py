@@ -9,12 +9,12 @@ from typing import Any
 
 from sweepstack.billing.ledger import Bill, Spent, spent
 from sweepstack.billing.outlived_volume import Leftover, leftover_lines
-from sweepstack.cli.collect import Sources, open_sources
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.outlived_volumes import leftovers
 from sweepstack.cli.output import UNSURE, YES, Out, Unsure, money
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.silent_hosts import LOOK_SECONDS
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.parallel import in_parallel

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from sweepstack.cli.collect import look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, UNSURE, YES, Out, count, span
+from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.compose import BoxView, SweepView, compose

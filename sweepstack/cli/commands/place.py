@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from sweepstack.cli.collect import open_sources
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, money
 from sweepstack.cli.progress import Progress
+from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig

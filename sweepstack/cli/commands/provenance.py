@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from sweepstack.cli.collect import Sources, open_sources
-from sweepstack.cli.commands.pull import usable
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, size, span
 from sweepstack.cli.roster_diff import rosters
+from sweepstack.cli.sources import Sources, open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.core.printable import visible
 from sweepstack.core.records import Manifest

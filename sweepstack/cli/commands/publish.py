@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.collect import Sources, open_sources
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count, moved, moved_json, size
 from sweepstack.cli.progress import Progress
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.publish import publish as publish_folder

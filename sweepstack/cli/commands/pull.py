@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.cli.collect import Sources, open_sources
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
+from sweepstack.cli.sources import Sources, gives_up, open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.core.journal import CellProgress
 from sweepstack.core.own_stop import could_not_stop
@@ -26,7 +26,6 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, Sweeps
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine_state import BoxEntry
-from sweepstack.status.next_commands import give_up
 from sweepstack.teardown.ownership import renew
 
 KEEP_ON_SECONDS = 60.0
@@ -90,14 +89,6 @@ class Haul:
         return [result for _, result in self.cells.values() if result.state in ("absent", "refused")]
 
 
-def usable(sources: Sources) -> EvidenceStore:
-    """The evidence, or the reason why nothing can be told."""
-    if sources.store is None:
-        again = [] if sources.problem else [f"pulumi up --stack {sources.target.stack}"]
-        raise Unsure(sources.problem or "there is no evidence yet: nothing was ever brought up", again)
-    return sources.store
-
-
 def command(stack: Stack = None, json: AsJson = False) -> int:
     """Copy sealed cells, journals, and the logs of attempts that failed into the evidence. Resumable."""
     return pull(Target.find_sweep(stack), Out(as_json=json))
@@ -117,12 +108,6 @@ def tries_again(error: EvidenceError, sources: Sources) -> Unsure:
     return Unsure(
         str(error), [f"sweepctl pull --stack {sources.target.stack}    (once that is mended)", *gives_up(sources)]
     )
-
-
-def gives_up(sources: Sources) -> list[str]:
-    """The way that needs no copy of anything; none where the state has no box."""
-    boxes = [box.name for box in sources.state.boxes]
-    return [give_up(sources.target.stack, boxes)] if boxes else []
 
 
 def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:

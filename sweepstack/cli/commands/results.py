@@ -15,11 +15,12 @@ import typer
 
 from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_file import CellFile, find_copy, find_file
-from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import own_stops
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.metrics import last_rows
 from sweepstack.core.records import SETTLED, Cell, Manifest

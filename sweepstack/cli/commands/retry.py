@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.collect import look, open_sources
-from sweepstack.cli.commands.pull import usable
+from sweepstack.cli.collect import look
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
+from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.core.journal import CellProgress, started
 from sweepstack.core.records import Retry

@@ -9,11 +9,12 @@ from typing import Annotated, Literal, get_args
 import typer
 
 from sweepstack.cli.budget_alerts import Teller
-from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count, span
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import headline, own_stops
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target, parse_duration
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.commands.logs.show import _CONTROL
+from sweepstack.cli.commands.logs.printer import _CONTROL
 from sweepstack.cli.output import Unsure, count, size, span
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import parse_duration

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.commands.logs.show import Printer
+from sweepstack.cli.commands.logs.printer import Printer
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
 from tests.unit.cli.support import Box, World
@@ -62,7 +62,7 @@ def meanwhile(world: World, *steps: tuple[str, Callable[[], object]]) -> Iterato
         printed(self, data)
         hear(data.decode())
 
-    world.monkeypatch.setattr("sweepstack.cli.commands.logs.show.Printer.__call__", heard)
+    world.monkeypatch.setattr("sweepstack.cli.commands.logs.printer.Printer.__call__", heard)
     yield said
     assert not left, f"never came: {left[0][0]!r}; said {said}"
 

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sweepstack.cli.collect import look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.output import Out
 from sweepstack.cli.render import headline, render
+from sweepstack.cli.sources import open_sources
 from sweepstack.cli.tables import in_one_line
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common import box_layout
@@ -401,7 +402,8 @@ def test_many_cells_are_counted_not_listed(world: World) -> None:
 
 
 def test_headline_of_an_empty_stack(world: World) -> None:
-    from sweepstack.cli.collect import look, open_sources
+    from sweepstack.cli.collect import look
+    from sweepstack.cli.sources import open_sources
     from sweepstack.cli.target import Target
 
     world.save(world.empty())

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import Bill, spent
-from sweepstack.cli.collect import Sources
 from sweepstack.cli.commands.audit.accounts import resting
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.commands.confirm_gone import ended as confirm
 from sweepstack.cli.output import YES, No, Out
+from sweepstack.cli.sources import Sources
 from sweepstack.core.records import Approval, Birth, UnclaimedWaiver
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused

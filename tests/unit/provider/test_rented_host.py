@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import spent
-from sweepstack.cli.collect import Sources
 from sweepstack.cli.commands.confirm_gone import ended as confirm
 from sweepstack.cli.commands.confirm_gone.ended import Word, confirm_gone
 from sweepstack.cli.orphans import Search, search
 from sweepstack.cli.output import YES, No, Out
+from sweepstack.cli.sources import Sources
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase

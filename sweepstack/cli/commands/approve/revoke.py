@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sweepstack.cli.collect import open_sources
-from sweepstack.cli.commands.verify.receipt import approval_of
 from sweepstack.cli.output import UNSURE, YES, Out
-from sweepstack.cli.target import Target
+from sweepstack.cli.sources import open_sources
+from sweepstack.cli.target import Target, approval_of
 from sweepstack.core.records import Approval, Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError

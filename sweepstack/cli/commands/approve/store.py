@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from sweepstack.billing.volume_cost import cost_words
-from sweepstack.cli.collect import Sources, open_sources
 from sweepstack.cli.commands.approve.options import Words
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.cli.volume_status import facts_of
 from sweepstack.config.edit.stack_file import StackFile

@@ -11,17 +11,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from sweepstack.cli.collect import look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.commands.approve.options import Words
 from sweepstack.cli.commands.approve.preview import Plan, dying, show, stop_hint, what_next
 from sweepstack.cli.commands.approve.record import put_on_record
-from sweepstack.cli.commands.pull import usable
-from sweepstack.cli.commands.verify.receipt import approval_of
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.roster_diff import file_roster
-from sweepstack.cli.target import Target
+from sweepstack.cli.sources import open_sources, usable
+from sweepstack.cli.target import Target, approval_of
 from sweepstack.cli.unrecorded_boxes import with_adrift
 from sweepstack.core.records import Abandonment, Action, Approval, Receipt, UnclaimedWaiver, Waiver
 from sweepstack.core.suggest import did_you_mean

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sweepstack.billing.ledger import spent
-from sweepstack.cli.collect import Sources, open_sources
 from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval

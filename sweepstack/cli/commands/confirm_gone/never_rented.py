@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sweepstack.cli.collect import open_sources
 from sweepstack.cli.commands.confirm_gone.ended import Word
 from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.records import Birth
 from sweepstack.core.suggest import did_you_mean

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from sweepstack.billing.volume_cost import cost_words, overdue
-from sweepstack.cli.collect import open_sources
 from sweepstack.cli.commands.doctor import platforms
 from sweepstack.cli.commands.doctor import sweep as one_sweep
 from sweepstack.cli.commands.doctor.finding import Check, Finding, fail, first_line, ok, unknown, warn
 from sweepstack.cli.output import No, count
+from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.cli.volume_status import Holding, adapters_of, holding
 from sweepstack.config.stack_config import StoreConfig

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweepstack.billing.ledger import spent
-from sweepstack.cli.collect import open_sources
 from sweepstack.cli.commands.doctor import engine, platforms
 from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
 from sweepstack.cli.commands.doctor.machine import room
 from sweepstack.cli.orphans import search
 from sweepstack.cli.output import No, count, size
+from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.config.stack_config import PROJECT, StackConfig
 from sweepstack.core.paths import PACKAGE

@@ -6,7 +6,7 @@ one `pulumi up`, which is what a pull request would carry. Its unstarted cells m
 
 from __future__ import annotations
 
-from sweepstack.cli.collect import look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.commands import pull as pulling
 from sweepstack.cli.commands.approve import sweep as approving
 from sweepstack.cli.commands.approve.options import Words
@@ -14,6 +14,7 @@ from sweepstack.cli.commands.finish.sweep import Silent, engine
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
 from sweepstack.cli.progress import Progress
+from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import PlatformError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweepstack.cli.collect import Sources, open_sources
 from sweepstack.cli.commands.approve.options import Words
 from sweepstack.cli.commands.approve.store import approve_store
 from sweepstack.cli.commands.finish.sweep import Steps, Stop, ask_once, engine, spelled
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
 from sweepstack.cli.progress import Progress
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.cli.volume_status import guarded, holding
 from sweepstack.volumes.users import Survey, survey

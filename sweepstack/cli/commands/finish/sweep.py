@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sweepstack.cli.collect import look, open_sources, unrented
+from sweepstack.cli.collect import look, unrented
 from sweepstack.cli.commands import pull as pulling
 from sweepstack.cli.commands.approve import sweep as approving
 from sweepstack.cli.commands.approve.options import Words
@@ -20,6 +20,7 @@ from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside, following
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
+from sweepstack.cli.sources import gives_up, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
@@ -46,7 +47,7 @@ def finish(target: Target, words: Words, out: Out) -> int:
                 step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(target, quiet))
                 _rent_nothing(target)
                 step(spelled(stack, words), lambda: approving.approve(target, words, quiet))
-            step(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out, pulling.gives_up(sources)))
+            step(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out, gives_up(sources)))
             if not _cleared(target):
                 raise No("`pulumi up` went through, and a box is still locked", [f"sweepctl status --stack {stack}"])
         else:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sweepstack.cli.cell_file import CellFile, in_memory, over_channel
-from sweepstack.cli.collect import Sources
 from sweepstack.cli.output import No, Unsure
+from sweepstack.cli.sources import Sources
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.box_logs import BOX_LOGS, BoxLog, BoxLogs, read
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError

@@ -14,10 +14,11 @@ from datetime import timedelta
 from typing import Any
 
 from sweepstack.cli.cell_file import CHUNK, LOG, attempt_file, find_pulled, holder_of
-from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.commands.logs.box_log import copy_of
-from sweepstack.cli.commands.logs.show import Printer, start_of
+from sweepstack.cli.commands.logs.printer import Printer, start_of
 from sweepstack.cli.output import NO, YES, No, Unsure, plain, span
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout

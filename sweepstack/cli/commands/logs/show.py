@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import codecs
-import re
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from sweepstack.cli.cell_file import CHUNK, CellFile, find_file, holder_of
-from sweepstack.cli.collect import look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.commands.logs.box_log import choose, find_log
+from sweepstack.cli.commands.logs.follow import CellFollow, RunnerFollow, SetupFollow
+from sweepstack.cli.commands.logs.printer import Printer, start_of
 from sweepstack.cli.output import YES, Out, Unsure, aside, following
+from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common import box_layout
 from sweepstack.status.boxes import SETUP_WORDS
 from sweepstack.status.next_commands import out_of_hung
-
-_CONTROL = re.compile(
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b[^\[\]]|[\x00-\x08\x0b\x0c\x0e-\x1a]"
-)
-"""Whatever moves the cursor, renames the window or rings: a box's output may colour, and no more."""
-
-
-class Printer:
-    """Writes a log's bytes to stdout. What a chunk cut in two is put together again.
-
-    `left`: whoever read stdout has left (`| head`), which raised BrokenPipeError.
-    """
-
-    def __init__(self) -> None:
-        self.left = False
-        self._text = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def __call__(self, data: bytes) -> None:
-        text = self._text.decode(data)
-        try:
-            sys.stdout.write(_CONTROL.sub("", text) if sys.stdout.isatty() else text)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            self.left = True
-            raise
 
 
 def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
@@ -52,8 +27,6 @@ def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follo
     if cell not in known:
         raise target.no_cell(cell, known)
     if follow is not None and holder_of(scene, cell) is not None:
-        from sweepstack.cli.commands.logs.follow import CellFollow
-
         return CellFollow(target, sources, scene, cell, attempt, tail, follow).run()
     source = find_file(sources, scene, cell, attempt)
     code = _print(source, f"{cell}, attempt {source.attempt}, from {source.words}", tail, out, {"cell": cell})
@@ -72,8 +45,6 @@ def setup_log(target: Target, box: str | None, tail: int | None, follow: timedel
     if sight is not None and sight.reachable and setup is None:
         raise Unsure(f"box {name} has begun no set-up step (job.setup)")
     if follow is not None and sight is not None and not sight.gone and setup is not None:
-        from sweepstack.cli.commands.logs.follow import SetupFollow
-
         return SetupFollow(target, sight, setup.digest, tail, follow).run()
     source = find_log(sources, name, sight, box_layout.setup_log(setup.digest) if setup else box_layout.SETUP_LOGS)
     state = SETUP_WORDS[setup.state] if setup else "unknown"
@@ -86,8 +57,6 @@ def runner_log(target: Target, box: str | None, tail: int | None, follow: timede
     scene = look(sources)
     name, sight = choose(sources, scene, box, lambda _: True, "is there", box_layout.RUNNER_LOG)
     if follow is not None and sight is not None and not sight.gone:
-        from sweepstack.cli.commands.logs.follow import RunnerFollow
-
         return RunnerFollow(target, sight, tail, follow).run()
     source = find_log(sources, name, sight, box_layout.RUNNER_LOG)
     return _print(source, f"runner of box {name}", tail, out, {"box": name})
@@ -108,20 +77,3 @@ def _print(source: CellFile, words: str, tail: int | None, out: Out, document: d
         printer(data)
         offset += len(data)
     return YES
-
-
-def start_of(read: Callable[[int, int], bytes], end: int, tail: int | None) -> int:
-    """Where the last `tail` lines begin; read backwards, so that the log's length does not matter."""
-    if tail is None:
-        return 0
-    start, newlines = end, 0
-    while start > 0:
-        step = min(CHUNK, start)
-        data = read(start - step, step)
-        for index in range(len(data) - 1, -1, -1):
-            if data[index : index + 1] == b"\n" and start - step + index != end - 1:
-                newlines += 1
-                if newlines == tail:
-                    return start - step + index + 1
-        start -= step
-    return 0 if tail else end

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import date
 
 from sweepstack.billing.volume_cost import cost_words, overdue
-from sweepstack.cli.collect import Sources
 from sweepstack.cli.output import NO, UNSURE, YES, Out, count
 from sweepstack.cli.progress import Progress
+from sweepstack.cli.sources import Sources
 from sweepstack.cli.volume_status import Holding, Kept, as_json, holding
 
 

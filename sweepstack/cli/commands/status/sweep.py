@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sweepstack.cli.budget_alerts import Teller
-from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.output import NO, UNSURE, YES, Out, warm
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import render
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.errors import EvidenceError

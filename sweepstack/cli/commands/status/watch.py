@@ -15,10 +15,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sweepstack.cli.budget_alerts import Teller
-from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.commands.status.sweep import exit_code
 from sweepstack.cli.output import NO, UNSURE, Out, console, note, plain, span
 from sweepstack.cli.render import SHOWN, render
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.tables import in_one_line
 from sweepstack.cli.target import Target
 from sweepstack.core.columns import fitted

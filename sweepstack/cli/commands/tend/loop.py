@@ -24,12 +24,11 @@ from types import FrameType
 from typing import Any
 
 from sweepstack.cli.budget_alerts import Teller
-from sweepstack.cli.collect import Sources, open_sources
-from sweepstack.cli.commands.pull import usable
 from sweepstack.cli.commands.tend import moves as tend_moves
 from sweepstack.cli.commands.tend import round as tend_round
 from sweepstack.cli.commands.tend.round import Round
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, note, size, span
+from sweepstack.cli.sources import Sources, open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.tend_lease import AlreadyTended, Tending, claim, let_go

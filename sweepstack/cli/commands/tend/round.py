@@ -10,12 +10,13 @@ from typing import Any
 
 from sweepstack.billing.budget import to_stop
 from sweepstack.billing.ledger import spent
-from sweepstack.cli.collect import Sources, look, open_sources
+from sweepstack.cli.collect import look
 from sweepstack.cli.commands.pull import fetch
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.output import NO, UNSURE, YES, Unsure, money, note
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
+from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import SETTLED
 from sweepstack.evidence import box_logs, unsealed

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sweepstack.cli.collect import Sources, look, open_sources
-from sweepstack.cli.commands.pull import gives_up, usable
+from sweepstack.cli.collect import look
 from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import Rosters, rosters
-from sweepstack.cli.target import Target
+from sweepstack.cli.sources import Sources, gives_up, open_sources, usable
+from sweepstack.cli.target import Target, approval_of
 from sweepstack.core.records import SETTLED, Approval, ArtifactSpec, ReceiptCell
 from sweepstack.core.workdir import located
 from sweepstack.evidence.check_sandbox import CheckCode, check_code
@@ -174,14 +174,6 @@ def _check(sources: Sources, artifacts: tuple[ArtifactSpec, ...]) -> Iterator[Ch
             f"`{commands[0]}` is to judge artifacts, and its code can't be taken from here: {error}",
             [f"sweepctl verify --stack {stack}    (where {job.workdir} is)"],
         ) from error
-
-
-def approval_of(target: Target) -> Approval | None:
-    """The stack file's approval, where there is a good one."""
-    try:
-        return target.file.approval()
-    except ConfigError:
-        return None
 
 
 def overlay(cells: tuple[ReceiptCell, ...], digest: str, approval: Approval | None, plan: Rosters) -> list[Shown]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweepstack.cli.artifact_specs import artifacts_of
-from sweepstack.cli.collect import Sources
 from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure
 from sweepstack.cli.progress import Progress
+from sweepstack.cli.sources import Sources
 from sweepstack.core.records import ArtifactSpec, Cell, Receipt, ReceiptCell
 from sweepstack.core.roster import Roster
 from sweepstack.evidence import file_index

@@ -1,0 +1,52 @@
+"""How a log is printed: cleaned of what steers a terminal, from where its last lines begin."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import sys
+from collections.abc import Callable
+
+from sweepstack.cli.cell_file import CHUNK
+
+_CONTROL = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b[^\[\]]|[\x00-\x08\x0b\x0c\x0e-\x1a]"
+)
+"""Whatever moves the cursor, renames the window or rings: a box's output may colour, and no more."""
+
+
+class Printer:
+    """Writes a log's bytes to stdout. What a chunk cut in two is put together again.
+
+    `left`: whoever read stdout has left (`| head`), which raised BrokenPipeError.
+    """
+
+    def __init__(self) -> None:
+        self.left = False
+        self._text = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def __call__(self, data: bytes) -> None:
+        text = self._text.decode(data)
+        try:
+            sys.stdout.write(_CONTROL.sub("", text) if sys.stdout.isatty() else text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self.left = True
+            raise
+
+
+def start_of(read: Callable[[int, int], bytes], end: int, tail: int | None) -> int:
+    """Where the last `tail` lines begin; read backwards, so that the log's length does not matter."""
+    if tail is None:
+        return 0
+    start, newlines = end, 0
+    while start > 0:
+        step = min(CHUNK, start)
+        data = read(start - step, step)
+        for index in range(len(data) - 1, -1, -1):
+            if data[index : index + 1] == b"\n" and start - step + index != end - 1:
+                newlines += 1
+                if newlines == tail:
+                    return start - step + index + 1
+        start -= step
+    return 0 if tail else end

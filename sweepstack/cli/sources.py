@@ -1,0 +1,86 @@
+"""What every command works from: the state of its stack, and the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sweepstack.cli.output import Unsure
+from sweepstack.cli.target import Target
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.status.engine_state import Export, StackMissing, StackState
+from sweepstack.status.next_commands import give_up
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What every command works from. `store` is None when the evidence can't be used, and `problem` says why."""
+
+    target: Target
+    state: StackState
+    known: bool
+    """Whether the backend has the stack at all."""
+    evidence: str | None
+    store: EvidenceStore | None
+    problem: str
+
+
+def open_sources(target: Target, export: Export | None = None) -> Sources:
+    """The state and the evidence of a stack. Raises Unsure when neither has ever heard of it.
+
+    `export`: the engine was asked for this stack's state before, and answers while other things are done.
+
+    A stack that the backend forgot is looked for in the evidence folder that its stack file names. Where a person named
+    the evidence, it is all that is read.
+    """
+    if target.evidence is not None:
+        alone = StackState(stack=target.stack)
+        return Sources(target, alone, False, target.evidence, EvidenceStore.open(target.evidence), "")
+    try:
+        state, known = (export or Export(target.stack, target.root)).state(), True
+    except StackMissing:
+        state, known = StackState(stack=target.stack), False
+    evidence = state.identity.evidence if state.identity else next((box.evidence for box in state.boxes), None)
+    problem = ""
+    if evidence is None:
+        evidence, problem = _forgotten(target)
+    if evidence is None:
+        if not known:
+            raise target.no_stack()
+        return Sources(target, state, known, None, None, problem)
+    try:
+        store: EvidenceStore | None = EvidenceStore.open(evidence)
+        problem = ""
+    except EvidenceError as error:
+        store, problem = None, str(error)
+    identity = state.identity.identity if state.identity else None
+    if store is not None and identity is not None and store.marker.identity != identity:
+        problem = f"the evidence at {evidence} belongs to another sweep ({store.marker.identity})"
+        store = None
+    return Sources(target, state, known, evidence, store, problem)
+
+
+def _forgotten(target: Target) -> tuple[str | None, str]:
+    """The evidence that the stack file points to, where it is this stack's; and what was in the way of knowing."""
+    evidence = target.likely_evidence()
+    if evidence is None:
+        return None, f"{target.file.shown} does not say where the evidence is, so what was rented before is not known"
+    try:
+        marker = EvidenceStore.read_marker(evidence)
+    except EvidenceError as error:
+        return None, str(error)
+    return (evidence, "") if marker is not None and marker.stack == target.stack else (None, "")
+
+
+def usable(sources: Sources) -> EvidenceStore:
+    """The evidence, or the reason why nothing can be told."""
+    if sources.store is None:
+        again = [] if sources.problem else [f"pulumi up --stack {sources.target.stack}"]
+        raise Unsure(sources.problem or "there is no evidence yet: nothing was ever brought up", again)
+    return sources.store
+
+
+def gives_up(sources: Sources) -> list[str]:
+    """The way that needs no copy of anything; none where the state has no box."""
+    boxes = [box.name for box in sources.state.boxes]
+    return [give_up(sources.target.stack, boxes)] if boxes else []
