@@ -61,6 +61,16 @@ class Server(ThreadingHTTPServer):
         self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
         self.release = threading.Event()
 
+    def answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        """What happens with one request."""
+        number = len(self.seen)
+        self.seen.append((handler.command, handler.path, dict(handler.headers.items()), body))
+        route = self.routes.get(f"{handler.command} {handler.path.partition('?')[0]}")
+        if route is not None:
+            (route.pop(0) if len(route) > 1 else route[0])(handler)
+            return
+        self.script[min(number, len(self.script) - 1)](handler)
+
     def hang(self, handler: BaseHTTPRequestHandler) -> None:
         self.release.wait(60)
 
@@ -95,16 +105,9 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def _any(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        number = len(self.server.seen)
-        self.server.seen.append((self.command, self.path, dict(self.headers.items()), body))
-        route = self.server.routes.get(f"{self.command} {self.path.partition('?')[0]}")
-        if route is not None:
-            (route.pop(0) if len(route) > 1 else route[0])(self)
-            return
-        self.server.script[min(number, len(self.server.script) - 1)](self)
+        self.server.answer(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
 
-    do_GET = do_POST = do_DELETE = do_PATCH = _any
+    do_GET = do_PUT = do_POST = do_DELETE = do_PATCH = _any
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

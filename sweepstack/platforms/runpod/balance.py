@@ -7,6 +7,7 @@ from typing import Any
 
 from sweepstack.onbox.common.errors import NotAuthorized, Unreachable
 from sweepstack.onbox.host.offers import Balance
+from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.runpod import keys
 from sweepstack.platforms.runpod.api import Session
 from sweepstack.platforms.runpod.legacy_query import myself
@@ -18,7 +19,7 @@ PATH = "/v2/billing/balance"
 def balance(session: Session) -> Balance | None:
     """The account's money, None where the key may not see it. Reads only. Raises Unreachable."""
     answer = session.http.read(PATH)
-    if answer.ok and isinstance(answer.data, dict) and (usd := _number(answer.data.get("balanceAmount"))) is not None:
+    if answer.ok and isinstance(answer.data, dict) and (usd := _usd(answer.data.get("balanceAmount"))) is not None:
         mode = answer.data.get("billingMode")
         return Balance(usd, prepaid=mode == "PREPAID" if mode in ("PREPAID", "POSTPAID") else None)
     if answer.status == 403:
@@ -31,13 +32,11 @@ def _by_query() -> Balance | None:
         found = myself("balance", "clientBalance spendLimit", keys.api_key())
     except NotAuthorized:
         return None
-    usd = _number(found.get("clientBalance"))
+    usd = _usd(found.get("clientBalance"))
     if usd is None:
         raise Unreachable("RunPod does not tell the balance")
-    return Balance(usd, spend_limit_per_hour=_number(found.get("spendLimit")))
+    return Balance(usd, spend_limit_per_hour=number(found.get("spendLimit")))
 
 
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+def _usd(value: Any) -> float | None:
+    return number(value, least=-math.inf)  # who owes has less than nothing

@@ -6,13 +6,13 @@ that of the cards; what the pod costs with its disks its reply says. An offer's 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sweepstack.onbox.common.errors import Unsupported
 from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, same_gpu
+from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.runpod import bodies
 
 NOWHERE = "NONE"
@@ -57,7 +57,7 @@ def in_region(data_center: str, region: str) -> bool:
 
 
 def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) -> Candidate | None:
-    key, name, memory = gpu.get("id"), gpu.get("name"), _number(gpu.get("memory"))
+    key, name, memory = gpu.get("id"), gpu.get("name"), number(gpu.get("memory"))
     price, count = _secure(gpu, "price"), bodies.gpu_count(wanted)
     if not isinstance(key, str) or not key or gpu.get("secure") is not True or not price:
         return None
@@ -102,10 +102,4 @@ def _data_centers(gpu: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _secure(gpu: Mapping[str, Any], name: str) -> float | None:
     found = gpu.get(name)
-    return _number(found.get("secure")) if isinstance(found, dict) else None
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        return None
-    return float(value)
+    return number(found.get("secure")) if isinstance(found, dict) else None

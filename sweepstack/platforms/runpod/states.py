@@ -6,7 +6,6 @@ gone. RUNNING is not ready: a pod says so from its first second, and has an addr
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,6 +13,7 @@ from typing import Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common.json_values import number
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,190}")
 """What may be the name of a pod, or of a volume."""
@@ -170,7 +170,11 @@ def _gpu_count(pod: Mapping[str, Any]) -> int | None:
 def _price(pod: Mapping[str, Any]) -> float | None:
     """USD per hour of the whole running pod. A stopped one says 0, as a rule: then what it was offered for."""
     env = pod.get("env")
-    return _positive(pod.get("cost")) or _positive(_number(env.get(PRICE)) if isinstance(env, dict) else None)
+    offered: str | None = env.get(PRICE) if isinstance(env, dict) else None
+    try:
+        return number(pod.get("cost")) or number(float(offered or 0)) or None
+    except (ValueError, TypeError):
+        return None
 
 
 def _stopped(pod: Mapping[str, Any]) -> float | None:
@@ -181,18 +185,5 @@ def _stopped(pod: Mapping[str, Any]) -> float | None:
     disk = mounts.get("persistent")
     if disk is None:
         return 0.0
-    size = _positive(disk.get("size")) if isinstance(disk, dict) else None
-    return None if size is None else size * STOPPED_GB_MONTH / HOURS_A_MONTH
-
-
-def _number(text: Any) -> float | None:
-    try:
-        return float(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-
-
-def _positive(cost: Any) -> float | None:
-    if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost) or cost <= 0:
-        return None
-    return float(cost)
+    size = number(disk.get("size")) if isinstance(disk, dict) else None
+    return None if not size else size * STOPPED_GB_MONTH / HOURS_A_MONTH

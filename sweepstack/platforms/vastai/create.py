@@ -101,7 +101,7 @@ class Renting:
         if present.phase is not Phase.ENDING:
             session, wanted = self._session, set(self._request.mounts.values())
             number = int(present.native_id)
-            volumes.must_fit(session.client, session.account, number, self._request.tag, wanted, session.deadline)
+            volumes.must_fit(session, number, self._request.tag, wanted)
         return int(present.native_id)
 
     def _must_be_wanted(self) -> None:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, same_gpu
 from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.vastai.account_state import Source
 from sweepstack.platforms.vastai.api import Client
 from sweepstack.platforms.vastai.pages import Row
-from sweepstack.platforms.vastai.states import number
 
 MIN_DISK_GB, DEFAULT_DISK_GB = 10, 20
 HOURS_PER_MONTH = 730

@@ -22,6 +22,7 @@ from sweepstack.onbox.host.capabilities import (
 from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.vastai import power, volumes
@@ -29,7 +30,6 @@ from sweepstack.platforms.vastai.channel import channel_to, closed
 from sweepstack.platforms.vastai.create import Renting
 from sweepstack.platforms.vastai.offers import market_at
 from sweepstack.platforms.vastai.session import READ_AGE_SECONDS, Session, box_number
-from sweepstack.platforms.vastai.states import number
 
 if TYPE_CHECKING:
     from sweepstack.onbox.agent.channel import Channel
@@ -154,26 +154,26 @@ class VastPlatform(CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn
         """`region`: machine:<number>, the machine that it is to lie on."""
         session = Session.open()
         with one_at_a_time(self.name, session.account, f"volume {tag}", Wait(session.deadline.left())):
-            return volumes.ensure(session.client, session.account, tag, size_gb, region, session.deadline)
+            return volumes.ensure(session, tag, size_gb, region)
 
     def quote_volume(self, size_gb: int, region: str) -> float | None:
         session = Session.open(age=paced(READ_AGE_SECONDS))
-        return volumes.price_of(volumes.asks(session.client, size_gb, region, session.deadline)[0], size_gb)
+        return volumes.price_of(volumes.asks(session, size_gb, region)[0], size_gb)
 
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
         session = Session.open(age=paced(READ_AGE_SECONDS))
-        found = volumes.listed(session.client, session.account, session.deadline)
+        found = volumes.listed(session)
         return [record for _, record in found.values() if record.tag.startswith(prefix)]
 
     def get_volume(self, native_id: str) -> VolumeRecord | None:
         session = Session.open()
         contract = volumes.contract_of(native_id, session.account)
-        found = volumes.listed(session.client, session.account, session.deadline).get(contract)
+        found = volumes.listed(session).get(contract)
         return found[1] if found else None
 
     def delete_volume(self, native_id: str, account: str) -> None:
         session = Session.open(account=account)
-        volumes.delete(session.client, session.account, native_id, session.deadline)
+        volumes.delete(session, native_id)
 
     def channel(self, native_id: str, account: str) -> Channel:
         age = paced(READ_AGE_SECONDS)
@@ -195,7 +195,7 @@ class VastPlatform(CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn
 
 def _machine(session: Session, volume: str) -> int:
     contract = volumes.contract_of(volume, session.account)
-    found = volumes.listed(session.client, session.account, session.deadline).get(contract)
+    found = volumes.listed(session).get(contract)
     machine = found[0].get("machine_id") if found else None
     if not isinstance(machine, int):
         raise PlatformError(f"the volume {volume} is not there any more, or vast.ai does not say where it is")

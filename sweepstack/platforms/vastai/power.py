@@ -18,12 +18,13 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
+from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.vastai.api import VERB_SECONDS
 from sweepstack.platforms.vastai.errors import NoSuchThing, StartQueued
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.session import Session, still_creating
-from sweepstack.platforms.vastai.states import MAY_START, number, settled, status_message
+from sweepstack.platforms.vastai.states import MAY_START, settled, status_message
 
 STOP_SECONDS = 60.0
 GONE_SECONDS = 90.0

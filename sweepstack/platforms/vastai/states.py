@@ -13,6 +13,7 @@ from typing import Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common.json_values import number
 
 PENDING = (None, "created", "loading")
 AGAIN = ("restarting", "rebooting", "recycling")
@@ -155,13 +156,6 @@ def _storage(row: Mapping[str, Any]) -> float | None:
     """USD per hour of its disk, which bills in every state until it is destroyed (the price is for GB and month)."""
     price, size = number(row.get("storage_cost")), number(row.get("disk_space"))
     return None if price is None or size is None else price * size / HOURS_A_MONTH
-
-
-def number(value: Any) -> float | None:
-    """A finite, not negative number of the wire, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        return None
-    return float(value)
 
 
 def _message(row: Mapping[str, Any]) -> str:

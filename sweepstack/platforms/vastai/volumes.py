@@ -22,13 +22,13 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.platform import BoxRequest, VolumeRecord, Wait, not_as_asked
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
+from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.vastai.api import VERB_SECONDS, Client
+from sweepstack.platforms.vastai.api import VERB_SECONDS
 from sweepstack.platforms.vastai.errors import NoSuchThing
 from sweepstack.platforms.vastai.offers import HOURS_PER_MONTH
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.session import Session
-from sweepstack.platforms.vastai.states import number
 
 REGION = re.compile(r"machine:([1-9]\d{0,17})")
 _ID = re.compile(r"([1-9]\d{0,17})\.([0-9a-z]{1,20})")
@@ -70,28 +70,26 @@ def contract_of(native_id: str, account: str) -> str:
     return match[2]
 
 
-def listed(client: Client, account: str, deadline: Deadline) -> dict[str, tuple[Row, VolumeRecord]]:
+def listed(session: Session) -> dict[str, tuple[Row, VolumeRecord]]:
     """Every local volume of the account by contract number. A row that does not read is Unreachable, never skipped."""
     found = {}
-    for row in client.volumes(deadline):
+    for row in session.client.volumes(session.deadline):
         identifier = row.get("id")
         if not isinstance(identifier, int):
             raise Unreachable("vast.ai lists a volume without an id: what volumes there are is not known")
-        found[str(identifier)] = (row, _record(row, account))
+        found[str(identifier)] = (row, _record(row, session.account))
     return found
 
 
-def must_fit(
-    client: Client, account: str, instance: int, tag: str, wanted: Collection[str], deadline: Deadline
-) -> None:
+def must_fit(session: Session, instance: int, tag: str, wanted: Collection[str]) -> None:
     """A box is adopted only by the request that it was made for. `wanted`: native ids of the volumes that it is to
     mount. By the rows of the volumes: those of an instance name none.
 
     Raises PlatformError for a box with another volume, with one too many or without; Unreachable where nobody says."""
     has: set[str] = set()
     for pause in _LOOKS:  # the list may be from before the instance was made
-        deadline.pause(paced(pause), "the list of volumes")
-        records = [record for _, record in listed(client, account, deadline).values()]
+        session.deadline.pause(paced(pause), "the list of volumes")
+        records = [record for _, record in listed(session).values()]
         has = {record.native_id for record in records if str(instance) in (record.mounted_by or ())}
         if has == set(wanted):
             return
@@ -104,34 +102,30 @@ def must_fit(
     raise not_as_asked(f"instance {instance} of vast.ai", tag, ", ".join(sorted(has)), ", ".join(sorted(wanted)))
 
 
-def find(client: Client, account: str, tag: str, deadline: Deadline) -> VolumeRecord | None:
+def find(session: Session, tag: str) -> VolumeRecord | None:
     """The volume with this tag, the oldest where there are several; none is ever deleted for that."""
     name = name_of(tag)
-    named = [
-        (int(key), record) for key, (row, record) in listed(client, account, deadline).items() if _name(row) == name
-    ]
+    named = [(int(key), record) for key, (row, record) in listed(session).items() if _name(row) == name]
     return replace(min(named)[1], tag=tag) if named else None
 
 
-def ensure(
-    client: Client, account: str, tag: str, size_gb: int | None, region: str, deadline: Deadline
-) -> VolumeRecord:
+def ensure(session: Session, tag: str, size_gb: int | None, region: str) -> VolumeRecord:
     """The volume with this tag, made on the machine of `region` where it is proved absent. See `Platform`."""
-    present = find(client, account, tag, deadline)
+    present = find(session, tag)
     if present is not None:
         return present
-    found = asks(client, size_gb, region, deadline)
+    found = asks(session, size_gb, region)
     name = name_of(tag)
     try:
-        client.create_volume(found[0]["id"], size_gb or 0, name, deadline)
+        session.client.create_volume(found[0]["id"], size_gb or 0, name, session.deadline)
     except OutcomeUnknown as error:
-        made = _appears(client, account, tag)
+        made = _appears(session, tag)
         if made is None:
             raise OutcomeUnknown(
                 f"{error}. No volume {name} shows up so far: look again before another is made"
             ) from error
     else:
-        made = _appears(client, account, tag)
+        made = _appears(session, tag)
         if made is None:
             raise OutcomeUnknown(
                 f"vast.ai made the volume {name} and does not list it: look again before another is made"
@@ -140,7 +134,7 @@ def ensure(
     return replace(made, created=True, price_per_month=price)
 
 
-def asks(client: Client, size_gb: int | None, region: str, deadline: Deadline) -> list[Row]:
+def asks(session: Session, size_gb: int | None, region: str) -> list[Row]:
     """What the machine of `region` offers that holds so much, cheapest first; one at least. Raises RequestRefused for
     what is no machine or no size, NoCapacity."""
     match = REGION.fullmatch(region)
@@ -154,7 +148,9 @@ def asks(client: Client, size_gb: int | None, region: str, deadline: Deadline) -
     machine = int(match[1])
     found = [
         row
-        for row in client.search_volumes({"machine_id": {"eq": machine}}, deadline, storage=float(size_gb))
+        for row in session.client.search_volumes(
+            {"machine_id": {"eq": machine}}, session.deadline, storage=float(size_gb)
+        )
         if row.get("machine_id") == machine
         and (number(row.get("disk_space")) or 0) >= size_gb
         and isinstance(row.get("id"), int)
@@ -184,7 +180,7 @@ def for_box(session: Session, request: BoxRequest, wait: Wait) -> tuple[int | No
 
     def free() -> bool:
         nonlocal present
-        present = listed(session.client, session.account, session.deadline).get(contract)
+        present = listed(session).get(contract)
         return present is None or not in_use(present[0])
 
     watch = session.watch(f"the volume {native_id} to be let go of by its last box", wait)
@@ -201,13 +197,13 @@ def for_box(session: Session, request: BoxRequest, wait: Wait) -> tuple[int | No
     return int(contract), machine
 
 
-def delete(client: Client, account: str, native_id: str, deadline: Deadline) -> None:
+def delete(session: Session, native_id: str) -> None:
     """See `Platform.delete_volume`."""
-    contract = contract_of(native_id, account)
-    if contract not in listed(client, account, deadline):
+    contract = contract_of(native_id, session.account)
+    if contract not in listed(session):
         return
     try:
-        client.delete_volume(int(contract), deadline)
+        session.client.delete_volume(int(contract), session.deadline)
     except NoSuchThing:
         pass  # the list below decides
     except RequestRefused as error:
@@ -219,7 +215,7 @@ def delete(client: Client, account: str, native_id: str, deadline: Deadline) -> 
         raise NotYetGone(f"{error}. Next: the same command again; until then the volume may bill") from error
     end = Deadline(paced(_GONE_SECONDS))
     try:
-        while contract in listed(client, account, deadline):
+        while contract in listed(session):
             end.pause(paced(2.0))
     except DeadlineOver:
         raise NotYetGone(
@@ -232,12 +228,12 @@ def in_use(row: Row) -> bool:
     return row.get("status") in ("in-use", "in_use") or bool(row.get("instances"))
 
 
-def _appears(client: Client, account: str, tag: str) -> VolumeRecord | None:
+def _appears(session: Session, tag: str) -> VolumeRecord | None:
     """Several looks: what was made a moment ago may not be listed yet. Not to be cancelled, or the id is lost."""
-    deadline = Deadline(VERB_SECONDS)
+    own = session.with_deadline(VERB_SECONDS)
     for pause in _LOOKS:
-        deadline.pause(paced(pause))
-        if (found := find(client, account, tag, deadline)) is not None:
+        own.deadline.pause(paced(pause))
+        if (found := find(own, tag)) is not None:
             return found
     return None
 

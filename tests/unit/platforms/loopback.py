@@ -1,4 +1,4 @@
-"""A scripted HTTP server on loopback: says what the test tells it to, and remembers every request."""
+"""A server on loopback that is told what to say of each request, as it reads it, and remembers them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.addresses import at_a_new_address
+from tests.unit.loopback import Server, cut, reply
 
 
 @dataclass(frozen=True)
@@ -44,51 +45,28 @@ class Loopback:
         self.requests: list[Request] = []
         self.routes: dict[tuple[str, str], Reply | list[Reply] | Answerer] = {}
         self._lock = threading.Lock()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def _serve(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                raw = self.rfile.read(length)
-                parts = urlsplit(self.path)
-                query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-                request = Request(
-                    self.command, parts.path, query, json.loads(raw) if raw else None, dict(self.headers.items())
-                )
-                reply = outer._reply(request)
-                if reply.cut:
-                    self.close_connection = True
-                    return
-                payload = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
-                data = payload.encode()
-                self.send_response(reply.status)
-                for name, value in reply.headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(data)))
-                self.send_header("Connection", "close")
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_PUT = do_POST = do_DELETE = _serve
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = at_a_new_address(lambda: ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self._thread.start()
+        self._server = at_a_new_address(Server)
+        self._server.answer = self._answer  # type: ignore[method-assign]
+        self.url = self._server.url
+        self._server.start()
 
     def sent(self, method: str, path: str) -> list[Request]:
         """What was asked of one route."""
         return [request for request in self.requests if (request.method, request.path) == (method, path)]
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
+
+    def _answer(self, handler: BaseHTTPRequestHandler, raw: bytes) -> None:
+        parts = urlsplit(handler.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        body = json.loads(raw) if raw else None
+        said = self._reply(Request(handler.command, parts.path, query, body, dict(handler.headers.items())))
+        if said.cut:
+            cut(handler)
+        else:
+            body = said.body.encode() if isinstance(said.body, str) else json.dumps(said.body).encode()
+            reply(said.status, body, **said.headers)(handler)
 
     def _reply(self, request: Request) -> Reply:
         with self._lock:

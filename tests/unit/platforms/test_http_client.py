@@ -102,6 +102,13 @@ def test_too_many_requests_is_asked_again_for_every_method(server: Server, metho
     assert len(server.seen) == 7
 
 
+def test_too_many_for_ever_ends(server: Server) -> None:
+    server.script = [reply(429, {})]
+    with pytest.raises(RateLimited, match="nothing was done"):
+        client(server).write("POST", "/x", {})
+    assert len(server.seen) == http_client.LIMITED_ATTEMPTS
+
+
 def test_a_limit_that_lasts_longer_than_the_deadline_is_said_at_once(server: Server) -> None:
     server.script = [reply(429, {"detail": "slow down"}, Retry_After="3600")]
     with pytest.raises(RateLimited, match="nothing was done") as caught:

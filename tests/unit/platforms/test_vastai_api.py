@@ -65,13 +65,6 @@ def test_a_read_is_asked_again_after_a_failure(world: World) -> None:
     assert len(world.requests) == 3
 
 
-def test_a_read_that_fails_for_good_is_unreachable(world: World) -> None:
-    world.routes[("GET", USER)] = Reply("<html>", 503)
-    with pytest.raises(Unreachable):
-        Client().user(deadline())
-    assert len(world.requests) == 4
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -102,13 +95,6 @@ def test_a_write_that_was_too_fast_is_sent_again(world: World, reply: Reply) -> 
     world.routes[("PUT", ASK)] = [reply, reply, Reply({"success": True, "new_contract": 4711})]
     assert create(Client()) == 4711
     assert len(world.sent("PUT", ASK)) == 3
-
-
-def test_too_fast_for_ever_ends(world: World) -> None:
-    world.routes[("PUT", ASK)] = TOO_FAST[0]
-    with pytest.raises(RateLimited, match="nothing was carried out"):
-        create(Client())
-    assert len(world.sent("PUT", ASK)) == 10
 
 
 def test_used_up_searches_are_not_asked_for_again(world: World) -> None:
