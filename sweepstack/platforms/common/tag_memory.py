@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,6 +82,17 @@ class Memory:
             self._tell(True)
         except BaseException:
             self._forget()  # nothing is sent
+            raise
+
+    @contextlib.contextmanager
+    def renting(self) -> Iterator[None]:
+        """Around the requests of one create: an error that leaves no outcome unknown proves that they made nothing."""
+        try:
+            yield
+        except OutcomeUnknown:
+            raise
+        except PlatformError:
+            self.nothing()
             raise
 
     def made(self, native_id: str) -> None:

@@ -21,6 +21,7 @@ from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait, not_as_asked
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer
+from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.common.tag_memory import Memory
@@ -28,7 +29,7 @@ from sweepstack.platforms.runpod import bodies
 from sweepstack.platforms.runpod.api import NEW_TAG_SECONDS, Session, problem, session
 from sweepstack.platforms.runpod.channel import why_silent
 from sweepstack.platforms.runpod.errors import refused
-from sweepstack.platforms.runpod.lookup import by_number, by_tag, looked_for, mounts_of, recorded
+from sweepstack.platforms.runpod.lookup import LOOKS, by_number, by_tag, mounts_of, recorded
 from sweepstack.platforms.runpod.offers import candidates, must_be_possible
 from sweepstack.platforms.runpod.states import BILLS, TAG, identifier
 from sweepstack.platforms.runpod.volumes import Placed, for_box
@@ -90,13 +91,8 @@ def rent(session: Session, request: BoxRequest, volume: Placed | None, wait: Wai
     Raises NoCapacity with every refusal when no offer could be had; RequestRefused when all were refused for one and
     the same other reason, which then is not the offer's; InsufficientFunds and OutcomeUnknown at once.
     """
-    try:
+    with memory.renting():
         granted = _granted(session, request, volume, wait, memory)
-    except OutcomeUnknown:
-        raise
-    except PlatformError:
-        memory.nothing()
-        raise
     if isinstance(granted, BoxRecord):
         memory.made(granted.native_id)
         return granted
@@ -133,7 +129,7 @@ def _granted(
             answer = session.create_pod(body, Deadline(left, wait.cancelled))
         except OutcomeUnknown as error:
             wait.progress(f"{request.name}: {problem(error)}; looking for it by its tag")
-            found = looked_for(session, request.tag, wait.cancelled)
+            found = look_again(lambda: by_tag(session, request.tag, max_age=0), LOOKS, wait.cancelled)
             if found is None:
                 raise
             return found

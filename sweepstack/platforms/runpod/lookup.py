@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.runpod.api import Session, checked_id
 from sweepstack.platforms.runpod.legacy_query import StillListed
 from sweepstack.platforms.runpod.states import carries, created_at, identifier, record_of, volume_of
 
-LOOKS = (0.5, 1.0, 2.0, 3.0, 4.0)
-"""Seconds between looks for a pod whose create may have been carried out: lists lag behind."""
+LOOKS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
+"""Seconds between looks for a pod whose create may have been carried out."""
 
 
 def get(session: Session, native_id: str, account: str) -> BoxRecord:
@@ -76,21 +74,6 @@ def by_number(session: Session, native_id: str) -> BoxRecord | None:
     can't be an id."""
     pod = session.pod(native_id)
     return None if pod is None else recorded(session, pod)
-
-
-def looked_for(session: Session, tag: str, cancelled: threading.Event) -> BoxRecord | None:
-    """What a create whose answer was lost has made, if it shows within seconds. One look at least; an outage in between
-    is no answer."""
-    for seconds in (0.0, *LOOKS):
-        if seconds and cancelled.wait(paced(seconds)):
-            return None
-        try:
-            found = by_tag(session, tag, max_age=0)
-        except PlatformError:
-            continue
-        if found is not None:
-            return found
-    return None
 
 
 def recorded(session: Session, pod: Mapping[str, Any]) -> BoxRecord:

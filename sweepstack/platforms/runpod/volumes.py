@@ -7,7 +7,6 @@ not be read as gone.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.platform import BoxRequest, Phase, VolumeRecord
-from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.runpod import bodies
 from sweepstack.platforms.runpod.api import Session, checked_id
 from sweepstack.platforms.runpod.errors import refused
@@ -100,7 +99,7 @@ def ensure(session: Session, tag: str, *, size_gb: int | None, region: str) -> V
     try:
         answer = session.write_volume("POST", body=body)
     except OutcomeUnknown:
-        if (made := _looked_for(session, tag)) is None:
+        if (made := look_again(lambda: _named(session, tag, max_age=0), LOOKS)) is None:
             raise
         return _record(made, account, created=True)
     if not answer.ok:
@@ -146,19 +145,6 @@ def _named(session: Session, tag: str, *, max_age: float | None = None) -> Mappi
             f"is the sweep's is not known: rename all but one in RunPod's console"
         )
     return found[0] if found else None
-
-
-def _looked_for(session: Session, tag: str) -> Mapping[str, Any] | None:
-    """What a create whose answer was lost has made, if it shows within seconds."""
-    for seconds in LOOKS:
-        time.sleep(paced(seconds))
-        try:
-            found = _named(session, tag, max_age=0)
-        except Unreachable:
-            continue
-        if found is not None:
-            return found
-    return None
 
 
 def _grown(session: Session, record: VolumeRecord, size_gb: int) -> VolumeRecord:

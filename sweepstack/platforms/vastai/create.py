@@ -23,6 +23,7 @@ from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
+from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.common.tag_memory import Memory
@@ -79,7 +80,8 @@ class Renting:
                 present = self._found() or memory.box(self._by_number, self._found)
                 if present is None:
                     self._must_be_wanted()
-                    identifier = self._remembered(memory)
+                    with memory.renting():  # only after OutcomeUnknown and StillCreating may there be a box
+                        identifier = self._rent(memory)
                     memory.made(str(identifier))
                 else:
                     memory.made(present.native_id)
@@ -116,16 +118,6 @@ class Renting:
         return None if row is None else self._session.record(row)
 
     # ---------------------------------------------------------------- renting
-
-    def _remembered(self, memory: Memory) -> int:
-        """`_rent`, told to the lock's next holder. Only after OutcomeUnknown and StillCreating may there be a box."""
-        try:
-            return self._rent(memory)
-        except OutcomeUnknown:
-            raise
-        except PlatformError:
-            memory.nothing()
-            raise
 
     def _rent(self, memory: Memory) -> int:
         """The id of a new instance. Raises NoCapacity with every refusal when no offer could be had."""
@@ -248,17 +240,10 @@ class Renting:
             ) from error
 
     def _look_for_it(self, looks: int = len(LOOK_AGAIN)) -> int | None:
-        """The box that the lost request may have made. Not to be cancelled: its id is worth more than the time."""
-        session = self._session.with_deadline(VERB_SECONDS)
-        for pause in LOOK_AGAIN[:looks]:
-            try:
-                session.deadline.pause(paced(pause))
-                found = session.found(self._request.tag, known=self._request.known)
-            except PlatformError:
-                continue  # the next look may be answered; no answer at all is an outcome that nobody knows
-            if found is not None:
-                return int(found.native_id)
-        return None
+        """The box that the lost request may have made. No answer at all is an outcome that nobody knows."""
+        session, known = self._session.with_deadline(VERB_SECONDS), self._request.known
+        found = look_again(lambda: session.found(self._request.tag, known=known), LOOK_AGAIN[:looks])
+        return int(found.native_id) if found is not None else None
 
     def _nothing_fits(self, machine: int | None) -> str:
         ceiling = self._request.max_price

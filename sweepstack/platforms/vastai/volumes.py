@@ -23,6 +23,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.platform import BoxRequest, VolumeRecord, Wait, not_as_asked
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.json_values import number
+from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.vastai.api import VERB_SECONDS
 from sweepstack.platforms.vastai.errors import NoSuchThing
@@ -229,13 +230,9 @@ def in_use(row: Row) -> bool:
 
 
 def _appears(session: Session, tag: str) -> VolumeRecord | None:
-    """Several looks: what was made a moment ago may not be listed yet. Not to be cancelled, or the id is lost."""
+    """Several looks: what was made a moment ago may not be listed yet."""
     own = session.with_deadline(VERB_SECONDS)
-    for pause in _LOOKS:
-        own.deadline.pause(paced(pause))
-        if (found := find(own, tag)) is not None:
-            return found
-    return None
+    return look_again(lambda: find(own, tag), _LOOKS)
 
 
 def _name(row: Row) -> str:

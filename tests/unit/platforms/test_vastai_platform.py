@@ -27,6 +27,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common import probe
+from sweepstack.platforms.common.http_client import ATTEMPTS
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.common.tag_lock import one_at_a_time
 from sweepstack.platforms.registry import volume_channel
@@ -823,6 +824,24 @@ def test_a_volume_whose_answer_was_lost_is_looked_for_and_not_made_twice(world: 
     made = VastPlatform().ensure_volume(VOLUME, "durable", size_gb=50, region="machine:99")
     assert made.native_id == "77.31"
     assert len(world.sent("PUT", f"{V0}/volumes/")) == 1
+
+
+def test_a_volume_that_was_made_is_found_after_an_outage_of_the_list(world: World) -> None:
+    rows: list[dict[str, Any]] = []
+    outage: list[Reply] = []
+    world.routes[("GET", f"{V0}/volumes")] = lambda _: outage.pop() if outage else Reply({"volumes": rows})
+    world.routes[("POST", f"{V0}/volumes/search/")] = Reply(
+        {"offers": [{"id": 5, "machine_id": 99, "disk_space": 500}]}
+    )
+
+    def make(asked: Request) -> Reply:
+        rows.append(volume_row(31, asked.body["name"]))
+        outage.extend([Reply("", 502)] * ATTEMPTS)
+        return Reply({"success": True})
+
+    world.routes[("PUT", f"{V0}/volumes/")] = make
+    made = VastPlatform().ensure_volume(VOLUME, "durable", size_gb=50, region="machine:99")
+    assert (made.native_id, made.created) == ("77.31", True)
 
 
 def test_a_volume_in_use_is_not_yet_gone_and_one_that_is_gone_is_a_success(world: World) -> None:
