@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 GAP = 2
-NOTE = 24
-"""Columns that are kept for the last column, which may wrap."""
+NOTE, NARROW = 24, 12
+"""Columns that are kept for the last column, which may wrap: before a name leaves its row, and before one is cut."""
 LEAST = 9
 """So short a name in the middle of a row is not shortened."""
 STYLES = {
@@ -79,11 +79,11 @@ def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]], *, wrap: boo
     return table
 
 
-def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], last: int) -> list[int]:
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, column)) for column in zip(headers, *rows, strict=True)]
-    return [*widths[:-1], min(widths[-1], NOTE)]
+    return [*widths[:-1], min(widths[-1], last)]
 
 
 def _beside(widths: Sequence[int]) -> int:
@@ -93,7 +93,7 @@ def _beside(widths: Sequence[int]) -> int:
 
 def _room(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
     """Characters of a first column that its row has room for; its header always has."""
-    widths = _widths(headers, rows)
+    widths = _widths(headers, rows, NOTE)
     if len(widths) < 2 or widths[0] + _beside(widths) <= width:
         return widths[0]
     return max(width - _beside(widths), len(headers[0]), LEAST)
@@ -101,7 +101,7 @@ def _room(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
 
 def _shorten(headers: Sequence[str], rows: Sequence[list[str]], width: int, *, first: int) -> None:
     """Shortens the names of the columns from `first` on, but for the last, as little as makes a row fit."""
-    widths = _widths(headers, rows)
+    widths = _widths(headers, rows, NARROW)
     middle = range(first, len(widths) - 1)
     most = max((widths[index] for index in middle), default=0)
     while most > LEAST and sum(widths) + GAP * (len(widths) - 1) > width:
