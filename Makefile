@@ -15,7 +15,7 @@ help:
 	@echo "make up       set everything up, then: pulumi up --stack $(STACK)   (STACK=... for another)"
 	@echo "make test     set everything up, then the whole test suite"
 	@echo "make check    format, lint, types, architecture, Python 3.8 on boxes"
-	@echo "make proof    hours: every mutant; every state that can be generated, and its way out (docs/teardown.md)"
+	@echo "make proof    what is exhaustive: every mutant, state and way round the gate; goes on where it stopped"
 	@echo "make bench    the figures: preview, cells, queue, verify, status, overhead, object storage, renting, hosts, split"
 	@echo "make fmt      format the code"
 	@echo "make setup    set up and stop"
@@ -44,8 +44,7 @@ check:
 
 proof:
 	@$(SETUP) --dev --torch --s3 --ssh --quiet
-	$(BIN)/python -m tests.mutants
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist load --proof -m proof
+	$(BIN)/python -m tests.proof
 
 bench:
 	@$(SETUP) --dev --torch --s3 --ssh --quiet

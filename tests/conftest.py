@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.oldest_python import onbox_python
+from tests.proof.plugin import Proof
 
 LIVE = Path(__file__).parent / "live"
 LONGEST = (
@@ -38,12 +39,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("sweepstack")
     group.addoption("--live", metavar="PLATFORM", help="run the conformance suite on a real account: costs money")
     group.addoption("--proof", action="store_true", help="run what is marked `proof`, too: hours")
+    group.addoption(
+        "--slice",
+        nargs="?",
+        const="",
+        metavar="COMMIT",
+        help="run half a minute of what is marked `proof`, too: that of this commit, or of the one that is checked out",
+    )
     group.addoption("--spend", metavar="USD", type=float, help="what a --live run may cost at most")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Gives commands that tests start the default of Ctrl-C: under `nohup … &` it is ignored, and that is inherited."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.pluginmanager.register(Proof(config), "sweepstack-proof")
     if config.getoption("--live"):
         from tests.live.run import begin
 
@@ -69,12 +78,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes hours is left out, unless it is asked for. With several workers, the longest files first: one that
-    begins last leaves the other cores idle for minutes."""
-    if not config.getoption("--proof"):
-        left_out = [item for item in items if item.get_closest_marker("proof")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("proof")]
+    """With several workers, the longest files first: one that begins last leaves the other cores idle for minutes."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     tests = Counter(item.path for item in items)

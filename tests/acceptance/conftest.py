@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.conftest import finished, finished_once, make_stack, verified, verified_once
+from tests.engine.conftest import make_stack
 from tests.onbox.conftest import box, make_box
 from tests.onbox.test_disk import small_disk
 
-__all__ = ["box", "finished", "finished_once", "make_box", "make_stack", "small_disk", "verified", "verified_once"]
+__all__ = ["box", "make_box", "make_stack", "small_disk"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -51,7 +51,7 @@ def receipt_of(stack: Stack) -> str:
 
 
 def test_receipt_edited(cleared: Stack) -> None:
-    """A receipt whose content is not what its name says is no receipt."""
+    """A09: a receipt whose content is not what its name says is no receipt."""
     path = cleared.evidence / "receipts" / f"{receipt_of(cleared).removeprefix('sha256:')}.json"
     path.chmod(0o644)
     path.write_text(path.read_text().replace('"verified":4', '"verified":5'))
@@ -67,7 +67,7 @@ def test_receipt_removed(cleared: Stack) -> None:
 
 
 def test_receipt_of_another_sweep(cleared: Stack) -> None:
-    """A good receipt of another sweep, put where this one's are, clears nothing here."""
+    """A09: a good receipt of another sweep, put where this one's are, clears nothing here."""
     folder = cleared.evidence / "receipts"
     document = json.loads((folder / f"{receipt_of(cleared).removeprefix('sha256:')}.json").read_text())
     document["identity"] = "another9x9"
@@ -212,6 +212,17 @@ def test_retry_in_the_middle_of_a_teardown(cleared: Stack) -> None:
     still_refused(cleared, reason="journal")
 
 
+def test_c01_not_verified_and_not_approved(verified: Stack) -> None:
+    """Pulled and not verified: refused with whatever approval. Verified and not approved: refused for that."""
+    still_refused(verified, reason="not approved")
+    verified.restore("finished")
+    ok(verified.sweepctl("pull"))
+    approve = verified.sweepctl("approve", "--receipt", "sha256:" + "1" * 64)
+    assert approve.rc != 0, str(approve)
+    assert "holds no receipt" in approve.text, str(approve)
+    still_refused(verified, reason="0 of 4 cells verified")
+
+
 def test_only_a_person_approves(verified: Stack) -> None:
     """Without a terminal, an exact digest is needed: `--yes`, a part of it, or nothing is no word."""
     receipt = verified.verify()["receipt"]
@@ -256,7 +267,7 @@ def test_copy_damaged_after_the_approval(cleared: Stack) -> None:
 
 
 def test_copy_damaged_with_its_old_size_and_time(cleared: Stack) -> None:
-    """A change that size and time don't show is found by the destroy, which reads every byte again."""
+    """A09: a change that size and time don't show is found by the destroy, which reads every byte again."""
     path = cleared.evidence / "cells" / cleared.cells[0] / "model.safetensors"
     status = path.stat()
     path.chmod(0o644)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import ok
+from tests.engine.commands import assert_refused, ok
 from tests.engine.harness import Stack
 from tests.engine.test_approvals import retry
 
@@ -39,6 +39,26 @@ def copy_of(stack: Stack, name: str = "model.safetensors") -> Path:
     path = stack.evidence / "cells" / stack.cells[0] / name
     path.chmod(0o644)
     return path
+
+
+# what is on the durable tier before the pull
+
+
+def test_a01_zero_byte_checkpoint(finished: Stack) -> None:
+    """Every log says success, one checkpoint is empty on the durable tier: damaged, named, refused; others are ok."""
+    (finished.durable_cell("seed1") / "model.safetensors").write_bytes(b"")
+    pull = finished.sweepctl("pull")
+    assert pull.rc == 1, str(pull)
+    assert "seed1" in pull.text, str(pull)
+    assert "model.safetensors" in pull.text, str(pull)
+    result = finished.sweepctl("verify", "--json")
+    assert result.rc == 1, str(result)
+    found = {cell["name"]: cell["state"] for cell in result.json()["cells"]}
+    assert found.pop("seed1") in ("damaged", "missing")
+    assert set(found.values()) == {"verified"}
+    refused = finished.destroy()
+    assert_refused(refused, ["seed1"])
+    assert len(finished.native_ids()) == 2, str(refused)
 
 
 # what happens to the copy after the pull
@@ -153,12 +173,12 @@ def test_stale_copy(verified: Stack) -> None:
     assert verified.verify()["verified"] == len(verified.cells)
 
 
-def test_empty_roster(verified: Stack) -> None:
+def test_a06_empty_roster(verified: Stack) -> None:
     """Nothing to verify is not everything verified."""
     verified.edit_config(lambda sweep: sweep["cells"].update({"grid": {"seed": []}}))
-    result = verified.sweepctl("verify")
-    assert result.rc != 0, str(result)
-    assert verified.pulumi("preview").rc != 0
+    for result in (verified.sweepctl("verify"), verified.pulumi("preview")):
+        assert result.rc != 0, str(result)
+        assert "the list of seed is empty" in result.text, str(result)
 
 
 def test_cell_that_was_never_brought_up(verified: Stack) -> None:
@@ -169,8 +189,11 @@ def test_cell_that_was_never_brought_up(verified: Stack) -> None:
     assert "seed9" in result.text, str(result)
 
 
-def test_nothing_pulled(finished: Stack) -> None:
+def test_a06_nothing_pulled(finished: Stack) -> None:
     """Sealed on the box is not verified: without a pull every cell is missing, and no zero of zero passes."""
+    told = finished.sweepctl("verify")
+    assert told.rc == 1, str(told)
+    assert "0 of 4 verified" in told.text, str(told)
     result = finished.sweepctl("verify", "--json")
     assert result.rc == 1, str(result)
     document = result.json()
@@ -189,12 +212,16 @@ def bad_job(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
     stack.close()
 
 
-def test_job_left_something_else_behind(make_stack: Callable[..., Stack]) -> None:
-    """NaN, infinity, a missing key, no file and exit code 0: most of it is sealed, none of it is verified."""
-    said = {"seed0": "finite", "seed1": "finite", "seed2": "w1", "seed3": "artifact missing"}
+def test_a02_job_left_something_else_behind(make_stack: Callable[..., Stack]) -> None:
+    """NaN, infinity, a missing key, no file, half a file, and exit code 0: most of it is sealed, none of it verified.
+    The hash of half a file is right: the box took it from that."""
+    said = {"seed0": "finite", "seed1": "finite", "seed2": "w1", "seed3": "artifact missing", "seed5": "model.safetens"}
     stack = make_stack(cells=(*said, "seed4"))
-    for cell, word in zip(said, ("nan", "inf", "wrongkey", "nothing"), strict=True):
+    for cell, word in zip(said, ("nan", "inf", "wrongkey", "nothing"), strict=False):
         stack.tell(word, cell)
+    train = stack.job / "train.py"
+    cut = '\nif arguments.seed == 5:\n    os.truncate(arguments.out / "model.safetensors", 700)\n'
+    train.write_text(train.read_text() + cut)
     stack.hold(*stack.cells)
     ok(stack.up())
     stack.release()

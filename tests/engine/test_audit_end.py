@@ -7,7 +7,7 @@ from tests.engine.harness import Stack, copy_checkout
 
 
 def test_a_box_that_trains_outlives_a_colleague_s_audit_and_its_own_state_s_removal(small_finished: Stack) -> None:
-    """gate b34 and b31: told whose it is, refused with and without an abandonment; and the owner gets it back."""
+    """Told whose it is, refused with and without an abandonment; and the owner gets it back."""
     stack = small_finished
     native_id = stack.native_id("box-0")
     stack.edit_config(lambda config: config["cells"]["grid"].__setitem__("seed", [0, 1, 2]))

@@ -1,4 +1,4 @@
-"""Round the gate by command line: rows 1–7 and 16–19 of facts/pulumi.md part 4, protect, and `want: gone`.
+"""Round the gate by command line: rows 1–7 and 16–19 of ways-round-the-gate.md, protect, `want: gone`.
 
 A sweep is in the middle of its work: on each of two boxes one cell is sealed and one is training. Whatever is typed,
 the boxes, their tiers, their runners and the state stay as they are, and the person reads why.
@@ -14,6 +14,9 @@ from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.conftest import Locked
 from tests.engine.harness import Stack
 from tests.engine.looking import Snapshot
+
+EXHAUSTIVE = pytest.mark.proof
+"""Rows in which the engine takes another way to the same delete: its version is pinned, and so are its ways."""
 
 
 @pytest.fixture
@@ -55,11 +58,10 @@ class Attack:
     "flags",
     [
         (),
-        ("--refresh=false",),
-        ("--parallel", "32"),
-        ("--exclude-protected",),
-        ("--remove",),
-        ("--run-program",),
+        *(
+            pytest.param(tuple(flags.split()), marks=EXHAUSTIVE)
+            for flags in ("--refresh=false", "--parallel 32", "--exclude-protected", "--remove", "--run-program")
+        ),
     ],
     ids=lambda flags: " ".join(flags) or "skip-preview",
 )
@@ -106,6 +108,7 @@ def test_row_3_destroy_target_dependents(locked: Attack) -> None:
     locked.refused(locked.stack.destroy("--target", locked.stack.urn("Box", "box-0"), "--target-dependents"))
 
 
+@EXHAUSTIVE
 def test_row_4_destroy_exclude_gate(locked: Attack) -> None:
     """`destroy --exclude GATE` ends with rc 0 by the engine's ways, and box and data are what they were."""
     gates = [word for box in locked.stack.boxes for word in ("--exclude", locked.stack.urn("Gate", box))]
@@ -113,12 +116,15 @@ def test_row_4_destroy_exclude_gate(locked: Attack) -> None:
     locked.stack.assert_unchanged(locked.before, result)
 
 
+@EXHAUSTIVE
 def test_row_5_destroy_exclude_box(locked: Attack) -> None:
     """`destroy --exclude BOX` still asks the other gate, which refuses."""
     locked.refused(locked.stack.destroy("--exclude", locked.stack.urn("Box", "box-0")))
 
 
-@pytest.mark.parametrize("flags", [(), ("--continue-on-error",)], ids=["plain", "continue-on-error"])
+@pytest.mark.parametrize(
+    "flags", [(), pytest.param(("--continue-on-error",), marks=EXHAUSTIVE)], ids=["plain", "continue-on-error"]
+)
 def test_row_6_box_taken_out_of_the_config(locked: Attack, flags: tuple[str, ...]) -> None:
     """A box whose entry is deleted from the stack config is not ended by the next `up`."""
     locked.stack.edit_config(lambda sweep: sweep["boxes"].pop("box-1"))
@@ -129,6 +135,7 @@ def test_row_6_box_taken_out_of_the_config(locked: Attack, flags: tuple[str, ...
     ok(locked.stack.up())
 
 
+@EXHAUSTIVE
 def test_row_6_box_taken_out_targeted(locked: Attack) -> None:
     """The same with `--target BOX --target-dependents`."""
     urn = locked.stack.urn("Box", "box-1")
@@ -151,6 +158,7 @@ def test_row_16_replace(locked: Attack) -> None:
     locked.refused(locked.stack.up("--replace", locked.stack.urn("Box", "box-0")))
 
 
+@EXHAUSTIVE
 def test_row_16_replace_every_resource_of_a_box(locked: Attack) -> None:
     """`up --replace` of gate, queue and box together is refused too."""
     urns = [locked.stack.urn(kind, "box-0") for kind in ("Gate", "Queue", "Box")]
@@ -176,22 +184,24 @@ def wants_more_cpus(stack: Stack) -> None:
     "flags",
     [
         pytest.param(lambda stack: (), id="15 plain"),
-        pytest.param(lambda stack: ("--continue-on-error",), id="15 continue-on-error"),
-        pytest.param(lambda stack: ("--refresh=false",), id="15 refresh=false"),
+        pytest.param(lambda stack: ("--continue-on-error",), id="15 continue-on-error", marks=EXHAUSTIVE),
+        pytest.param(lambda stack: ("--refresh=false",), id="15 refresh=false", marks=EXHAUSTIVE),
         pytest.param(lambda stack: ("--target", stack.urn("Box", "box-0")), id="17 target"),
-        pytest.param(lambda stack: ("--target-replace", stack.urn("Box", "box-0")), id="18 target-replace"),
-        pytest.param(lambda stack: ("--exclude", stack.urn("Gate", "box-0")), id="19 exclude gate"),
+        pytest.param(
+            lambda stack: ("--target-replace", stack.urn("Box", "box-0")), id="18 target-replace", marks=EXHAUSTIVE
+        ),
+        pytest.param(lambda stack: ("--exclude", stack.urn("Gate", "box-0")), id="19 exclude gate", marks=EXHAUSTIVE),
     ],
 )
 def test_rows_15_and_17_to_19_a_replacing_change(locked: Attack, flags: Callable[[Stack], tuple[str, ...]]) -> None:
-    """A change that replaces a box is a destroy, and refused, also when the gate is left out of the operation."""
+    """C06: a change that replaces a box is a destroy, and refused, also when the gate is left out of the operation."""
     words = flags(locked.stack)
     wants_more_cpus(locked.stack)
     locked.refused(locked.stack.up(*words))
 
 
 def test_row_15_the_preview_says_so(locked: Attack) -> None:
-    """`pulumi preview` of a replacing change fails already, and names the input that would do it."""
+    """C06: `pulumi preview` of a replacing change fails already, and names the input that would do it."""
     wants_more_cpus(locked.stack)
     result = locked.stack.pulumi("preview")
     assert "resources" in result.text, str(result)

@@ -1,4 +1,4 @@
-"""Round the gate by an edited state: rows 20–22 of facts/pulumi.md part 4, and a state that claims a clearance.
+"""Round the gate by an edited state: rows 20–22 of ways-round-the-gate.md, and a state that claims a clearance.
 
 What the engine forgets it can't ask for: then the data must be safe all the same, `sweepctl status` must name the box
 from the records with exit code 1, and a documented command must lead back.

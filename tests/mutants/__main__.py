@@ -1,7 +1,7 @@
 """`python -m tests.mutants [WORDS]`: breaks each promise in a copy of the tree and sees which named test notices.
 
 Prints a table; exit code 1 when a mutant survives, 2 when a patch no longer fits or a run says nothing. WORDS pick
-mutants by name. Part of `make proof` and not of `make test`: takes a quarter of an hour on two cores.
+mutants by name. Takes a quarter of an hour on two cores; `make proof` plays each as a test (test_mutants.py).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from tests.mutants.model import Mutant
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = ("__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "results")
 RUN_SECONDS = 600
+NOT_PASSED_ON = ("PYTEST_", "SWEEPSTACK_PROOF")
+"""What a run of tests that plays a mutant has in its environment, and the mutant's own run must not."""
 _WORDS = ("", "PASSED", "FAILED", "ERROR")
 
 
@@ -42,8 +44,10 @@ def grow(mutant: Mutant, target: Path) -> str:
 
 def survivors(mutant: Mutant, tree: Path) -> tuple[list[str], str]:
     """The named tests that passed on the mutant, and what was odd about the run."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA", "--tb=no", *mutant.caught_by]
-    env = {**os.environ, "SWEEPSTACK_TEST_TREE": "1", "PYTHONPATH": str(tree)}
+    how = ("-q", "-p", "no:cacheprovider", "-rA", "--tb=no", "--proof")
+    command = [sys.executable, "-m", "pytest", *how, *mutant.caught_by]
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(NOT_PASSED_ON)}
+    env = {**ours, "SWEEPSTACK_TEST_TREE": "1", "PYTHONPATH": str(tree)}
     run = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=RUN_SECONDS)
     outcomes: dict[str, str] = {}
     for word, name in re.findall(r"^(PASSED|FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE):

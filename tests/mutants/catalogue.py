@@ -155,7 +155,7 @@ MUTANTS = (
                 "    if False:\n        problems.insert",
             ),
         ),
-        ("tests/engine/test_artifacts.py::test_job_left_something_else_behind",),
+        ("tests/engine/test_artifacts.py::test_a02_job_left_something_else_behind",),
     ),
     Mutant(
         "nobody looks for NaN in an npz",

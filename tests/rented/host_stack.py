@@ -16,6 +16,9 @@ from tests.engine.harness import Stack
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 
+NAMES = ["a b", "it's", 'say "hi"', "-rf", "$HOME `id`", "naïve 名前", "*?[a]", "..hidden", "a..b"]
+"""Of files that a job may leave beside its artifacts. One with a line break in it is refused (tests/onbox)."""
+
 
 @dataclass
 class HostStack(Stack):

@@ -1,7 +1,7 @@
 """Round the gate of a box on a host: by command line, by state, and by what answers at the host's address.
 
-Rows 1–7 and 15–22 of facts/pulumi.md part 4, and those of a host alone. What copies and approvals are damaged by is
-judged by the evidence on this computer alone, and proved there (tests/engine/test_artifacts.py, test_approvals.py). One
+Rows 1–7 and 15–22 of tests/engine/ways-round-the-gate.md, and those of a host alone. What damages copies and approvals
+is judged by the evidence on this computer, and proved there (tests/engine/test_artifacts.py, test_approvals.py). One
 cell is sealed, one is training. Whatever is typed, the box, its tiers, its runner and its processes stay as they are.
 """
 
@@ -16,7 +16,7 @@ import pytest
 
 from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.looking import Snapshot, different
-from tests.engine.test_by_command import wants_more_cpus
+from tests.engine.test_by_command import EXHAUSTIVE, wants_more_cpus
 from tests.engine.test_by_state import claims
 from tests.engine.test_preview import everything
 from tests.rented.host_stack import HostStack
@@ -124,6 +124,7 @@ def test_row_1_destroy_and_what_protects_it(locked: Locked) -> None:
     locked.refused(locked.stack.destroy(*ROW_1.split()), state=True)
 
 
+@EXHAUSTIVE
 def test_row_2_destroy_target(locked: Locked) -> None:
     """The engine stops by itself: the gate depends on it."""
     result = locked.stack.destroy("--target", locked.stack.urn("Box"))
@@ -131,6 +132,7 @@ def test_row_2_destroy_target(locked: Locked) -> None:
     locked.stack.assert_unchanged(locked.before, result)
 
 
+@EXHAUSTIVE
 @pytest.mark.parametrize("part", ["box", "set-up"])
 def test_row_3_destroy_target_dependents(locked: Locked, part: str) -> None:
     """The engine stops by itself: it starts no plugin for dependents of another package than the target's."""
@@ -140,31 +142,37 @@ def test_row_3_destroy_target_dependents(locked: Locked, part: str) -> None:
     locked.stack.assert_unchanged(locked.before, result)
 
 
+@EXHAUSTIVE
 def test_row_4_destroy_without_the_gate(locked: Locked) -> None:
     """What the engine may leave out by its ways: the box is what it was, and is known to the state."""
     result = locked.stack.destroy("--exclude", locked.stack.urn("Gate"))
     locked.stack.assert_unchanged(locked.before, result)
 
 
+@EXHAUSTIVE
 def test_row_5_destroy_without_the_box(locked: Locked) -> None:
     locked.refused(locked.stack.destroy("--exclude", locked.stack.urn("Box")), state=True)
 
 
+@EXHAUSTIVE
 def test_want_gone_without_a_clearance(locked: Locked) -> None:
     locked.box(want="gone")
     locked.refused(locked.stack.up())
 
 
+@EXHAUSTIVE
 @pytest.mark.parametrize("word", ["--replace", "--target-replace"])
 def test_rows_16_and_18_replace(locked: Locked, word: str) -> None:
     locked.refused(locked.stack.up(word, locked.stack.urn("Box")))
 
 
+@EXHAUSTIVE
 def test_row_16_taint(locked: Locked) -> None:
     mark(locked.stack, taint=True)
     locked.refused(locked.stack.up())
 
 
+@EXHAUSTIVE
 @pytest.mark.parametrize(("word", "kind"), [("--target", "Box"), ("--exclude", "Gate")])
 def test_rows_15_17_and_19_a_replacing_change(locked: Locked, word: str, kind: str) -> None:
     """The box's own check refuses it, whoever else is asked."""
@@ -313,6 +321,7 @@ def test_a_state_that_was_edited_to_another_host(locked: Locked) -> None:
     locked.unproved(stack.destroy("--refresh=false"), "so nothing is known of its boxes")
 
 
+@EXHAUSTIVE
 def test_a_state_that_was_edited_to_another_id(locked: Locked) -> None:
     """A box that never was may be forgotten. The real one is named, and runs on."""
     stack, (real,) = locked.stack, locked.before.boxes

@@ -1,4 +1,4 @@
-"""Round the gate of boxes on a host by edited programs: rows 6–15 and 23–27 of facts/pulumi.md part 4.
+"""Round the gate of boxes on a host by edited programs: rows 6–15 and 23–27.
 
 The rows of tests/engine/test_by_program.py on the bare resources, with a box of its own for each: all lie on one host,
 and a command attacks all of them at once, since each costs seconds. One cell is training on each box. Whatever the
@@ -19,6 +19,8 @@ from tests.engine.looking import Snapshot
 from tests.engine.programs import become_program, write_program
 from tests.engine.test_by_program import BLIND, CREATE_FIRST, DELETE_FIRST, START
 from tests.rented.host_stack import HostStack
+
+pytestmark = pytest.mark.proof  # a host is a local platform behind an sshd: the refusal is above it
 
 
 @dataclass(frozen=True)

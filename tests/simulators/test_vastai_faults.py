@@ -1,4 +1,4 @@
-"""The faults of the simulated vast.ai (facts/vastai-api.md §1.3, §1.4, §9), and its strictness, through the SDK."""
+"""The faults of the simulated vast.ai, its errors, its rate limits and its strictness, through the SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated vast.ai through the official SDK: every reply of facts/vastai-api.md §2, §3 and §4."""
+"""The simulated vast.ai through the official SDK: every reply of its endpoints, states and bills."""
 
 from __future__ import annotations
 

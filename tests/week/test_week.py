@@ -13,6 +13,7 @@ from tests.week.script import week
 
 
 @pytest.mark.engine
+@pytest.mark.proof
 def test_played_as_the_page_shows(make_stack: Callable[..., Stack]) -> None:
     """Every command ends as it should and names the one after it."""
     assert_shown("week.md", week(make_stack))

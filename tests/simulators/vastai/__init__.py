@@ -1,4 +1,4 @@
-"""vast.ai on loopback: the API of facts/vastai-api.md, for the official SDK and for our adapter, on one world.
+"""vast.ai on loopback: its API reference as of August 2026, for the official SDK and for our adapter, on one world.
 
     python -m tests.simulators.vastai --port 0 --state DIR
 

@@ -1,6 +1,6 @@
 """Contracts of the simulated vast.ai over time: who holds which GPUs, what gives way, what each of them bills.
 
-Pure Python: a clock goes in, rows come out. `settle` makes everything happen that was due. facts/vastai-api.md §3, §4.
+Pure Python: a clock goes in, rows come out. `settle` makes all happen that was due. Source: vast.ai's billing guide.
 """
 
 from __future__ import annotations

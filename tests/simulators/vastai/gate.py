@@ -1,4 +1,4 @@
-"""The door of the simulated vast.ai: who asks, with what right, and how often. facts/vastai-api.md §1.2, §1.3."""
+"""The door of the simulated vast.ai: who asks, with what right, and how often. Source: vast.ai's API reference."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FAULTS = {
     "odd_status": "GET: actual_status is `word` (migrating)",
     "forbidden": "403: the key has not the scope",
 }
-LIMITS = {  # seconds between two calls of one key, per route: facts §1.3
+LIMITS = {  # seconds between two calls of one key, per route, by its API reference
     f"PUT {V0}/asks/{{id}}/": 4.5,
     f"GET {V0}/instances/{{id}}/": 2.0,
     f"GET {V1}/instances/": 1.0,

@@ -1,7 +1,8 @@
 """One rented instance of the simulated vast.ai: its four status words, how they change, and what it bills meanwhile.
 
-facts/vastai-api.md §2.3, §3, §4. A status that is on its way changes after so many reads of the instance, so that a
-test that polls sees every stage, and not before so much time of the world's clock has passed.
+A status that is on its way changes after so many reads of the instance, so that a test that polls sees every stage, and
+not before so much time of the world's clock has passed. Source: vast.ai's API reference, show instance, and its billing
+guide.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.simulators.vastai.meter import HOURS_A_MONTH, Meter
 from tests.simulators.vastai.query import Row
 
 BILLS_GPU = ("running", "frozen")
-STORED = frozenset(  # filterable in the list: columns of the contract itself, no computed ones (facts §1.4)
+STORED = frozenset(  # filterable in the list: columns of the contract itself, no computed ones
     [
         *("id", "label", "machine_id", "host_id", "image_uuid", "gpu_name", "verification", "geolocation"),
         *("actual_status", "intended_status", "cur_state", "next_state", "start_date", "end_date"),
@@ -109,7 +110,7 @@ class Instance:
         return self.disk * self.machine.storage_cost / HOURS_A_MONTH
 
     def bill(self, now: float) -> None:
-        """Sets the meter to what the instance's state bills (facts §4)."""
+        """Sets the meter to what the instance's state bills."""
         if self.destroyed_at is not None or self.actual == "offline":
             return self.meter.set(now, {})
         rates = {"disk": self.disk_rate}

@@ -1,7 +1,7 @@
 """Hosts' machines and what of them is for rent in the simulated vast.ai: offers of GPUs, offers of disk for volumes.
 
 An offer is a slice of a machine, of one of its sizes. Renting takes its GPUs, so every offer that no longer fits
-vanishes, and what is left is offered again under new ids. facts/vastai-api.md §2.1.
+vanishes, and what is left is offered again under new ids. Source: vast.ai's API reference, search offers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Machine:
     duration: float = 30 * DAY
     taken: int = 0  # GPUs that strangers hold
     online: bool = True
-    keeps_ids: bool = False  # an offer that was rented keeps its id while GPUs are left (facts §0.5, not verified)
+    keeps_ids: bool = False  # an offer that was rented keeps its id while GPUs are left (not verified)
 
     def sizes(self) -> list[int]:
         """How its GPUs are cut: halves, down to one."""

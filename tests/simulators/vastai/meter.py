@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 HOUR = 3600.0
-HOURS_A_MONTH = 730.0  # facts §4: the storage part of a price is near GB × $/GB/month ÷ 730
+HOURS_A_MONTH = 730.0  # its billing guide: the storage part of a price is near GB × $/GB/month ÷ 730
 
 
 @dataclass

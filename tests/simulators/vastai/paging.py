@@ -10,7 +10,7 @@ from typing import Any
 from tests.simulators.vastai.query import Row
 from tests.simulators.vastai.replies import Strange, refusal
 
-LIMIT_BELOW_ONE = 5  # facts §2.3
+LIMIT_BELOW_ONE = 5  # by its API reference, show instances
 
 
 def page_of(rows: list[Row], *, order: Any, limit: Any, cap: int, after: str) -> tuple[list[Row], str | None]:

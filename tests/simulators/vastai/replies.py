@@ -1,6 +1,6 @@
 """What the simulated vast.ai answers when it does not do what was asked: status, body, and the vendor's own words.
 
-From facts/vastai-api.md §1.4; where a text or a status is not settled there (§10), a setting of the world picks one.
+Source: vast.ai's API reference, errors; where it leaves a text or a status open, a setting of the world picks one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The bodies that the simulated vast.ai takes, field by field: anything else is no request of this API.
 
-facts/vastai-api.md §2.2, §2.4; the limits are those of the API pages where the sources disagree (§10).
+Source: vast.ai's API reference; its limits are taken where the SDK or its guides say another one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Volumes of the simulated vast.ai: disk on one machine, of a fixed size, for one instance at a time. facts §2.5."""
+"""Volumes of the simulated vast.ai: disk on one machine, of a fixed size, for one instance at a time."""
 
 from __future__ import annotations
 

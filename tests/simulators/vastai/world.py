@@ -2,7 +2,7 @@
 
 Every entry settles first: what was due by the clock has then happened.
 
-facts/vastai-api.md §2.2, §2.4, §3, §4; what is not settled there is a setting.
+Source: vast.ai's API reference, create, manage and destroy instance; what it leaves open is a setting.
 """
 
 from __future__ import annotations

@@ -334,7 +334,7 @@ def test_a_box_of_another_account_is_not_approved(world: World) -> None:
     next_ = said[said.index("next") :]
     assert "python -m sweepstack.platforms.local --also " in next_, "what helps with an account"
     assert "--abandon" not in next_, "that has just failed"
-    ways = world.run("status", "--json", fresh=False).json["next"]  # gate.md l17: it advised what is refused
+    ways = world.run("status", "--json", fresh=False).json["next"]  # it advised what is refused
     assert "python -m sweepstack.platforms.local --also " in ways[0]
     assert not [way for way in ways if "--abandon" in way]
     assert claim(["--also", world.boxes[0].record.account]) == 0

@@ -104,7 +104,7 @@ def test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate(world: Wo
 
 
 def test_a_box_that_leads_to_its_own_evidence_ends_through_its_gate(world: World) -> None:
-    """newcomer A2: state and stack file are gone; the box says where its records are."""
+    """State and stack file are gone; the box says where its records are."""
     box = world.add()
     signed(world, box, who(), evidence=world.uri, project="sweepstack", stack=STACK)
     world.stacks()

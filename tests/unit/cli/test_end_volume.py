@@ -241,7 +241,7 @@ def test_a_receipt_that_is_damaged_keeps_it(world: World) -> None:
 
 
 def test_a_box_on_record_of_another_home_is_named_and_not_called_known(world: World) -> None:
-    """newcomer C3: the evidence was copied to another computer, where nothing of the sweep is."""
+    """The evidence was copied to another computer, where nothing of the sweep is."""
     box = world.add(price=1.5)
     world.save(world.empty())
     world.move_registry()

@@ -512,7 +512,7 @@ def without_queues(world: World) -> None:
 
 
 def test_verify_does_not_take_a_queue_that_is_gone_for_nothing_launched(world: World) -> None:
-    """gate.md l30: the copies, the receipt and the journal say that cells ran, and the state has no queue any more."""
+    """The copies, the receipt and the journal say that cells ran, and the state has no queue any more."""
     world.verified()
     receipts = sorted(path.name for path in (world.evidence / "receipts").iterdir())
     without_queues(world)

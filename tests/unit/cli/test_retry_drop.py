@@ -245,7 +245,7 @@ STYLES = {
         "    cells:\n      grid:\n        lr:\n          - 0.1\n          - 0.3\n          - 1.0\n",
         1,
     ),
-    # newcomer.md B4: the parser ends a block where the next key of the sweep begins
+    # The parser ends a block where the next key of the sweep begins
     "block grid": ("    cells:\n      grid:\n        lr: [0.1, 0.3, 1.0]\n    artifacts: {}\n", 1),
     "block axis": ("    cells:\n      grid:\n        lr:\n        - 0.1\n        - 1.0\n    artifacts: {}\n", 1),
     "block list": ("    cells:\n      list:\n        - {lr: 0.1}\n        - lr: 1.0\n    artifacts: {}\n", 1),

@@ -130,7 +130,7 @@ def test_a_box_that_carries_the_tag_and_is_on_no_record(world: World) -> None:
     [unknown] = seen["unknown"]
     assert (unknown["box"], unknown["native_id"]) == ("box-2", stranger.native_id)
     rates = [box["price_per_hour"] for box in seen["boxes"]]
-    assert seen["meter"]["per_hour"] == pytest.approx(sum(rates) + unknown["price_per_hour"])  # rented.md D9
+    assert seen["meter"]["per_hour"] == pytest.approx(sum(rates) + unknown["price_per_hour"])
     assert unknown["price_per_hour"] > 0
 
 

@@ -207,7 +207,7 @@ def test_a_remembered_interpreter_that_is_gone_is_looked_for(world: World, shim:
 
 
 def test_another_host_key_is_told_once_with_the_way_out(world: World, hosts: list[Host]) -> None:
-    """hosts S12: the text of the key stood there four times, `next` was to wait, and no cell was as it had been."""
+    """The text of the key stood there four times, `next` was to wait, and no cell was as it had been."""
     anew(world)
     box = world.boxes[0]
     world.store.write_journal(box.name, box.generation, (box.root / "data/sweep/journal.jsonl").read_bytes())

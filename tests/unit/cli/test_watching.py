@@ -164,7 +164,7 @@ def test_an_alarm_of_the_box_is_not_said_twice(world: World, box: Box) -> None:
 
 
 def test_a_hung_cell_has_a_way_out_on_every_screen(world: World, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    """newcomer.md B3: following `next` led in a circle, and `drop` was named nowhere."""
+    """Following `next` led in a circle, and `drop` was named nowhere."""
     monkeypatch.setattr("sweepstack.cli.commands.wait.POLL_SECONDS", 0.01)
     assert "is not hung" in world.run("retry", "lr0.1").err
     box.beat(running=[{"cell": "lr0.1", "attempt": 1, "verdict": "hung", "why": "no CPU for 600 s"}])

@@ -136,7 +136,7 @@ def test_mistakes_are_named(cells: dict[str, Any], said: str) -> None:
     assert said in refusal(**cells)
 
 
-def test_duplicates_are_refused_with_both_sources() -> None:
+def test_a05_duplicates_are_refused_with_both_sources() -> None:
     text = refusal(grid={"lr": [0.1], "seed": [0, 1]}, add=[{"lr": 5}, {"seed": 0, "lr": 0.1}])
     assert "cells.grid lr=0.1 seed=0 and cells.add[1] give the same name, 'lr0.1-seed0'" in text
 

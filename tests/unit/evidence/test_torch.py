@@ -179,7 +179,7 @@ def test_a_worker_with_torch_reads_too(torch: Any, tmp_path: Path) -> None:
 
 
 def test_a_tensor_that_the_memory_can_not_hold_is_no_damage(torch: Any, tmp_path: Path) -> None:
-    """input.md 17: one number, shown as a petabyte of them. torch loads it; to look at each is more than it can."""
+    """One number, shown as a petabyte of them. torch loads it; to look at each is more than it can."""
     path = tmp_path / "best.pt"
     torch.save({"w": torch.ones(1).expand(1 << 48)}, path)
     found = load(str(path), PlainSpec("torch"), reader="torch")

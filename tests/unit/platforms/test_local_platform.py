@@ -317,7 +317,7 @@ def test_a_registry_of_before_there_was_a_mark(root: Path, platform: LocalPlatfo
 def test_an_empty_folder_of_before_there_was_a_mark_proves_nothing_until_a_person_says_so(
     root: Path, remote: bool
 ) -> None:
-    """gate.md A8: it may be the mount point of a disk. A `pulumi up` marked it, and each box on the disk was "gone"."""
+    """It may be the mount point of a disk. A `pulumi up` marked it, and each box on the disk was "gone"."""
     platform = LocalPlatform(root, remote=remote)
     record = rent(platform)
     unmarked(root)

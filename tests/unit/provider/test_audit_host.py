@@ -19,7 +19,7 @@ from tests.unit.provider.hosts import HostSweep
 def test_a_host_is_asked_whose_stack_was_removed_and_listed_once(
     hosts: HostSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """hosts S6: no state names it, and a second stack file has another address of it."""
+    """No state names it, and a second stack file has another address of it."""
     box = hosts.box()
     monkeypatch.setattr("sweepstack.cli.commands.audit.known_boxes.list_stacks", lambda *_, **__: [])
     address = hosts.hosts["box-0"].address

@@ -119,7 +119,7 @@ def test_a_lost_answer_and_a_box_that_is_not_ready_leave_a_whole_state(
     state = BoxState.model_validate(late.outputs)
     assert (state.native_id, state.generation, state.name) == (late.identifier, 1, "box-0")
     ends = f'to end it: sweepctl approve --stack {STACK} --abandon box-0 --reason "…", then pulumi up and'
-    assert ends in " ".join(late.reasons)  # rented.md D9: it named only what adopts it
+    assert ends in " ".join(late.reasons)  # it named only what adopts it
     assert [birth.native_id for birth in sweep.store.births()] == [late.identifier]
 
 
@@ -472,7 +472,7 @@ def test_a_box_that_the_state_has_lost_comes_back_to_be_ended_while_a_teardown_i
 
 @pytest.mark.parametrize("known", ["not on record", "on record"])
 def test_a_box_that_another_backend_holds_is_not_adopted(sweep: Sweep, known: str) -> None:
-    """gate.md b10, b20: evidence of a finished sweep was copied, and the colleague's box carries the next tag."""
+    """Evidence of a finished sweep was copied, and the colleague's box carries the next tag."""
     first = sweep.box()
     birth = sweep.store.birth("box-0", 1)
     assert birth is not None

@@ -100,7 +100,7 @@ def test_a_new_price_survives_a_stop_and_a_start(sweep: Sweep, by_queue: bool) -
 
 
 def test_a_stop_and_a_start_from_outside_are_written_down(sweep: Sweep) -> None:
-    """rented D7: a person stops it in the console, and the ledger counted on at the running price. What is on record of
+    """A person stops it in the console, and the ledger counted on at the running price. What is on record of
     another box is no part of it."""
     box = sweep.box(teardown=STOPPABLE)
     sweep.platform.stop(box.native_id, box.account)

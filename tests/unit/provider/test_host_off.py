@@ -138,7 +138,7 @@ def test_a_delete_powers_it_off_and_keeps_what_is_there(parked: HostSweep) -> No
 def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
     parked: HostSweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """hosts S11: after the destroy nothing is in the state, and the data disk bills."""
+    """After the destroy nothing is in the state, and the data disk bills."""
     box = stop(parked, parked.trained())  # the same phase and price before the end as after it
     known = EvidenceStore.open(box.evidence)
     given_up = approved(box, approval_for(box, abandon=(abandonment(box),)))

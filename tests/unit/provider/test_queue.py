@@ -122,7 +122,7 @@ def test_settings_that_fail_at_once_keep_the_queue_in_the_state(sweep: Sweep, mo
 
 
 def test_a_wait_that_a_person_ends_names_no_mistake(sweep: Sweep) -> None:
-    """newcomer C13: Ctrl-C in `up`. Nothing is wrong; what bills, and how to wait again."""
+    """Ctrl-C in `up`. Nothing is wrong; what bills, and how to wait again."""
     box = sweep.box()
     sweep.cancelled.set()
     error = still_creating(lambda: sweep.queue(box))

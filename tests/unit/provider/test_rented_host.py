@@ -340,7 +340,7 @@ def test_a_repeated_delete_keeps_the_word(rented: HostSweep, monkeypatch: pytest
 def test_a_folder_that_was_removed_by_hand_ends_no_bill(
     rented: HostSweep, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    """hosts S2: the host answers, so it bills. Its cells are lost; its end needs the person's step, and no approval."""
+    """The host answers, so it bills. Its cells are lost; its end needs the person's step, and no approval."""
     box = rented.trained()
     shutil.rmtree(rented.root(box))
     if word != "as it is made now":

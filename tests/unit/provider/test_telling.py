@@ -74,7 +74,7 @@ def test_a_box_that_stays_unready_is_named_with_the_next_command(sweep: Sweep, m
 
 
 def test_what_stays_locked_is_no_change() -> None:
-    """newcomer C6: "a: locked → locked (…)"."""
+    """It said "a: locked → locked (…)"."""
     assert became("locked", "locked (the receipt is old)") == "locked (the receipt is old)"
     assert became("locked", "cleared by receipt x") == "locked → cleared by receipt x"
     assert became("cleared by receipt x", "locked") == "cleared by receipt x → locked"

@@ -175,7 +175,7 @@ def test_a_destroy_prints_no_outputs_after_a_refusal(checkout: Checkout) -> None
 def test_a_lock_of_a_process_that_has_ended_here_is_taken_away(
     checkout: Checkout, tmp_path: Path, host: str, pid: int | str, stays: bool
 ) -> None:
-    """newcomer B8: `pulumi destroy | head -3` ends the engine before it can give its lock back."""
+    """`pulumi destroy | head -3` ends the engine before it can give its lock back."""
     lock = tmp_path / "my state" / ".pulumi" / "locks" / "organization" / "sweepstack" / "sweep-a" / "x.json"
     lock.parent.mkdir(parents=True)
     lock.write_text(json.dumps({"pid": pid, "hostname": socket.gethostname() if host == "here" else "another-host"}))

@@ -39,7 +39,7 @@ def test_shim_runs_the_command_of_the_checkout_around(checkout: Checkout) -> Non
 
 
 def test_in_a_checkout_that_was_moved_each_command_says_so_and_names_the_way_out(checkout: Checkout) -> None:
-    """newcomer C14: "cannot execute: required file not found"."""
+    """It said "cannot execute: required file not found"."""
     install_shims(checkout.places, env_with(checkout))
     checkout.places.record.write_text("{}")
     checkout.install()

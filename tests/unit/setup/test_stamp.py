@@ -71,7 +71,7 @@ def test_moved_checkout_is_stale(ready: Checkout) -> None:
 
 
 def test_a_checkout_that_was_moved_is_called_so(ready: Checkout) -> None:
-    """newcomer C14: "the lock, the engine's pins or set-up itself changed", and nothing of them had."""
+    """It said "the lock, the engine's pins or set-up itself changed", and nothing of them had."""
     stamp = Stamp.read(ready.places.record)
     assert stamp is not None
     moved = replace(stamp, root="/old/place")

@@ -87,7 +87,7 @@ def test_a_box_that_was_given_up_on_a_silent_host_needs_a_persons_word_first() -
 
 
 def test_what_an_account_has_left_stands_in_status_as_hours() -> None:
-    """rented.md D6. A box that is gone spends nothing."""
+    """A box that is gone spends nothing."""
     lines = compose(replace(scene("ssh"), balances=(Left("ssh:root@192.0.2.7:22", 1.0),))).money_lines
     assert lines[0] == "balance  $1.00 left at ssh:root@192.0.2.7:22: 2.0 h at $0.50/h"
 

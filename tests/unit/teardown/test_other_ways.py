@@ -463,7 +463,7 @@ def test_cells_of_a_box_that_does_not_answer_are_not_called_safe(situation: Situ
     (situation.evidence / "records" / "latest-receipt").unlink()
     situation.readable = False
     as_copied = {("sealed", "as of the last copy of the journal")}
-    assert set(lines_of(situation).values()) == as_copied, "hosts S12: as `status` says"
+    assert set(lines_of(situation).values()) == as_copied, "as `status` says"
     shutil.rmtree(situation.evidence / "journals")
     assert set(lines_of(situation).values()) == {("pending", "the journal could not be read")}
 

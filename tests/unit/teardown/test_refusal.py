@@ -237,7 +237,7 @@ def test_another_account_is_said_before_all_else(situation: Situation) -> None:
 
 
 def test_no_abandonment_is_advised_for_a_box_of_another_account(situation: Situation) -> None:
-    """gate.md l17: `approve --abandon` is refused for it, too."""
+    """`approve --abandon` is refused for it, too."""
     situation.approval = approval(None)
     situation.account_problem = "this belongs to there/1, and the account at hand is here/1. Type `claim there/1`"
     said = refusal_of(situation)

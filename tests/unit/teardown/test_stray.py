@@ -139,7 +139,7 @@ def test_each_missing_link_keeps_it(situation: Situation, lacking: str) -> None:
 
 
 def test_a_box_whose_journal_was_wiped_is_not_taken_for_an_idle_one(situation: Situation) -> None:
-    """gate A5: the evidence knows better. A second box under the same tag is not mistaken for it."""
+    """The evidence knows better. A second box under the same tag is not mistaken for it."""
     box, on_it, store = of(situation, journal=parse_journal(b""))
     wiped = replace(on_it, given=frozenset())
     situation.forget_launch()

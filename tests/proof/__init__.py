@@ -1,0 +1,1 @@
+"""What is exhaustive: `make proof` plays all of it, `make test` half a minute of it, another one at each commit."""

@@ -1,0 +1,115 @@
+"""What is known of a tree: which of its proof tests passed, and the tracked file that says how the last proof went."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+TRACKED = ROOT / "tests" / "proof.json"
+KEPT = ROOT / ".cache" / "proof"
+IRRELEVANT = ("docs/", "CHANGELOG.md", "tests/proof.json")
+"""What no proof test reads: a change there makes no other tree. (The pages that are played are made by tests/week.)"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one test ended: `passed`, `failed`, `skipped`. `seconds`: with its fixtures."""
+
+    test: str
+    outcome: str
+    seconds: float
+
+
+def tree_digest(root: Path = ROOT) -> str:
+    """Of all files of the checkout, as they are, but for what git ignores and what no proof test reads."""
+    listed = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard", root=root).split("\0")
+    digest = hashlib.sha256()
+    for name in sorted(name for name in listed if name and not name.startswith(IRRELEVANT)):
+        path = root / name
+        content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+        digest.update(f"{name}\0{path.lstat().st_mode if path.exists() else 0:o}\0".encode())
+        digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()[:16]
+
+
+def commit(root: Path = ROOT) -> str:
+    """The commit that is checked out; empty where git does not know one."""
+    try:
+        return _git("rev-parse", "--short=12", "HEAD", root=root).strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def is_changed(root: Path = ROOT) -> bool:
+    """Whether the tree is not what its commit says, the tracked summary left out."""
+    return any(not line.endswith("tests/proof.json") for line in _git("status", "--porcelain", root=root).splitlines())
+
+
+def _git(*words: str, root: Path) -> str:
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
+
+
+def outcomes(tree: str, kept: Path = KEPT) -> dict[str, Outcome]:
+    """Test → how it ended last on this tree. What other machines played counts where their files lie here, too."""
+    found: dict[str, Outcome] = {}
+    for path in sorted((kept / tree).glob("*.jsonl"), key=lambda path: path.stat().st_mtime):
+        for line in path.read_text().splitlines():
+            one = Outcome(**json.loads(line))
+            found[one.test] = one
+    return found
+
+
+def add(path: Path, one: Outcome) -> None:
+    """Appends a result to this run's file."""
+    with path.open("a") as file:
+        file.write(json.dumps(vars(one)) + "\n")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds that a file's tests take: the dearest, which mostly made what they share, and each on average."""
+
+    first: float
+    each: float
+
+
+def costs(document: Mapping[str, Any]) -> dict[str, Cost]:
+    """File → what its proof tests cost when they were played last."""
+    return {name: Cost(one["first"], one["each"]) for name, one in document.get("files", {}).items()}
+
+
+def read(path: Path = TRACKED) -> dict[str, Any]:
+    """The tracked file; empty where there is none."""
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def summary(tests: Iterable[str], found: Mapping[str, Outcome], **facts: Any) -> dict[str, Any]:
+    """The document of the tracked file. `tests`: all that there are; `facts`: commit, tree, date and the like."""
+    tests = sorted(tests)
+    by_file: dict[str, list[float]] = defaultdict(list)
+    count = {"passed": 0, "failed": 0, "skipped": 0}
+    for test in tests:
+        if test in found:
+            count[found[test].outcome] += 1
+            by_file[test.partition("::")[0]].append(found[test].seconds)
+    files = {
+        name: {"tests": len(seconds), "first": round(max(seconds), 1), "each": round(sum(seconds) / len(seconds), 1)}
+        for name, seconds in sorted(by_file.items())
+    }
+    left = [test for test in tests if test not in found]
+    return {
+        **facts,
+        "tests": len(tests),
+        **count,
+        "not_reached": len(left),
+        "not_reached_in": sorted({test.partition("::")[0] for test in left}),
+        "failures": [test for test in tests if test in found and found[test].outcome == "failed"],
+        "files": files,
+    }
