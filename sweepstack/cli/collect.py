@@ -152,9 +152,9 @@ def _looker(
             tagged = box_layout.tag_prefix(identity) if first and identity else ""
             also = Ahead(platform, questions(queue.metrics if queue else None), tagged)
             listed = files or _approved(box, sources.store, proposed)
-            rented = box.teardown.issue is not None
+            known = (box.adapter, box.native_id, box.account)
             observation, record = observe(
-                box.adapter, box.native_id, box.account, files=listed, evidence=box.evidence, also=also, rented=rented
+                *known, files=listed, evidence=box.evidence, also=also, rented=box.teardown.rented
             )
         except SweepstackError as error:
             observation, record = Observation(Existence.UNKNOWN, note=str(error)), None

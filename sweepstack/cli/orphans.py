@@ -16,6 +16,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.host_shutdown import settled
+from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import has_address, load_platform
 from sweepstack.status.engine_state import StackState
 from sweepstack.status.snapshot import Stranger
@@ -179,14 +180,15 @@ def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Stranger 
             if record is None or record.native_id in known:
                 return None, ""
             return _stranger(birth, target, "it was rented and the answer was lost", record), ""
-        record = platform.get(birth.native_id, birth.account)
+        record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
     except SweepstackError as error:
         return _unknown(birth, target, str(error)), ""
     if record.phase is Phase.GONE:
         return None, f"box {birth.box} ({birth.native_id}) is gone from {birth.platform}; its record is still open"
     if record.phase is Phase.UNKNOWN:
         return _unknown(birth, target, record.note), ""
-    return _stranger(birth, target, "on record as rented, and not in the state", record), ""
+    bills_on = f": {record.note}" if record.emptied else ""
+    return _stranger(birth, target, f"on record as rented, and not in the state{bills_on}", record), ""
 
 
 def _unanswered(birth: Birth, target: Target) -> Stranger:

@@ -15,7 +15,7 @@ from sweepstack.core.roster import Roster
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import living
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
-from sweepstack.operations.observe import observe
+from sweepstack.operations.observe import observe, rented_at
 from sweepstack.status.engine_state import BoxEntry, StackState
 from sweepstack.status.snapshot import Scene, Sight, Stranger
 from sweepstack.teardown.check import may_end
@@ -77,7 +77,8 @@ def _sight(scene: Scene, store: EvidenceStore, stranger: Stranger, birth: Birth)
         }
     )
     try:
-        seen, record = observe(box.adapter, box.native_id, box.account, evidence=box.evidence)
+        rented = rented_at(birth.price_per_hour)
+        seen, record = observe(box.adapter, box.native_id, box.account, evidence=box.evidence, rented=rented)
         launch = store.launch(box.name, box.generation)
     except (EvidenceError, SweepstackError):
         return None

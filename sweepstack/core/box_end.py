@@ -67,6 +67,11 @@ class TeardownFacts(Record):
     issue: IssueFacts | None = None
     release: str = ""
 
+    @property
+    def rented(self) -> bool:
+        """Whether no API ends the bill: the box is on a host that somebody rented."""
+        return self.issue is not None
+
     def as_inputs(self) -> dict[str, Any]:
         """As the `teardown` input of a box. What is empty is left out, but for the lists that states always had:
         another form of the same facts would be an update of every box."""

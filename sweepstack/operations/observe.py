@@ -46,8 +46,7 @@ def observe(
     `files`: whether the box's files are listed, too, which takes longer. Only for what never asks whether it may end:
     a box whose files were not seen is locked. `evidence`: where it is on record that the box was stopped, or ended, by
     somebody else than an API; without it a host that does not answer is unknown. `also`: for a look that goes on to
-    ask more, and decides nothing. `rented`: no API ends its bill, so a host that answers bills, whatever became of the
-    box's folder there.
+    ask more, and decides nothing. `rented`: as in `look_up`.
     """
     try:
         platform = also.platform if also else load_platform(adapter)
@@ -56,14 +55,11 @@ def observe(
         questions = [*_questions(files), *also.questions] if also else []
         if also and isinstance(platform, prefetch.ForeseesBoxes):
             platform.foresee(native_id, account, questions, also.tagged)
-        record = platform.get(native_id, account)
+        record = look_up(platform, native_id, account, rented=rented)
     except WrongAccount as error:
         return Observation(Existence.UNKNOWN, account_problem=str(error)), None
     except PlatformError as error:
         return Observation(Existence.UNKNOWN, note=str(error)), None
-    emptied = bills_on(record, adapter, rented=rented)
-    if emptied:
-        record = replace(record, phase=Phase.ENDING, note=RENTED_ON)
     if record.phase is Phase.GONE:
         return Observation(Existence.GONE), None
     if record.phase is Phase.UNKNOWN:
@@ -72,7 +68,7 @@ def observe(
         known = known_handover(evidence, native_id)
         if known is not None:
             return Observation(Existence.EXISTS, note=known.rented_on, runner_alive=False), record
-    if emptied:
+    if record.emptied:
         return Observation(Existence.EXISTS, note=RENTED_ON, runner_alive=False, emptied=True), record
     stopped = record.phase.at_rest
     rests_at = record.stopped_per_hour if record.phase is Phase.STOPPED else None
@@ -99,10 +95,20 @@ def observe(
     return seen, record
 
 
-def bills_on(record: BoxRecord, adapter: str, *, rented: bool) -> bool:
-    """Whether nothing of the box is left on its host, which is rented, answers, and bills on. So its host says; or the
-    box's folder is gone from a host that is `rented` by what is known here (an older version left no word there)."""
-    return record.note == RENTED_ON or (record.phase is Phase.GONE and rented and has_address(adapter))
+def look_up(platform: Platform, native_id: str, account: str, *, rented: bool) -> BoxRecord:
+    """The box, as `Platform.get`. Where its folder is gone from a host that is rented and answers, it is no `GONE`: it
+    is `emptied`, and bills on. So its host says; `rented` is for what an older version made, which left no word there:
+    no API ends its bill, or (`rented_at`) it was born at a price."""
+    record = platform.get(native_id, account)
+    if record.phase is Phase.GONE and rented and has_address(platform.name):
+        return replace(record, phase=Phase.ENDING, note=RENTED_ON)
+    return record
+
+
+def rented_at(price_per_hour: float | None) -> bool:
+    """Whether a host that a record of birth, or the ledger, has at this price is rented: one of the user's own is at
+    0."""
+    return price_per_hour != 0
 
 
 def _questions(files: bool) -> list[Question]:

@@ -88,6 +88,17 @@ MUTANTS = (
         ("tests/engine/test_vanished.py::test_unreachable_is_not_gone",),
     ),
     Mutant(
+        "take a rented host that has nothing of the box any more for its end",
+        (
+            Patch(
+                "sweepstack/operations/observe.py",
+                "    if record.phase is Phase.GONE and rented and has_address(platform.name):\n",
+                "    if False:\n",
+            ),
+        ),
+        ("tests/unit/provider/test_emptied_host.py",),
+    ),
+    Mutant(
         "seal beside a process that can't be ended",
         (Patch("sweepstack/onbox/runner/ending.py", "            if left:\n", "            if False:\n"),),
         ("tests/onbox/test_artifacts.py::test_a_cell_whose_processes_can_not_be_ended_is_not_sealed",),

@@ -21,6 +21,7 @@ from sweepstack.core.parallel import in_parallel
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.observe import look_up
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine_state import BoxEntry
 from sweepstack.teardown.close_box import StillBilled, still_billed
@@ -55,7 +56,8 @@ def _gone(sources: Sources, found: Spent) -> frozenset[str]:
 
     def asked(box: BoxEntry) -> bool:
         try:
-            return load_platform(box.adapter).get(box.native_id, box.account).phase is Phase.GONE
+            platform = load_platform(box.adapter)
+            return look_up(platform, box.native_id, box.account, rented=box.teardown.rented).phase is Phase.GONE
         except SweepstackError:
             return False
 

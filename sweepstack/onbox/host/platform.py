@@ -123,6 +123,11 @@ class BoxRecord:
     mounts: Mapping[str, str] = field(default_factory=dict)
     stopped_per_hour: float | None = None
 
+    @property
+    def emptied(self) -> bool:
+        """Whether nothing of it is left on its host, which is rented, answers, and bills on."""
+        return self.note == RENTED_ON
+
     def outputs(self) -> dict[str, Any]:
         """The record as plain JSON values, as the engine's state keeps it (`location` and `note` are not kept)."""
         return {

@@ -199,6 +199,10 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         store.write_birth(birth)
         if existing is not None:
             store.write_clearance(existing.native_id, None)  # the state that it was cleared in is not this one
+            if existing.emptied:  # it comes back into the state all the same, to be ended
+                reason = manual_end.out_of_the_bill(op, inputs.teardown, existing, inputs.name)
+                state = self._state(inputs, existing, generation, tag)
+                raise StillCreating(existing.native_id, outputs_of(state), [reason])
             op.info(f"box {inputs.name}: {existing.native_id} carries this box's tag: adopted, nothing new is rented")
         record = rent(op, platform, inputs, birth, store)
         sign_new(op, platform, record, birth, store)

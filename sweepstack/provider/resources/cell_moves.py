@@ -14,7 +14,7 @@ from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.cell_moves import Neighbour, settle, unplaced
 from sweepstack.operations.host_shutdown import settled
-from sweepstack.operations.observe import bills_on
+from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import QueueState
 from sweepstack.provider.session import Operation
@@ -31,10 +31,10 @@ def find(birth: Birth, evidence: str = "") -> Neighbour:
         over = settled(platform, birth.native_id, birth.account, evidence)
         if over is not None and over[0].existence is Existence.GONE:
             return Neighbour(None, gone=True)
-        record = platform.get(birth.native_id, birth.account)
+        record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
         phase = record.phase
         resting = phase is Phase.STOPPED  # on its way there, its runner may still claim cells
-        if bills_on(record, birth.platform, rented=birth.price_per_hour != 0):  # at 0: a host of the user's own
+        if record.emptied:
             return Neighbour(None, emptied=True)
         if phase is Phase.GONE:
             return Neighbour(None, gone=True)

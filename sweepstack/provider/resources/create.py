@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platform, Wait
+from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_memory import Unanswered
 from sweepstack.provider.models import BoxInputs, BoxState, PlaceFacts
@@ -174,7 +176,7 @@ def _request(
         bid=inputs.bid,
         image=inputs.image or "",
         public_key=public_key() if platform.over_ssh else "",
-        rented=inputs.teardown.issue is not None,
+        rented=inputs.teardown.rented,
         places=places,
         known=birth.native_id or "",
         asked=asking,
@@ -276,7 +278,10 @@ def generation_of(
         )
     if last.native_id is None:
         return last.generation, _left_by_an_earlier_try(op, platform, last)
-    record = platform.get(last.native_id, last.account)
+    record = look_up(platform, last.native_id, last.account, rented=rented_at(last.price_per_hour))
+    if record.emptied:  # what its host does not say any more
+        price = last.price_per_hour if record.price_per_hour is None else record.price_per_hour
+        record = replace(record, price_per_hour=price, created_at=record.created_at or last.created_at)
     if record.phase is Phase.GONE:
         noticed = datetime.now(UTC)
         store.write_birth(last.model_copy(update={"ended_at": noticed, "ended_how": "vanished"}))

@@ -15,7 +15,8 @@ from sweepstack.evidence.s3.address import SCHEME, S3Address, evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import box_tag
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCreating, SweepstackError, TeardownRefused
-from sweepstack.onbox.host.platform import Phase
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import IdentityInputs, IdentityState
 from sweepstack.provider.resources import preflight, volume_lifecycle, want_gone
@@ -257,9 +258,14 @@ def require_nothing_bills(
     entries = store.ledger()[0] if damaged else []
     for name, why in damaged:
         box, _, generation = name.removesuffix(".json").rpartition("-g")
-        of_box = {(entry.platform, entry.account, entry.native_id) for entry in entries if entry.box == box}
+        of_box: dict[tuple[str, str, str], bool] = {}
+        for entry in entries:
+            if entry.box == box:
+                whose = (entry.platform, entry.account, entry.native_id)
+                paid = entry.phase != "ended" and rented_at(entry.price_per_hour)
+                of_box[whose] = of_box.get(whose, False) or paid
         tag = box_tag(store.marker.identity, box, int(generation)) if generation.isdigit() else ""
-        bills = [line for known in sorted(of_box) if (line := _may_bill(box, tag, *known))]
+        bills = [line for known, paid in sorted(of_box.items()) if (line := _may_bill(box, tag, *known, rented=paid))]
         if bills or not of_box:
             said = "\n".join(bills) or f"box {box}: the ledger names nothing that was rented for it"
             raise TeardownRefused(
@@ -281,12 +287,14 @@ def _way_out(op: Operation, births: Sequence[Birth], living: Sequence[str]) -> s
     return f"next  where the console does not show it{when}: {words} && pulumi destroy --stack {op.stack}"
 
 
-def _may_bill(box: str, tag: str, adapter: str, account: str, native_id: str) -> str:
-    """The same as `may_still_bill` by the ledger: also what carries the tag of the record that does not read."""
+def _may_bill(box: str, tag: str, adapter: str, account: str, native_id: str, *, rented: bool) -> str:
+    """The same as `may_still_bill` by the ledger: also what carries the tag of the record that does not read. `rented`:
+    it cost something."""
     try:
         platform = load_platform(adapter)
-        if platform.get(native_id, account).phase is not Phase.GONE:
-            return f"box {box}: {native_id} on {adapter} still exists"
+        record = look_up(platform, native_id, account, rented=rented)
+        if record.phase is not Phase.GONE:
+            return f"box {box}: {native_id} on {adapter} {_still(record)}"
         found = platform.find_by_tag(tag, account) if tag else None
     except PlatformError as error:
         return f"box {box}: {native_id} on {adapter} may still bill: {error}"
@@ -306,9 +314,14 @@ def may_still_bill(birth: Birth) -> str:
                     f"box {birth.box}: {birth.tag} was asked for on {birth.platform}, and its answer lost: it may bill"
                 )
             return f"box {birth.box}: {found.native_id} was rented and its answer lost" if found else ""
-        if platform.get(birth.native_id, birth.account).phase is Phase.GONE:
+        record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
+        if record.phase is Phase.GONE:
             return ""
     except PlatformError as error:
         return f"box {birth.box}: {birth.native_id or birth.tag} on {birth.platform} may still bill: {error}"
     price = "" if birth.price_per_hour is None else f", ${birth.price_per_hour:.2f}/h"
-    return f"box {birth.box}: {birth.native_id} on {birth.platform} still exists{price}"
+    return f"box {birth.box}: {birth.native_id} on {birth.platform} {_still(record)}{price}"
+
+
+def _still(record: BoxRecord) -> str:
+    return f"bills on: {record.note}" if record.emptied else "still exists"

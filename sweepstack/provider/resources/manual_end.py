@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from sweepstack.billing.deadlines import dated
 from sweepstack.billing.ledger import bill_of
-from sweepstack.core.box_end import IssueFacts
+from sweepstack.core.box_end import IssueFacts, TeardownFacts
 from sweepstack.core.observation import Existence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError
@@ -197,6 +197,16 @@ def _open(op: Operation, facts: BoxFacts, known: Handover, problem: str) -> str:
         f"  next           pulumi destroy --stack {op.stack}    (takes the word together with a connect that fails)",
     ]
     return "\n".join(lines)
+
+
+def out_of_the_bill(op: Operation, facts: TeardownFacts, record: BoxRecord, box: str) -> str:
+    """What is said of an emptied box that is in the state: the person's step where there is one, and the commands."""
+    up, issue = f"pulumi up --stack {op.stack}", facts.issue
+    what, gone = f"box {box} ({record.native_id}): {record.note}.", f"Next: write boxes.{box}.want: gone, then {up}"
+    if issue is None or issue.by != "person":
+        return f"{what} {gone}, which says what ends the bill"
+    step, word = f"({issue.native}): {issue.manual or 'end it'}", confirm_command(op.stack, box)
+    return f"{what} A person has to do this {step}. {gone}; then {word}; then {up}"
 
 
 def confirm_command(stack: str, box: str) -> str:

@@ -99,7 +99,7 @@ def judge(
             keeps=new.teardown.keeps,
         )
     seen, record = observe(
-        state.adapter, facts.native_id, facts.account, evidence=facts.evidence, rented=state.teardown.issue is not None
+        state.adapter, facts.native_id, facts.account, evidence=facts.evidence, rented=state.teardown.rented
     )
     if facts.price_per_hour is None and record is not None:  # the evidence can't be read, and the platform knows
         facts = replace(facts, price_per_hour=record.price_per_hour)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, SweepstackError, Unreachable
-from sweepstack.onbox.host.platform import PROGRESS_SECONDS, RENTED_ON, BoxRecord, Phase, Platform, Wait
+from sweepstack.onbox.host.platform import PROGRESS_SECONDS, BoxRecord, Phase, Platform, Wait
 from sweepstack.operations.host_shutdown import settled
-from sweepstack.operations.observe import bills_on
+from sweepstack.operations.observe import look_up
 from sweepstack.operations.power import start_box
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.registry import load_platform
@@ -92,14 +92,14 @@ class _Looking:
         """The box now, or as it was last seen where nobody tells of it for a moment."""
         facts = self.facts
         try:
-            record = self.platform.get(facts.native_id, facts.account)
+            record = look_up(self.platform, facts.native_id, facts.account, rented=self.state.teardown.rented)
         except Unreachable as error:
             if self.seen is None:
                 raise
             self.problem = f"; nobody tells of it now: {error}"
             return self.seen
-        if bills_on(record, self.state.adapter, rented=self.state.teardown.issue is not None):
-            raise SweepstackError(f"box {facts.name} ({facts.native_id}): {RENTED_ON}.{self._out_of_the_bill()}")
+        if record.emptied:
+            raise SweepstackError(manual_end.out_of_the_bill(self.op, self.state.teardown, record, facts.name))
         if record.phase in (Phase.GONE, Phase.ENDING):
             how = "is gone, and nothing of it bills" if record.phase is Phase.GONE else "is being destroyed"
             raise SweepstackError(
@@ -110,15 +110,6 @@ class _Looking:
             self._since = time.monotonic()
         self.seen, self.problem = record, ""
         return record
-
-    def _out_of_the_bill(self) -> str:
-        """What ends it: the person's step where there is one, and the commands."""
-        up, issue = f"pulumi up --stack {self.op.stack}", self.state.teardown.issue
-        gone = f"Next: write boxes.{self.facts.name}.want: gone, then {up}"
-        if issue is None or issue.by != "person":
-            return f" {gone}, which says what ends the bill"
-        word = manual_end.confirm_command(self.op.stack, self.facts.name)
-        return f" A person has to do this ({issue.native}): {issue.manual or 'end it'}. {gone}; then {word}; then {up}"
 
     def stood(self) -> float:
         """Seconds for which it has been in the phase that was seen last."""

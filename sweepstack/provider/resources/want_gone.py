@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from sweepstack.core.records import Approval, Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
-from sweepstack.operations.observe import observe
+from sweepstack.operations.observe import observe, rented_at
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_facts import BoxFacts
@@ -65,7 +65,8 @@ def judge_birth(
         price_per_hour=birth.price_per_hour,
         created_at=birth.created_at,
     )
-    seen, record = observe(birth.platform, native_id, birth.account, evidence=evidence)
+    rented = rented_at(birth.price_per_hour)
+    seen, record = observe(birth.platform, native_id, birth.account, evidence=evidence, rented=rented)
     return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
 
 

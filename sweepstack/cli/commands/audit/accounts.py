@@ -23,7 +23,9 @@ from sweepstack.onbox.common.box_layout import TAGS, volume_of
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, SweepstackError
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRecord
+from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import adapters, has_address, load_platform
+from sweepstack.status.engine_state import BoxEntry
 
 ASK = "nothing to type is sure to be right: ask its owner, or who else uses this account (docs/teardown.md)"
 ASK_SECONDS = 300.0
@@ -146,7 +148,7 @@ def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:
         for name, state in known.states.items()
         for box in state.boxes
         if box.adapter == adapter and box.native_id not in there
-        for finding in _missing(adapter, platform, name, box.native_id, box.tag, box.account, account)
+        for finding in _missing(platform, name, box, account)
     ]
     known.problems += _not_found(adapter, platform, known, there, account)
     if isinstance(platform, HasVolumes):
@@ -169,11 +171,14 @@ def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str],
                 yield f"{what}, with the account {birth.account}; the one at hand is {at_hand}: it may bill"
                 continue
             try:
-                gone = platform.get(birth.native_id, birth.account).phase is Phase.GONE
+                rented = rented_at(birth.price_per_hour)
+                record = look_up(platform, birth.native_id, birth.account, rented=rented)
             except SweepstackError as error:
                 yield f"{what}, and is not known: {error}"
                 continue
-            if not gone:
+            if record.emptied:
+                yield f"{what}: {record.note}"
+            elif record.phase is not Phase.GONE:
                 yield f"{what}, is not in the account's list, and is not proved gone: it may bill"
 
 
@@ -272,22 +277,20 @@ def _with(finding: Finding, read: Assessed | None, root: Path, known: Known) -> 
     return replace(finding, holds=holds, owner=read.owner_words + on_record, next=following, give_up=give_up)
 
 
-def _missing(
-    adapter: str, platform: Platform, stack: str, native_id: str, tag: str, account: str, at_hand: str
-) -> Iterable[Finding]:
+def _missing(platform: Platform, stack: str, box: BoxEntry, at_hand: str) -> Iterable[Finding]:
     """A box of a state that the account's list does not have."""
-    if account != at_hand:
-        words = f"of the account {account}, and the one at hand is {at_hand}"
-        yield Finding("box", adapter, native_id, tag, "foreign", words, whose=(stack,))
+    found = partial(Finding, "box", box.adapter, box.native_id, box.tag)
+    if box.account != at_hand:
+        words = f"of the account {box.account}, and the one at hand is {at_hand}"
+        yield found("foreign", words, whose=(stack,))
         return
-    record = platform.get(native_id, account)
+    record = look_up(platform, box.native_id, box.account, rented=box.teardown.rented)
     if record.phase is Phase.GONE:
         again = f"pulumi up --stack {stack}    (rents it again), or pulumi destroy"
-        yield Finding("box", adapter, native_id, tag, "vanished", "gone", whose=(stack,), next=again)
+        yield found("vanished", "gone", whose=(stack,), next=again)
     else:
-        yield Finding(
-            "box", adapter, native_id, tag, "known", record.phase.value, record.price_per_hour, whose=(stack,)
-        )
+        price = box.price_per_hour if record.price_per_hour is None else record.price_per_hour
+        yield found("known", record.phase.value, price, whose=(stack,))
 
 
 def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out: Out) -> None:

@@ -31,6 +31,7 @@ from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform
+from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.teardown.close_box import close_books
 from sweepstack.teardown.orphan_check import Word
@@ -268,7 +269,8 @@ def _issue(platform: Platform, finding: Finding, account: str) -> None:
                         return
                 else:
                     platform.destroy(finding.native_id, account)
-                    record = platform.get(finding.native_id, account)
+                    rented = rented_at(finding.price_per_hour)
+                    record = look_up(platform, finding.native_id, account, rented=rented)
                     if record.phase is Phase.GONE:
                         return
                     problem = record.note or problem

@@ -19,6 +19,7 @@ from sweepstack.cli.target import Target
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.observe import look_up
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import Scene, Sight
@@ -89,8 +90,8 @@ def _last_look(target: Target, sight: Sight, out: Out) -> int:
     """The engine's exit code is no proof: asks the platform for this very native id."""
     box = sight.box
     try:
-        gone = load_platform(box.adapter).get(box.native_id, box.account).phase is Phase.GONE
-        problem = "" if gone else "it is still there"
+        record = look_up(load_platform(box.adapter), box.native_id, box.account, rented=box.teardown.rented)
+        gone, problem = record.phase is Phase.GONE, record.note if record.emptied else "it is still there"
     except PlatformError as error:
         gone, problem = False, str(error)
     following = [f"sweepctl status --stack {target.stack}"]

@@ -1,0 +1,147 @@
+"""A rented host that answers, and has nothing of its box any more: no place takes that for the end of its bill.
+
+Of a box that an older version made, its host can't say that it is rented: the state does, or the price at birth.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweepstack.billing.ledger import spent
+from sweepstack.cli.collect import Sources
+from sweepstack.cli.commands import ledger
+from sweepstack.cli.commands.audit.accounts import Finding, look
+from sweepstack.cli.commands.audit.known_boxes import Known
+from sweepstack.cli.commands.finish import box as finish_box
+from sweepstack.cli.orphans import search
+from sweepstack.cli.output import NO, Out
+from sweepstack.cli.unrecorded_boxes import with_adrift
+from sweepstack.onbox.common.errors import NotYetGone, StillCreating, TeardownRefused
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.provider.models import BoxState
+from sweepstack.provider.resources.identity import may_still_bill
+from sweepstack.status.snapshot import Scene
+from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host
+from tests.unit.provider.support import BOX, FACTS, IDENTITY
+
+BILLS_ON = "nothing of it is left on its host, which bills on"
+TARGET: Any = SimpleNamespace(stack="sweep-t", file=SimpleNamespace(sweep=dict))
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSweep]:
+    with rented_host(tmp_path, monkeypatch, BY_PERSON) as made:
+        yield made
+
+
+@pytest.fixture
+def box(sweep: HostSweep) -> BoxState:
+    """Made by an older version; its folder was removed by hand."""
+    return emptied(sweep, sweep.box())
+
+
+def emptied(sweep: HostSweep, box: BoxState) -> BoxState:
+    shutil.rmtree(sweep.root(box))
+    shutil.rmtree(sweep.platform_root / "ended", ignore_errors=True)
+    assert sweep.platform.get(box.native_id, box.account).phase is Phase.GONE, "its host knows no better"
+    return box
+
+
+def sources(sweep: HostSweep, *boxes: BoxState) -> Sources:
+    return Sources(TARGET, sweep.stack_state(*boxes), True, sweep.identity.evidence, sweep.store, "")
+
+
+def bills(sweep: HostSweep, box: BoxState) -> float | None:
+    bill = spent(sweep.store, datetime.now(UTC)).of(box.native_id)
+    assert bill is not None
+    return bill.per_hour
+
+
+@pytest.mark.parametrize("word", ["as it is made now", "made by an older version"])
+def test_a_state_that_lost_it_gets_it_back_with_what_ends_its_bill(sweep: HostSweep, word: str) -> None:
+    """Closed as vanished, and a second generation made: the first one's bill had ended in the books alone."""
+    box = sweep.box()
+    if word == "as it is made now":
+        shutil.rmtree(sweep.root(box))
+    else:
+        emptied(sweep, box)
+    with pytest.raises(StillCreating) as left:
+        BOX.create(sweep.op(), sweep.box_inputs())
+    assert left.value.identifier == box.native_id
+    (reason,) = left.value.reasons
+    for part in (BILLS_ON, MANUAL, "want: gone, then pulumi up", "sweepctl confirm-gone --stack sweep-t box-0 --saw"):
+        assert part in reason
+    (birth,) = sweep.store.births()
+    assert (birth.generation, birth.native_id, birth.ended_at) == (1, box.native_id, None)
+    assert (sweep.listed(), bills(sweep, box)) == ([], 0.5)
+    state = BoxState.model_validate(left.value.outputs)
+    assert (state.native_id, state.price_per_hour) == (box.native_id, 0.5)
+    with pytest.raises(NotYetGone, match="only a person can end it"):
+        BOX.delete(sweep.op(), state.native_id, state)
+    assert bills(sweep, box) == 0.5
+
+
+@pytest.mark.parametrize("record", ["reads", "damaged"])
+def test_a_sweep_does_not_end_with_it(sweep: HostSweep, box: BoxState, record: str) -> None:
+    if record == "damaged":
+        (sweep.store.root / "records" / "births" / "box-0-g1.json").write_bytes(b"\0" * 60)
+    with pytest.raises(TeardownRefused, match=f"box box-0: {box.native_id} on .* bills on: {BILLS_ON}"):
+        IDENTITY.delete(sweep.op("Identity", "identity"), sweep.identity.identity, sweep.identity)
+    assert sweep.store.lease() is not None
+
+
+def test_an_audit_names_it(sweep: HostSweep, box: BoxState) -> None:
+    adapter = sweep.adapter()
+
+    def boxes(known: Known) -> list[Finding]:
+        return [found for found in look(adapter, sweep.platform, known) if found.kind == "box"]
+
+    (found,) = boxes(Known(states={"sweep-t": sweep.stack_state(box)}))
+    assert (found.standing, found.phase, found.price_per_hour) == ("known", "ending", 0.5)
+    known = Known(births={"sweep-t": sweep.store.births()})
+    assert boxes(known) == []
+    (problem,) = known.problems
+    assert f"({box.native_id} on {adapter}, $0.50/h) is on record as rented: {BILLS_ON}" in problem
+
+
+def test_a_status_searches_for_it(sweep: HostSweep, box: BoxState) -> None:
+    found = search(sweep.stack_state(), sweep.store, sweep.store.births(), TARGET, sweep.identity.evidence)
+    (stranger,) = found.strangers
+    assert (stranger.native_id, stranger.proved, stranger.price_per_hour) == (box.native_id, True, 0.5)
+    assert BILLS_ON in stranger.why
+    assert found.notes == ()
+    births = tuple(sweep.store.births())
+    scene = Scene(sweep.stack_state(), datetime.now(UTC), (), {}, births=births, strangers=found.strangers)
+    (sight,) = with_adrift(scene, sweep.store).sights
+    assert (sight.gone, sight.lost) == (False, True)
+
+
+def test_the_ledger_and_the_last_look_of_finish_take_it_for_billing(
+    sweep: HostSweep, box: BoxState, capsys: pytest.CaptureFixture[str]
+) -> None:
+    costs = spent(sweep.store, datetime.now(UTC))
+    assert ledger._gone(sources(sweep, box), costs) == frozenset()
+    sight: Any = SimpleNamespace(box=sweep.stack_state(box).boxes[0])
+    assert finish_box._last_look(TARGET, sight, Out(as_json=True)) == NO
+    assert json.loads(capsys.readouterr().out)["gone"] is False
+
+
+def test_on_a_host_of_the_user_s_own_it_is_gone(sweep: HostSweep) -> None:
+    """Its price at birth is 0, and nobody sends a bill for it."""
+    own = {"price_per_hour": 0.0, "teardown": FACTS}
+    box = emptied(sweep, sweep.box(**own))
+    (birth,) = sweep.store.births()
+    assert may_still_bill(birth) == ""
+    found = search(sweep.stack_state(), sweep.store, [birth], TARGET, sweep.identity.evidence)
+    assert (found.strangers, len(found.notes)) == ((), 1)
+    assert ledger._gone(sources(sweep, box), spent(sweep.store, datetime.now(UTC))) == {box.native_id}
+    _, state = BOX.create(sweep.op(), sweep.box_inputs(**own))
+    assert state.generation == 2
