@@ -58,6 +58,7 @@ OF_NO_KIND = (
     "evidence/staging/*",
     "data/sweepstack/local/registry.lock",
     "data/sweepstack/local/boxes/.registry",
+    "data/sweepstack/local/volumes/.registry",
     "data/sweepstack/local/boxes/*/data/sweep/cells/*",
     "data/sweepstack/local/boxes/*/data/sweep/checkpoint/*",
     "data/sweepstack/local/boxes/*/data/sweep/runner-*",

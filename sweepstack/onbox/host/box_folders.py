@@ -1,14 +1,15 @@
 """The folder that the local platform keeps its boxes and volumes in, and whose it is.
 
-    <root>/registry.json    {schema, id, also_known_as, marked}: founded once; with the host's name it is the account
+    <root>/registry.json    {schema, id, also_known_as, marked…}: founded once; with the host's name it is the account
     <root>/registry.lock    flock: held while anything is made or marked
     <root>/boxes/<id>/      a box; appears and disappears by rename
     <root>/boxes/.registry  the registry's id: this is the folder that boxes were made in, and no empty mount point
     <root>/volumes/<id>/    a volume: volume.json, content/
+    <root>/volumes/.registry  the same mark, of the folder that volumes were made in
     <root>/staging/ trash/  what is on its way in or out; whoever holds the lock may empty them
 
 `boxes` and `volumes` are made before `registry.json`. So where the registry is there, and `boxes` is readable and holds
-the registry's id, a box that is not in it does not exist; in every other case it is unknown.
+the registry's id, a box that is not in it does not exist; in every other case it is unknown. So with `volumes`.
 """
 
 from __future__ import annotations
@@ -53,11 +54,13 @@ def random_id() -> str:
 @dataclass(frozen=True)
 class Registry:
     """Whose folder this is. `also_known_as`: accounts that a person said it answers for too. `marked`: whether the
-    folder of the boxes was given the mark; False in a registry of before there was one."""
+    folder of the boxes was given the mark, `volumes_marked`: that of the volumes; False in a registry of before there
+    was one."""
 
     id: str
     also_known_as: tuple[str, ...] = ()
     marked: bool = False
+    volumes_marked: bool = False
 
     @property
     def account(self) -> str:
@@ -141,31 +144,33 @@ class LocalStore:
         """Returns when `boxes` is the folder that boxes were made in: a box that is not in it does not exist. Raises
         Unreachable for an empty one that is not proved to be so, such as the mount point of a disk that is not there.
         """
-        with answering(self.boxes):
-            there = self.boxes.is_dir()
-            mark = self._mark() if there else ""
-            if mark == registry.id or (there and not mark and not registry.marked and _holds(self.boxes)):
+        self._require(self.boxes, registry, registry.marked, account)
+
+    def require_volumes(self, registry: Registry, account: str = "") -> None:
+        """The same of `volumes`."""
+        self._require(self.volumes, registry, registry.volumes_marked, account)
+
+    def _require(self, folder: Path, registry: Registry, marked: bool, account: str) -> None:
+        with answering(folder):
+            there = folder.is_dir()
+            mark = _mark(folder) if there else ""
+            if mark == registry.id or (there and not mark and not marked and _holds(folder)):
                 return
-        why = "is not there" if not there else "is another folder than the one that boxes were made in"
-        if there and not mark and not registry.marked:
-            why = "is empty and carries no mark that says that boxes were made in it"
+        why = "is not there" if not there else f"is another folder than the one that {folder.name} were made in"
+        if there and not mark and not marked:
+            why = f"is empty and carries no mark that says that {folder.name} were made in it"
         word = f"{CLAIM} {account or registry.account}"
         if self.remote:
-            word = f"mkdir -p {self.boxes} && echo {registry.id} > {self.boxes / MARK}"
+            word = f"mkdir -p {folder} && echo {registry.id} > {folder / MARK}"
         raise Unreachable(
-            f"{self.boxes} {why}, so nothing is known of the boxes in it. Is its disk mounted? Put it back; if they "
-            f"are really gone, say so with `{word}`{' on that host' if self.remote else ''}"
+            f"{folder} {why}, so nothing is known of the {folder.name} in it. Is its disk mounted? Put it back; if "
+            f"they are really gone, say so with `{word}`{' on that host' if self.remote else ''}"
         )
-
-    def _mark(self) -> str:
-        try:
-            return (self.boxes / MARK).read_text().strip()
-        except FileNotFoundError:
-            return ""
 
     def found(self) -> Registry:
         """The registry, made on the first use. Call it under the lock. Raises Unreachable where one of before there
-        was a mark has nothing below `boxes`: marked, the mount point of a disk would prove each box on it gone."""
+        was a mark has nothing below `boxes`: marked, the mount point of a disk would prove each box on it gone. Where
+        it has nothing below `volumes`, that stays without a mark, and `require_volumes` asks for it."""
         registry = self.registry()
         if registry is None:
             for folder in (self.boxes, self.volumes):
@@ -173,21 +178,25 @@ class LocalStore:
             return self._write(Registry(random_id()))
         if not registry.marked:
             self.require_boxes(registry)
-            registry = self._write(registry)
+        with answering(self.volumes):
+            volumes = not registry.volumes_marked and (_mark(self.volumes) == registry.id or _holds(self.volumes))
+        if not registry.marked or volumes:
+            registry = self._write(registry, boxes=not registry.marked, volumes=volumes)
         return registry
 
-    def answer_for(self, account: str, *, mark: bool = True) -> Registry:
+    def answer_for(self, account: str, *, boxes: bool = True, volumes: bool = True) -> Registry:
         """A person's word that this folder is that of `account`: recorded, also where the registry was lost. One that
-        does not read is kept beside it; its id is what the boxes' folder is marked with."""
+        does not read is kept beside it; its id is what the folders are marked with. `boxes`, `volumes`: whether what is
+        not in them is gone, too."""
         with self.locked(Wait(30)):
             for folder in (self.boxes, self.volumes):
                 folder.mkdir(exist_ok=True)
-            known = Registry(self._mark() or random_id())
+            known = Registry(_mark(self.boxes) or _mark(self.volumes) or random_id())
             if self.registry_file.exists():
                 known = self._unless_damaged() or known
             if account not in (known.account, *known.also_known_as):
                 known = replace(known, also_known_as=(*known.also_known_as, account))
-            return self._write(known, mark=mark)
+            return self._write(known, boxes=boxes, volumes=volumes)
 
     def _unless_damaged(self) -> Registry | None:
         """The registry; None where it did not read and is out of the way now. Raises Unreachable for a disk's no."""
@@ -209,27 +218,36 @@ class LocalStore:
             if self.registry_file.exists():
                 raise
             with answering(self.boxes):
-                mark, holds = self._mark(), _holds(self.boxes)
-            if mark and mark != account.rpartition("/")[2]:
-                raise WrongAccount(
-                    f"this belongs to {account}, and {self.boxes} is marked as that of the registry {mark}: not the "
-                    "same folder under another name of the host"
-                ) from None
-            return self.answer_for(account, mark=holds or bool(mark))  # they are there, and whose they are was lost
+                marks = {folder: _mark(folder) for folder in (self.boxes, self.volumes)}
+                boxes, volumes = (bool(mark) or _holds(folder) for folder, mark in marks.items())
+            for folder, mark in marks.items():
+                if mark and mark != account.rpartition("/")[2]:
+                    raise WrongAccount(
+                        f"this belongs to {account}, and {folder} is marked as that of the registry {mark}: not the "
+                        "same folder under another name of the host"
+                    ) from None
+            return self.answer_for(account, boxes=boxes, volumes=volumes)  # they are there; whose they are was lost
         if known is None or known.id != account.rpartition("/")[2]:
             have = known.account if known is not None else f"{host}, which has no boxes at {self.root}"
             raise WrongAccount(
                 f"this belongs to {account}, and here is {have}: not the same folder under another name of the host"
             )
-        return self.answer_for(account, mark=False)  # says nothing of what is in the folder
+        return self.answer_for(account, boxes=False, volumes=False)  # says nothing of what is in the folders
 
-    def _write(self, registry: Registry, *, mark: bool = True) -> Registry:
-        """Marks the boxes' folder, then writes the registry: one that says so is never without a mark."""
-        known = replace(registry, marked=mark or registry.marked)
-        if mark:
-            with answering(self.boxes):
-                write_atomically(self.boxes / MARK, f"{known.id}\n".encode())
-        facts = {"schema": 1, "id": known.id, "also_known_as": list(known.also_known_as), "marked": known.marked}
+    def _write(self, registry: Registry, *, boxes: bool = True, volumes: bool = True) -> Registry:
+        """Marks the folders, then writes the registry: one that says so is never without a mark."""
+        known = replace(registry, marked=boxes or registry.marked, volumes_marked=volumes or registry.volumes_marked)
+        for folder, asked in ((self.boxes, boxes), (self.volumes, volumes)):
+            if asked:
+                with answering(folder):
+                    write_atomically(folder / MARK, f"{known.id}\n".encode())
+        facts = {
+            "schema": 1,
+            "id": known.id,
+            "also_known_as": list(known.also_known_as),
+            "marked": known.marked,
+            "volumes_marked": known.volumes_marked,
+        }
         write_json_atomically(self.registry_file, facts)
         return known
 
@@ -255,6 +273,13 @@ class LocalStore:
             fsync_directory(Path(parent))
         os.rename(staged, folder)
         fsync_directory(folder.parent)
+
+
+def _mark(folder: Path) -> str:
+    try:
+        return (folder / MARK).read_text().strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _holds(folder: Path) -> bool:
@@ -328,4 +353,4 @@ def _parse_registry(data: bytes) -> Registry:
     identifier, also = facts["id"], facts.get("also_known_as", [])
     if not isinstance(identifier, str) or not identifier or not all(isinstance(name, str) for name in also):
         raise ValueError("no id in it")
-    return Registry(identifier, tuple(also), facts.get("marked") is True)
+    return Registry(identifier, tuple(also), facts.get("marked") is True, facts.get("volumes_marked") is True)

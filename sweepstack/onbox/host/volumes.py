@@ -51,6 +51,7 @@ class LocalVolumes:
                 if record.tag == tag:
                     self._require_content(record)
                     return record
+            self._store.require_volumes(registry)
             native_id = f"volume-{registry.id}-{random_id()}"
             staged = self._store.staging / native_id
             (staged / "content").mkdir(parents=True)
@@ -90,10 +91,9 @@ class LocalVolumes:
                 f"machine's and the registry was lost: `{CLAIM} {host_identity()}/{match[1]}`"
             )
         with answering(self._store.volumes):
-            if not self._store.volumes.is_dir():
-                raise Unreachable(f"{self._store.volumes} is not there, so nothing is known of the volumes in it")
             folder = self._store.volumes / native_id
             if not os.path.lexists(folder):
+                self._store.require_volumes(registry, f"{host_identity()}/{match[1]}")
                 return None
             return replace(self._volume(folder), mounted_by=self._mounted_by(native_id))
 
@@ -111,6 +111,8 @@ class LocalVolumes:
         registry = self._store.registry()
         if registry is None:
             return []
+        if registry.volumes_marked:  # of before there was a mark: an empty folder lists nothing, and proves nothing
+            self._store.require_volumes(registry)
         with answering(self._store.volumes):
             records = [self._volume(folder) for folder in named(self._store.volumes, VOLUME_ID)]
         return [record for record in records if record.tag.startswith(prefix)]
@@ -123,6 +125,7 @@ class LocalVolumes:
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(volume):
             if not os.path.lexists(volume):  # a second delete was faster
                 return
+            self._store.found()  # an old registry is marked while a volume still proves which folder it is
             os.rename(volume, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.volumes)
             shutil.rmtree(self._store.trash, ignore_errors=True)  # what is left of it goes with the next command

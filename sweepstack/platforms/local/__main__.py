@@ -15,12 +15,14 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m sweepstack.platforms.local --also HOST/ID   (the box's `account` in the state)")
         return 2
     try:
-        registry = LocalStore(default_root()).answer_for(arguments[1])
+        store = LocalStore(default_root())
+        registry = store.answer_for(arguments[1])
         this_host.also_known_as(arguments[1].rpartition("/")[0])
     except SweepstackError as error:
         print(error, file=sys.stderr)
         return 1
     print(f"{registry.account} now answers for {arguments[1]}: run the command that sent you here again")
+    print(f"a box that is not in {store.boxes}, and a volume that is not in {store.volumes}, counts as gone")
     return 0
 
 

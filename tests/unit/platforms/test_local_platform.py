@@ -353,10 +353,94 @@ def test_an_empty_folder_of_before_there_was_a_mark_proves_nothing_until_a_perso
 
 def unmarked(root: Path) -> None:
     """As a version left it that knew no mark."""
-    (root / "boxes" / ".registry").unlink()
     known = json.loads((root / "registry.json").read_bytes())
-    del known["marked"]
+    for folder, word in (("boxes", "marked"), ("volumes", "volumes_marked")):
+        (root / folder / ".registry").unlink()
+        del known[word]
     (root / "registry.json").write_text(json.dumps(known))
+
+
+VOLUME_TAG = "sweepstack-a1b2c3-volume-a"
+
+
+@pytest.mark.parametrize("mounted", ["an empty folder", "another registry's", "nothing at all"])
+def test_a_disk_of_volumes_that_is_not_mounted_is_unknown_and_not_gone(
+    root: Path, platform: LocalPlatform, mounted: str
+) -> None:
+    """As gate.md A8 of boxes: what its sealed copies are on was "gone, with all that was on it", and made anew."""
+    volume = platform.ensure_volume(VOLUME_TAG, "a")
+    os.rename(root / "volumes", root / "disk")
+    if mounted != "nothing at all":
+        (root / "volumes").mkdir()
+    if mounted == "another registry's":
+        (root / "volumes" / ".registry").write_text("otherother\n")
+        (root / "volumes" / "volume-otherother-aaaaaaaaaa").mkdir()
+    asked: dict[str, Callable[[], object]] = {
+        "get": lambda: platform.get_volume(volume.native_id),
+        "delete": lambda: platform.delete_volume(volume.native_id, volume.account),
+        "list": lambda: platform.list_volumes(""),
+        "read": lambda: platform.volume_channel(volume.native_id),
+        "make again": lambda: platform.ensure_volume(VOLUME_TAG, "a"),
+        "make another": lambda: platform.ensure_volume(VOLUME_TAG + "b", "b"),
+        "mount": lambda: rent(platform, mounts={"mnt/durable": volume.native_id}),
+    }
+    for name, ask in asked.items():
+        with pytest.raises(Unreachable) as caught:
+            ask()
+        assert str(root / "volumes") in str(caught.value), name
+    with pytest.raises(Unreachable, match=r"nothing is known of the volumes in it.*--also"):
+        platform.get_volume(volume.native_id)
+    assert rent(platform).phase is Phase.RUNNING, "a box without a volume needs none"
+    shutil.rmtree(root / "volumes", ignore_errors=True)
+    os.rename(root / "disk", root / "volumes")
+    assert platform.get_volume(volume.native_id) is not None
+
+
+def test_volumes_of_before_there_was_a_mark(root: Path, platform: LocalPlatform) -> None:
+    """With volumes in it, a folder is the one that they were made in, and it is marked before the last of them ends."""
+    volume = platform.ensure_volume(VOLUME_TAG, "a")
+    rent(platform)
+    unmarked(root)
+    assert platform.get_volume(volume.native_id) is not None
+    assert platform.get_volume(volume.native_id[:-1] + "a") is None
+    platform.delete_volume(volume.native_id, volume.account)
+    assert platform.get_volume(volume.native_id) is None
+    assert platform.ensure_volume(VOLUME_TAG, "a").created
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["this_machine", "a_host"])
+def test_an_empty_folder_of_volumes_of_before_there_was_a_mark_proves_nothing_until_a_person_says_so(
+    root: Path, remote: bool
+) -> None:
+    platform = LocalPlatform(root, remote=remote)
+    volume = platform.ensure_volume(VOLUME_TAG, "a")
+    rent(platform)
+    unmarked(root)
+    os.rename(root / "volumes", root / "disk")
+    (root / "volumes").mkdir()
+    assert rent(platform, tag=TAG + "2").phase is Phase.RUNNING
+    assert platform.list_volumes("") == [], "a list is no proof, and what else is here can be asked for"
+    said = set()
+    for ask in (
+        lambda: platform.get_volume(volume.native_id),
+        lambda: platform.ensure_volume(VOLUME_TAG + "b", "b"),
+    ):
+        with pytest.raises(Unreachable, match=r"is empty and carries no mark .*Is its disk mounted") as caught:
+            ask()
+        said.add(str(caught.value).rpartition(" `")[2].partition("`")[0].strip())
+    (word,) = said
+    os.rmdir(root / "volumes")  # the disk is back: nothing was written below it meanwhile
+    os.rename(root / "disk", root / "volumes")
+    assert platform.get_volume(volume.native_id) is not None
+    shutil.rmtree(root / "volumes")
+    (root / "volumes").mkdir()  # its volumes are really gone, and the person says so
+    if remote:
+        subprocess.run(["/bin/sh", "-c", word], check=True)
+    else:
+        assert word == f"{box_folders.CLAIM} {volume.account}"
+        box_folders.LocalStore(root).answer_for(volume.account)
+    assert platform.get_volume(volume.native_id) is None
+    assert platform.ensure_volume(VOLUME_TAG, "a").created
 
 
 def test_two_boxes_with_one_tag_are_never_taken_for_one(root: Path, platform: LocalPlatform) -> None:

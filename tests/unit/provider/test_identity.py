@@ -333,7 +333,11 @@ def test_a_volume_that_can_t_be_asked_is_not_gone(sweep: Sweep) -> None:
     seen = VOLUME.read(sweep.op("Volume", "store"), "v", sweep.volume)
     assert not isinstance(seen, Gone)
     assert "unknown" in seen.unhealthy[0]
-    folder.mkdir()
+    folder.mkdir()  # as the mount point of a disk is while that is not there
+    assert not isinstance(VOLUME.read(sweep.op("Volume", "store"), "v", sweep.volume), Gone)
+    folder.rmdir()
+    (sweep.folder / "aside").rename(folder)
+    shutil.rmtree(folder / sweep.volume.native_id)
     assert isinstance(VOLUME.read(sweep.op("Volume", "store"), "v", sweep.volume), Gone)
     assert "is gone, with all that was on it" in sweep.said.warnings
 
