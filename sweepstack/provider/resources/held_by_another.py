@@ -1,4 +1,5 @@
-"""A box that carries this sweep's tag, and that another backend's state holds: no `pulumi up` adopts it."""
+"""A box that carries this sweep's tag, and that another backend's state holds: no `pulumi up` adopts it, or its volume.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from datetime import UTC, datetime
 
 from sweepstack.evidence.backends import TAKEOVERS, Takeovers, folder_here, same
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.box_layout import tag_prefix
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.observe import observe
@@ -28,17 +30,33 @@ def refuse_held(
     found = on_record
     if found is None and generation > 1:  # a copy has records of earlier boxes: the first box costs no look more
         found = platform.find_by_tag(tag, platform.account())
-    if found is None or found.phase is Phase.GONE:
+    if found is not None:
+        _refuse(op, platform, store, found, "Nothing was adopted or rented.", known=on_record is not None)
+
+
+def refuse_volume(op: Operation, platform: Platform, store: EvidenceStore, name: str) -> None:
+    """Raises SweepstackError where another backend's state holds a box of this sweep, as `refuse_held`: its boxes mount
+    the volume, which can't say whose it is. Before that is adopted, grown, or its use is put on record."""
+    for found in platform.list_tagged(tag_prefix(store.marker.identity)):
+        undone = f"The volume {name} was not taken over."
+        _refuse(op, platform, store, found, undone, known=_on_record(store, found))
+
+
+def _refuse(
+    op: Operation, platform: Platform, store: EvidenceStore, found: BoxRecord, undone: str, *, known: bool
+) -> None:
+    """`undone`: what was not done, for people; `known`: this evidence has the box on record."""
+    if found.phase is Phase.GONE:
         return
     try:
         owner = read_owner(platform.channel(found.native_id, found.account))
     except (PlatformError, OSError) as error:
-        if on_record is not None:
+        if known:
             return
         raise SweepstackError(
-            f"{found.native_id} on {platform.name} carries the tag of a box that is to be rented, nothing on record "
-            f"speaks of it, and whose it is can't be read from it: {error}. Nothing was adopted, and it may bill. "
-            f"Next: pulumi up --stack {op.stack}, which asks again; or sweepctl audit, which names what ends it"
+            f"{found.native_id} on {platform.name} carries the tag of a box of this sweep, nothing on record speaks of "
+            f"it, and whose it is can't be read from it: {error}. {undone} It may bill. Next: pulumi up --stack "
+            f"{op.stack}, which asks again; or sweepctl audit, which names what ends it"
         ) from error
     if owner is None or not owner.backend or same(owner.backend, backend_name()) or _taken_over(owner, store):
         return
@@ -50,11 +68,15 @@ def refuse_held(
     there = shlex.quote(f"file://{folder}") if folder is not None else lost
     raise SweepstackError(
         f"box {owner.box or found.native_id}: {found.native_id} carries this box's tag, and {owner.person} holds it "
-        f"for {owner.sweep} until {until:%Y-%m-%d %H:%M} UTC, by the state in {owner.backend}. Nothing was adopted or "
-        f"rented. To go on there: PULUMI_BACKEND_URL={there} sweepctl status --stack {owner.stack or op.stack}. For a "
-        f"sweep of your own: another pull_to, since the identity in this evidence is in use there. Next, where that "
-        f'backend is lost: sweepctl adopt --stack {op.stack} --from {lost} --reason "…", then pulumi up'
+        f"for {owner.sweep} until {until:%Y-%m-%d %H:%M} UTC, by the state in {owner.backend}. {undone} To go on "
+        f"there: PULUMI_BACKEND_URL={there} sweepctl status --stack {owner.stack or op.stack}. For a sweep of your "
+        f"own: another pull_to, since the identity in this evidence is in use there. Next, where that backend is lost: "
+        f'sweepctl adopt --stack {op.stack} --from {lost} --reason "…", then pulumi up'
     )
+
+
+def _on_record(store: EvidenceStore, found: BoxRecord) -> bool:
+    return any(birth.tag == found.tag or birth.native_id == found.native_id for birth in store.births())
 
 
 def _taken_over(owner: Owner, store: EvidenceStore) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from sweepstack.billing.outlived_volume import end_command, takes_words
+from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_tag
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.onbox.host.capabilities import HasVolumes
@@ -12,7 +13,7 @@ from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.operations.observe_volume import find_kept
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.provider.models import VolumeInputs, VolumeState
-from sweepstack.provider.resources import volume_lifecycle
+from sweepstack.provider.resources import held_by_another, volume_lifecycle
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.session import Operation
 
@@ -60,6 +61,9 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         return volume_lifecycle.say(op, new, new=not old)
 
     def create(self, op: Operation, inputs: VolumeInputs) -> tuple[str, VolumeState]:
+        if not inputs.guarded:  # the stack that keeps it has no boxes
+            store = EvidenceStore.open(inputs.evidence)
+            held_by_another.refuse_volume(op, load_platform(inputs.adapter), store, inputs.name)
         if inputs.kept:
             record = find_kept(load_platform(inputs.adapter), inputs.name)
             volume_lifecycle.register(op, inputs, record)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweepstack.core.records import Abandonment, Action, Approval
+from sweepstack.evidence.backends import Takeover, backend_name, take_over
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused
+from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.provider import dispatch
-from sweepstack.provider.models import IdentityInputs, VolumeInputs, VolumeState
+from sweepstack.provider.models import BoxState, IdentityInputs, VolumeInputs, VolumeState
 from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.session import Operation, Session
 from sweepstack.status.engine_state import IdentityEntry, StackState
+from sweepstack.teardown.ownership import read_owner, sign
 from sweepstack.volumes.inventory import take_inventory
 from sweepstack.volumes.records import VERB, mountings, write_inventory
 from sweepstack.volumes.users import Survey, survey
-from tests.unit.provider.support import IDENTITY, VOLUME, Sweep, approval_for
+from tests.unit.provider.support import IDENTITY, STACK, VOLUME, Sweep, approval_for
 
 URN = "urn:pulumi:keep::project::sweepstack:index:Volume::abl"
 STORE_FILE = """\
@@ -108,10 +111,55 @@ class Keeper:
         VOLUME.delete(self.op(**how), state.native_id, state)
 
 
+def held_elsewhere(sweep: Sweep, box: BoxState) -> None:
+    """Evidence was copied: the state in another backend holds this box of the sweep."""
+    channel = sweep.channel(box)
+    owner = read_owner(channel)
+    assert owner is not None
+    sign(channel, owner.model_copy(update={"person": "ann@lab", "backend": "s3://team-state"}))
+
+
 @pytest.fixture
 def keeper(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Keeper:
     monkeypatch.setattr("sweepstack.provider.resources.volume_lifecycle.POLL_SECONDS", 0.02)
     return Keeper(sweep, monkeypatch)
+
+
+@pytest.mark.parametrize("known", ["on record", "not on record"])
+def test_a_volume_of_a_sweep_that_another_backend_holds_is_not_taken_over(sweep: Sweep, known: str) -> None:
+    """As gate.md b10, b20 of boxes: the box was refused, and by then the state had the other's volume."""
+    box = sweep.box()
+    held_elsewhere(sweep, box)
+    if known != "on record":
+        (sweep.store.root / "records" / "births" / "box-0-g1.json").unlink()
+    with pytest.raises(SweepstackError, match=r"ann@lab holds it .* The volume store was not taken over\.") as refused:
+        sweep.made_volume()
+    assert f'sweepctl adopt --stack {STACK} --from s3://team-state --reason "…", then pulumi up' in str(refused.value)
+    lost = Takeover(held_by="s3://team-state", taken_to=backend_name(), by="me", at=datetime.now(UTC), reason="lost")
+    take_over(sweep.store, lost)
+    assert sweep.made_volume().native_id == sweep.volume.native_id
+
+
+def test_a_volume_is_not_taken_over_while_an_unknown_box_of_its_sweep_can_t_be_asked(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: Any) -> None:
+        raise Unreachable("no answer")
+
+    sweep.box()
+    monkeypatch.setattr("sweepstack.provider.resources.held_by_another.read_owner", silent)
+    assert sweep.made_volume().native_id == sweep.volume.native_id, "this evidence has it on record"
+    (sweep.store.root / "records" / "births" / "box-0-g1.json").unlink()
+    with pytest.raises(SweepstackError, match=r"The volume store was not taken over\. .* sweepctl audit"):
+        sweep.made_volume()
+
+
+def test_a_mount_is_not_put_on_record_for_a_sweep_that_another_backend_holds(keeper: Keeper) -> None:
+    """The record would name the copied evidence, and by it the volume's end would be judged."""
+    held_elsewhere(keeper.sweep, keeper.sweep.box())
+    with pytest.raises(SweepstackError, match=r"The volume abl was not taken over"):
+        keeper.mount()
+    assert mountings(keeper.store, keeper.volume.native_id) == []
 
 
 def test_it_is_made_once_and_found_again(keeper: Keeper) -> None:
