@@ -183,7 +183,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             preflight.refuse_past(op, store, inputs.budget, inputs.name, price)
             preflight.smoke_first(op, inputs.smoke, inputs.name)
         tag = box_tag(inputs.identity, inputs.name, generation)
-        held_by_another.refuse_held(op, platform, store, tag, generation, existing)
+        held_by_another.refuse_held(op, platform, store, tag, existing)
         birth = Birth(
             box=inputs.name,
             generation=generation,

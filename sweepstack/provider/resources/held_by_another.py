@@ -1,5 +1,4 @@
-"""A box that carries this sweep's tag, and that another backend's state holds: no `pulumi up` adopts it, or its volume.
-"""
+"""A box that carries this sweep's tag, and that another backend's state holds: no `up` adopts it, or its volume."""
 
 from __future__ import annotations
 
@@ -17,21 +16,20 @@ from sweepstack.provider.session import Operation
 from sweepstack.teardown.ownership import Owner, read_owner
 
 
-def refuse_held(
-    op: Operation, platform: Platform, store: EvidenceStore, tag: str, generation: int, on_record: BoxRecord | None
-) -> None:
+def refuse_held(op: Operation, platform: Platform, store: EvidenceStore, tag: str, on_record: BoxRecord | None) -> None:
     """Raises SweepstackError where another backend's state holds the box under this tag now, and no person took it over
     by name.
 
     Copied evidence gives two sweeps one identity, and so one tag: each `up` would put its cells on the other's box, and
     could end it. `on_record`: the box that this evidence knows. One that it knows nothing of is not adopted either
-    while it can't say whose it is.
+    while it does not say whose it is: one of a rental platform says so from its first cells on.
     """
     found = on_record
-    if found is None and generation > 1:  # a copy has records of earlier boxes: the first box costs no look more
+    if found is None and store.marker.created_at.timestamp() < op.session.began:  # else nobody can have a copy yet
         found = platform.find_by_tag(tag, platform.account())
     if found is not None:
-        _refuse(op, platform, store, found, "Nothing was adopted or rented.", known=on_record is not None)
+        known = on_record is not None or _on_record(store, found)
+        _refuse(op, platform, store, found, "Nothing was adopted or rented.", known=known)
 
 
 def refuse_volume(op: Operation, platform: Platform, store: EvidenceStore, name: str) -> None:
@@ -58,6 +56,12 @@ def _refuse(
             f"it, and whose it is can't be read from it: {error}. {undone} It may bill. Next: pulumi up --stack "
             f"{op.stack}, which asks again; or sweepctl audit, which names what ends it"
         ) from error
+    if owner is None and not known:
+        raise SweepstackError(
+            f"{found.native_id} on {platform.name} carries the tag of a box of this sweep, nothing on record speaks of "
+            f"it, and it does not say whose it is. {undone} It may bill. Next: sweepctl audit, which shows what is on "
+            "it and names what ends it"
+        )
     if owner is None or not owner.backend or same(owner.backend, backend_name()) or _taken_over(owner, store):
         return
     seen, _ = observe(platform.name, found.native_id, found.account, files=False)
