@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 
 class Severity(Enum):
@@ -48,6 +49,8 @@ class Session:
     said: dict[tuple[str, str], str] = field(default_factory=dict)
     """Rows of refusals, label and text → the box that they were said of first. Held by `saying`."""
     saying: threading.Lock = field(default_factory=threading.Lock)
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What the operations of this command read once for all of them, by what it is."""
 
 
 @dataclass(frozen=True)

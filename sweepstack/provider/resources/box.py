@@ -131,7 +131,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             op.warn(f"box {old.name} is cleared first; the change of {', '.join(replacing)} waits for the next up")
             return Checked(checked.model_copy(update={name: getattr(old, name) for name in replacing}), failures)
         if replacing and not judgement.verdict.allowed:
-            facts = teardown.with_costs(judgement.facts, rented, judgement.seen)
+            facts = teardown.with_costs(op, judgement.facts, rented, judgement.seen)
             refusal = refusal_text(facts, judgement.verdict, stack=op.stack)
             words = f"changing it would replace box {old.name}, which is a destroy. Undo it, or end the box first.\n"
             whole = f"{words}{refusal}\n\n{recipe(judgement, old, checked, replacing, stack=op.stack)}"
@@ -245,7 +245,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             if judgement.seen.note:  # nothing of it is left that could say so again
                 teardown.close(op, judgement, state.adapter)
             return Gone()
-        line = teardown.lock_line(replace(judgement, facts=teardown.with_costs(judgement.facts, state, judgement.seen)))
+        costs = teardown.with_costs(op, judgement.facts, state, judgement.seen)
+        line = teardown.lock_line(replace(judgement, facts=costs))
         if (record := judgement.record) is None or record.phase is Phase.UNKNOWN:
             record = None  # what is in the way is said once, below
         else:  # locked is what a box normally is

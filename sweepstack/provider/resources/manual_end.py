@@ -45,7 +45,7 @@ def emptied(op: Operation, state: BoxState) -> bool:
         return True
     if known.by != "person" or known.ended_at is None:
         return False
-    facts = teardown.with_costs(judgement.facts, state, judgement.seen)
+    facts = teardown.with_costs(op, judgement.facts, state, judgement.seen)
     if judgement.record is not None and judgement.record.phase is not Phase.ENDING:
         return False  # it is there again: the check has to be asked anew
     raise NotYetGone(_open(op, facts, known, _why(state, known)))
@@ -85,7 +85,7 @@ def hand_over(op: Operation, state: BoxState, judgement: teardown.Judgement, how
     problem = _empty_host(op, state)
     if not problem:
         known = keep_handover(store, known.model_copy(update={"ended_at": datetime.now(UTC)}))
-    costs = teardown.with_costs(facts, state, judgement.seen)
+    costs = teardown.with_costs(op, facts, state, judgement.seen)
     raise NotYetGone(_open(op, costs, known, problem))
 
 

@@ -45,7 +45,7 @@ def check(op: Operation, rented: BoxState | None, old: BoxInputs | None, new: Bo
     if pause.at_rest:
         return []
     if not pause.verdict.allowed:
-        facts = teardown.with_costs(pause.facts, rented, pause.seen)
+        facts = teardown.with_costs(op, pause.facts, rented, pause.seen)
         return [Failure("want", stop_refusal(facts, pause.verdict, pause.risk, stack=op.stack))]
     if old is not None and old.want != "stopped":
         op.info(f"box {new.name}: {declared(_with(rented, new), pause)}")
@@ -128,7 +128,7 @@ def _stop(op: Operation, state: BoxState) -> BoxRecord:
     if pause.at_rest and pause.record is not None and pause.record.phase is Phase.STOPPED:
         return pause.record
     if not pause.at_rest and not pause.verdict.allowed:
-        facts = teardown.with_costs(pause.facts, state, pause.seen)
+        facts = teardown.with_costs(op, pause.facts, state, pause.seen)
         raise TeardownRefused(stop_refusal(facts, pause.verdict, pause.risk, stack=op.stack))
     stop = state.teardown.stop
     assert stop is not None

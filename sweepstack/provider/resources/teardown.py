@@ -12,7 +12,7 @@ from sweepstack.billing.budget import BUDGET, Budget
 from sweepstack.billing.cost import box_costs
 from sweepstack.billing.deadlines import dated
 from sweepstack.billing.forecast import sealed_bytes
-from sweepstack.billing.ledger import spent
+from sweepstack.billing.ledger import Spent, spent
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.observation import Observation
 from sweepstack.core.records import SETTLED, Approval, Birth, Loss, Teardown
@@ -20,9 +20,10 @@ from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import sealed_dir, surviving
-from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, TeardownRefused
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.operations.observe import observe
+from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.provider.resources import preflight
@@ -34,6 +35,8 @@ from sweepstack.teardown.close_box import close_books, close_gone
 from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.refusal import refusal_text, waiting_cost
 
+COSTS_SECONDS = 10.0
+"""So old may the sum over a sweep be that is said of each of its boxes."""
 _records = threading.Lock()
 """The engine deletes boxes in parallel, and they share the teardown record."""
 
@@ -117,7 +120,7 @@ def require_allowed(op: Operation, state: BoxState | QueueState | GateState) -> 
     """The judgement, if it allows the end; else TeardownRefused with all that a person needs."""
     judgement = by_records(judge(state, state.approval, full=True), full=True)
     if not judgement.verdict.allowed:
-        facts = with_costs(judgement.facts, state, judgement.seen)
+        facts = with_costs(op, judgement.facts, state, judgement.seen)
         others = _locked_beside(facts)
         with op.session.saying:  # boxes are refused side by side
             words = refusal_text(facts, judgement.verdict, stack=op.stack, others=others, said=op.session.said)
@@ -159,15 +162,14 @@ def close(op: Operation, judgement: Judgement, adapter: str) -> None:
         )
 
 
-def with_costs(facts: BoxFacts, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
+def with_costs(op: Operation, facts: BoxFacts, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
     """The same, with what it costs by the ledger; as it is where that can't be read. A box that rests costs what the
     platform says of it now: who stopped it may not have told the ledger."""
     if seen.stopped_per_hour is not None:
         facts = replace(facts, price_per_hour=seen.stopped_per_hour)
     try:
-        store = EvidenceStore.open(facts.evidence)
-        found, budget = spent(store, datetime.now(UTC)), store.record(BUDGET, Budget)
-    except EvidenceError:
+        found, budget = _spent(op, facts.evidence)
+    except (EvidenceError, Unreachable):
         return facts
     kept = sealed_bytes([seen.journal]) if seen.journal is not None else 0
     costs = box_costs(found, facts.native_id, budget, state.teardown.keeps_per_gb_month, kept)
@@ -176,6 +178,19 @@ def with_costs(facts: BoxFacts, state: BoxState | QueueState | GateState, seen: 
         whole = max(costs.sweep_per_hour - more, seen.stopped_per_hour)
         costs = replace(costs, per_hour=seen.stopped_per_hour, sweep_per_hour=whole)
     return replace(facts, costs=costs)
+
+
+def _spent(op: Operation, evidence: str) -> tuple[Spent, Budget | None]:
+    """What the whole sweep costs, and its budget: one reading for all boxes that are looked at together. It may be some
+    seconds old."""
+
+    def read() -> tuple[Spent, Budget | None]:
+        store = EvidenceStore.open(evidence)
+        return spent(store, datetime.now(UTC)), store.record(BUDGET, Budget)
+
+    asked: SingleFlight[tuple[Spent, Budget | None]]
+    asked = op.session.shared.setdefault(f"costs of {evidence}", SingleFlight())
+    return asked.get(read, max_age=COSTS_SECONDS)
 
 
 def by_records(judgement: Judgement, *, full: bool) -> Judgement:

@@ -223,6 +223,6 @@ def test_a_stopped_box_is_shown_at_what_it_costs_while_it_is_stopped(spot: Spot)
         assert time.monotonic() < end
         seen, record = observe("vastai", spot.native_id, spot.state.account, files=False)
     assert record.stopped_per_hour == pytest.approx(storage, rel=0.02)
-    facts = teardown.with_costs(teardown.facts_of(spot.state), spot.state, seen)
+    facts = teardown.with_costs(spot.op(), teardown.facts_of(spot.state), spot.state, seen)
     assert f"${storage:.2f}/h, " in waiting_cost(facts)
     assert "$0.50/h" not in waiting_cost(facts)

@@ -553,6 +553,46 @@ def test_a_box_that_no_record_knows_and_that_can_t_be_asked_is_not_adopted(
     assert sweep.listed() == [made.native_id]
 
 
+@pytest.mark.parametrize(
+    ("box", "generation"), [("box-0", 2), ("box-1", 1)], ids=["the next of a box", "the first of a box"]
+)
+def test_a_box_that_no_record_knows_and_that_does_not_say_whose_it_is_is_not_adopted(
+    sweep: Sweep, box: str, generation: int
+) -> None:
+    """Of a rental platform it says so from its first cells on. Until then one that a colleague's `up` has made, with a
+    copy of this evidence, was adopted, and could be ended: nothing was launched on it."""
+    first = sweep.box()
+    birth = sweep.store.birth("box-0", 1)
+    assert birth is not None
+    sweep.platform.destroy(first.native_id, first.account)
+    sweep.store.write_birth(birth.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "cleared"}))
+    tag = box_layout.box_tag(first.identity, box, generation)
+    made = sweep.platform.create(BoxRequest(tag=tag, name=box, mounts=first.mounts), wait=Wait(10))
+    with pytest.raises(SweepstackError, match=r"it does not say whose it is\. Nothing was adopted .* sweepctl audit"):
+        sweep.box(box)
+    assert [one.native_id for one in sweep.store.births()] == [first.native_id]
+    assert sweep.listed() == [made.native_id]
+    sweep.platform.destroy(made.native_id, made.account)
+    assert sweep.box(box).native_id != made.native_id
+
+
+def test_the_first_boxes_of_a_sweep_cost_no_look_more(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name was drawn by this very command: nobody has a copy."""
+    looks = []
+    monkeypatch.setattr(LocalPlatform, "find_by_tag", lambda *_: looks.append("") or None)
+    inputs, op = sweep.box_inputs(), sweep.op()
+    began = sweep.store.marker.created_at.timestamp()
+    for before, expected in ((1.0, 1), (-1.0, 2)):
+        looks.clear()
+        command = replace(op, session=replace(op.session, began=began - before))
+        _, state = BOX.create(command, inputs)
+        assert len(looks) == expected, "the platform's own look before it makes one, and ours"
+        sweep.platform.destroy(state.native_id, state.account)
+        record = sweep.store.birth("box-0", state.generation)
+        assert record is not None
+        sweep.store.write_birth(record.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "cleared"}))
+
+
 def test_nothing_is_rented_for_a_sweep_that_another_backend_holds(sweep: Sweep) -> None:
     lease = sweep.store.lease()
     assert lease is not None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from sweepstack.billing.ledger import Bill, spent
+from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import Wait
+from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.resources.error_context import naming
 from tests.unit.provider.support import BOX, FACTS, Sweep, still_creating
 
@@ -36,6 +39,27 @@ def test_from_the_answer_to_the_proof_of_the_end(sweep: Sweep) -> None:
     assert (bill.ended_how, bill.per_hour) == ("cleared", 0.0)
     assert bill.spans[0].end == bill.ended_at is not None
     assert len(sweep.store.ledger()[0]) == 2
+
+
+def test_the_whole_ledger_is_read_once_for_all_boxes_of_a_look(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of a hundred boxes read the bills of all hundred."""
+    boxes = [sweep.box(f"box-{number}") for number in range(4)]
+    honest, whole = EvidenceStore.ledger, []
+
+    def ledger(store: EvidenceStore, native_id: str | None = None) -> Any:
+        whole.append(native_id is None)
+        return honest(store, native_id)
+
+    monkeypatch.setattr(EvidenceStore, "ledger", ledger)
+    op = sweep.op()
+    for box in boxes:
+        assert isinstance(BOX.read(op, box.native_id, box), Seen)
+    assert sum(whole) == 1
+    for box in boxes:
+        assert f"box {box.name} LOCKED: 0 of 0 cells verified; $0.50/h, $12.00/day; $0.00 so far" in sweep.said.infos
+    assert sweep.said.infos.count("; the sweep $2.00/h") == 4
+    BOX.read(sweep.op(), boxes[0].native_id, boxes[0])
+    assert sum(whole) == 2, "another command reads it anew"
 
 
 def test_an_adopted_box_is_one_bill(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
