@@ -56,7 +56,7 @@ def settled(
         return None
     answered = answers(platform, known)
     if answered and known.confirmed is None:  # it was started again: its silence then proves nothing of the next one
-        with contextlib.suppress(EvidenceError, OSError):
+        with contextlib.suppress(EvidenceError):
             forget_handover(opened(evidence), native_id)
     if answered is not False:
         return None

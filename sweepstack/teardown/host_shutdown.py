@@ -136,15 +136,28 @@ def keep_handover(store: EvidenceStore | None, known: Handover) -> Handover:
         except OSError as full:
             raise EvidenceMissing(f"{error}; and {path} could not be written: {full.strerror}") from error
         return known
-    _file(known.native_id).unlink(missing_ok=True)
+    _take_away(known.native_id)
     return known
 
 
 def forget_handover(store: EvidenceStore | None, native_id: str) -> None:
     """Nothing of it holds any more: the box runs. Idempotent. Raises EvidenceError."""
-    _file(native_id).unlink(missing_ok=True)
+    _take_away(native_id)
     if store is not None:
         store.update_record(_name(native_id), Handover, lambda _before: None)
+
+
+def _take_away(native_id: str) -> None:
+    """Takes this computer's record away, which counts before the evidence's. Raises EvidenceMissing where it would go
+    on to count; on a disk that takes nothing there mostly is none, and then nothing is lost."""
+    try:
+        _file(native_id).unlink(missing_ok=True)
+    except OSError as error:
+        if kept_here(native_id) is not None:
+            raise EvidenceMissing(
+                f"{_file(native_id)} says how the end of {native_id} stood before, and can't be taken away: "
+                f"{error.strerror}. Take it away, then run the command again"
+            ) from error
 
 
 def kept_here(native_id: str) -> Handover | None:
