@@ -193,7 +193,18 @@ def test_the_engine_s_lock(tmp_path: Path) -> None:
     left = locked(tmp_path, pid=child.pid)
     assert (left.verdict, left.fix) == ("fail", "pulumi cancel --stack t")
     assert locked(tmp_path, hostname="gpu-desk").verdict == "unknown"
-    assert locked(tmp_path, pid="x").verdict == "unknown"
+    for nobody in ("x", None, 0, -1, 10**30):
+        assert locked(tmp_path, pid=nobody).verdict == "unknown"
+
+
+def test_the_engine_s_lock_is_judged_by_the_launcher_s_own_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a lock away that this very finding calls one of a process which has ended."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "launcher").write_text("def holder(path):\n    return 'there', 7, 'noon', True\n")
+    monkeypatch.setattr(engine, "CHECKOUT", tmp_path)
+    assert "process 7 on there since noon, which has ended" in locked(tmp_path).found
 
 
 def test_a_clock_that_was_set_back(tmp_path: Path) -> None:

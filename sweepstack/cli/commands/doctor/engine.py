@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -163,30 +163,19 @@ def lock(folder: Path, stack: str, project: str) -> Finding:
     if not found:
         return ok("engine's lock", "free")
     try:
-        facts = json.loads(found[0].read_text())
-        pid, host = int(facts["pid"]), str(facts["hostname"])
-        since = str(facts.get("timestamp", "?"))[:19]
-    except (OSError, ValueError, KeyError, TypeError):
+        # Our launcher of the engine takes a dead one's lock away before each command: what it goes by counts here, too.
+        host, pid, since, ended = runpy.run_path(str(CHECKOUT / "scripts" / "launcher"))["holder"](found[0])
+    except (OSError, ValueError):
         return unknown(
             "engine's lock", f"{found[0]} can't be read", f"pulumi cancel --stack {stack}    (if nothing runs)"
         )
-    who = f"process {pid} on {host} since {since}"
-    if host != socket.gethostname():
+    who = f"process {pid} on {host} since {since[:19]}"
+    if ended is None:
         fix = f"look whether it still runs there; if not: pulumi cancel --stack {stack}"
         return unknown("engine's lock", f"held by {who}", fix)
-    if Path(f"/proc/{pid}").exists() or _alive(pid):
+    if not ended:
         return warn("engine's lock", f"held by {who}, which runs", "wait for it to end")
     return fail("engine's lock", f"held by {who}, which has ended", f"pulumi cancel --stack {stack}")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def passphrase() -> list[Finding]:
