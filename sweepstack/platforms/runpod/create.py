@@ -19,7 +19,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait, not_as_asked
-from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
@@ -106,7 +106,8 @@ def _granted(
     """The pod of the first offer that is granted, as it was answered; the record of one that was found after its answer
     was lost. OutcomeUnknown is the only error after which there may be a pod."""
     wanted, begin = request.constraints, time.monotonic()
-    refusals, reasons = [], []
+    refusals: list[str] = []
+    reasons: list[PlatformError] = []
     tries = candidates(session.gpus(bodies.catalog_params(wanted)), wanted, volume.data_center if volume else "")
     if request.offer:
         if request.offer not in [one.offer.key for one in tries]:
@@ -119,9 +120,7 @@ def _granted(
             raise PlatformError(f"cancelled before {request.name} was rented: nothing exists, nothing bills")
         left = wait.deadline - (time.monotonic() - begin)
         if left <= 0:
-            raise PlatformError(
-                "\n".join([f"{request.name}: nothing was rented within {wait.deadline:g} s", *refusals])
-            )
+            raise _too_late(request, refusals, reasons, wait.deadline)
         wait.progress(f"{request.name}: asking RunPod for {what} ({offer.region})")
         body = bodies.create_pod(request, offer, list(one.data_centers), volume.id if volume else "")
         memory.sending()
@@ -133,6 +132,10 @@ def _granted(
             if found is None:
                 raise
             return found
+        except DeadlineOver as error:
+            if not reasons or wait.cancelled.is_set():
+                raise
+            raise _too_late(request, refusals, reasons, wait.deadline) from error
         if answer.ok:
             return dict(answer.data)
         reason = _refusal(session, answer, what)
@@ -239,6 +242,14 @@ def _refusal(session: Session, answer: Answer, what: str) -> PlatformError:
     if isinstance(error, InsufficientFunds) or answer.status in (404, 409, 413, 422):
         raise error
     return error
+
+
+def _too_late(request: BoxRequest, refusals: list[str], reasons: list[PlatformError], seconds: float) -> PlatformError:
+    """What it means that time was up before every offer was asked for: what the refusals so far mean, if there are."""
+    if not reasons:
+        return PlatformError("\n".join([f"{request.name}: nothing was rented within {seconds:g} s", *refusals]))
+    error = _none_left(request, refusals, reasons)
+    return type(error)(f"{error}\n  no other offer was asked for: {seconds:g} s were over")
 
 
 def _none_left(request: BoxRequest, refusals: list[str], reasons: list[PlatformError]) -> PlatformError:

@@ -67,6 +67,7 @@ class Renting:
         self._request = request
         self._wait = wait
         self._paid = 0.0
+        self._refusals: list[str] = []
 
     def run(self) -> BoxRecord:
         """Raises what `Platform.create` raises."""
@@ -87,6 +88,9 @@ class Renting:
                     memory.made(present.native_id)
                     identifier = self._fitting(present)
         except DeadlineOver as error:
+            if self._refusals and not self._wait.cancelled.is_set():
+                none_left = no_offer_left(self._refusals, request.name)
+                raise NoCapacity(f"{none_left}\n  no other offer was asked for: {error}") from error
             raise PlatformError(f"{error}: no request to make {request.name} was sent") from error
         if present is None:
             self._wait.progress(f"{request.name}: rented instance {identifier} of vast.ai")
@@ -121,7 +125,7 @@ class Renting:
 
     def _rent(self, memory: Memory) -> int:
         """The id of a new instance. Raises NoCapacity with every refusal when no offer could be had."""
-        refusals: list[str] = []
+        refusals = self._refusals
         volume, machine = volumes.for_box(self._session, self._request, self._wait)
         market = market_at(self._client.source)
         for ask in self._free_asks(machine, refusals):

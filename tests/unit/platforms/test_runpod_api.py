@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -361,6 +363,31 @@ def test_each_refusal_has_its_consequence(
         create()
     assert type(caught.value) is kind
     assert count(server, "POST /v2/pods") == posts
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (refusal(400, FULL), NoCapacity),
+        (refusal(403, "access denied"), NotAuthorized),
+        (refusal(400, "odd mounts"), RequestRefused),
+    ],
+)
+def test_where_time_is_up_the_refusals_say_what_it_means(
+    server: Server, monkeypatch: pytest.MonkeyPatch, answer: Any, kind: type[PlatformError]
+) -> None:
+    """It was "nothing was rented" without a kind: `pulumi up` then named no other offer."""
+    server.routes["POST /v2/pods"] = [answer]
+    clock = SimpleNamespace(monotonic=lambda: 11.0 * count(server, "POST /v2/pods"))  # each takes more than there is
+    monkeypatch.setattr("sweepstack.platforms.runpod.create.time", clock)
+    with pytest.raises(kind, match="no other offer was asked for: 10 s were over") as caught:
+        create()
+    assert type(caught.value) is kind
+    assert count(server, "POST /v2/pods") == 1
+    clock.monotonic = itertools.count(0.0, 11.0).__next__
+    with pytest.raises(PlatformError, match="nothing was rented within 10 s") as caught:
+        create(tag=f"{TAG}0")
+    assert type(caught.value) is PlatformError, "where nothing was refused, nothing is known of the market"
 
 
 def test_every_refusal_is_kept(server: Server) -> None:

@@ -27,6 +27,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common import probe
+from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.http_client import ATTEMPTS
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.common.tag_lock import one_at_a_time
@@ -34,7 +35,7 @@ from sweepstack.platforms.registry import volume_channel
 from sweepstack.platforms.vastai import create as rent
 from sweepstack.platforms.vastai import platform as vastai
 from sweepstack.platforms.vastai import volumes
-from sweepstack.platforms.vastai.account_state import forget
+from sweepstack.platforms.vastai.account_state import Lately, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import AT_REST, LIST, SEARCH, V0, World, instance, offer
@@ -267,6 +268,25 @@ def test_every_refusal_is_told_when_no_offer_can_be_had(world: World) -> None:
     assert "offer 7" in str(caught.value)
     assert "offer 8" in str(caught.value)
     assert (len(put(world)), len(put(world, 8))) == (1, 1)
+
+
+def test_where_time_is_up_the_refusals_say_what_it_means(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was "nothing was rented" without a kind: `pulumi up` then named no other offer."""
+
+    def over(deadline: Deadline, seconds: float, what: str = "") -> None:
+        raise DeadlineOver(f"{what} would take 3.0 s more, and 30 s is all there is")
+
+    def refuse(_: Request) -> Reply:
+        monkeypatch.setattr(Deadline, "pause", over)
+        return Reply({"error": "no_such_ask", "msg": "gone"}, 410)
+
+    world.routes[("PUT", f"{V0}/asks/7/")] = refuse
+    with pytest.raises(NoCapacity, match=r"(?s)none of 1 offers could be had.*offer 7.*30 s is all there is"):
+        create()
+    assert (len(put(world)), len(put(world, 8))) == (1, 0)
+    with pytest.raises(PlatformError, match=r"no request to make .* was sent") as caught:
+        create(tag=f"{TAG}0")
+    assert type(caught.value) is PlatformError, "where nothing was refused, nothing is known of the market"
 
 
 def test_the_chosen_offer_comes_first_and_the_ceiling_holds(world: World) -> None:
@@ -734,7 +754,24 @@ def test_lists_have_whole_prefixes_and_the_unlabelled_only_when_all_are_asked_fo
     assert platform.find_by_tag(TAG[:-1]) is None
 
 
-def test_a_hundred_boxes_are_read_in_few_lists(world: World) -> None:
+def test_a_hundred_boxes_are_read_in_few_lists(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who ask while a list is on its way share the next: the first one's answer comes when all have asked."""
+    honest, asked, all_asked = Lately.ask, [], threading.Event()
+
+    def ask(lately: Lately, key: int | str) -> float:
+        asked.append(key)
+        if len(asked) >= 100:
+            all_asked.set()
+        return honest(lately, key)
+
+    def held(request: Request) -> Reply:
+        all_asked.wait(60)
+        return world.list(request)
+
+    # At this test's pace "lately" were 40 ms, and a hundred threads are no faster for it.
+    monkeypatch.setattr("sweepstack.platforms.vastai.account_state.LATELY_SECONDS", 10_000.0)
+    monkeypatch.setattr(Lately, "ask", ask)
+    world.routes[("GET", LIST)] = held
     for number in range(1, 101):
         world.add(number, f"tag-{number}")
     platform = VastPlatform()
