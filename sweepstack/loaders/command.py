@@ -30,7 +30,6 @@ CODE = "code"
 MEMORY = 16 << 30
 TIMES = 4
 """Address space of a check: these bytes, and this many times the file's size. torch alone maps 5 GB."""
-LARGEST_WRITE = 1 << 30
 SAID = 64 << 10
 """Bytes from the end of its output that are looked at."""
 
@@ -96,7 +95,7 @@ class CommandFile:
         confine.die_with_parent()
         memory = MEMORY + TIMES * self.file.size
         confine.limit(resource.RLIMIT_AS, memory, memory)
-        confine.limit(resource.RLIMIT_FSIZE, LARGEST_WRITE, LARGEST_WRITE)
+        confine.limit(resource.RLIMIT_FSIZE, confine.LARGEST_WRITE, confine.LARGEST_WRITE)
         seconds = int(self.check.seconds) + 2
         confine.limit(resource.RLIMIT_CPU, seconds, seconds)
         confine.limit(resource.RLIMIT_CORE, 0, 0)

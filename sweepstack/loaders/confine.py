@@ -9,6 +9,8 @@ import resource
 import signal
 import sys
 
+LARGEST_WRITE = 1 << 30
+"""Of a user's own check, in bytes; a reader itself writes less."""
 _NEW_NETWORK = 0x40000000
 _NEW_USER = 0x10000000
 _DEATH_SIGNAL = 1

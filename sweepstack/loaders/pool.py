@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import queue
-import selectors
+import select
 import signal
 import subprocess
 import sys
@@ -209,18 +209,18 @@ class _Slot:
     def _read_many(self, batch: list[Job]) -> list[tuple[Job, LoadResult]] | None:
         """All of them by one request; None where the worker came to no end with it, so that each is read alone."""
         seconds = self.seconds(sum(job.size or 0 for job in batch))
-        request = json.dumps([self._request(job, seconds) for job in batch]).encode()
+        request = self._request(batch, seconds)
         if len(request) >= REQUEST_BYTES:
             return None if len(batch) == 2 else self._halves(batch)
         try:
             process = self._worker()
             self._send(process, request)
             assert process.stdout is not None
-            answers = json.loads(self._line(process, process.stdout, monotonic() + seconds))["results"]
+            results = _results(json.loads(self._line(process, process.stdout, monotonic() + seconds)))
         except (TimeoutError, _Died):
             self._end()
             return None
-        found = [(job, _result(answer)) for job, answer in zip(batch, answers, strict=True)]
+        found = list(zip(batch, results, strict=True))
         if self.progress:
             for job, result in found:
                 self.progress(job, result.bytes)
@@ -258,24 +258,26 @@ class _Slot:
         deadline = monotonic() + seconds
         process = self._worker()
         assert process.stdout is not None
-        self._send(process, json.dumps(self._request(job, seconds)).encode())
+        self._send(process, self._request([job], seconds))
         while True:
             answer = json.loads(self._line(process, process.stdout, deadline))
-            if "result" in answer:
-                return _result(answer["result"])
+            if "results" in answer:
+                return _results(answer)[0]
             if self.progress:
                 self.progress(job, answer["progress"])
 
-    def _request(self, job: Job, seconds: float) -> dict[str, Any]:
-        return {
-            "path": job.path,
-            "spec": _plain(job.spec),
-            "sha256": job.sha256,
-            "size": job.size,
-            "reader": self.reader,
-            "seconds": seconds,
-            "check": job.check,
-        }
+    def _request(self, batch: list[Job], seconds: float) -> bytes:
+        """See `loaders.worker`. A spec is told once, however many files it is for."""
+        numbers: dict[int, int] = {}
+        specs: list[dict[str, Any]] = []
+        files = []
+        for job in batch:
+            number = None
+            if job.spec is not None and (number := numbers.setdefault(id(job.spec), len(specs))) == len(specs):
+                specs.append(_plain(job.spec))
+            files.append((job.path, number, job.sha256, job.size))
+        asked = {"files": files, "specs": specs, "reader": self.reader, "seconds": seconds, "check": batch[0].check}
+        return json.dumps(asked).encode()
 
     @staticmethod
     def _send(process: subprocess.Popen[bytes], request: bytes) -> None:
@@ -287,16 +289,16 @@ class _Slot:
             raise _Died(_ended(process)) from None
 
     def _line(self, process: subprocess.Popen[bytes], stdout: IO[bytes], deadline: float) -> bytes:
-        with selectors.DefaultSelector() as selector:
-            selector.register(stdout, selectors.EVENT_READ)
-            while b"\n" not in self.buffer:
-                left = deadline - monotonic()
-                if left <= 0 or not selector.select(left):
-                    raise TimeoutError
-                data = os.read(stdout.fileno(), 1 << 16)
-                if not data:
-                    raise _Died(_ended(process))
-                self.buffer += data
+        poller = select.poll()
+        poller.register(stdout, select.POLLIN)
+        while b"\n" not in self.buffer:
+            left = deadline - monotonic()
+            if left <= 0 or not poller.poll(left * 1000):
+                raise TimeoutError
+            data = os.read(stdout.fileno(), 1 << 16)
+            if not data:
+                raise _Died(_ended(process))
+            self.buffer += data
         line, self.buffer = self.buffer.split(b"\n", 1)
         return line
 
@@ -354,15 +356,19 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-def _plain(spec: Spec | None) -> dict[str, Any] | None:
-    if spec is None:
-        return None
+def _plain(spec: Spec) -> dict[str, Any]:
     names = ("load", "finite", "plausible", "min_bytes", "run", "trust")
     return {"keys": list(spec.keys), **{name: getattr(spec, name) for name in names}}
 
 
-def _result(given: dict[str, Any]) -> LoadResult:
-    return LoadResult(**{**given, "reasons": tuple(given["reasons"]), "notes": tuple(given["notes"])})
+def _results(answer: dict[str, Any]) -> list[LoadResult]:
+    """The seconds of all are with the first."""
+    network, stages = answer["network"], answer["seconds"]
+    results = []
+    for ok, reasons, notes, size, sha256, mtime_ns, unknown in answer["results"]:
+        results.append(LoadResult(ok, tuple(reasons), tuple(notes), size, sha256, mtime_ns, stages, unknown, network))
+        stages = {}
+    return results
 
 
 def _last_line(errors: IO[bytes]) -> str:

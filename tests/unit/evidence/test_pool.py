@@ -35,9 +35,9 @@ def fake_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> P
     script = tmp_path / "worker.py"
     script.write_text(
         f"import json, os, signal, sys, time\nopen({str(log)!r}, 'a').write(' '.join(sorted(os.environ)) + '\\n')\n"
-        "good = {'ok': True, 'reasons': [], 'notes': [], 'bytes': 1, 'sha256': '', 'mtime_ns': 0, 'stages': {}}\n"
-        f"for line in sys.stdin:\n    job = json.loads(line)\n{body}\n"
-        "    print(json.dumps({'result': good}), flush=True)\n"
+        "good = {'results': [[True, [], [], 1, '', 0, False]], 'seconds': {}, 'network': None}\n"
+        "for line in sys.stdin:\n    files = json.loads(line)['files']\n    assert len(files) == 1, 'one at a time'\n"
+        f"    path = files[0][0]\n{body}\n    print(json.dumps(good), flush=True)\n"
     )
     real = subprocess.Popen
 
@@ -82,7 +82,7 @@ def test_workers_say_whether_they_could_reach_a_network(tmp_path: Path) -> None:
 
 
 def test_a_hung_worker_is_killed_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = fake_worker(tmp_path, monkeypatch, "    if 'hang' in job['path']: time.sleep(600)")
+    log = fake_worker(tmp_path, monkeypatch, "    if 'hang' in path: time.sleep(600)")
     jobs = [checkpoint(tmp_path / name) for name in ("a.pt", "hang.pt", "b.pt")]
     found = {Path(job.path).name: result for job, result in read_all(jobs, workers=1, seconds=lambda size: 1.0)}
     assert {name for name, result in found.items() if result.ok} == {"a.pt", "b.pt"}
@@ -94,8 +94,8 @@ def test_a_hung_worker_is_killed_and_the_rest_is_read(tmp_path: Path, monkeypatc
 def test_a_worker_that_dies_is_replaced_and_asked_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flag = tmp_path / "died"
     body = (
-        "    if 'bad' in job['path']: os.kill(os.getpid(), signal.SIGSEGV)\n"
-        f"    if 'once' in job['path'] and not os.path.exists({str(flag)!r}):\n"
+        "    if 'bad' in path: os.kill(os.getpid(), signal.SIGSEGV)\n"
+        f"    if 'once' in path and not os.path.exists({str(flag)!r}):\n"
         f"        open({str(flag)!r}, 'w'); os._exit(3)"
     )
     fake_worker(tmp_path, monkeypatch, body)
@@ -114,7 +114,7 @@ def test_workers_that_cannot_start_say_why(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_abandoned_reading_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_worker(tmp_path, monkeypatch, "    if 'slow' in job['path']: time.sleep(600)")
+    fake_worker(tmp_path, monkeypatch, "    if 'slow' in path: time.sleep(600)")
     jobs = [checkpoint(tmp_path / "slow.pt"), checkpoint(tmp_path / "good.pt")]
     started: list[Any] = []
     popen = pool.subprocess.Popen
