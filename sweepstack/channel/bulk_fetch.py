@@ -74,7 +74,7 @@ class Flushing:
 
     def add(self, targets: Sequence[Path]) -> None:
         """These are whole: their bytes may be flushed from now on."""
-        self._begun.append(self._pool.map(_flush, targets))
+        self._begun.append(self._pool.map(_flush, [targets[part::FLUSHERS] for part in range(FLUSHERS)]))
         self._folders |= {target.parent for target in targets}
 
     def __enter__(self) -> Flushing:
@@ -89,9 +89,10 @@ class Flushing:
                     list(flushed)  # raises what went wrong
 
 
-def _flush(target: Path) -> None:
-    descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _flush(targets: Sequence[Path]) -> None:
+    for target in targets:
+        descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

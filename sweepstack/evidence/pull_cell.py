@@ -91,13 +91,12 @@ class BoxFiles:
     What is in here is there; of what is not, nothing is said."""
     total: int = field(init=False)
     """Bytes of all files."""
+    partial: Path = field(init=False)
+    """Where the copy is made."""
 
     def __post_init__(self) -> None:
         self.total = sum(file.size for file in self.manifest.files)
-
-    @property
-    def partial(self) -> Path:
-        return self.store.workplace / PARTIAL / self.manifest.cell
+        self.partial = self.store.workplace / PARTIAL / self.manifest.cell
 
     def _tidy_partial(self) -> None:
         """Removes from an unfinished copy whatever is not the beginning of one of the files."""
@@ -232,8 +231,11 @@ class CellCopy(BoxFiles):
     def _replace(self, final: Path) -> None:
         """Builds the whole folder beside, then swaps it in. What is right in an older copy is copied from there."""
         self._tidy_partial()
-        missing = [file for file in self.manifest.files if not is_right(self.partial, file)]
-        missing = [file for file in missing if not self._take_from(final, file)]
+        missing: Sequence[FileEntry] = self.manifest.files
+        if self.partial.is_dir():
+            missing = [file for file in missing if not is_right(self.partial, file)]
+        if final.is_dir() and not final.is_symlink():
+            missing = [file for file in missing if not self._take_from(final, file)]
         self._check_space(missing)
         done = self.total - sum(file.size for file in missing)
         done = self._fetch_small(missing, done)
@@ -253,7 +255,7 @@ class CellCopy(BoxFiles):
         fsync_directory(final.parent)
 
     def _take_from(self, final: Path, file: FileEntry) -> bool:
-        if final.is_symlink() or not is_right(final, file):
+        if not is_right(final, file):
             return False
         target = inside(self.partial, file.path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -284,7 +286,11 @@ def require_room(store: EvidenceStore, needed: int, what: str) -> None:
 
 def inside(root: Path, path: str) -> Path:
     """`path`, which was checked, below `root`; Raises ManifestRefused when a folder on the way here is none."""
-    target = os.fspath(root)
+    return Path(_inside(os.fspath(root), path))
+
+
+def _inside(root: str, path: str) -> str:
+    target = root
     for part in path.split("/")[:-1]:
         target = f"{target}/{part}"
         try:
@@ -293,12 +299,12 @@ def inside(root: Path, path: str) -> Path:
             break  # nor is there anything below
         if not real:
             raise ManifestRefused(f"{target} here is not a folder: move it away and pull again")
-    return root / path
+    return f"{root}/{path}"
 
 
 def is_right(root: Path, file: FileEntry) -> bool:
     """Is it a file of its own, of that size and digest?"""
-    path = inside(root, file.path)
+    path = _inside(os.fspath(root), file.path)
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -18,13 +18,18 @@ CHUNK = 1 << 20
 def open_target(target: Path) -> IO[bytes]:
     """Opens a partial copy for going on with it. A file that is a link of any sort is put aside first: never write
     through to what it shares its bytes with."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
+        descriptor = os.open(target, flags | os.O_EXCL, 0o644)
+    except FileNotFoundError:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(target, flags, 0o644)
+    except FileExistsError:
         status = os.lstat(target)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             target.unlink()
-    except FileNotFoundError:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    return os.fdopen(os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644), "r+b")
+        descriptor = os.open(target, flags, 0o644)
+    return os.fdopen(descriptor, "r+b")
 
 
 def append_lines(file: Path, data: bytes) -> None:

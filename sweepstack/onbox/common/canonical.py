@@ -49,7 +49,7 @@ def hex_of(digest: str) -> str:
     return digest[len(DIGEST_PREFIX) :] if digest.startswith(DIGEST_PREFIX) else digest
 
 
-def file_sha256(path: Path) -> str:
+def file_sha256(path: str | os.PathLike[str]) -> str:
     """The SHA-256 of a file's content as hex. Reads the whole file; raises OSError as `open` does."""
     with open(path, "rb", buffering=0) as handle:
         return handle_sha256(handle)
@@ -57,7 +57,8 @@ def file_sha256(path: Path) -> str:
 
 def handle_sha256(handle: FileIO) -> str:
     """The same of an open file, from where it stands to its end."""
-    hashed, room = hashlib.sha256(), memoryview(bytearray(CHUNK))
+    size = os.fstat(handle.fileno()).st_size  # to make room for a whole chunk takes longer than to read a small file
+    hashed, room = hashlib.sha256(), memoryview(bytearray(min(max(size + 1, 1 << 12), CHUNK)))
     while True:
         count = handle.readinto(room)
         if not count:
