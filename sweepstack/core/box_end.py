@@ -69,7 +69,7 @@ class TeardownFacts(Record):
 
     @property
     def rented(self) -> bool:
-        """Whether no API ends the bill: the box is on a host that somebody rented."""
+        """Whether no API ends the bill: the box is on a rented host."""
         return self.issue is not None
 
     def as_inputs(self) -> dict[str, Any]:

@@ -18,7 +18,16 @@ from tests.engine.commands import Result, ok, run
 
 pytestmark = pytest.mark.engine
 ROOT = Path(__file__).resolve().parents[2]
-IN_THE_WHEEL = (".pulumi-version", "README.md", "pyproject.toml", "components", "examples", "profiles", "sweepstack")
+IN_THE_WHEEL = (
+    ".pulumi-version",
+    "README.md",
+    "pyproject.toml",
+    "components",
+    "examples",
+    "profiles",
+    "scripts",
+    "sweepstack",
+)
 STACK = "sweep-a"
 
 

@@ -96,7 +96,10 @@ MUTANTS = (
                 "    if False:\n",
             ),
         ),
-        ("tests/unit/provider/test_emptied_host.py",),
+        (
+            "tests/unit/provider/test_emptied_host.py::test_an_audit_names_it",
+            "tests/unit/provider/test_emptied_host.py::test_a_status_searches_for_it",
+        ),
     ),
     Mutant(
         "seal beside a process that can't be ended",

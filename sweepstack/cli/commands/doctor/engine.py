@@ -158,13 +158,13 @@ def clock(folder: Path) -> Finding:
 
 
 def lock(folder: Path, stack: str, project: str) -> Finding:
-    """The engine's lock on a stack, and whether whoever took it is still there."""
+    """The engine's lock on a stack, and whether the process that took it is still there."""
     found = engine_locks(folder, stack, project)
     if not found:
         return ok("engine's lock", "free")
     try:
         # Our launcher of the engine takes a dead one's lock away before each command: what it goes by counts here, too.
-        host, pid, since, ended = runpy.run_path(str(CHECKOUT / "scripts" / "launcher"))["holder"](found[0])
+        host, pid, since, ended = runpy.run_path(str(shipped("scripts/launcher")))["holder"](found[0])
     except (OSError, ValueError):
         return unknown(
             "engine's lock", f"{found[0]} can't be read", f"pulumi cancel --stack {stack}    (if nothing runs)"
