@@ -108,12 +108,11 @@ def _filled(label: str, phrases: list[list[tuple[str, str]]], hang: int, columns
             lines.append(line)
             line, empty, left = " " * hang, True, columns
         for gap, word in phrase:
-            if not empty and len(line) + len(gap) + len(word) > left:
-                lines.append(line)
-                line, empty, left = " " * hang, True, columns
-            elif empty and line.strip() and len(line) + len(word) > left and hang + len(word) < len(line) + len(word):
-                lines.append(line.rstrip())
-                line, left = " " * hang, columns
+            if line.strip() and len(line) + len(gap) * (not empty) + len(word) > left:
+                begin = " " * (hang if hang + len(word) <= columns else min(hang, 2))
+                if not empty or len(begin) < len(line):
+                    lines.append(line.rstrip())
+                    line, empty, left = begin, True, columns
             line += word if empty else gap + word
             empty = False
     return [*lines, line]

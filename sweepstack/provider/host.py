@@ -236,7 +236,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         reasons: list[str],
         inputs: dict[str, Any] | None,
     ) -> NoReturn:
-        reasons = [fitted(redact.redact(reason), REASON) for reason in reasons]
+        reasons = [fitted(redact.redact(reason), REASON).replace("\n", "\n  ") for reason in reasons]
         detail = provider_pb2.ErrorResourceInitFailed(
             id=identifier, properties=to_struct(outputs), reasons=reasons, inputs=to_struct(inputs or {})
         )

@@ -113,6 +113,7 @@ def on_terminal(
     cwd: Path,
     env: Mapping[str, str],
     answers: Sequence[tuple[str, str]] = (),
+    columns: int = 160,
     timeout: float = COMMAND_SECONDS,
 ) -> Result:
     """Runs a command on a terminal and types: each of `answers` is (words to wait for, what to type then)."""
@@ -121,7 +122,7 @@ def on_terminal(
     process = subprocess.Popen(
         argv,
         cwd=cwd,
-        env={**env, "TERM": "xterm", "COLUMNS": "160", "LINES": "60"},
+        env={**env, "TERM": "xterm", "COLUMNS": str(columns), "LINES": "60"},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -15,7 +15,7 @@ def main() -> None:
     """Writes both pages, or neither where a play ends early."""
     pages = {}
     for name, play in (("tutorial.md", tutorial), ("week.md", week)):
-        base = Path(tempfile.mkdtemp(prefix="sweepstack-week-"))
+        base = Path(tempfile.mkdtemp(prefix="w-"))
         made: list[Stack] = []
 
         def make(name: str, base: Path = base, made: list[Stack] = made, **_: bool) -> Stack:

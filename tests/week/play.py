@@ -93,7 +93,7 @@ class Play:
         if argv[0] == "pulumi" and argv[1] in ("up", "destroy") and not answers:
             argv.append("--yes")
         if answers:
-            result = commands.on_terminal(argv, cwd=self.folder, env=self.stack.env, answers=answers)
+            result = commands.on_terminal(argv, cwd=self.folder, env=self.stack.env, answers=answers, columns=80)
         else:
             result = commands.run(argv, cwd=self.folder, env=self.stack.env)
         self._record(shown or command, result, answers)
@@ -142,6 +142,7 @@ class Play:
         self.typed.append(command)
         text = result.out if answers else "\n".join(part for part in (result.out.rstrip(), result.err.rstrip()) if part)
         kept = [line.rstrip() for line in without_outputs(text.replace("\r", "")) if not _NOISE.match(line)]
+        kept = [line for before, line in zip(["", *kept], kept, strict=False) if line != before]
         if len(kept) > SHOWN_LINES:
             cut = len(kept) - SHOWN_LINES
             kept = [*kept[: SHOWN_LINES // 2], f"… {cut} more lines …", *kept[-SHOWN_LINES // 2 :]]

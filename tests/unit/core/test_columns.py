@@ -75,7 +75,8 @@ def test_what_a_sentence_names_is_one_word() -> None:
 
 
 def test_a_digest_is_not_broken() -> None:
-    assert any(DIGEST in line for line in lines(f"15 of 15 verified   receipt {DIGEST}"))
+    assert lines(f"15 of 15 verified   receipt {DIGEST}") == ["15 of 15 verified   receipt", f"  {DIGEST}"]
+    assert lines(f"5 of 5 verified   receipt {DIGEST}")[1] == f"  {DIGEST}", "left of the text above, where it has room"
 
 
 def test_room_that_the_first_line_has_lost() -> None:
