@@ -61,7 +61,9 @@ def test_what_a_lost_backend_held_by_a_box_alone_is_taken_over_by_name(world: Wo
     world.add("box-0").launch("lr0.3")
     held(world, backend)
     lost = "file://laptop-7/home/me/state"
-    assert world.run(*ADOPT, "--from", lost, types="yes").code == 1
+    refused = world.run(*ADOPT, "--from", lost, types="yes")
+    assert refused.code == 1
+    assert "not taken over; nothing was written" in refused.err
     assert world.store.record(TAKEOVERS, Takeovers) is None
     result = world.run(*ADOPT, "--from", lost, types=STACK)
     assert result.code == 0, result
@@ -157,7 +159,9 @@ def test_a_box_on_a_machine_that_was_renamed(world: World, monkeypatch: pytest.M
     box = world.add("box-0")
     monkeypatch.setattr("sweepstack.onbox.host.box_folders.host_identity", lambda: "renamed")
     assert "belongs to" in world.run("status").out
-    assert world.run("adopt", "box-9", "--reason", "x").code == 1
+    unknown = world.run("adopt", "box-9", "--reason", "x")
+    assert unknown.code == 1
+    assert "there is no box box-9 in the state" in unknown.err
     result = world.run("adopt", "box-0", "--reason", "a new name")
     assert result.code == 0, result
     assert world.platform.get(box.native_id, box.record.account).native_id == box.native_id

@@ -193,11 +193,19 @@ def test_unknown_names(world: World, arguments: list[str], words: str) -> None:
     assert words in untouched(world, "--receipt", receipt, *arguments)
 
 
-@pytest.mark.parametrize("arguments", [["--waive", "lr0.1"], ["--reason", "x"], ["--expires", "soon"]])
-def test_words_that_do_not_make_sense(world: World, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--waive", "lr0.1"], "--waive lr0.1 needs a reason"),
+        (["--reason", "x"], "explains nothing: it follows its --waive CELL"),
+        (["--expires", "soon"], '"soon" is not a duration'),
+    ],
+)
+def test_words_that_do_not_make_sense(world: World, arguments: list[str], words: str) -> None:
     *_, receipt = world.verified()
     result = world.run("approve", "--receipt", receipt, *arguments)
     assert result.code == 2
+    assert words in result.err
     assert world.file.approval() is None
 
 
@@ -423,7 +431,9 @@ def test_revoking_needs_no_backend(world: World) -> None:
 
 def test_revoking_goes_alone(world: World) -> None:
     world.verified()
-    assert world.run("approve", "--revoke", "--box", "box-0").code == 2
+    refused = world.run("approve", "--revoke", "--box", "box-0")
+    assert refused.code == 2
+    assert "it goes with none of the other options" in refused.err
 
 
 def test_a_malformed_approval_can_be_revoked(world: World) -> None:
@@ -461,8 +471,12 @@ def test_unclaimed_bytes_are_let_go_by_name(world: World) -> None:
     assert refused.code == 1
     assert "1 file, 200.0 MB on it belong to no sealed cell and would die: data/notes.bin" in refused.err
     assert '--waive-unclaimed box-0 --reason "…"' in refused.err
-    assert world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-0").code == 2
-    assert world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-7", "--reason", "x").code == 1
+    why = world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-0")
+    assert why.code == 2
+    assert "--waive-unclaimed box-0 needs a reason" in why.err
+    other = world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-7", "--reason", "x")
+    assert other.code == 1
+    assert "there is no box box-7 in the state" in other.err
     let_go = world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-0", "--reason", "a cache")
     assert let_go.code == 0
     assert "unclaimed box-0: 1 file, 200.0 MB: data/notes.bin 200.0 MB" in let_go.out

@@ -201,14 +201,24 @@ def test_an_idle_box_of_an_unknown_owner_may_be_about_to_be_used(world: World) -
     assert is_there(world, box)
 
 
-@pytest.mark.parametrize("what", ["journal", "queue", "owner"])
-def test_what_can_t_be_read_is_refused_and_can_be_given_up(world: World, what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("journal", "what is on it is not known: journal line 1 is not JSON"),
+        ("queue", "queue.jsonl holds a line that is not an entry"),
+        ("owner", "whose it is is not known"),
+    ],
+    ids=["journal", "queue", "owner"],
+)
+def test_what_can_t_be_read_is_refused_and_can_be_given_up(world: World, what: str, words: str) -> None:
     box = world.add()
     path = {"journal": box_layout.JOURNAL, "queue": box_layout.QUEUE, "owner": box_layout.OWNER}[what]
     (box.root / path).parent.mkdir(parents=True, exist_ok=True)
     (box.root / path).write_text("no such thing\n")
     elsewhere(world)
-    assert audit_end(world, box).code == 1
+    refused = audit_end(world, box)
+    assert refused.code == 1
+    assert words in refused.err
     assert is_there(world, box)
     assert audit_end(world, box, *ABANDON).code == 0
     assert not is_there(world, box)
@@ -395,10 +405,16 @@ def test_evidence_that_can_t_be_written_keeps_no_box(world: World) -> None:
 def test_words_that_do_not_go_together(world: World) -> None:
     box = training(world)
     elsewhere(world)
-    for more in (("--abandon",), ("--abandon", "--reason", " "), ("--reason", "x")):
-        assert audit_end(world, box, *more).code == 2
-    assert world.run("audit", "--end", f"local:{box.native_id}", "--yes", "local-x", *ABANDON, stack=None).code == 1
-    assert world.run("audit", "--end", f"local:{box.native_id}", *ABANDON, stack=None).code == 1
+    needs, says = "--abandon needs a reason, which is kept", "--reason says why what is on it may be lost"
+    for more, words in ((("--abandon",), needs), (("--abandon", "--reason", " "), needs), (("--reason", "x"), says)):
+        refused = audit_end(world, box, *more)
+        assert refused.code == 2
+        assert words in refused.err
+    end = ("audit", "--end", f"local:{box.native_id}", *ABANDON)
+    for more, words in ((("--yes", "local-x"), "'local-x' is not local-"), ((), "can't be undone: --yes local-")):
+        refused = world.run(*end, *more, stack=None)
+        assert refused.code == 1
+        assert words in refused.err
     assert is_there(world, box)
     assert decisions() == []
 

@@ -131,7 +131,9 @@ def test_wait_for_first_step(world: World) -> None:
     box.launch("lr0.1")
     box.start("lr0.1")
     box.alive()
-    assert world.run("wait", "--for", "first-step", "--timeout", "0.3s").code == 1
+    early = world.run("wait", "--for", "first-step", "--timeout", "0.3s")
+    assert early.code == 1
+    assert "not first-step within 0 s: 1 running, 2 pending" in early.err
     (box.root / "data/sweep/cells/lr0.1/1/log.txt").write_text("step 1\n")
     assert world.run("wait", "--for", "first-step", "--timeout", "5s").code == 0
 
@@ -139,7 +141,9 @@ def test_wait_for_first_step(world: World) -> None:
 @pytest.mark.usefixtures("quick")
 def test_wait_for_verified(world: World) -> None:
     world.full()
-    assert world.run("wait", "--for", "verified", "--timeout", "0.2s").code == 1
+    early = world.run("wait", "--for", "verified", "--timeout", "0.2s")
+    assert early.code == 1
+    assert "not verified within 0 s: 3 sealed" in early.err
     world.run("pull")
     world.run("verify")
     assert world.run("wait", "--for", "verified", "--timeout", "0.2s").code == 0
@@ -294,10 +298,14 @@ def test_finish_stops_at_the_first_no(world: World) -> None:
 
 def test_finish_asks_before_anything_is_ended(world: World) -> None:
     world.full()
-    assert world.run("finish").code == 1
+    alone = world.run("finish")
+    assert alone.code == 1
+    assert "there is no terminal to ask at" in alone.err
     assert world.file.approval() is None
     assert world.calls() == []
-    assert world.run("finish", types="n").code == 1
+    refused = world.run("finish", types="n")
+    assert refused.code == 1
+    assert "not approved; nothing was written" in refused.err
     assert world.calls() == []
     world.run("approve", types="yes")
     for cleared in (False, True):

@@ -98,9 +98,9 @@ def test_it_is_not_listed_while_a_box_that_only_the_records_know_may_mount_it(wo
 
 def test_it_ends_where_every_cell_is_verified_elsewhere(world: World) -> None:
     destroyed(world)
-    assert world.run("audit", "--end", f"local:{world.volume}", stack=None, fresh=False).code == 1, (
-        "the id is asked for"
-    )
+    asked = world.run("audit", "--end", f"local:{world.volume}", stack=None, fresh=False)
+    assert asked.code == 1
+    assert f"can't be undone: --yes {world.volume} says that you mean it" in asked.err
     assert is_there(world)
     ended = end(world)
     assert ended.code == 0, ended

@@ -71,7 +71,9 @@ def test_it_needs_no_evidence(world: World, lost: str) -> None:
     assert result.code == 0
     assert "not recorded there" in result.out
     assert ways(world) == ["abandoned"]
-    assert world.run("approve", "--revoke").code == 2, "the evidence could not be told"
+    revoked = world.run("approve", "--revoke")
+    assert revoked.code == 2, "the evidence could not be told"
+    assert "the revocation could not be recorded" in revoked.out
     assert ways(world) == []
     assert world.run(*GIVE_UP).code == 0
     assert ways(world) == ["abandoned"]
@@ -117,6 +119,7 @@ def test_only_an_abandonment_given_since_counts_where_what_was_revoked_is_not_kn
     assert set(ways(world)) <= {None}
     receipt = world.run("approve", "--receipt", "sha256:" + "0" * 64)
     assert receipt.code == 1
+    assert "the receipt sha256:000" in receipt.err
     time.sleep(1.1)  # approvals are dated by the second
     result = world.run(*GIVE_UP, "--json")
     assert result.code == 0, result

@@ -178,7 +178,9 @@ def test_an_unknown_cell_is_not_run_again(world: World) -> None:
 @pytest.mark.parametrize("words", [(), ("lr0.1", "--all"), ("--all", "--failed")])
 def test_one_way_to_name_cells(world: World, words: tuple[str, ...]) -> None:
     world.full()
-    assert world.run("retry", *words).code == 2
+    refused = world.run("retry", *words)
+    assert refused.code == 2
+    assert "name cells, or say --failed, or --all: one of the three" in refused.err
 
 
 def test_a_box_that_can_t_be_reached_is_unknown(world: World) -> None:
@@ -189,6 +191,7 @@ def test_a_box_that_can_t_be_reached_is_unknown(world: World) -> None:
     world.move_registry()
     result = world.run("retry", "lr0.1")
     assert result.code == 2
+    assert "box box-0 can't be reached: whether lr0.1 runs is not known" in result.err
     assert on_record(world.store) == {}
 
 
@@ -219,8 +222,10 @@ def test_drop_refuses_what_would_not_load(world: World) -> None:
     world.full()
     before = world.file.path.read_bytes()
     assert "did you mean" in world.run("drop", "lr0.2", "--reason", "x").err
-    assert world.run("drop", "lr0.3").code == 2
-    assert world.run("drop", "lr0.3", "--reason", " ").code == 2
+    for words in ((), ("--reason", " ")):
+        refused = world.run("drop", "lr0.3", *words)
+        assert refused.code == 2
+        assert "why? It is kept with the cell" in refused.err
     assert world.file.path.read_bytes() == before
     assert world.run("drop", "lr0.1", "--reason", "x").code == 0
     assert world.run("drop", "lr0.3", "--reason", "x").code == 0

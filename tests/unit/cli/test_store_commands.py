@@ -176,7 +176,9 @@ def test_finish_asks_once_and_ends_when_nothing_is_left(keep: Keep) -> None:
     (home / "after.json").write_text(json.dumps(keep.world.empty()))
     gone = f"rm -rf {keep.world.platform_root / 'volumes' / keep.volume}; cp $home/after.json $home/state-keep.json"
     keep.world.on("destroy", gone)
-    assert keep.run("finish", types="no").code == 1
+    refused = keep.run("finish", types="no")
+    assert refused.code == 1
+    assert "not approved; nothing was written" in refused.err
     assert keep.world.calls() == []
     done = keep.run("finish", types="yes")
     assert done.code == 0, done

@@ -368,4 +368,6 @@ def test_watch_waits_an_outage_out(world: World, box: Box) -> None:
     (world.engine / "error").unlink()
     assert (next(pictures).problem, next(pictures).code) == ("", 0)
     world.engine_says("error: unable to open state directory\n")
-    assert world.run("status", "--watch", "--timeout", "1s").code == 2
+    over = world.run("status", "--watch", "--timeout", "1s")
+    assert over.code == 2
+    assert "unable to open state directory" in over.err
