@@ -238,7 +238,7 @@ def test_without_trust_nothing_runs(code: CheckCode, tmp_path: Path, spec: dict[
     known = {"run": f"touch {flag}; echo '{{\"ok\": true}}' # {{file}}", "trust": True, **spec}
     ((_, result),) = read_all([Job(str(path), PlainSpec("command", **known), None, 1, code.root)])
     assert (result.ok, result.unknown) == (False, True)
-    assert "nobody trusts" in result.reasons[0]
+    assert "the stack file does not trust" in result.reasons[0]
     assert not flag.exists()
 
 
