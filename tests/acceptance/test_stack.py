@@ -63,8 +63,7 @@ def test_a04_all_done_and_one_cell_never_ran(make_stack: Make) -> None:
     stack.hold(*stack.cells)
     ok(stack.up())
     missing = stack.cells_of("box-1")[-1]
-    stack.release()
-    stack.hold(missing)
+    stack.release(but=(missing,))
     stack.wait_done(but=(missing,))
     stack.sweepctl("pull")
     stack.vanish("box-1")

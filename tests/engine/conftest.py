@@ -154,8 +154,7 @@ class Locked:
         stack.hold(*stack.cells)
         ok(stack.up())
         self.running = tuple(stack.cells_of(box)[-1] for box in stack.boxes)
-        stack.release()
-        stack.hold(*self.running)
+        stack.release(but=self.running)
         stack.wait_done(but=self.running)
         ok(stack.up())  # what a refresh writes once is written now
         return stack

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,10 +128,11 @@ class Stack:
         for cell in cells:
             self.tell("hold", cell)
 
-    def release(self) -> None:
-        """Held cells go on."""
+    def release(self, *, but: Collection[str] = ()) -> None:
+        """Held cells go on. To release all and to hold some again would let these go on, too, on a busy machine."""
         for path in self.control.glob("hold-*"):
-            path.unlink()
+            if path.name.removeprefix("hold-") not in but:
+                path.unlink()
 
     def tell(self, word: str, cell: str) -> None:
         """`hold`, `fail`, `nan`, `inf`, `wrongkey`, `nothing`: what a cell does when it runs."""

@@ -27,8 +27,7 @@ def at_work(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
     stack.edit_config(lambda sweep: sweep["overrides"]["local"].update(stopped_price_per_hour=0.05))
     ok(stack.up())
     running = stack.cells_of("box-0")
-    stack.release()
-    stack.hold(*running)
+    stack.release(but=running)
     stack.wait_done(but=running)
     yield stack
     stack.close()
@@ -127,8 +126,7 @@ def test_a_box_with_nothing_to_do_takes_cells_that_wait(make_stack: Callable[...
     ok(stack.up())
     (first,) = stack.started("box-0")
     (second,) = set(stack.cells_of("box-0")) - {first}
-    stack.release()
-    stack.hold(first)
+    stack.release(but=(first,))
     before = stack.config_file.read_text()
     stack.edit_config(lambda sweep: sweep["job"]["env"].update(MORE="1"))
     stack.wait_done(but=[first, second])

@@ -17,8 +17,7 @@ def half_done(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
     stack.hold(*stack.cells)
     ok(stack.up())
     running = stack.cells_of("box-0")
-    stack.release()
-    stack.hold(*running)
+    stack.release(but=running)
     stack.wait_done(but=running)
     ok(stack.sweepctl("pull"))
     yield stack
