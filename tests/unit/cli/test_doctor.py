@@ -203,7 +203,7 @@ def test_the_engine_s_lock_is_judged_by_the_launcher_s_own_function(
     """It takes a lock away that this very finding calls one of a process which has ended."""
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "launcher").write_text("def holder(path):\n    return 'there', 7, 'noon', True\n")
-    monkeypatch.setattr(engine, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(engine, "shipped", lambda name: tmp_path / name)
     assert "process 7 on there since noon, which has ended" in locked(tmp_path).found
 
 
