@@ -215,18 +215,22 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         except StillCreating as error:
             self._init_failed(context, error.identifier, error.outputs, error.reasons, inputs)
         except SweepstackError as error:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, _message(str(error)))
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, self.words(str(error)))
         except Exception as error:
             log.error("%s", traceback.format_exc())
             place = traceback.extract_tb(error.__traceback__)[-1]
             context.abort(
                 grpc.StatusCode.INTERNAL,
-                _message(
+                self.words(
                     f"internal error in sweepstack: {type(error).__name__}: {error} ({Path(place.filename).name}:"
                     f"{place.lineno}). Nothing more was done. Next: the same command again, with `-d` for the traceback"
                 ),
             )
         raise AssertionError("unreachable: abort raises")
+
+    def words(self, text: str) -> str:
+        """An error as it is handed to the engine, which sets `error: ` before it."""
+        return fitted(redact.redact(text), IN_ENGINE, taken=len("error: "))
 
     def _init_failed(
         self,
@@ -287,11 +291,6 @@ def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Service
     sys.stdout.flush()
     # Worker threads may sit in a platform call; they are not daemons, and waiting for them would cost the engine 5 s.
     os._exit(0)
-
-
-def _message(text: str) -> str:
-    """An error as the engine takes it: it sets `error: ` before it."""
-    return fitted(redact.redact(text), IN_ENGINE, taken=len("error: "))
 
 
 def _failure(failure: Failure, inputs: dict[str, Any], op: Operation) -> Any:
