@@ -12,9 +12,14 @@ class Screen(str):
 
     __slots__ = ()
 
+    @property
+    def words(self) -> str:
+        """All of it on one line, for a pattern."""
+        return " ".join(self.split())
+
     def __contains__(self, words: object) -> bool:
         assert isinstance(words, str)
-        return str.__contains__(self, words) or " ".join(words.split()) in " ".join(self.split())
+        return str.__contains__(self, words) or " ".join(words.split()) in self.words
 
 
 def too_long(text: str, columns: int = COLUMNS) -> list[str]:

@@ -33,6 +33,10 @@ class Result:
     err: str
     seconds: float
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out", Screen(self.out))
+        object.__setattr__(self, "err", Screen(self.err))
+
     @property
     def text(self) -> Screen:
         """Both streams, for looking words up."""

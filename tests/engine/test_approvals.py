@@ -22,7 +22,7 @@ def locked_again(stack: Stack, reason: str, *, box: str = "") -> Result:
     """`up` shows the lock with its reason and rc 0; `destroy` is refused and changes nothing, or nothing of `box`."""
     up = ok(stack.up("--diff"))
     assert re.search(r"clearance\s*:.*cleared.*=>.*locked", up.text), f"the diff does not show it\n{up}"
-    assert re.search(reason, up.text, re.IGNORECASE), f"the reason is not shown: {reason}\n{up}"
+    assert re.search(reason, up.text.words, re.IGNORECASE), f"the reason is not shown: {reason}\n{up}"
     still_refused(stack, box=box, reason=reason)
     return up
 
@@ -32,7 +32,7 @@ def still_refused(stack: Stack, *, box: str = "", reason: str = "") -> None:
     before = stack.snapshot(state=not box)
     result = stack.destroy()
     assert_refused(result)
-    assert re.search(reason, result.text, re.IGNORECASE), f"the reason is not said: {reason}\n{result}"
+    assert re.search(reason, result.text.words, re.IGNORECASE), f"the reason is not said: {reason}\n{result}"
     if box:
         now = stack.snapshot(state=False).files[stack.native_id(box)]
         assert now == before.files[stack.native_id(box)], str(result)
