@@ -168,7 +168,8 @@ def test_a_list_from_before_the_end_proves_nothing(
     world: World, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own `null` may come early: only the list still tells of it."""
-    monkeypatch.setattr(account_state, "LATELY_SECONDS", 1e6)  # in a test's time 40 ms, and a busy machine takes longer
+    # In the time of tests it is 40 ms, and a busy machine takes longer.
+    monkeypatch.setattr("sweepstack.platforms.vastai.account_state.LATELY_SECONDS", 1e6)
     for number in (7, 8):
         session.client.listed(number, Deadline(60))
     world.add(7, "tag-7")
