@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ruamel.yaml import YAML
+import yaml
 
 from tests.simulators.core import VirtualClock
 from tests.simulators.faults import Choice
@@ -91,7 +91,7 @@ def rental(adapter: str) -> Rental:
 def stack_of(adapter: str) -> str:
     """The stack that ships for this platform: whose first candidate it is."""
     for file in sorted((ROOT / "stacks").glob("Pulumi.*.yaml")):
-        sweep = YAML(typ="safe").load(file.read_text())["config"].get("sweepstack:sweep", {})
+        sweep = yaml.safe_load(file.read_text())["config"].get("sweepstack:sweep", {})
         if sweep.get("candidates", [""])[0] == adapter:
             return file.name.removeprefix("Pulumi.").removesuffix(".yaml")
     raise LookupError(f"no stack ships for {adapter}")

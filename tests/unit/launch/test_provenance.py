@@ -77,7 +77,7 @@ def test_a_sealed_cell_knows_its_commit(site: Site) -> None:
     git(site.job, "add", "-A")
     git(site.job, "commit", "-q", "-m", "one")
     site.launch("a")
-    (volume,) = (site.folder / "platform" / "volumes").iterdir()
+    (volume,) = (site.folder / "platform" / "volumes").glob("volume-*")
     path = volume / "content" / IDENTITY / "cells" / "a" / "manifest.json"
     until(path.exists, lambda: f"no manifest: {site.said}")
     manifest = json.loads(path.read_bytes())
