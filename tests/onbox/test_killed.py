@@ -396,7 +396,7 @@ assert not any(out.iterdir()), "out is new for each try"
 
 
 def test_a_job_with_checkpoints_of_its_own_goes_on_from_them(box: Box) -> None:
-    """newcomer.md A3: a job that kept its checkpoints beside its output began at step 0 after a kill."""
+    """A job that kept its checkpoints beside its output began at step 0 after a kill."""
     box.code = box.ship({"train.py": RESUMES})
     (box.control / "hold").touch()
     box.add("a", f"python train.py {{checkpoints}} {{out}} {box.control}")

@@ -368,7 +368,7 @@ VOLUME_TAG = "sweepstack-a1b2c3-volume-a"
 def test_a_disk_of_volumes_that_is_not_mounted_is_unknown_and_not_gone(
     root: Path, platform: LocalPlatform, mounted: str
 ) -> None:
-    """As gate.md A8 of boxes: what its sealed copies are on was "gone, with all that was on it", and made anew."""
+    """As with boxes: what its sealed copies are on was "gone, with all that was on it", and made anew."""
     volume = platform.ensure_volume(VOLUME_TAG, "a")
     os.rename(root / "volumes", root / "disk")
     if mounted != "nothing at all":

@@ -127,7 +127,7 @@ def keeper(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Keeper:
 
 @pytest.mark.parametrize("known", ["on record", "not on record"])
 def test_a_volume_of_a_sweep_that_another_backend_holds_is_not_taken_over(sweep: Sweep, known: str) -> None:
-    """As gate.md b10, b20 of boxes: the box was refused, and by then the state had the other's volume."""
+    """As with boxes: the box was refused, and by then the state had the other's volume."""
     box = sweep.box()
     held_elsewhere(sweep, box)
     if known != "on record":
