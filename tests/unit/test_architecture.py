@@ -17,9 +17,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("components", "sweepstack", "scripts")
 MAX_LINES = 400
+COMMON_WORDS = {"local", "generic-ssh", "lambda"}
+"""Profiles whose names are words of any program."""
 PLATFORM_NAMES = re.compile(
-    r"(?<![a-z])(runpod|vast\.?ai|vast|autodl|lambda[ _-]?labs|paperspace|gpushare|matpool|featurize|lanrui"
-    r"|slurm|kubernetes|k8s)(?-i:(?![a-z]))",
+    rf"(?<![a-z])({'|'.join(sorted({path.stem for path in (ROOT / 'profiles').glob('*.md')} - COMMON_WORDS))}"
+    r"|vast\.?ai|vast|lambda[ _-]?labs|slurm|kubernetes|k8s)(?-i:(?![a-z]))",
     re.IGNORECASE,
 )
 PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "components/platforms")
