@@ -187,7 +187,7 @@ class Wait:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def until(self, ready: Callable[[], bool], what: str) -> str:
-        """Blocks until `ready()`; returns "" then, else why waiting ended ("cancelled …", "… after 600 s").
+        """Blocks until `ready()`; returns "" then, else why waiting ended ("cancelled …", "not within 600 s …").
 
         Says `what` through `progress` every 5 s. Exceptions of `ready` pass through.
         """
@@ -200,7 +200,7 @@ class Wait:
             if self.cancelled.is_set():
                 return f"cancelled while waiting for {what}"
             if now - begin >= self.deadline:
-                return f"{what} did not happen within {self.deadline:g} s"
+                return f"not within {self.deadline:g} s: still waiting for {what}"
             if now - said >= PROGRESS_SECONDS:
                 said = now
                 self.progress(f"waiting for {what}: {now - begin:.0f} s of at most {self.deadline:g} s")

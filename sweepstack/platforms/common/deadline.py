@@ -117,8 +117,9 @@ class Watch:
                     return f"not within {most:g} s: still waiting for {self._what}"
                 self._deadline.pause(self._pace(), self._what)
             except DeadlineOver:
-                why = self._deadline.why_over() or f"not within {self._deadline.seconds:g} s"
-                return f"{why}: still waiting for {self._what}"
+                if self._deadline.cancelled.is_set():
+                    return f"cancelled while waiting for {self._what}"
+                return f"not within {self._deadline.seconds:g} s: still waiting for {self._what}"
 
     def _progress(self) -> None:
         left, seconds = self._deadline.left(), self._deadline.seconds

@@ -19,7 +19,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait, not_as_asked
-from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
+from sweepstack.platforms.common.deadline import Deadline, DeadlineOver, Lasting, Watch
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
@@ -46,7 +46,7 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
     must_be_possible(request.constraints)
     if not TAG.fullmatch(request.tag):
         raise RequestRefused(f"the tag {request.tag!r} can't be a pod's name: letters, digits, '.', '_' and '-'")
-    at_hand, begin = session(), time.monotonic()
+    at_hand, deadline = session(), Deadline(wait.deadline, wait.cancelled)
     account = at_hand.account()
     volume = for_box(at_hand, request)
     with one_at_a_time("runpod", account, request.tag, wait, request.asked) as memory:
@@ -71,8 +71,7 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
     must_not_be_too_dear(record, request.name, request.max_price)
     if record.phase is Phase.STOPPED and not made:
         return record
-    rest = Wait(max(0.0, wait.deadline - (time.monotonic() - begin)), wait.progress, wait.cancelled)
-    return until_ready(at_hand, request.name, record, rest, max_price=request.max_price)
+    return until_ready(at_hand, request.name, record, wait, deadline=deadline, max_price=request.max_price)
 
 
 def _with_key(request: BoxRequest) -> BoxRequest:
@@ -166,37 +165,34 @@ def until_ready(
     record: BoxRecord,
     wait: Wait,
     *,
+    deadline: Deadline | None = None,
     max_price: float | None = None,
     woken: bool = False,
 ) -> BoxRecord:
     """Blocks until the pod runs, has its address, and answers there. Every way out that leaves it rented raises
-    StillCreating with its id. `woken`: it was told to start, so a short rest is no end."""
-    seen, why_not, next_look, begin = record, "", 0.0, time.monotonic()
-    absent: float | None = None  # since when
+    StillCreating with its id. `deadline`: where that of `wait` has begun already. `woken`: it was told to start, so a
+    short rest is no end."""
+    seen, why_not, begin = record, "", time.monotonic()
+    deadline = deadline or Deadline(wait.deadline, wait.cancelled)
+    absent = Lasting(deadline, paced(GRACE_SECONDS))  # what was made a moment ago is not known everywhere
 
     def settled() -> bool:
-        nonlocal seen, why_not, next_look, absent
-        now = time.monotonic()
-        if now < next_look:
-            return False
-        pause = session.poll_seconds()
+        nonlocal seen, why_not
         try:
-            pod = session.pods(max_age=pause).by_id.get(record.native_id) or session.pod(record.native_id)
+            known = session.pods(max_age=session.poll_seconds()).by_id
+            pod = known.get(record.native_id) or session.pod(record.native_id)
         except Unreachable as error:  # an outage is no reason to leave it: the deadline is
-            why_not, next_look = problem(error), time.monotonic() + pause
+            why_not = problem(error)
             return False
-        if pod is None:
-            absent, next_look = now if absent is None else absent, now + pause
-            if now - absent < paced(GRACE_SECONDS):  # what was made a moment ago is not known everywhere
-                return False
+        if absent.so(pod is None):
             seen = BoxRecord(record.native_id, record.tag, record.account, Phase.GONE, None, None, record.location)
             return True
-        seen, absent = recorded(session, pod), None
-        next_look = time.monotonic() + pause
-        why_not = ""
+        if pod is None:
+            return False
+        seen, why_not = recorded(session, pod), ""
         if seen.phase is Phase.CREATING:
             return False
-        if seen.phase is Phase.STOPPED and woken and now - begin < WAKE_SECONDS:
+        if seen.phase is Phase.STOPPED and woken and time.monotonic() - begin < WAKE_SECONDS:
             return False
         if seen.phase is not Phase.RUNNING:
             return True
@@ -205,7 +201,8 @@ def until_ready(
         return not answer
 
     try:
-        why = wait.until(settled, f"{name} ({record.native_id}) to be ready")
+        what = f"{name} ({record.native_id}) to be ready"
+        why = Watch(deadline, what, session.poll_seconds, wait).until(settled)
     except PlatformError as error:  # the id must not be lost over this
         raise StillCreating(record.native_id, seen.outputs(), [f"{problem(error)}; {BILLS[Phase.UNKNOWN]}"]) from error
     if seen.phase is Phase.GONE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from sweepstack.onbox.common.errors import (
@@ -14,6 +13,7 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
+from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.runpod.api import Session
 from sweepstack.platforms.runpod.create import until_ready
@@ -59,14 +59,19 @@ def stop(session: Session, native_id: str, account: str) -> None:
         if answer.status == 404:
             raise NotYetStopped(f"RunPod does not find {native_id} to stop it, and lists it as {seen.phase}")
         raise refused(session.http, answer, f"a stop of {native_id} (it is {seen.phase}, and bills)")
-    end = time.monotonic() + paced(STOP_SECONDS)
-    while (phase := get(session, native_id, account).phase) is not Phase.STOPPED:
+    phase: Phase | None = None
+
+    def stopped() -> bool:
+        nonlocal phase
+        if phase is not None:
+            session.pods(max_age=session.poll_seconds() / 2)  # what others have just read is too old to see an end in
+        phase = get(session, native_id, account).phase
         if phase in (Phase.GONE, Phase.ENDING):
             raise PlatformError(f"{native_id} is {phase}: somebody ended it while it was being stopped")
-        if time.monotonic() > end:
-            raise NotYetStopped(f"RunPod accepted the stop of {native_id}, which is {phase} and may bill in full")
-        time.sleep(session.poll_seconds())
-        session.pods(max_age=session.poll_seconds() / 2)  # what others have just read is too old to see an end in
+        return phase is Phase.STOPPED
+
+    if Watch(Deadline(paced(STOP_SECONDS)), f"{native_id} to stand still", session.poll_seconds).until(stopped):
+        raise NotYetStopped(f"RunPod accepted the stop of {native_id}, which is {phase} and may bill in full")
 
 
 def start(session: Session, native_id: str, account: str, wait: Wait) -> BoxRecord:
