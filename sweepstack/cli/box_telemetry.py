@@ -30,12 +30,12 @@ SAMPLE = 3
 
 
 def questions(metrics: MetricsEntry | None) -> list[prefetch.Question]:
-    """What `closer` will ask of a box, for a look that asks it all at once."""
+    """What `with_telemetry` will ask of a box, for a look that asks it all at once."""
     asked = [prefetch.tails([box_layout.PATROL, box_layout.SPEC], TAIL_BYTES)]
     return [*asked, prefetch.newest(box_layout.CELLS, f"out/{metrics.file}", END_BYTES)] if metrics else asked
 
 
-def closer(sight: Sight, platform: Platform) -> Sight:
+def with_telemetry(sight: Sight, platform: Platform) -> Sight:
     """The same box with its heartbeat and the curves of what runs. Blocks for a few reads of the box."""
     try:
         channel = platform.channel(sight.box.native_id, sight.box.account)

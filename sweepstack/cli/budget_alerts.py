@@ -17,7 +17,7 @@ AGAIN_SECONDS = 60.0
 """How long a command that looks again and again leaves a webhook alone that it could not reach."""
 
 
-class Teller:
+class BudgetAlerts:
     """One command's messages. `look` after each look, `end` as the last thing; neither changes the answer."""
 
     def __init__(self) -> None:

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from sweepstack.billing.budget import Budget
 from sweepstack.billing.ledger import spent
-from sweepstack.cli.box_telemetry import closer, questions
+from sweepstack.cli.box_telemetry import questions, with_telemetry
+from sweepstack.cli.forgotten_boxes import cells_of_forgotten
 from sweepstack.cli.held_by import adopt_command, held_by_another, lock_notes, renamed_from
 from sweepstack.cli.orphans import SEARCH_SECONDS, Search, identity_of, search
 from sweepstack.cli.outlived_volumes import leftovers
@@ -23,7 +24,6 @@ from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.silent_hosts import LATE, LOOK_SECONDS, beside, late_hosts, remedied
 from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target
-from sweepstack.cli.unrecorded_boxes import cells_adrift
 from sweepstack.core import this_host
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
@@ -87,15 +87,15 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
             searched=False, notes=("the platforms did not say in time what they run for this sweep",)
         )
     sights = tuple(remedied(sight) for sight in sights)
-    strangers = others.strangers
-    if strangers and (project := renamed_from(store, target.root)):
+    orphans = others.orphans
+    if orphans and (project := renamed_from(store, target.root)):
         again = f"name: {project} again in Pulumi.yaml, then pulumi up --stack {target.stack}    (adopts it)"
-        strangers = tuple(replace(one, next=again) for one in strangers)
-    elif strangers and held_by_another(store, target.root):
-        strangers = tuple(replace(one, next=adopt_command(target.stack)) for one in strangers)
+        orphans = tuple(replace(one, next=again) for one in orphans)
+    elif orphans and held_by_another(store, target.root):
+        orphans = tuple(replace(one, next=adopt_command(target.stack)) for one in orphans)
     elif not sources.known:  # `pulumi up` takes no stack that its backend does not have
         init = f"pulumi stack init {target.stack} && pulumi up"
-        strangers = tuple(replace(one, next=one.next.replace("pulumi up", init, 1)) for one in strangers)
+        orphans = tuple(replace(one, next=one.next.replace("pulumi up", init, 1)) for one in orphans)
     return Scene(
         state=state,
         now=now,
@@ -112,7 +112,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         broken=broken,
         saved=frozenset(name for sight in sights if sight.lost for name in _saved(sight, store)),
         waived=_waived(digest, [proposed, *(box.word()[0] for box in state.boxes)]),
-        strangers=strangers,
+        orphans=orphans,
         asked=() if target.is_store else target.file.running_boxes(),
         notes=(*plan.notes, *others.notes, *notes, *lock_notes(target.stack)),
         evidence=sources.evidence,
@@ -122,7 +122,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         searched=others.searched and sources.store is not None and not state.problems,
         balances=tuple(balance for name in accounts if (balance := found.get(name)) is not None),
         left=left,
-        elsewhere=_safely(lambda: cells_adrift(state, store, strangers), {}, notes),
+        elsewhere=_safely(lambda: cells_of_forgotten(state, store, orphans), {}, notes),
         still_billed=tuple(_safely(lambda: still_billed(store, costs, births) if store and costs else [], [], notes)),
     )
 
@@ -161,7 +161,7 @@ def _looker(
         if first and platform is not None:
             asked[box.adapter] = platform
         sight = _sight(box, sources, births, proposed, now, observation, record)
-        return closer(sight, platform) if sight.reachable and platform is not None else sight
+        return with_telemetry(sight, platform) if sight.reachable and platform is not None else sight
 
     return seen
 

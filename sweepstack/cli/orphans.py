@@ -19,7 +19,7 @@ from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import has_address, load_platform
 from sweepstack.status.engine_state import StackState
-from sweepstack.status.snapshot import Stranger
+from sweepstack.status.snapshot import Orphan
 
 SEARCH_SECONDS = 36.0
 """All that one search may take. Who did not answer within it is named; who did is heard all the same."""
@@ -32,7 +32,7 @@ _LATE = "it did not answer in time"
 class Search:
     """What was found. `searched`: every platform that could bill was asked and answered."""
 
-    strangers: tuple[Stranger, ...] = ()
+    orphans: tuple[Orphan, ...] = ()
     notes: tuple[str, ...] = ()
     searched: bool = True
 
@@ -55,7 +55,7 @@ def search(
     """
     ends = time.monotonic() + SEARCH_SECONDS
     known = {box.native_id for box in state.boxes}
-    found: dict[str, Stranger] = {}
+    found: dict[str, Orphan] = {}
     notes: list[str] = []
     searched = True
     to_ask = [birth for birth in births if birth.platform not in late]
@@ -71,11 +71,11 @@ def search(
         CONNECT_SECONDS,
     )
     for birth in due:
-        stranger, note = told[birth.platform][birth.tag] if birth.platform in told else _late(birth, target)
+        orphan, note = told[birth.platform][birth.tag] if birth.platform in told else _late(birth, target)
         searched &= not note or birth.ended_at is None
-        if stranger is not None:
-            found[stranger.native_id or birth.tag] = stranger
-            searched &= stranger.proved
+        if orphan is not None:
+            found[orphan.native_id or birth.tag] = orphan
+            searched &= orphan.proved
         if note:
             notes.append(note)
     identity = identity_of(state, store)
@@ -132,7 +132,7 @@ def over(birth: Birth, evidence: str) -> bool:
         return False
 
 
-def _by_records(births: Sequence[Birth], known: set[str], target: Target) -> dict[str, tuple[Stranger | None, str]]:
+def _by_records(births: Sequence[Birth], known: set[str], target: Target) -> dict[str, tuple[Orphan | None, str]]:
     """What is behind each of these records of one platform, and what somebody should know of it, by tag."""
     return {
         birth.tag: _by_record(birth, known, target) if birth.ended_at is None else _ended(birth, target)
@@ -140,20 +140,20 @@ def _by_records(births: Sequence[Birth], known: set[str], target: Target) -> dic
     }
 
 
-def _late(birth: Birth, target: Target) -> tuple[Stranger | None, str]:
+def _late(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
     """What is said of a record whose platform did not answer in time."""
     return (_unknown(birth, target, _LATE), "") if birth.ended_at is None else (None, _unconfirmed(birth, _LATE))
 
 
-def _unknown(birth: Birth, target: Target, why: str) -> Stranger:
-    return _stranger(birth, target, f"on record as rented, not in the state, and not known: {why}", None)
+def _unknown(birth: Birth, target: Target, why: str) -> Orphan:
+    return _orphan(birth, target, f"on record as rented, not in the state, and not known: {why}", None)
 
 
 def _unconfirmed(birth: Birth, why: object) -> str:
     return f"box {birth.box} ({birth.native_id}) ended by the records; {birth.platform} can't confirm: {why}"
 
 
-def _ended(birth: Birth, target: Target) -> tuple[Stranger | None, str]:
+def _ended(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
     """A record that says "ended" is asked after too: it may be wrong, and it proves that the account is the right one
     to ask what else there is."""
     if birth.native_id is None:
@@ -164,22 +164,22 @@ def _ended(birth: Birth, target: Target) -> tuple[Stranger | None, str]:
         return None, _unconfirmed(birth, error)
     if record.phase in (Phase.GONE, Phase.UNKNOWN):
         return None, "" if record.phase is Phase.GONE else f"box {birth.box} ({birth.native_id}): {record.note}"
-    return _stranger(birth, target, "the records say that it has ended, and it is still there", record), ""
+    return _orphan(birth, target, "the records say that it has ended, and it is still there", record), ""
 
 
-def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Stranger | None, str]:
+def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Orphan | None, str]:
     """The box behind a birth record that has not ended and that the state does not have."""
     try:
         platform = load_platform(birth.platform)
         if birth.native_id is None:
             record = platform.find_by_tag(birth.tag)
             if record is None and platform.account() != birth.account:
-                return _stranger(birth, target, f"it was asked for with another account ({birth.account})", None), ""
+                return _orphan(birth, target, f"it was asked for with another account ({birth.account})", None), ""
             if record is None and birth.asked_at is not None:
                 return _unanswered(birth, target), ""
             if record is None or record.native_id in known:
                 return None, ""
-            return _stranger(birth, target, "it was rented and the answer was lost", record), ""
+            return _orphan(birth, target, "it was rented and the answer was lost", record), ""
         record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
     except SweepstackError as error:
         return _unknown(birth, target, str(error)), ""
@@ -188,10 +188,10 @@ def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Stranger 
     if record.phase is Phase.UNKNOWN:
         return _unknown(birth, target, record.note), ""
     bills_on = f": {record.note}" if record.emptied else ""
-    return _stranger(birth, target, f"on record as rented, and not in the state{bills_on}", record), ""
+    return _orphan(birth, target, f"on record as rented, and not in the state{bills_on}", record), ""
 
 
-def _unanswered(birth: Birth, target: Target) -> Stranger:
+def _unanswered(birth: Birth, target: Target) -> Orphan:
     """A box that was asked for, whose answer was lost, and that no list shows: only a person can say that it is not."""
     assert birth.asked_at is not None
     asked = f"asked for at {birth.asked_at:%H:%M} UTC, and the answer was lost"
@@ -199,17 +199,17 @@ def _unanswered(birth: Birth, target: Target) -> Stranger:
         at = f"{birth.shown_by:%H:%M:%S} UTC"
         late = f"{asked}; {birth.platform} shows no {birth.tag}, and its list may lag until {at}"
         return replace(
-            _stranger(birth, target, late, None), next=f"pulumi up --stack {target.stack}    (at {at} or later)"
+            _orphan(birth, target, late, None), next=f"pulumi up --stack {target.stack}    (at {at} or later)"
         )
     word = f'sweepctl confirm-gone --stack {target.stack} {birth.box} --never-rented --saw "…"'
     return replace(
-        _stranger(birth, target, f"{asked}; {birth.platform} shows no {birth.tag}: look at its console", None),
+        _orphan(birth, target, f"{asked}; {birth.platform} shows no {birth.tag}: look at its console", None),
         next=word,
     )
 
 
-def _stranger(birth: Birth, target: Target, why: str, record: BoxRecord | None) -> Stranger:
-    return Stranger(
+def _orphan(birth: Birth, target: Target, why: str, record: BoxRecord | None) -> Orphan:
+    return Orphan(
         kind="box",
         box=birth.box,
         native_id=record.native_id if record else birth.native_id,
@@ -223,7 +223,7 @@ def _stranger(birth: Birth, target: Target, why: str, record: BoxRecord | None) 
     )
 
 
-def _first_with(tag: str, state: StackState, births: Sequence[Birth], found: Iterable[Stranger]) -> str:
+def _first_with(tag: str, state: StackState, births: Sequence[Birth], found: Iterable[Orphan]) -> str:
     """Which box this tag is known to be of, for people; "" where none is: then an `up` adopts what carries it."""
     if inside := next((box.native_id for box in state.boxes if box.tag == tag), ""):
         return f"{inside} is the one in the state"
@@ -236,9 +236,9 @@ def _first_with(tag: str, state: StackState, births: Sequence[Birth], found: Ite
     return f"{other} is the one that an up adopts" if other else ""
 
 
-def _by_tag(record: BoxRecord, adapter: str, identity: str, target: Target, first: str) -> Stranger:
+def _by_tag(record: BoxRecord, adapter: str, identity: str, target: Target, first: str) -> Orphan:
     box = record.tag.removeprefix(box_layout.tag_prefix(identity)).rpartition("-g")[0]
-    return Stranger(
+    return Orphan(
         kind="box",
         box=box or None,
         native_id=record.native_id,
@@ -253,8 +253,8 @@ def _by_tag(record: BoxRecord, adapter: str, identity: str, target: Target, firs
     )
 
 
-def _entry(problem: str, target: Target) -> Stranger:
-    return Stranger(
+def _entry(problem: str, target: Target) -> Orphan:
+    return Orphan(
         kind="entry",
         box=None,
         native_id=None,

@@ -58,10 +58,10 @@ def trouble(view: SweepView) -> list[tuple[str, str | None]]:
         for text, name in told.items():
             note = note.replace(text, f"as box {name} above")
         lines.append((f"note   {note}", None))
-    for stranger in view.unknown:
-        name = " ".join(part for part in (stranger.box, stranger.native_id) if part)
-        price = "" if stranger.price_per_hour is None else f", ${stranger.price_per_hour:.2f}/h"
-        lines.append((f"UNKNOWN {name or 'entry'}{price}: {stranger.why}", "bold red"))
+    for orphan in view.unknown:
+        name = " ".join(part for part in (orphan.box, orphan.native_id) if part)
+        price = "" if orphan.price_per_hour is None else f", ${orphan.price_per_hour:.2f}/h"
+        lines.append((f"UNKNOWN {name or 'entry'}{price}: {orphan.why}", "bold red"))
     return lines
 
 
@@ -80,8 +80,8 @@ def headline(view: SweepView) -> str:
         parts.append(f"ETA {span(view.eta_seconds)}")
     if view.gates:
         parts.append("CLEARED" if all(gate.state == "cleared" for gate in view.gates) else "LOCKED")
-    elif any(stranger.kind == "box" for stranger in view.unknown):
-        there = sum(stranger.kind == "box" for stranger in view.unknown)
+    elif any(orphan.kind == "box" for orphan in view.unknown):
+        there = sum(orphan.kind == "box" for orphan in view.unknown)
         parts.append(f"{count(there, 'box')} not in this state, and may bill")
     else:
         parts.append("nothing is up")

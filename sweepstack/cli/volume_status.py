@@ -48,18 +48,18 @@ class Kept:
 
 @dataclass
 class Holding:
-    """All of them. `strangers`: what carries this stack's tag and is not in its state; `problems`: what could not be
+    """All of them. `orphans`: what carries this stack's tag and is not in its state; `problems`: what could not be
     told."""
 
     volumes: tuple[Kept, ...] = ()
-    strangers: tuple[VolumeRecord, ...] = ()
+    orphans: tuple[VolumeRecord, ...] = ()
     problems: list[str] = field(default_factory=list)
 
     @property
     def bills(self) -> str:
         """yes, nothing, or unknown: as for a sweep."""
         there = [one for one in self.volumes if one.state != "gone"]
-        if self.strangers or any(one.facts.price_per_month != 0 for one in there):
+        if self.orphans or any(one.facts.price_per_month != 0 for one in there):
             return "yes"
         return "unknown" if self.problems else "nothing"
 
@@ -104,7 +104,7 @@ def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = No
         if kept[-1].state == "unknown":
             held.problems.append(f"volume {entry.name}: {seen.account_problem or seen.note or 'not known'}")
     held.volumes = tuple(kept)
-    held.strangers = _strangers(sources, set(ids), held.problems)
+    held.orphans = _orphans(sources, set(ids), held.problems)
     return held
 
 
@@ -140,7 +140,7 @@ def _approval(target: Target, problems: list[str]) -> Approval | None:
         return None
 
 
-def _strangers(sources: Sources, known: set[str], problems: list[str]) -> tuple[VolumeRecord, ...]:
+def _orphans(sources: Sources, known: set[str], problems: list[str]) -> tuple[VolumeRecord, ...]:
     identity = sources.state.identity
     if identity is None:
         return ()

@@ -123,30 +123,30 @@ def _handed(sight: Sight) -> str:
 
 
 def things(scene: Scene) -> list[Running]:
-    """Everything ever rented: the state's boxes, what the records say of others, and strangers without a record."""
+    """Everything ever rented: the state's boxes, what the records say of others, and orphans without a record."""
     shown = {sight.box.native_id for sight in scene.sights}
     things = [_thing(sight, scene.spent) for sight in scene.sights]
-    strange = {stranger.native_id: stranger for stranger in scene.strangers if stranger.kind == "box"}
+    strange = {orphan.native_id: orphan for orphan in scene.orphans if orphan.kind == "box"}
     for birth in scene.births:
         if birth.native_id is None or birth.native_id in shown:
             continue
-        stranger = strange.pop(birth.native_id, None)
+        orphan = strange.pop(birth.native_id, None)
         bill = scene.spent.of(birth.native_id) if scene.spent else None
-        if stranger is None and birth.rests and bill is not None and bill.open is not None:
+        if orphan is None and birth.rests and bill is not None and bill.open is not None:
             price, begin = bill.open.price_per_hour, bill.open.begin
             things.append(Running(price_per_hour=price, since=begin, known=bill.usd(scene.now)))
             continue
-        over = birth.ended_at if stranger is None else None  # what the records call ended and is there, bills
+        over = birth.ended_at if orphan is None else None  # what the records call ended and is there, bills
         things.append(
             Running(
                 price_per_hour=birth.price_per_hour,
                 since=birth.created_at or birth.begun_at,
                 until=over,
-                gone=stranger is None,
-                known=bill.usd(scene.now) if bill and (bill.ended_at or stranger) else None,
+                gone=orphan is None,
+                known=bill.usd(scene.now) if bill and (bill.ended_at or orphan) else None,
             )
         )
-    things += [Running(stranger.price_per_hour, stranger.since) for stranger in strange.values()]
+    things += [Running(orphan.price_per_hour, orphan.since) for orphan in strange.values()]
     return things
 
 
@@ -180,10 +180,10 @@ def bills(scene: Scene) -> Bills:
         return "yes"
     if any(one.price_per_hour is not None for one in scene.still_billed):
         return "yes"
-    if any(not sight.gone for sight in scene.sights) or any(stranger.proved for stranger in scene.strangers):
-        unsure = all(sight.phase == "unknown" for sight in scene.sights) and not any(s.proved for s in scene.strangers)
+    if any(not sight.gone for sight in scene.sights) or any(orphan.proved for orphan in scene.orphans):
+        unsure = all(sight.phase == "unknown" for sight in scene.sights) and not any(s.proved for s in scene.orphans)
         return "unknown" if unsure else "yes"
-    open_ends = (*scene.strangers, *scene.still_billed, *filter(_unsure, scene.left))
+    open_ends = (*scene.orphans, *scene.still_billed, *filter(_unsure, scene.left))
     return "nothing" if scene.searched and not open_ends else "unknown"
 
 

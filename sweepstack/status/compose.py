@@ -38,7 +38,7 @@ def compose(scene: Scene) -> SweepView:
         )
         for sight in scene.sights
     )
-    unknown = (*scene.strangers, *claims(scene))
+    unknown = (*scene.orphans, *claims(scene))
     eta = timing.eta()
     costs = projected(scene, meter(things(scene), scene.now), eta)
     budget = budget_view(scene, costs, eta)

@@ -10,7 +10,7 @@ from sweepstack.billing.cost import Meter
 from sweepstack.billing.deadlines import Countdown
 from sweepstack.billing.outlived_volume import Leftover
 from sweepstack.core.records import SETTLED
-from sweepstack.status.snapshot import Stranger
+from sweepstack.status.snapshot import Orphan
 
 Bills = Literal["yes", "nothing", "unknown"]
 
@@ -111,7 +111,7 @@ class SweepView:
     gates: tuple[GateView, ...]
     meter: Meter
     eta_seconds: float | None
-    unknown: tuple[Stranger, ...]
+    unknown: tuple[Orphan, ...]
     notes: tuple[str, ...]
     next: tuple[str, ...]
     bills: Bills
@@ -169,8 +169,8 @@ class SweepView:
             "money_lines": list(self.money_lines),
             "volumes_left": [volume.as_json() for volume in self.left],
             "unknown": [
-                {key: value for key, value in vars(stranger).items() if key not in ("since", "proved")}
-                for stranger in self.unknown
+                {key: value for key, value in vars(orphan).items() if key not in ("since", "proved")}
+                for orphan in self.unknown
             ],
             "bills": self.bills,
             "receipt": self.receipt,

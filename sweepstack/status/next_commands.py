@@ -50,7 +50,7 @@ def _unseen(scene: Scene, sight: Sight) -> bool:
 
 def _claims_alone(view: SweepView) -> bool:
     """Whether all that is unknown is boxes that the state calls cleared, and that are locked."""
-    return all(stranger.kind == "claim" for stranger in view.unknown)
+    return all(orphan.kind == "claim" for orphan in view.unknown)
 
 
 def _named_in(note: str) -> list[str]:
@@ -80,7 +80,7 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
     # Where a copy or the receipt is lost `finish` gets it again, and of a box that can't be read `up` learns no more.
     no_use = scene.receipt is None or bool(scene.broken) or any(sight.silent for sight in scene.sights)
     if view.unknown and not (_claims_alone(view) and (scene.teardown is not None or no_use)):
-        return list(dict.fromkeys(stranger.next for stranger in view.unknown))
+        return list(dict.fromkeys(orphan.next for orphan in view.unknown))
     handed = [sight.handed for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
     if handed:
         first = next((known for known in handed if known.by == "person"), handed[0])

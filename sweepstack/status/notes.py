@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sweepstack.status.snapshot import Scene, Stranger
+from sweepstack.status.snapshot import Orphan, Scene
 
 
-def claims(scene: Scene) -> list[Stranger]:
+def claims(scene: Scene) -> list[Orphan]:
     """Boxes that the state calls cleared although the check says no: edited state, or a word that no longer holds."""
     claims = []
     # While a teardown is open, an `up` is refused: what is missing is verified and approved again, and the end goes on.
@@ -14,7 +14,7 @@ def claims(scene: Scene) -> list[Stranger]:
         handed = sight.handed is not None and sight.handed.verb == "destroy"  # its end was allowed, and is on its way
         if sight.claims_cleared and not sight.verdict.allowed and not handed:
             claims.append(
-                Stranger(
+                Orphan(
                     kind="claim",
                     box=sight.box.name,
                     native_id=sight.box.native_id,

@@ -159,7 +159,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Stranger:
+class Orphan:
     """Something that runs, or may run, and that the state does not know; or that the state gets dangerously wrong."""
 
     kind: Literal["box", "claim", "entry"]
@@ -199,7 +199,7 @@ class Scene:
     can't be asked, it counts as being there."""
     waived: Mapping[str, str] = field(default_factory=dict)
     """Cells that a person's word for this very receipt lets go: name → reason."""
-    strangers: tuple[Stranger, ...] = ()
+    orphans: tuple[Orphan, ...] = ()
     asked: tuple[str, ...] = ()
     """Boxes that the stack file wants running, rented or not."""
     notes: tuple[str, ...] = ()
@@ -223,7 +223,7 @@ class Scene:
     @property
     def not_rented(self) -> tuple[str, ...]:
         """Boxes that the stack file wants running and that neither the state nor the records know as living."""
-        living = {sight.box.name for sight in self.sights} | {stranger.box for stranger in self.strangers}
+        living = {sight.box.name for sight in self.sights} | {orphan.box for orphan in self.orphans}
         return tuple(name for name in self.asked if name not in living)
 
     @cached_property

@@ -72,9 +72,9 @@ def command(stack: Stack = None, json: AsJson = False) -> int:
 def judge(scene: Scene, view: SweepView) -> list[Finding]:
     """A finding for every box of the state, and for whatever runs beside it. One line where there is none."""
     found = [_box(sight, box, view) for sight, box in zip(scene.sights, view.boxes, strict=True)]
-    for stranger in view.unknown:
-        known: Word = "escalate" if stranger.proved else "unreachable"
-        found.append(Finding(stranger.box or "-", stranger.native_id or "", known, (f"UNKNOWN: {stranger.why}",)))
+    for orphan in view.unknown:
+        known: Word = "escalate" if orphan.proved else "unreachable"
+        found.append(Finding(orphan.box or "-", orphan.native_id or "", known, (f"UNKNOWN: {orphan.why}",)))
     if not found and not scene.searched:
         found.append(Finding("-", "", "unreachable", ("no box is in the state; what runs elsewhere is not known",)))
     return found or [Finding("-", "", "done", ("no box is up",))]

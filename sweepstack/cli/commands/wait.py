@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from sweepstack.cli.budget_alerts import Teller
+from sweepstack.cli.budget_alerts import BudgetAlerts
 from sweepstack.cli.collect import look
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count, span
@@ -47,20 +47,20 @@ def wait(target: Target, what: What, timeout: timedelta, out: Out) -> int:
     """Exit 0 only for yes; 1 when it can't come true or the time is up. An outage of a box is waited out."""
     deadline = time.monotonic() + timeout.total_seconds()
     sources = open_sources(target)
-    teller = Teller()
+    alerts = BudgetAlerts()
     try:
-        return _wait(sources, what, deadline, timeout, out, teller)
+        return _wait(sources, what, deadline, timeout, out, alerts)
     finally:
-        teller.end()
+        alerts.end()
 
 
-def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out: Out, teller: Teller) -> int:
+def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out: Out, alerts: BudgetAlerts) -> int:
     target, still = sources.target, 0
     with Progress(f"waiting for {what}") as progress:
         while True:
             scene = look(sources)
             view = compose(scene)
-            teller.look(sources, scene, view)
+            alerts.look(sources, scene, view)
             progress.say(headline(view).partition("   ")[2])
             if reached(what, scene, view):
                 return _answer(target, what, view, out)

@@ -124,11 +124,11 @@ def test_a_box_on_record_that_the_state_does_not_have(world: World) -> None:
 
 def test_a_box_that_carries_the_tag_and_is_on_no_record(world: World) -> None:
     world.full()
-    stranger = world.add("box-2", recorded=False)
+    orphan = world.add("box-2", recorded=False)
     world.gone = ["box-2"]
     seen = status(world, 1)
     [unknown] = seen["unknown"]
-    assert (unknown["box"], unknown["native_id"]) == ("box-2", stranger.native_id)
+    assert (unknown["box"], unknown["native_id"]) == ("box-2", orphan.native_id)
     rates = [box["price_per_hour"] for box in seen["boxes"]]
     assert seen["meter"]["per_hour"] == pytest.approx(sum(rates) + unknown["price_per_hour"])
     assert unknown["price_per_hour"] > 0
@@ -136,11 +136,11 @@ def test_a_box_that_carries_the_tag_and_is_on_no_record(world: World) -> None:
 
 def test_a_create_whose_answer_was_lost_is_found_by_its_tag(world: World) -> None:
     world.full()
-    stranger = world.add("box-2", recorded=False)
-    world.store.write_birth(stranger.birth(native_id=None, created_at=None))
+    orphan = world.add("box-2", recorded=False)
+    world.store.write_birth(orphan.birth(native_id=None, created_at=None))
     world.gone = ["box-2"]
     [unknown] = status(world, 1)["unknown"]
-    assert unknown["native_id"] == stranger.native_id
+    assert unknown["native_id"] == orphan.native_id
     assert "answer was lost" in unknown["why"]
 
 

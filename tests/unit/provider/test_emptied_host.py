@@ -21,9 +21,9 @@ from sweepstack.cli.commands import ledger
 from sweepstack.cli.commands.audit.accounts import Finding, look
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.commands.finish import box as finish_box
+from sweepstack.cli.forgotten_boxes import with_forgotten
 from sweepstack.cli.orphans import search
 from sweepstack.cli.output import NO, Out
-from sweepstack.cli.unrecorded_boxes import with_adrift
 from sweepstack.onbox.common.errors import NotYetGone, StillCreating, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.provider.models import BoxState
@@ -114,13 +114,13 @@ def test_an_audit_names_it(sweep: HostSweep, box: BoxState) -> None:
 
 def test_a_status_searches_for_it(sweep: HostSweep, box: BoxState) -> None:
     found = search(sweep.stack_state(), sweep.store, sweep.store.births(), TARGET, sweep.identity.evidence)
-    (stranger,) = found.strangers
-    assert (stranger.native_id, stranger.proved, stranger.price_per_hour) == (box.native_id, True, 0.5)
-    assert BILLS_ON in stranger.why
+    (orphan,) = found.orphans
+    assert (orphan.native_id, orphan.proved, orphan.price_per_hour) == (box.native_id, True, 0.5)
+    assert BILLS_ON in orphan.why
     assert found.notes == ()
     births = tuple(sweep.store.births())
-    scene = Scene(sweep.stack_state(), datetime.now(UTC), (), {}, births=births, strangers=found.strangers)
-    (sight,) = with_adrift(scene, sweep.store).sights
+    scene = Scene(sweep.stack_state(), datetime.now(UTC), (), {}, births=births, orphans=found.orphans)
+    (sight,) = with_forgotten(scene, sweep.store).sights
     assert (sight.gone, sight.lost) == (False, True)
 
 
@@ -141,7 +141,7 @@ def test_on_a_host_of_the_user_s_own_it_is_gone(sweep: HostSweep) -> None:
     (birth,) = sweep.store.births()
     assert may_still_bill(birth) == ""
     found = search(sweep.stack_state(), sweep.store, [birth], TARGET, sweep.identity.evidence)
-    assert (found.strangers, len(found.notes)) == ((), 1)
+    assert (found.orphans, len(found.notes)) == ((), 1)
     assert ledger._gone(sources(sweep, box), spent(sweep.store, datetime.now(UTC))) == {box.native_id}
     _, state = BOX.create(sweep.op(), sweep.box_inputs(**own))
     assert state.generation == 2

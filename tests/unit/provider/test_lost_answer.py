@@ -72,9 +72,9 @@ def test_nothing_is_rented_before_lists_can_not_lag_any_more_and_then_only_on_a_
         assert re.search(r"Next: pulumi up --stack sweep-t at \d\d:\d\d:\d\d UTC or later", str(caught.value))
     with pytest.raises(No, match="may lag until"):
         confirm(sweep, monkeypatch)
-    (stranger,) = looked_for(sweep).strangers
-    assert not stranger.proved
-    assert "its list may lag until" in stranger.why
+    (orphan,) = looked_for(sweep).orphans
+    assert not orphan.proved
+    assert "its list may lag until" in orphan.why
     birth = sweep.store.births()[0]
     assert birth.asked_at is not None
     assert birth.shown_by == birth.asked_at + timedelta(seconds=paced(LAG))
@@ -83,7 +83,7 @@ def test_nothing_is_rented_before_lists_can_not_lag_any_more_and_then_only_on_a_
         up(sweep)
     typed = 'sweepctl confirm-gone --stack sweep-t box-0 --never-rented --saw "'
     assert typed in str(caught.value)
-    assert typed in looked_for(sweep).strangers[0].next
+    assert typed in looked_for(sweep).orphans[0].next
     assert rented(sim) == 1, "it was there all the time"
     sim.faults.clear()
     with pytest.raises(No, match="it was rented"):
@@ -108,9 +108,9 @@ def test_a_person_says_that_nothing_was_rented_and_what_shows_up_later_is_named(
     assert (state.generation, rented(sim)) == (2, 1)
     account = state.account
     late = sim.act("rent", {"account": account, "offer": next(iter(sim.world.market.offers)), "label": birth.tag})
-    (stranger,) = [found for found in looked_for(sweep).strangers if found.native_id == str(late)]
-    assert stranger.next == f"sweepctl audit --end vastai:{late}"
-    assert "never rented" in stranger.why
+    (orphan,) = [found for found in looked_for(sweep).orphans if found.native_id == str(late)]
+    assert orphan.next == f"sweepctl audit --end vastai:{late}"
+    assert "never rented" in orphan.why
 
 
 def test_a_create_that_was_refused_leaves_nothing_to_wait_for(sweep: Sweep, sim: VastSimulator) -> None:
@@ -142,6 +142,6 @@ def test_a_second_box_with_the_tag_is_named_and_never_adopted(
     BOX.check(sweep.op(), inputs, inputs)
     assert ends in sweep.said.text()
     sweep.said.lines.clear()
-    (stranger,) = [found for found in looked_for(sweep).strangers if found.native_id == older]
-    assert stranger.next == ends
-    assert f"{known} is the one on record" in stranger.why
+    (orphan,) = [found for found in looked_for(sweep).orphans if found.native_id == older]
+    assert orphan.next == ends
+    assert f"{known} is the one on record" in orphan.why

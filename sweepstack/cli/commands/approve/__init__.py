@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from sweepstack.cli import completion
-from sweepstack.cli.commands.approve.options import Words, pair_reasons
+from sweepstack.cli.commands.approve.options import ApproveOptions, pair_reasons
 from sweepstack.cli.commands.approve.revoke import revoke as take_back
 from sweepstack.cli.commands.approve.store import approve_store
 from sweepstack.cli.commands.approve.sweep import approve
@@ -65,7 +65,7 @@ def command(
         raise Unsure("--verb stop needs --box BOX or --abandon BOX: a stop is approved box by box")
     why = pair_reasons(ctx.meta["arguments"])
     boxes = tuple(dict.fromkeys(box or ()))
-    words = Words(
+    words = ApproveOptions(
         receipt, boxes, why.waive, why.abandon, why.boxes, parse_expires(expires), verb, unclaimed=why.unclaimed
     )
     return (approve_store if target.is_store else approve)(target, words, out)

@@ -10,7 +10,7 @@ from sweepstack.cli.output import Unsure
 
 
 @dataclass(frozen=True)
-class Words:
+class ApproveOptions:
     """What `sweepctl approve` was told. `waive` (cells), `abandon`, `unclaimed` (boxes): name → reason. `verb`: what
     the word is for.
 

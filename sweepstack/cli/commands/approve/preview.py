@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sweepstack.billing.cost import BoxCosts, box_costs
 from sweepstack.billing.deadlines import starting
 from sweepstack.cli.collect import unrented
-from sweepstack.cli.commands.approve.options import Words
+from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.held_by import adopt_command, held_by_another
 from sweepstack.cli.output import Out, console, count
 from sweepstack.cli.render import WIDE
@@ -158,7 +158,9 @@ def dying(store: EvidenceStore | None, named: Sequence[Sight], verb: str) -> dic
     return found
 
 
-def what_next(plan: Plan, target: Target, words: Words, scene: Scene, store: EvidenceStore | None) -> list[str]:
+def what_next(
+    plan: Plan, target: Target, words: ApproveOptions, scene: Scene, store: EvidenceStore | None
+) -> list[str]:
     """What to type once the approval is written."""
     stack = target.stack
     if words.verb == STOP:

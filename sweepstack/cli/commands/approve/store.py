@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from sweepstack.billing.volume_cost import cost_words
-from sweepstack.cli.commands.approve.options import Words
+from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
@@ -41,7 +41,7 @@ class Asked:
     verdict: VolumeVerdict
 
 
-def approve_store(target: Target, words: Words, out: Out) -> int:
+def approve_store(target: Target, words: ApproveOptions, out: Out) -> int:
     """Exit 0 when the approval is in the stack file; raises No when it was refused or not given."""
     if words.waive or words.unclaimed or words.verb != "destroy":
         raise Unsure(
@@ -91,7 +91,7 @@ def approve_store(target: Target, words: Words, out: Out) -> int:
     return YES
 
 
-def _chosen(sources: Sources, words: Words) -> list[tuple[VolumeEntry, VolumeFacts]]:
+def _chosen(sources: Sources, words: ApproveOptions) -> list[tuple[VolumeEntry, VolumeFacts]]:
     """The volumes that are asked for: those named, else all."""
     kept = {entry.name: entry for entry in sources.state.volumes if entry.guarded}
     if not kept:
@@ -117,7 +117,7 @@ def _said(target: Target) -> dict[str, Approval]:
 
 
 def _kept(
-    sources: Sources, inventory: Inventory, words: Words, chosen: Sequence[tuple[VolumeEntry, VolumeFacts]]
+    sources: Sources, inventory: Inventory, words: ApproveOptions, chosen: Sequence[tuple[VolumeEntry, VolumeFacts]]
 ) -> str | None:
     """Where what is shown is kept; None where all are given up and there is no place to keep it."""
     store: EvidenceStore | None = sources.store
@@ -128,7 +128,7 @@ def _kept(
     raise Unsure(f"what is approved can't be kept: {sources.problem or 'the evidence of this stack is not known'}")
 
 
-def _build(words: Words, volumes: Sequence[VolumeFacts], digest: str | None, now: datetime) -> Approval:
+def _build(words: ApproveOptions, volumes: Sequence[VolumeFacts], digest: str | None, now: datetime) -> Approval:
     abandon = tuple(
         Abandonment(box=facts.name, native_id=facts.native_id, reason=words.abandon[facts.name], verb=VERB)
         for facts in volumes
@@ -184,7 +184,7 @@ def _refusal(target: Target, refused: Sequence[Asked]) -> No:
     return No("\n".join(lines), following)
 
 
-def _ask(asked: Sequence[Asked], digest: str | None, words: Words, target: Target) -> None:
+def _ask(asked: Sequence[Asked], digest: str | None, words: ApproveOptions, target: Target) -> None:
     """Asks at the terminal. Raises No when there is none, or the answer is not the one."""
     names = [one.facts.name for one in asked]
     given_up = [one.facts.name for one in asked if one.verdict.way == "abandoned"]

@@ -12,16 +12,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from sweepstack.cli.collect import look
-from sweepstack.cli.commands.approve.options import Words
+from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.approve.preview import Plan, dying, show, stop_hint, what_next
 from sweepstack.cli.commands.approve.record import put_on_record
+from sweepstack.cli.forgotten_boxes import with_forgotten
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target, approval_of
-from sweepstack.cli.unrecorded_boxes import with_adrift
 from sweepstack.core.records import Abandonment, Action, Approval, Receipt, UnclaimedWaiver, Waiver
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
@@ -39,7 +39,7 @@ from sweepstack.teardown.revocation import given_at
 from sweepstack.teardown.stop_check import AtRisk
 
 
-def approve(target: Target, words: Words, out: Out) -> int:
+def approve(target: Target, words: ApproveOptions, out: Out) -> int:
     """Exit 0 when the approval is in the stack file, 1 when it was refused or not given."""
     there = target.file.path.exists()
     if not there and (not words.abandon or words.receipt or words.waive or words.boxes or words.verb == STOP):
@@ -52,7 +52,7 @@ def approve(target: Target, words: Words, out: Out) -> int:
     # Abandoning needs no evidence: that it can't be read may be the very reason.
     store = sources.store if words.abandon and not words.receipt else usable(sources)
     with Progress("looking"):
-        scene = with_adrift(look(sources), store)
+        scene = with_forgotten(look(sources), store)
     free = _free(words, scene)
     words = replace(words, boxes=tuple(name for name in words.boxes if name not in free))
     if free and not (words.boxes or words.abandon):
@@ -90,7 +90,7 @@ def approve(target: Target, words: Words, out: Out) -> int:
     return YES
 
 
-def prepare(target: Target, words: Words, scene: Scene, store: EvidenceStore | None) -> Plan | None:
+def prepare(target: Target, words: ApproveOptions, scene: Scene, store: EvidenceStore | None) -> Plan | None:
     """The approval that would be written, checked. None when all named boxes are gone. Raises No with every reason."""
     named, gone = _boxes(words, scene)
     if not named:
@@ -112,7 +112,7 @@ def prepare(target: Target, words: Words, scene: Scene, store: EvidenceStore | N
     return Plan(merged, asked, kept, gone, risks, dying(store, named, words.verb))
 
 
-def _free(words: Words, scene: Scene) -> list[str]:
+def _free(words: ApproveOptions, scene: Scene) -> list[str]:
     """Boxes that may be stopped as they are: nothing needs a word."""
     if words.verb != STOP:
         return []
@@ -130,7 +130,7 @@ def _verdict(sight: Sight, approval: Approval | None, verb: str, risks: dict[str
     return pause.verdict
 
 
-def _boxes(words: Words, scene: Scene) -> tuple[list[Sight], list[str]]:
+def _boxes(words: ApproveOptions, scene: Scene) -> tuple[list[Sight], list[str]]:
     """The boxes that are asked for, without those that are proved gone."""
     if not scene.sights:
         raise No(f"there is no box in the state of {scene.state.stack}: nothing to approve")
@@ -149,7 +149,7 @@ def _boxes(words: Words, scene: Scene) -> tuple[list[Sight], list[str]]:
     return [sight for sight in sights if not sight.gone], [sight.box.name for sight in sights if sight.gone]
 
 
-def _known_cells(target: Target, words: Words, scene: Scene) -> None:
+def _known_cells(target: Target, words: ApproveOptions, scene: Scene) -> None:
     unnamed = set(_unnamed(scene.sights, scene.receipt))
     known = {cell.name for cell in scene.roster} | unnamed
     for name in words.waive:
@@ -166,7 +166,7 @@ def _unnamed(sights: Iterable[Sight], receipt: Receipt | None) -> list[str]:
 
 
 def _receipt(
-    target: Target, words: Words, scene: Scene, store: EvidenceStore | None, named: Sequence[Sight]
+    target: Target, words: ApproveOptions, scene: Scene, store: EvidenceStore | None, named: Sequence[Sight]
 ) -> tuple[str | None, Receipt | None]:
     """The receipt that was named; else the latest, where one of the boxes needs one."""
     again = first_hung(target.stack, named) or [f"sweepctl verify --stack {target.stack}"]
@@ -191,7 +191,7 @@ def _receipt(
 
 
 def build(
-    words: Words,
+    words: ApproveOptions,
     *,
     receipt: str | None,
     sights: Sequence[Sight],
@@ -289,7 +289,7 @@ def _same_roster(target: Target, receipt: Receipt | None) -> None:
 
 def _refusal(
     target: Target,
-    words: Words,
+    words: ApproveOptions,
     refused: list[tuple[Sight, Verdict]],
     receipt: Receipt | None,
     digest: str | None,
@@ -345,7 +345,7 @@ def _not_pulled(receipt: Receipt | None, bad: Iterable[str]) -> bool:
     return any(cell.name in set(bad) and cell.state == "missing" for cell in (receipt.cells if receipt else ()))
 
 
-def _given(plan: Plan, words: Words) -> bool:
+def _given(plan: Plan, words: ApproveOptions) -> bool:
     """Whether the command line is the person's word already."""
     if words.receipt is not None:
         return True
@@ -360,7 +360,7 @@ def _ways(plan: Plan) -> list[tuple[str, str | None]]:
     return [(sight.box.name, verdict.way) for sight, verdict in plan.asked]
 
 
-def _ask(plan: Plan, words: Words, target: Target) -> None:
+def _ask(plan: Plan, words: ApproveOptions, target: Target) -> None:
     """Asks at the terminal. Raises No when there is none, or the answer is not the one."""
     names = [sight.box.name for sight, _ in plan.asked]
     if not sys.stdin.isatty():

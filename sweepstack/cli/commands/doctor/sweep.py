@@ -255,9 +255,9 @@ def boxes(patient: Patient) -> list[Finding]:
         return [ok("boxes", "nothing was ever rented")]
     except SweepstackError as error:
         return [unknown("boxes", str(error), f"sweepctl status --stack {target.stack}")]
-    if found.strangers:
-        named = ", ".join(one.native_id or one.tag or "an entry" for one in found.strangers[:5])
-        return [fail("boxes", f"not in the state: {named}", found.strangers[0].next)]
+    if found.orphans:
+        named = ", ".join(one.native_id or one.tag or "an entry" for one in found.orphans[:5])
+        return [fail("boxes", f"not in the state: {named}", found.orphans[0].next)]
     if not found.searched:
         why = "; ".join(found.notes) or "a platform did not answer"
         return [unknown("boxes", why, f"sweepctl status --stack {target.stack}")]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli import completion
-from sweepstack.cli.commands.approve.options import Words
+from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.finish.box import finish_box
 from sweepstack.cli.commands.finish.store import finish_store
 from sweepstack.cli.commands.finish.sweep import finish
@@ -28,8 +28,8 @@ def command(
 ) -> int:
     """Pull, verify, approve, `pulumi up`, `pulumi destroy`: prints each command, stops at the first no."""
     out = Out(as_json=json)
+    words = ApproveOptions(receipt, () if box is None else (box,), expires=parse_expires(expires))
     if box is not None:
-        words = Words(receipt, (box,), expires=parse_expires(expires))
         return finish_box(Target.find_sweep(stack), words, box, out)
     target = Target.find(stack)
-    return (finish_store if target.is_store else finish)(target, Words(receipt, expires=parse_expires(expires)), out)
+    return (finish_store if target.is_store else finish)(target, words, out)

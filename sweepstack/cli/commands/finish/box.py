@@ -9,7 +9,7 @@ from __future__ import annotations
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands import pull as pulling
 from sweepstack.cli.commands.approve import sweep as approving
-from sweepstack.cli.commands.approve.options import Words
+from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.finish.sweep import Silent, engine
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
@@ -25,7 +25,7 @@ from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import Scene, Sight
 
 
-def finish_box(target: Target, words: Words, box: str, out: Out) -> int:
+def finish_box(target: Target, words: ApproveOptions, box: str, out: Out) -> int:
     """Exit 0 only when the platform proves that the box is gone; the rest of the sweep is left as it is."""
     stack = target.stack
     quiet = Out(as_json=False) if not out.as_json else Silent()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweepstack.cli.commands.approve.options import Words
+from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.approve.store import approve_store
 from sweepstack.cli.commands.finish.sweep import Steps, Stop, ask_once, engine, spelled
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
@@ -15,7 +15,7 @@ from sweepstack.cli.volume_status import guarded, holding
 from sweepstack.volumes.users import Survey, survey
 
 
-def finish_store(target: Target, words: Words, out: Out) -> int:
+def finish_store(target: Target, words: ApproveOptions, out: Out) -> int:
     """Exit 0 only when the platform proves that no volume of the stack is left. What sweeps left on them must be safe
     elsewhere: the first step says whose is not."""
     stack, steps = target.stack, Steps(target.stack, out)
@@ -34,7 +34,7 @@ def finish_store(target: Target, words: Words, out: Out) -> int:
     with Progress("looking"):
         held = holding(open_sources(target))
     left = [one.facts.native_id for one in held.volumes if one.state != "gone"]
-    left += [record.native_id for record in held.strangers]
+    left += [record.native_id for record in held.orphans]
     code = NO if left else UNSURE if held.problems else YES
     out.document({"stack": stack, "finished": code == YES, "bills": held.bills, "left": left, "steps": steps.done})
     if left:

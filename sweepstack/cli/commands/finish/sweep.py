@@ -15,7 +15,7 @@ from dataclasses import replace
 from sweepstack.cli.collect import look, unrented
 from sweepstack.cli.commands import pull as pulling
 from sweepstack.cli.commands.approve import sweep as approving
-from sweepstack.cli.commands.approve.options import Words
+from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside, following
 from sweepstack.cli.progress import Progress
@@ -28,7 +28,7 @@ from sweepstack.status.compose import compose
 from sweepstack.status.engine_call import find_engine
 
 
-def finish(target: Target, words: Words, out: Out) -> int:
+def finish(target: Target, words: ApproveOptions, out: Out) -> int:
     """Exit 0 only when the records and the platforms say that nothing bills any more."""
     stack, steps = target.stack, Steps(target.stack, out)
     step, quiet = steps.take, steps.quiet
@@ -146,7 +146,7 @@ def _rent_nothing(target: Target) -> None:
         )
 
 
-def spelled(stack: str, words: Words) -> str:
+def spelled(stack: str, words: ApproveOptions) -> str:
     """The approval as a person would type it."""
     return f"sweepctl approve --stack {stack}" + (f" --receipt {words.receipt}" if words.receipt else "")
 

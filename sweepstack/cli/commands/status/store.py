@@ -21,8 +21,7 @@ def status_store(sources: Sources, out: Out) -> int:
             "stack": sources.state.stack,
             "volumes": [as_json(one) for one in held.volumes],
             "unknown": [
-                {"native_id": record.native_id, "tag": record.tag, "where": record.location}
-                for record in held.strangers
+                {"native_id": record.native_id, "tag": record.tag, "where": record.location} for record in held.orphans
             ],
             "problems": held.problems,
             "bills": held.bills,
@@ -31,7 +30,7 @@ def status_store(sources: Sources, out: Out) -> int:
     )
     render(sources, held, out)
     out.next(following)
-    return NO if held.strangers else UNSURE if held.problems else YES
+    return NO if held.orphans else UNSURE if held.problems else YES
 
 
 def render(sources: Sources, held: Holding, out: Out) -> None:
@@ -61,7 +60,7 @@ def render(sources: Sources, held: Holding, out: Out) -> None:
             out.line(f"locked {one.facts.name}: {'; '.join(reasons)}", style="yellow")
     for problem in held.problems:
         out.line(f"note   {problem}", style="yellow")
-    for record in held.strangers:
+    for record in held.orphans:
         where = f"{record.tag}, {record.location}"
         out.line(
             f"UNKNOWN {record.native_id} ({where}): it exists, may bill, and is not in the state", style="bold red"
@@ -78,7 +77,7 @@ def monthly(volumes: list[Kept]) -> str:
 def next_of(sources: Sources, held: Holding) -> list[str]:
     """The way on."""
     stack = sources.state.stack
-    if held.strangers:
+    if held.orphans:
         return [f"pulumi up --stack {stack}    (adopts what its file names)", "sweepctl audit    (for the rest)"]
     if held.problems:
         return [f"sweepctl doctor --stack {stack}"]

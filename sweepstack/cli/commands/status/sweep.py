@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sweepstack.cli.budget_alerts import Teller
+from sweepstack.cli.budget_alerts import BudgetAlerts
 from sweepstack.cli.collect import look
 from sweepstack.cli.output import NO, UNSURE, YES, Out, warm
 from sweepstack.cli.progress import Progress
@@ -36,12 +36,12 @@ def status(target: Target, out: Out, export: Export) -> int:
         scene = look(sources, files=out.as_json)  # of the files, only the document says something
         scene = replace(scene, notes=(*scene.notes, *to_run_again(sources, scene)))
         view = compose(scene)
-    teller = Teller()
-    teller.look(sources, scene, view)
+    alerts = BudgetAlerts()
+    alerts.look(sources, scene, view)
     if out.as_json:
         out.document(view.as_json())
     render(view, out)
-    teller.end()
+    alerts.end()
     return exit_code(sources, scene, view)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sweepstack.cli.budget_alerts import Teller
+from sweepstack.cli.budget_alerts import BudgetAlerts
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.status.sweep import exit_code
 from sweepstack.cli.output import NO, UNSURE, Out, console, note, plain, span
@@ -80,7 +80,7 @@ class Pictures:
         self._deadline = time.monotonic() + seconds
         self._sources: Sources | None = None
         self._opened = 0.0
-        self._teller = Teller()
+        self._teller = BudgetAlerts()
 
     def __iter__(self) -> Iterator[Picture]:
         while True:
@@ -134,7 +134,7 @@ def what_happened(view: SweepView) -> Hashable:
         tuple((cell.name, cell.state, cell.attempts, cell.box, cell.verdict, cell.suspect) for cell in view.cells),
         tuple((box.name, box.native_id, box.phase, box.setup, box.blocked, _words(box.alarms)) for box in view.boxes),
         tuple((gate.box, gate.state, _words(gate.reasons)) for gate in view.gates),
-        tuple((stranger.native_id, stranger.kind) for stranger in view.unknown),
+        tuple((orphan.native_id, orphan.kind) for orphan in view.unknown),
         view.bills,
         _words(view.notes),
         view.next,

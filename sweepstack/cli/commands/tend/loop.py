@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import Any
 
-from sweepstack.cli.budget_alerts import Teller
+from sweepstack.cli.budget_alerts import BudgetAlerts
 from sweepstack.cli.commands.tend import moves as tend_moves
 from sweepstack.cli.commands.tend import round as tend_round
 from sweepstack.cli.commands.tend.round import Round
@@ -64,23 +64,23 @@ def tend(target: Target, interval: timedelta, once: bool, replace: bool, timeout
         mine = claim(store, keeper.interval + GRACE, None)
     except AlreadyTended as error:
         raise No(str(error), [f"sweepctl status --stack {target.stack}"]) from error
-    teller = Teller()
+    alerts = BudgetAlerts()
     try:
         with _signals(keeper):
-            return _rounds(target, keeper, mine, once, timeout, out, teller)
+            return _rounds(target, keeper, mine, once, timeout, out, alerts)
     finally:
         let_go(store, mine)
-        teller.end()
+        alerts.end()
 
 
 def _rounds(
-    target: Target, keeper: Keeper, mine: Tending, once: bool, timeout: timedelta, out: Out, teller: Teller
+    target: Target, keeper: Keeper, mine: Tending, once: bool, timeout: timedelta, out: Out, alerts: BudgetAlerts
 ) -> int:
     deadline, number = time.monotonic() + timeout.total_seconds(), 0
     while True:
         number += 1
         begun = time.monotonic()
-        round_ = _one(target, keeper, teller)
+        round_ = _one(target, keeper, alerts)
         tell(round_, number, out, "" if once or round_.over else span(keeper.interval.total_seconds()))
         if keeper.stop.is_set():
             note("interrupted; nothing is half done, the next tend goes on from here")
@@ -97,13 +97,13 @@ def _rounds(
         mine = claim(usable(open_sources(target)), keeper.interval + GRACE, mine)
 
 
-def _one(target: Target, keeper: Keeper, teller: Teller) -> Round:
+def _one(target: Target, keeper: Keeper, alerts: BudgetAlerts) -> Round:
     """One round. An outage is a problem of this round, not the end: the next asks again."""
     try:
         sources = open_sources(target)
         store = usable(sources)
         round_, scene, view = tend_round.look_at(sources, store, keeper.verified)
-        teller.look(sources, scene, view)
+        alerts.look(sources, scene, view)
         if not keeper.stop.is_set():
             tend_round.bring_in(sources, store, scene, round_, keeper.verified)
         if not keeper.stop.is_set():

@@ -17,22 +17,22 @@ from sweepstack.launch.entries import living
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe, rented_at
 from sweepstack.status.engine_state import BoxEntry, StackState
-from sweepstack.status.snapshot import Scene, Sight, Stranger
+from sweepstack.status.snapshot import Orphan, Scene, Sight
 from sweepstack.teardown.check import may_end
 
 _ALL = TeardownFacts(verb="destroy", kills=("everything on it",), keeps=())
 """What an end does to each tier is in the state, which has forgotten this box: so the worst is said."""
 
 
-def with_adrift(scene: Scene, store: EvidenceStore | None) -> Scene:
+def with_forgotten(scene: Scene, store: EvidenceStore | None) -> Scene:
     """The scene with those boxes among its sights, as far as the platform proves them there. Reads only."""
     if store is None:
         return scene
     known = {sight.box.name for sight in scene.sights if not sight.gone}
     found = []
-    for stranger in scene.strangers:
-        birth = _birth(scene, stranger)
-        if birth is not None and birth.box not in known and (sight := _sight(scene, store, stranger, birth)):
+    for orphan in scene.orphans:
+        birth = _birth(scene, orphan)
+        if birth is not None and birth.box not in known and (sight := _sight(scene, store, orphan, birth)):
             found.append(sight)
             known.add(birth.box)
     return replace(scene, sights=(*scene.sights, *found)) if found else scene
@@ -58,21 +58,21 @@ def entry_of(store: EvidenceStore, birth: Birth, evidence: str) -> BoxEntry:
     )
 
 
-def _birth(scene: Scene, stranger: Stranger) -> Birth | None:
+def _birth(scene: Scene, orphan: Orphan) -> Birth | None:
     """The open record of a box that is proved to be there."""
-    if stranger.kind != "box" or not stranger.proved or stranger.native_id is None:
+    if orphan.kind != "box" or not orphan.proved or orphan.native_id is None:
         return None
-    open_ones = (birth for birth in scene.births if birth.ended_at is None and birth.tag == stranger.tag)
-    return next((birth for birth in open_ones if birth.native_id in (None, stranger.native_id)), None)
+    open_ones = (birth for birth in scene.births if birth.ended_at is None and birth.tag == orphan.tag)
+    return next((birth for birth in open_ones if birth.native_id in (None, orphan.native_id)), None)
 
 
-def _sight(scene: Scene, store: EvidenceStore, stranger: Stranger, birth: Birth) -> Sight | None:
-    assert stranger.native_id is not None
+def _sight(scene: Scene, store: EvidenceStore, orphan: Orphan, birth: Birth) -> Sight | None:
+    assert orphan.native_id is not None
     box = entry_of(store, birth, scene.evidence or "").model_copy(
         update={
-            "native_id": stranger.native_id,
-            "price_per_hour": stranger.price_per_hour,
-            "created_at": stranger.since,
+            "native_id": orphan.native_id,
+            "price_per_hour": orphan.price_per_hour,
+            "created_at": orphan.since,
             "roster_digest": Roster(scene.roster, dict(scene.dropped)).digest,
         }
     )
@@ -90,15 +90,15 @@ def _sight(scene: Scene, store: EvidenceStore, stranger: Stranger, birth: Birth)
         verdict=may_end(box.facts(), None, seen, now=scene.now, full=False),
         phase=record.phase.value if record else "unknown",
         where=record.location if record else "",
-        price_per_hour=stranger.price_per_hour,
-        since=stranger.since,
+        price_per_hour=orphan.price_per_hour,
+        since=orphan.since,
         journal=seen.journal,
     )
 
 
-def cells_adrift(state: StackState, store: EvidenceStore | None, strangers: Iterable[Stranger]) -> dict[str, str]:
+def cells_of_forgotten(state: StackState, store: EvidenceStore | None, orphans: Iterable[Orphan]) -> dict[str, str]:
     """Cells that a box has which the state does not know: name → box. Only where there is such a box."""
-    names = {stranger.box for stranger in strangers if stranger.kind == "box"}
+    names = {orphan.box for orphan in orphans if orphan.kind == "box"}
     if store is None or not names:
         return {}
     known = {box.native_id for box in state.boxes}
