@@ -129,15 +129,6 @@ def test_exit_code_and_output_are_the_engines(checkout: Checkout) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (8, "out\n", "err\n")
 
 
-def test_the_reader_of_packages_comes_before_what_the_user_has_on_pythonpath(checkout: Checkout) -> None:
-    assert "PYTHONPATH" not in checkout.seen()["env"], "a folder that is not there"
-    quick = checkout.places.root / "scripts" / "quick"
-    quick.mkdir()
-    (quick / "pip.py").touch()
-    assert checkout.seen()["env"]["PYTHONPATH"] == str(quick)
-    assert checkout.seen(PYTHONPATH="/mine")["env"]["PYTHONPATH"] == f"{quick}:/mine"
-
-
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
