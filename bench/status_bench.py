@@ -29,8 +29,7 @@ SEEDS = 100
 RUNNING = 2
 STEPS = 200
 RUN = """
-import gc, sys
-gc.disable()  # as the script begins
+import sys
 import sweepstack.status.engine_call
 engine = sys.argv.pop(1)
 sweepstack.status.engine_call.find_engine = lambda: engine

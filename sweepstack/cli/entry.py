@@ -1,29 +1,19 @@
-"""The `sweepctl` script. What a command does takes less than starting and ending a Python: so both are cut short."""
+"""The `sweepctl` script."""
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import sys
-import threading
 
 
 def main() -> None:
-    """Runs one command and ends the process, by `end`. Errors that no command answers leave it as they are."""
+    """Runs one command. Raises SystemExit with its exit code; errors that no command answers leave it as they are."""
     _with_streams()
-    gc.disable()  # importing makes a hundred thousand objects, and no garbage
+    gc.set_threshold(1_000_000, 50, 50)  # a command lives for seconds; of ten thousand cells it makes a million objects
     from sweepstack.cli.app import app
 
-    gc.freeze()
-    gc.set_threshold(1_000_000, 50, 50)  # a command lives for seconds; of ten thousand cells it makes a million objects
-    gc.enable()
-    try:
-        app()
-    except SystemExit as left:
-        if not isinstance(left.code, int | None):
-            raise
-        end(left.code or 0)
+    app()
 
 
 def _with_streams() -> None:
@@ -36,17 +26,3 @@ def _with_streams() -> None:
                 os.dup2(opened, number)
                 os.close(opened)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
-
-
-def end(code: int) -> None:
-    """Ends the process as Python does, but leaves the memory to the system instead of taking it apart (70 ms). Returns
-    where that would cut something off: while a thread works on that Python would wait for."""
-    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
-        sys.exit(code)
-    atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:  # what was said did not arrive: Python's own ending has an exit code for that
-        sys.exit(code)
-    os._exit(code)
