@@ -21,6 +21,7 @@ from sweepstack.config.project import stack_path
 from sweepstack.core import git_source
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import NO_CODE, Shipment, collect, located
+from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.launch.smoke import standing
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import spell_bytes
@@ -103,7 +104,6 @@ class Sweep(pulumi.ComponentResource):
 
 def _keep(evidence: str, file: Path) -> None:
     """Keeps a copy of the stack file in the evidence: `pulumi stack rm` deletes the file. No reason to end an `up`."""
-    from sweepstack.evidence.stack_copy import keep_stack_file  # a preview has no use for it
 
     try:
         keep_stack_file(evidence, file)

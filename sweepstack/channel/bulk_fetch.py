@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -66,7 +67,6 @@ class Flushing:
     without an error, and so do their names."""
 
     def __init__(self) -> None:
-        from concurrent.futures import ThreadPoolExecutor
 
         self._pool = ThreadPoolExecutor(FLUSHERS)
         self._folders: set[Path] = set()

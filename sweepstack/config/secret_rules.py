@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 _HIDDEN = "…"
@@ -124,7 +125,6 @@ def _detected(detector: Any, piece: str) -> Iterator[tuple[str, str]]:
 @cache
 def _detectors() -> tuple[Any, ...]:
     """The detectors of detect-secrets. Imported for texts that may hold a token: that takes a quarter of a second."""
-    from importlib import import_module
 
     from detect_secrets.plugins.base import RegexBasedDetector
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 
 def visible(text: str, keep: str = "") -> str:
     r"""`text` with each character that can't be seen (control, format, odd space) as `\u{200b}`. `keep`: not those."""
@@ -15,7 +17,6 @@ def foreign_letters(text: str) -> tuple[str, str]:
 
     `usd` written with a Cyrillic letter looks the same as without: the message must not.
     """
-    import unicodedata  # only ever needed on the way to an error
 
     foreign = dict.fromkeys(char for char in text if not char.isascii())
     shown = "".join(visible(char) if char.isascii() else f"\\u{{{ord(char):x}}}" for char in text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Iterable
 
@@ -14,7 +15,6 @@ def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     """The known word nearest to `word`, or None where none is near. Upper and lower case don't count."""
     if len(word) > _LONGEST:
         return None
-    import difflib  # only ever needed on the way to an error
 
     by_folded = {candidate.casefold(): candidate for candidate in itertools.islice(known, _MOST_KNOWN)}
     swapped = [candidate for candidate in by_folded if sorted(candidate) == sorted(word.casefold())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -225,7 +226,6 @@ def each(copies: Copies, ask: Callable[[ItemT], AnswerT], items: Iterable[ItemT]
     far away."""
     if copies.parallel == 1:
         return map(ask, items)
-    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(copies.parallel) as pool:
         return iter(list(pool.map(ask, items)))

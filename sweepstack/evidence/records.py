@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from sweepstack.core.records import Record
@@ -112,7 +113,6 @@ class RecordShelf:
         """`ask` of each, in order; side by side where the shelf is far away."""
         if not isinstance(self.shelf, S3Shelf):
             return [ask(name) for name in names]
-        from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(PARALLEL) as pool:
             return list(pool.map(ask, names))

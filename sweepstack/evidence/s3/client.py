@@ -10,13 +10,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-from sweepstack.onbox.common.errors import EvidenceError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+from botocore.exceptions import ConnectionError as NoConnection
 
-if TYPE_CHECKING:
-    from botocore.exceptions import ClientError
+from sweepstack.onbox.common.errors import EvidenceError
 
 CONNECT_SECONDS = 5
 READ_SECONDS = 60
@@ -49,7 +49,6 @@ def client() -> Any:
         if _client is None:
             import boto3
             from botocore.config import Config
-            from botocore.exceptions import BotoCoreError
 
             settings: dict[str, Any] = {
                 "connect_timeout": CONNECT_SECONDS,
@@ -87,9 +86,6 @@ def asking(where: str) -> Iterator[Any]:
     Raises NotThere, Precondition, EvidenceError. Only NotThere says that a key is absent.
     """
     global _down
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
-    from botocore.exceptions import ConnectionError as NoConnection
-
     down = _down
     if down is not None and time.monotonic() < down[0]:
         raise EvidenceError(f"{where}: {down[1]}")

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from sweepstack.evidence.object_store import changed
 from sweepstack.evidence.s3.client import NotThere, Precondition, asking
 from sweepstack.evidence.s3.object_store import S3Shelf, sha256_b64
@@ -254,7 +256,6 @@ def _head(answer: dict[str, Any]) -> Head:
 
 
 def _bare_404(error: EvidenceError) -> bool:
-    from botocore.exceptions import ClientError
 
     cause = error.__cause__
     return isinstance(cause, ClientError) and cause.response["ResponseMetadata"].get("HTTPStatusCode") == 404
