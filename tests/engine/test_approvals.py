@@ -220,7 +220,7 @@ def test_c01_not_verified_and_not_approved(verified: Stack) -> None:
     approve = verified.sweepctl("approve", "--receipt", "sha256:" + "1" * 64)
     assert approve.rc != 0, str(approve)
     assert "is not in" in " ".join(approve.err.split()), str(approve)
-    still_refused(verified, reason="0 of 4 cells verified")
+    still_refused(verified, reason="0 of 2 cells verified")
 
 
 def test_only_a_person_approves(verified: Stack) -> None:
