@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import sweepstack.channel.ssh
+import sweepstack.channel.ssh.channel
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.provider.host import serve
 
@@ -39,5 +39,5 @@ class EmptyBox(LocalChannel):
 if __name__ == "__main__":
     for name in filter(None, os.environ[FIRST_VARIABLE].split(",")):
         importlib.import_module(name)
-    sweepstack.channel.ssh.SshChannel = EmptyBox  # type: ignore[assignment,misc]
+    sweepstack.channel.ssh.channel.SshChannel = EmptyBox  # type: ignore[assignment,misc]
     sys.exit(serve(sys.argv[1]))

@@ -30,9 +30,9 @@ RUNNING = 2
 STEPS = 200
 RUN = """
 import sys
-import sweepstack.status.engine_call
+import sweepstack.status.engine.call
 engine = sys.argv.pop(1)
-sweepstack.status.engine_call.find_engine = lambda: engine
+sweepstack.status.engine.call.find_engine = lambda: engine
 from sweepstack.cli.entry import main
 main()
 """

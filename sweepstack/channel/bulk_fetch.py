@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sweepstack.channel.ssh_link import Link
+from sweepstack.channel.ssh.link import Link
 from sweepstack.onbox.agent.file_writes import open_target
 from sweepstack.onbox.common.canonical import fsync_directory
 from sweepstack.onbox.common.errors import Unreachable

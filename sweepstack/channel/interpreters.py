@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sweepstack.onbox.common.canonical import write_atomically
 
 if TYPE_CHECKING:
-    from sweepstack.channel.ssh_options import Way
+    from sweepstack.channel.ssh.options import Way
 
 PYTHON = "python3"
 PLACES = (

@@ -9,7 +9,7 @@ from sweepstack.cli.target import Target
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.records import ArtifactSpec
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.status.engine_state import MetricsEntry, QueueEntry
+from sweepstack.status.engine.state import MetricsEntry, QueueEntry
 from sweepstack.status.snapshot import Scene
 
 

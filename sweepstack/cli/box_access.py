@@ -13,7 +13,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.registry import load_platform
-from sweepstack.status.engine_state import BoxEntry
+from sweepstack.status.engine.state import BoxEntry
 
 NO_WAY = 255
 """As `ssh` does: the box could not be reached, or nothing may run there. Every other code is the command's own."""

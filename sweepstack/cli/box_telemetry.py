@@ -18,7 +18,7 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.host.platform import Platform
-from sweepstack.status.engine_state import MetricsEntry
+from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.snapshot import Sight
 
 END_BYTES = 8192

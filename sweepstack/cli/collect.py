@@ -37,7 +37,7 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import Ahead, observe
 from sweepstack.platforms.registry import has_address, load_platform, volume_channel
-from sweepstack.status.engine_state import BoxEntry, StackState
+from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.check import may_end

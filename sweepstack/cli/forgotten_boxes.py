@@ -16,7 +16,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import living
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe, rented_at
-from sweepstack.status.engine_state import BoxEntry, StackState
+from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import Orphan, Scene, Sight
 from sweepstack.teardown.check import may_end
 

@@ -10,7 +10,7 @@ from sweepstack.core.paths import data_folder
 from sweepstack.evidence.backends import engine_locks, file_folder, named, same
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.engine_state import backend_url
+from sweepstack.status.engine.state import backend_url
 
 
 def backend_of(root: Path) -> str:

@@ -18,7 +18,7 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import has_address, load_platform
-from sweepstack.status.engine_state import StackState
+from sweepstack.status.engine.state import StackState
 from sweepstack.status.snapshot import Orphan
 
 SEARCH_SECONDS = 36.0

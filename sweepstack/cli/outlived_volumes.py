@@ -14,7 +14,7 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Sweepst
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.platforms.registry import has_address, load_platform, need, volume_channel
-from sweepstack.status.engine_state import StackState
+from sweepstack.status.engine.state import StackState
 
 ASK_SECONDS = 10.0
 COUNT_SECONDS = 0.5

@@ -12,7 +12,7 @@ from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import Cell
 from sweepstack.core.roster import Roster, expand
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.status.engine_state import StackState
+from sweepstack.status.engine.state import StackState
 
 
 @dataclass(frozen=True)

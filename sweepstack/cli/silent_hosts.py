@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from sweepstack.channel import ssh_mtu
+from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.platforms.registry import has_address, load_platform
 from sweepstack.status.snapshot import Sight

@@ -8,7 +8,7 @@ from sweepstack.cli.output import Unsure
 from sweepstack.cli.target import Target
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
-from sweepstack.status.engine_state import Export, StackMissing, StackState
+from sweepstack.status.engine.state import Export, StackMissing, StackState
 from sweepstack.status.next_commands import give_up
 
 

@@ -17,7 +17,7 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_duration as seconds_of
-from sweepstack.status.engine_call import find_project_root
+from sweepstack.status.engine.call import find_project_root
 
 LONGEST = timedelta(days=30)
 """No approval holds longer: what it was given for is forgotten by then."""

@@ -18,7 +18,7 @@ from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.profiles.load import load_profile
-from sweepstack.status.engine_state import VolumeEntry
+from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
 from sweepstack.volumes.users import Survey, recorded
 

@@ -19,7 +19,7 @@ from sweepstack.core.metrics import Point
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Birth, Cell, Launch, Loss, Receipt, Teardown
 from sweepstack.launch.entries import finished
-from sweepstack.status.engine_state import BoxEntry, QueueEntry, StackState
+from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
 from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.close_box import StillBilled
 from sweepstack.teardown.host_shutdown import Handover

@@ -15,7 +15,7 @@ from sweepstack.core.records import Birth
 from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, SweepstackError
-from sweepstack.status.engine_state import StackMissing, StackState, list_stacks, read_state
+from sweepstack.status.engine.state import StackMissing, StackState, list_stacks, read_state
 from sweepstack.volumes.records import mountings
 
 

@@ -129,7 +129,7 @@ def _import_all() -> None:
 
     redact.install()
 
-    import sweepstack.channel.ssh
+    import sweepstack.channel.ssh.channel
     import sweepstack.evidence.verify
     import sweepstack.onbox.host.platform
     import sweepstack.provider.host
@@ -143,7 +143,7 @@ def _import_all() -> None:
     for name in rentals():
         for module in (*rental(name).imports, f"sweepstack.platforms.{name}.platform"):
             importlib.import_module(module)
-    setattr(sweepstack.channel.ssh, "SshChannel", DiskChannel)  # noqa: B010 - adapters import it when they need it
+    setattr(sweepstack.channel.ssh.channel, "SshChannel", DiskChannel)  # noqa: B010 - adapters import it when they need it
     setattr(sweepstack.evidence.verify, "read_all", work.read_here)  # noqa: B010
     setattr(sweepstack.provider.resources.box, "POLL_SECONDS", 0.02)  # noqa: B010
     setattr(sweepstack.onbox.host.platform, "POLL_SECONDS", 0.01)  # noqa: B010

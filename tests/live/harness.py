@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.channel.ssh_keys import public_key
+from sweepstack.channel.ssh.keys import public_key
 from sweepstack.onbox.common.errors import StillCreating
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platform, VolumeRecord, Wait
 from tests.conformance.harness import created_at_once, harness_class

@@ -284,7 +284,7 @@ def sweepctl(words: list[str]) -> int:
     """The real command, whose engine is this one, with a person at its terminal."""
     import sweepstack.cli.commands.finish.sweep
     import sweepstack.cli.prompt
-    import sweepstack.status.engine_call
+    import sweepstack.status.engine.call
     from sweepstack.cli.app import app
 
     def run(command: list[str], captured: bool = False, backend: str = "", **_: Any) -> Any:
@@ -316,7 +316,7 @@ def sweepctl(words: list[str]) -> int:
             said = self._done.stderr.decode("utf-8", "replace").strip().removeprefix("error: ")
             return self._done.returncode, self._done.stdout, said
 
-    real: Any = sweepstack.status.engine_call.EngineCall
+    real: Any = sweepstack.status.engine.call.EngineCall
     real.__init__, real.answer = Call.__init__, Call.answer
     sweepstack.cli.commands.finish.sweep.subprocess = SimpleNamespace(run=run)  # type: ignore[attr-defined]
     write = sys.stderr.write

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status import engine_call
-from sweepstack.status.engine_call import EngineCall
+from sweepstack.status.engine import call as engine_call
+from sweepstack.status.engine.call import EngineCall
 
 
 def script(folder: Path, text: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.engine_state_copy import way_back
+from sweepstack.status.engine.state_copy import way_back
 
 GOOD = json.dumps({"version": 3, "checkpoint": {"stack": "t", "latest": {}}})
 

@@ -21,7 +21,7 @@ from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, Platf
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
-from sweepstack.status.engine_state import StackMissing, read_state
+from sweepstack.status.engine.state import StackMissing, read_state
 from sweepstack.teardown.ownership import who
 
 

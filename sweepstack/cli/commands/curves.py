@@ -25,7 +25,7 @@ from sweepstack.cli.target import Target
 from sweepstack.core.metrics import Row, Series, parse_rows, series, shown
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.engine_state import MetricsEntry
+from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.snapshot import Scene
 
 MOST_BYTES = 64 << 20

@@ -23,7 +23,7 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, Sweeps
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import look_up
 from sweepstack.platforms.registry import load_platform
-from sweepstack.status.engine_state import BoxEntry
+from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.close_box import StillBilled, still_billed
 
 

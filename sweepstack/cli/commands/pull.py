@@ -25,7 +25,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.registry import load_platform, volume_channel
-from sweepstack.status.engine_state import BoxEntry
+from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.ownership import renew
 
 KEEP_ON_SECONDS = 60.0

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.channel import ssh_contact, ssh_keys
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import Pin
-from sweepstack.channel.ssh_options import Way
-from sweepstack.channel.ssh_route import way_to
+from sweepstack.channel.ssh import contact as ssh_contact
+from sweepstack.channel.ssh import keys as ssh_keys
+from sweepstack.channel.ssh.options import Way
+from sweepstack.channel.ssh.route import way_to
 from sweepstack.cli.box_access import find_box
 from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure

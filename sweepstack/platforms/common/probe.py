@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sweepstack.channel.ssh import SshChannel
+    from sweepstack.channel.ssh.channel import SshChannel
 
 ON = True
 """False in tests of an API alone: no machine stands behind its boxes, so what the API says of them is enough."""

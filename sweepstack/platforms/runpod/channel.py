@@ -12,7 +12,7 @@ from sweepstack.platforms.runpod.bodies import ROOT
 from sweepstack.platforms.runpod.lookup import mounts_of
 
 if TYPE_CHECKING:
-    from sweepstack.channel.ssh import SshChannel
+    from sweepstack.channel.ssh.channel import SshChannel
 
 PROBE_SECONDS = 10.0
 
@@ -34,7 +34,7 @@ def channel_to(session: Session, record: BoxRecord) -> SshChannel:
             f"{record.native_id} is to be reached through RunPod's relay only, which passes a shell and no files: "
             f"wait for its direct address"
         )
-    from sweepstack.channel.ssh import SshChannel
+    from sweepstack.channel.ssh.channel import SshChannel
 
     mounts = mounts_of(session, record)
     below = {path.removeprefix(f"{ROOT}/"): path for path in mounts if path.startswith(f"{ROOT}/")}

@@ -78,7 +78,7 @@ def _with_key(request: BoxRequest) -> BoxRequest:
     """The request with a public key, or an error before anything is rented: nobody could ever reach the box."""
     if request.public_key.strip():
         return request
-    from sweepstack.channel.ssh_keys import public_key
+    from sweepstack.channel.ssh.keys import public_key
 
     return replace(request, public_key=public_key())
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweepstack.channel import ssh_contact, ssh_route
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import Pin, fingerprint
-from sweepstack.channel.ssh_options import Way
+from sweepstack.channel.ssh import contact as ssh_contact
+from sweepstack.channel.ssh import route as ssh_route
+from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.common.errors import RequestRefused, WrongAccount
 from sweepstack.platforms.ssh.api import Caller
 

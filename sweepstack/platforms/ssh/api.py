@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sweepstack.channel import agent_source, interpreters, ssh_route
+from sweepstack.channel import agent_source, interpreters
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.prefetch import Answer, Answers, Question
-from sweepstack.channel.ssh_link import Link
-from sweepstack.channel.ssh_links import Links, shared
-from sweepstack.channel.ssh_options import Way
+from sweepstack.channel.ssh import route as ssh_route
+from sweepstack.channel.ssh.link import Link
+from sweepstack.channel.ssh.links import Links, shared
+from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.common import errors
 from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, StillCreating, Unreachable
 

@@ -10,7 +10,7 @@ from sweepstack.platforms.ssh.api import Caller
 
 if TYPE_CHECKING:
     from sweepstack.channel.prefetch import Answers
-    from sweepstack.channel.ssh import SshChannel
+    from sweepstack.channel.ssh.channel import SshChannel
 
 
 def open_channel(
@@ -23,7 +23,7 @@ def open_channel(
 ) -> SshChannel:
     """A channel that connects nothing yet. `mounts`: path on the box → where it lies on the host; `answers`: what was
     foreseen of the box."""
-    from sweepstack.channel.ssh import SshChannel
+    from sweepstack.channel.ssh.channel import SshChannel
 
     return SshChannel(
         native_id,

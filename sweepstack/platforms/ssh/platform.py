@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.prefetch import ForeseesBoxes
-from sweepstack.channel.ssh_config import completed
+from sweepstack.channel.ssh.config import completed
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, StillCreating, Unreachable
 from sweepstack.onbox.host.capabilities import CanStop, IsHost, ReadsVolumes
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
@@ -23,7 +23,7 @@ from sweepstack.platforms.ssh.states import record_of, volume_of
 
 if TYPE_CHECKING:
     from sweepstack.channel.prefetch import Question
-    from sweepstack.channel.ssh_options import Way
+    from sweepstack.channel.ssh.options import Way
     from sweepstack.onbox.agent.channel import Channel, SshEndpoint
 
 
@@ -145,7 +145,7 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, ForeseesBoxes):
         self._ask("power_off", native_id=native_id, account=account, command=command)
 
     def who_answers(self) -> list[str]:
-        from sweepstack.channel import ssh_contact
+        from sweepstack.channel.ssh import contact as ssh_contact
 
         try:
             way = self._host().way

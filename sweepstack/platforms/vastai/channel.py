@@ -22,7 +22,7 @@ def open_channel(
     native_id: str, endpoint: SshEndpoint, mounts: Mapping[str, str], closed: Callable[[], str] | None = None
 ) -> Any:
     """An SshChannel that connects nothing yet. `mounts`: box-relative path → where the volume is mounted."""
-    from sweepstack.channel.ssh import SshChannel
+    from sweepstack.channel.ssh.channel import SshChannel
 
     return SshChannel(native_id, endpoint, root=ROOT, mounts=mounts, closed=closed)
 

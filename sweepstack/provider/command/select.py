@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from sweepstack.channel import ssh_keys
+from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.onbox.common.errors import ConfigError, NotAuthorized
 
 VARIABLE = "SWEEPSTACK_COMMAND_PLUGIN"

@@ -199,7 +199,7 @@ def places_of(inputs: BoxInputs, store: EvidenceStore) -> dict[str, dict[str, An
 
 
 def public_key() -> str:
-    from sweepstack.channel.ssh_keys import (
+    from sweepstack.channel.ssh.keys import (
         public_key as own,  # reads the user's keys: for boxes that are reached over SSH alone
     )
 

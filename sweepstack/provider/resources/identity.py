@@ -23,7 +23,7 @@ from sweepstack.provider.resources import preflight, volume_lifecycle, want_gone
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.create import never_rented
 from sweepstack.provider.session import Operation
-from sweepstack.status.engine_state import read_state
+from sweepstack.status.engine.state import read_state
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 """No letters that are read as others."""

@@ -31,7 +31,7 @@ from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.error_context import became
 from sweepstack.provider.resources.want_gone import for_this_change
 from sweepstack.provider.session import Operation
-from sweepstack.status.engine_state import read_state
+from sweepstack.status.engine.state import read_state
 from sweepstack.volumes.end_check import VolumeFacts, VolumeVerdict, may_delete
 from sweepstack.volumes.records import VERB, Mounting, write_mounting
 from sweepstack.volumes.refusal import refusal

@@ -8,8 +8,8 @@ import os
 import pytest
 
 from sweepstack.channel import prefetch
-from sweepstack.channel.ssh import SshChannel
-from sweepstack.channel.ssh_link import Link
+from sweepstack.channel.ssh.channel import SshChannel
+from sweepstack.channel.ssh.link import Link
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from tests.unit.channel.worlds import SshWorld
 

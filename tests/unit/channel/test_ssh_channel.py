@@ -21,11 +21,12 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.channel import ssh_link, ssh_mtu
 from sweepstack.channel.host_keys import HostKeyChanged
-from sweepstack.channel.ssh import SshChannel
-from sweepstack.channel.ssh_keys import SshKey
-from sweepstack.channel.ssh_links import Links
+from sweepstack.channel.ssh import link as ssh_link
+from sweepstack.channel.ssh import mtu as ssh_mtu
+from sweepstack.channel.ssh.channel import SshChannel
+from sweepstack.channel.ssh.keys import SshKey
+from sweepstack.channel.ssh.links import Links
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import PlatformError, Unreachable, Unsupported
 from tests.simulators.gateway import Gateway
@@ -195,8 +196,8 @@ def test_a_cancelled_command_ends_on_the_box(ssh_world: SshWorld) -> None:
         import sys
         from pathlib import Path
         from sweepstack.onbox.agent.channel import SshEndpoint
-        from sweepstack.channel.ssh import SshChannel
-        from sweepstack.channel.ssh_keys import SshKey
+        from sweepstack.channel.ssh.channel import SshChannel
+        from sweepstack.channel.ssh.keys import SshKey
         key = SshKey({ssh_world.key.public!r}, Path({str(ssh_world.key.identity)!r}), "the test")
         endpoint = SshEndpoint("127.0.0.1", {ssh_world.machine.port}, start="1")
         channel = SshChannel("test-box", endpoint, key=key, host_keys=Path({str(ssh_world.folder / "host-keys")!r}))
@@ -475,8 +476,8 @@ def test_a_port_of_the_box_is_reached(channel: SshChannel, ssh_world: SshWorld) 
     program = textwrap.dedent(f"""
         from pathlib import Path
         from sweepstack.onbox.agent.channel import SshEndpoint
-        from sweepstack.channel.ssh import SshChannel
-        from sweepstack.channel.ssh_keys import SshKey
+        from sweepstack.channel.ssh.channel import SshChannel
+        from sweepstack.channel.ssh.keys import SshKey
         key = SshKey({ssh_world.key.public!r}, Path({str(ssh_world.key.identity)!r}), "the test")
         channel = SshChannel("test-box", SshEndpoint("127.0.0.1", {ssh_world.machine.port}, start="1"), key=key,
                              host_keys=Path({str(ssh_world.folder / "host-keys")!r}))
@@ -503,8 +504,8 @@ def test_a_shell_on_a_terminal(ssh_world: SshWorld, tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from sweepstack.onbox.agent.channel import SshEndpoint
-        from sweepstack.channel.ssh import SshChannel
-        from sweepstack.channel.ssh_keys import SshKey
+        from sweepstack.channel.ssh.channel import SshChannel
+        from sweepstack.channel.ssh.keys import SshKey
         key = SshKey({ssh_world.key.public!r}, Path({str(ssh_world.key.identity)!r}), "the test")
         channel = SshChannel("test-box", SshEndpoint("127.0.0.1", {ssh_world.machine.port}, start="1"), key=key,
                              host_keys=Path({str(ssh_world.folder / "host-keys")!r}))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.channel import host_keys, ssh_keys
+from sweepstack.channel import host_keys
 from sweepstack.channel.host_keys import HostKeyChanged, Pin
+from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import NotAuthorized
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sweepstack.channel.ssh import SshChannel
-from sweepstack.channel.ssh_keys import SshKey
+from sweepstack.channel.ssh.channel import SshChannel
+from sweepstack.channel.ssh.keys import SshKey
 from sweepstack.onbox.agent.channel import Channel, SshEndpoint
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import processes

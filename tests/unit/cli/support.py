@@ -309,7 +309,7 @@ class World:
         self.monkeypatch.setenv("XDG_DATA_HOME", str(self.folder / "data"))
         self.monkeypatch.delenv("PULUMI_STACK", raising=False)
         self.monkeypatch.chdir(self.root)
-        self.monkeypatch.setattr("sweepstack.status.engine_call.find_engine", lambda: str(launcher))
+        self.monkeypatch.setattr("sweepstack.status.engine.call.find_engine", lambda: str(launcher))
         self.monkeypatch.setattr("sweepstack.cli.commands.finish.sweep.find_engine", lambda: str(launcher))
         self.evidence = self.root / "results" / STACK
         self.uri = f"file://{socket.gethostname()}{self.evidence}"

@@ -16,7 +16,7 @@ from sweepstack.core.records import Lease
 from sweepstack.evidence.backends import TAKEOVERS, Takeovers, held_elsewhere, named
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceElsewhere
-from sweepstack.status.engine_state import StackMissing
+from sweepstack.status.engine.state import StackMissing
 from tests.unit.cli.support import STACK, World
 
 ADOPT = ("adopt", "--reason", "the old laptop died")

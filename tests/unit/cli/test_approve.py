@@ -16,7 +16,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common import box_layout
 from sweepstack.platforms.local.__main__ import main as claim
-from sweepstack.status.engine_state import parse_export
+from sweepstack.status.engine.state import parse_export
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.revocation import revocation_problem
 from tests.screens import too_long

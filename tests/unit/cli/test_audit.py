@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.channel import ssh_config
+from sweepstack.channel.ssh import config as ssh_config
 from sweepstack.cli.commands.audit import end as audit_end
 from sweepstack.cli.commands.audit.accounts import Finding, ask, audit, described, look, once
 from sweepstack.cli.commands.audit.assess import read_box
@@ -26,7 +26,7 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.registry import load_platform
-from sweepstack.status.engine_state import BoxEntry, IdentityEntry, StackState
+from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from tests.conformance.harness_runpod import REGION, Harness
 from tests.simulators.machines import require
 from tests.unit.loopback import Silent

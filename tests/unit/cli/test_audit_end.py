@@ -17,7 +17,7 @@ from sweepstack.core.records import Lease
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.status.engine_state import StackState
+from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import HELD, Owner, sign, who
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
 

@@ -12,7 +12,7 @@ import pytest
 from sweepstack.core.local_decisions import decisions
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.engine_state import BoxEntry, parse_export
+from sweepstack.status.engine.state import BoxEntry, parse_export
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.check import may_end
 from tests.unit.cli.support import STACK, World

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from sweepstack.channel import ssh_config
+from sweepstack.channel.ssh import config as ssh_config
 from sweepstack.cli.orphans import Search, search
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import box_tag
-from sweepstack.status.engine_state import StackState
+from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.host_shutdown import Handover, keep_handover
 from tests.unit.loopback import Silent
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sweepstack.config.edit.stack_file import APPROVED, StackFile, valid_stack_name
 from sweepstack.core.records import Abandonment, Action, Approval, Waiver
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.status.engine_call import find_project_root
+from sweepstack.status.engine.call import find_project_root
 
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 PLAIN = """\

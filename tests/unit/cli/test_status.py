@@ -25,8 +25,8 @@ from sweepstack.cli.target import Target
 from sweepstack.onbox.common import box_layout
 from sweepstack.operations import observe
 from sweepstack.status.compose import SweepView, compose
-from sweepstack.status.engine_call import ExportCall
-from sweepstack.status.engine_state import Export
+from sweepstack.status.engine.call import ExportCall
+from sweepstack.status.engine.state import Export
 from tests.screens import too_long
 from tests.unit.cli.support import STACK, World, by_name
 
@@ -550,9 +550,9 @@ def test_a_box_s_files_are_listed_only_where_an_end_is_approved(world: World, mo
 
 LOOKS = """
 import sys
-import sweepstack.status.engine_call
+import sweepstack.status.engine.call
 engine = sys.argv.pop(1)
-sweepstack.status.engine_call.find_engine = lambda: engine
+sweepstack.status.engine.call.find_engine = lambda: engine
 from sweepstack.cli.app import app
 import sweepstack.cli.app
 try:
@@ -585,12 +585,12 @@ def test_the_doctor_is_imported_only_for_a_lock(world: World) -> None:
 
 ASKS = """
 import sys
-import sweepstack.status.engine_call
+import sweepstack.status.engine.call
 engine = sys.argv.pop(1)
 def find_engine():
     print("engine;", "pydantic" in sys.modules, file=sys.stderr)
     return engine
-sweepstack.status.engine_call.find_engine = find_engine
+sweepstack.status.engine.call.find_engine = find_engine
 from sweepstack.cli.entry import main
 main()
 """

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from bench.hosts_bench import world_on
-from sweepstack.channel import prefetch, ssh_link, ssh_mtu
+from sweepstack.channel import prefetch
 from sweepstack.channel.host_keys import default_folder
-from sweepstack.channel.ssh_links import _SHARED, _SHARING
+from sweepstack.channel.ssh import link as ssh_link
+from sweepstack.channel.ssh import mtu as ssh_mtu
+from sweepstack.channel.ssh.links import _SHARED, _SHARING
 from sweepstack.cli import collect, orphans, silent_hosts
 from sweepstack.cli.output import UNSURE, YES
 from tests.simulators.host import Host

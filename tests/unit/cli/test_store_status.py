@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sweepstack.status.compose import compose
-from sweepstack.status.engine_state import StackState, VolumeEntry
+from sweepstack.status.engine.state import StackState, VolumeEntry
 from sweepstack.status.snapshot import Scene
 
 

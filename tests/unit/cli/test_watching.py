@@ -23,9 +23,9 @@ from sweepstack.onbox.common import box_layout
 from tests.unit.cli.support import STACK, Box, World, by_name
 
 RUN = """
-import sys, sweepstack.status.engine_call
+import sys, sweepstack.status.engine.call
 engine = sys.argv.pop(1)
-sweepstack.status.engine_call.find_engine = lambda: engine
+sweepstack.status.engine.call.find_engine = lambda: engine
 from sweepstack.cli.entry import main
 main()
 """

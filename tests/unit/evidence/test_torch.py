@@ -100,7 +100,7 @@ def test_views_are_judged_alike(torch: Any, tmp_path: Path) -> None:
 
 def test_shapes_and_strides_are_those_that_torch_saved(torch: Any, tmp_path: Path) -> None:
     from sweepstack.loaders.base import open_file
-    from sweepstack.loaders.torch_zip import TorchZip
+    from sweepstack.loaders.torch_files.archive import TorchZip
 
     model, optimizer = trained(torch)
     path = tmp_path / "best.pt"

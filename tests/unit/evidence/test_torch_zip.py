@@ -155,7 +155,7 @@ def test_without_a_tensor_it_is_no_checkpoint(path: Path, root: Any) -> None:
         Global("numpy.core.multiarray", "scalar"),
         Global("collections", "OrderedDict.fromkeys"),
         Global("functools", "partial"),
-        Global("sweepstack.loaders.torch_pickle", "_GLOBALS"),
+        Global("sweepstack.loaders.torch_files.unpickle", "_GLOBALS"),
         Global("torch._utils", "_rebuild_tensor_v2.__globals__"),
     ],
 )

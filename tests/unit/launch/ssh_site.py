@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sweepstack.channel import ssh_link
-from sweepstack.channel.ssh import SshChannel
-from sweepstack.channel.ssh_keys import SshKey
+from sweepstack.channel.ssh import link as ssh_link
+from sweepstack.channel.ssh.channel import SshChannel
+from sweepstack.channel.ssh.keys import SshKey
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common import box_layout

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.channel import ssh_config, ssh_contact
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.channel.ssh import contact as ssh_contact
 from sweepstack.onbox.common.errors import ConfigError, NotAuthorized, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
 from sweepstack.platforms.registry import load_platform

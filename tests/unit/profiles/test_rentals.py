@@ -30,7 +30,7 @@ from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
 from sweepstack.profiles.store_plan import keep
-from sweepstack.status.engine_state import StackState
+from sweepstack.status.engine.state import StackState
 from tests.unit.config.helpers import GOOD, write
 
 ENTERED = tuple(name for name in platforms() if load_profile(name).ssh is not None)

@@ -14,7 +14,7 @@ import pytest
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.provider.models import BoxInputs, BoxState, VolumeInputs, VolumeState
-from sweepstack.status.engine_state import BoxEntry, IdentityEntry, StackState
+from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 from tests.unit.provider.support import VOLUME, Sweep

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sweepstack.channel import ssh_link
+from sweepstack.channel.ssh import link as ssh_link
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
 from sweepstack.evidence.pull import BoxSource, pull_all

@@ -20,7 +20,7 @@ from sweepstack.provider import dispatch
 from sweepstack.provider.models import BoxState, IdentityInputs, VolumeInputs, VolumeState
 from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.session import Operation, Session
-from sweepstack.status.engine_state import IdentityEntry, StackState
+from sweepstack.status.engine.state import IdentityEntry, StackState
 from sweepstack.teardown.ownership import read_owner, sign
 from sweepstack.volumes.inventory import take_inventory
 from sweepstack.volumes.records import VERB, mountings, write_inventory

@@ -12,7 +12,7 @@ from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Teardown
 from sweepstack.status.compose import compose
-from sweepstack.status.engine_state import BoxEntry, StackState
+from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.host_shutdown import Handover

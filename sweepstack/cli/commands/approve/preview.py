@@ -18,7 +18,7 @@ from sweepstack.evidence import unsealed
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError
-from sweepstack.status.engine_state import STOP
+from sweepstack.status.engine.state import STOP
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.abandonment import VERB
 from sweepstack.teardown.check import Verdict

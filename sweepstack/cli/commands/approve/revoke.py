@@ -12,7 +12,7 @@ from sweepstack.cli.target import Target, approval_of
 from sweepstack.core.records import Approval, Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
-from sweepstack.status.engine_state import StackState
+from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.abandonment import revoke_here
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.revocation import write_revocation

@@ -24,7 +24,7 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.operations.observe_volume import observe_volume
-from sweepstack.status.engine_state import VolumeEntry
+from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.revocation import given_at
 from sweepstack.volumes.end_check import VolumeFacts, VolumeVerdict, may_delete

@@ -28,7 +28,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import DIGEST
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.power import judge_stop
-from sweepstack.status.engine_state import STOP
+from sweepstack.status.engine.state import STOP
 from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.check import Verdict, may_end

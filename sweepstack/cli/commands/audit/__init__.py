@@ -11,7 +11,7 @@ from sweepstack.cli.commands.audit.accounts import audit
 from sweepstack.cli.commands.audit.end import end as end_one
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import Out
-from sweepstack.status.engine_call import find_project_root
+from sweepstack.status.engine.call import find_project_root
 
 
 def command(

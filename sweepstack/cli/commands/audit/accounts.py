@@ -25,7 +25,7 @@ from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRecord
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import adapters, has_address, load_platform
-from sweepstack.status.engine_state import BoxEntry
+from sweepstack.status.engine.state import BoxEntry
 
 ASK = "nothing to type is sure to be right: ask its owner, or who else uses this account (docs/teardown.md)"
 ASK_SECONDS = 300.0

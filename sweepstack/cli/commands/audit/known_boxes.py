@@ -18,7 +18,7 @@ from sweepstack.onbox.common.box_layout import volume_of
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, EvidenceMissing, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, VolumeRecord
 from sweepstack.platforms.registry import has_address, spelled
-from sweepstack.status.engine_state import StackMissing, StackState, list_stacks, read_state
+from sweepstack.status.engine.state import StackMissing, StackState, list_stacks, read_state
 from sweepstack.teardown.close_box import StillBilled, still_billed
 
 AT_ONCE = 4

@@ -23,7 +23,7 @@ from sweepstack.onbox.common.errors import ConfigError, EvidenceError, Sweepstac
 from sweepstack.onbox.host.capabilities import IsHost
 from sweepstack.operations.host_shutdown import told
 from sweepstack.platforms.registry import has_address, load_platform, need
-from sweepstack.status.engine_state import BoxEntry
+from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import StillBilled, close_books, release_books, still_billed

@@ -17,7 +17,7 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.status.engine_call import find_project_root
+from sweepstack.status.engine.call import find_project_root
 
 SECONDS = 60.0
 """How long all of it may take; what has not answered by then is unknown."""

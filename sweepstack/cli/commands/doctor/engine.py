@@ -21,7 +21,7 @@ from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, fi
 from sweepstack.core.paths import PACKAGE, engine_fix, installed, package_fix, shipped
 from sweepstack.evidence.backends import engine_locks, file_folder
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.engine_call import find_engine
+from sweepstack.status.engine.call import find_engine
 
 SKEW_SECONDS = 5.0
 PLUGIN_SECONDS = 30.0

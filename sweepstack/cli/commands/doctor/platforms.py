@@ -63,7 +63,7 @@ def account(name: str, platform: Platform, max_price: float | None) -> Finding:
 
 def ssh_key() -> list[Finding]:
     """The key that a new box lets in. Its private half is not read."""
-    from sweepstack.channel import ssh_keys
+    from sweepstack.channel.ssh import keys as ssh_keys
 
     try:
         chosen = ssh_keys.choose()

@@ -28,8 +28,8 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.profiles.load import load_profiles
 from sweepstack.profiles.resolve import resolve
-from sweepstack.status.engine_call import find_engine
-from sweepstack.status.engine_state import StackMissing, read_state
+from sweepstack.status.engine.call import find_engine
+from sweepstack.status.engine.state import StackMissing, read_state
 
 HELPERS = PACKAGE / "onbox" / "checkpoint"
 PROBE = """

@@ -25,7 +25,7 @@ from sweepstack.cli.target import Target
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.compose import compose
-from sweepstack.status.engine_call import find_engine
+from sweepstack.status.engine.call import find_engine
 
 
 def finish(target: Target, words: ApproveOptions, out: Out) -> int:

@@ -18,7 +18,7 @@ from sweepstack.cli.options import AsJson, Stack
 
 
 class Command(TyperCommand):
-    """Its `context.obj` is the call that asks for the state (`sweepstack.status.engine_call.ExportCall`), or None."""
+    """Its `context.obj` is the call that asks for the state (`sweepstack.status.engine.call.ExportCall`), or None."""
 
     def begin(self, above: Any, name: str, args: Sequence[str]) -> Any:
         """Begins the call for the stack that these words name. None where there is no stack or no project, or where the
@@ -27,7 +27,7 @@ class Command(TyperCommand):
         The words are told apart, and no value is read: for that typer imports pydantic.
         """
         from sweepstack.onbox.common.errors import SweepstackError
-        from sweepstack.status.engine_call import ExportCall, find_project_root
+        from sweepstack.status.engine.call import ExportCall, find_project_root
 
         try:
             context = self.context_class(self, info_name=name, parent=above)
@@ -58,6 +58,6 @@ def command(
 
         return follow(target, parse_duration(interval), parse_duration(timeout), out)
     from sweepstack.cli.commands.status.sweep import status
-    from sweepstack.status.engine_state import Export
+    from sweepstack.status.engine.state import Export
 
     return status(target, out, Export(target.stack, target.root, begun=context.obj))

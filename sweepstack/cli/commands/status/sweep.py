@@ -14,7 +14,7 @@ from sweepstack.cli.target import Target
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.status.compose import SweepView, compose
-from sweepstack.status.engine_state import Export
+from sweepstack.status.engine.state import Export
 from sweepstack.status.snapshot import Scene
 
 SHOWN = 5

@@ -32,7 +32,7 @@ from sweepstack.cli.sources import Sources, open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.tend_lease import AlreadyTended, Tending, claim, let_go
-from sweepstack.status.engine_call import find_engine
+from sweepstack.status.engine.call import find_engine
 
 LEAST_SECONDS = 1.0
 GRACE = timedelta(minutes=15)

@@ -18,7 +18,7 @@ from typing import Any
 from sweepstack.cli.commands.tend.round import Round
 from sweepstack.cli.output import note
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.engine_call import find_engine
+from sweepstack.status.engine.call import find_engine
 from sweepstack.status.snapshot import Scene
 
 PREVIEW_SECONDS = 300.0

@@ -26,7 +26,7 @@ from sweepstack.onbox.host.platform import Phase, Wait
 from sweepstack.operations.power import drained, judge_stop, stop_box
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.compose import SweepView, compose
-from sweepstack.status.engine_state import STOP, BoxEntry
+from sweepstack.status.engine.state import STOP, BoxEntry
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.ownership import renew
 

@@ -23,7 +23,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.registry import load_platform
-from sweepstack.status.engine_state import BoxEntry
+from sweepstack.status.engine.state import BoxEntry
 from sweepstack.status.next_commands import first_hung
 from sweepstack.teardown.launched import signs_of_a_launch
 

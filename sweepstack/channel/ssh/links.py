@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from sweepstack.channel import agent_source, ssh_contact, ssh_mtu
-from sweepstack.channel.ssh_link import Link, Silence
-from sweepstack.channel.ssh_options import Way
+from sweepstack.channel import agent_source
+from sweepstack.channel.ssh import contact as ssh_contact
+from sweepstack.channel.ssh import mtu as ssh_mtu
+from sweepstack.channel.ssh.link import Link, Silence
+from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
 
 MOST_LINKS = 8

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sweepstack.loaders.base import Content, OpenFile, Unreadable, printable, some
 from sweepstack.loaders.finite import FORMATS, Constancy, FiniteCheck
 from sweepstack.loaders.scan import BLOCK, Region, Scan
-from sweepstack.loaders.torch_pickle import UNTYPED, Storage, Tensor, tensors_of, top_level_names, unpickle
+from sweepstack.loaders.torch_files.unpickle import UNTYPED, Storage, Tensor, tensors_of, top_level_names, unpickle
 from sweepstack.loaders.zipdir import Part, ZipDirectory, is_zip, read_directory
 
 MAX_VERSION = 10

@@ -18,9 +18,9 @@ from sweepstack.core import schema
 from sweepstack.core.box_end import StopFacts, TeardownFacts
 from sweepstack.core.records import Approval, ArtifactSpec, Cell, CellText
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status import engine_call
-from sweepstack.status.engine_call import EngineCall, ExportCall
-from sweepstack.status.engine_state_copy import way_back
+from sweepstack.status.engine import call as engine_call
+from sweepstack.status.engine.call import EngineCall, ExportCall
+from sweepstack.status.engine.state_copy import way_back
 from sweepstack.teardown.box_facts import BoxFacts
 
 STOP = "stop"

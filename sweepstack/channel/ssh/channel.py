@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
 
-from sweepstack.channel import bulk_fetch, prefetch, ssh_keys, ssh_shell
+from sweepstack.channel import bulk_fetch, prefetch
 from sweepstack.channel.host_keys import Pin
-from sweepstack.channel.ssh_link import MOST_ANSWER, Link
-from sweepstack.channel.ssh_links import Links, shared
-from sweepstack.channel.ssh_options import Way
+from sweepstack.channel.ssh import keys as ssh_keys
+from sweepstack.channel.ssh import shell as ssh_shell
+from sweepstack.channel.ssh.link import MOST_ANSWER, Link
+from sweepstack.channel.ssh.links import Links, shared
+from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.agent.agent import MOST_READ
 from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, SshEndpoint, safe_parts
 from sweepstack.onbox.agent.file_writes import CHUNK, open_target

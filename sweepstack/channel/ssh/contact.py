@@ -7,9 +7,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from sweepstack.channel import ssh_mtu
 from sweepstack.channel.host_keys import HostKeyChanged, changed, fingerprint, keys_of
-from sweepstack.channel.ssh_options import Way
+from sweepstack.channel.ssh import mtu as ssh_mtu
+from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.common.errors import Unreachable
 
 SECONDS = 45.0

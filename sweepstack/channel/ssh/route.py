@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweepstack.channel import ssh_config, ssh_keys
 from sweepstack.channel.host_address import Hop, HostAddress
 from sweepstack.channel.host_keys import Pin
-from sweepstack.channel.ssh_config import CONFIG_VARIABLE, Configured
-from sweepstack.channel.ssh_options import Way
+from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.channel.ssh import keys as ssh_keys
+from sweepstack.channel.ssh.config import CONFIG_VARIABLE, Configured
+from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import Unreachable
 

@@ -62,7 +62,7 @@ class EngineCall:
 
 
 class ExportCall(EngineCall):
-    """`pulumi stack export` of one stack: `sweepstack.status.engine_state.Export` waits for it and reads the answer."""
+    """`pulumi stack export` of one stack: `sweepstack.status.engine.state.Export` waits for it and reads the answer."""
 
     def __init__(self, stack: str, project_root: Path, backend: str = "") -> None:
         super().__init__([find_engine(), "stack", "export", "--stack", stack], project_root, backend)

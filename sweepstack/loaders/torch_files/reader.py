@@ -8,8 +8,8 @@ from typing import Any
 
 from sweepstack.loaders.base import Content, NoAnswer, OpenFile, Unreadable, printable
 from sweepstack.loaders.scan import Scan
-from sweepstack.loaders.torch_pickle import tensors_of, top_level_names
-from sweepstack.loaders.torch_zip import zip_regions
+from sweepstack.loaders.torch_files.archive import zip_regions
+from sweepstack.loaders.torch_files.unpickle import tensors_of, top_level_names
 from sweepstack.loaders.zipdir import is_zip, read_directory
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sweepstack.channel.ssh_options import Way
+    from sweepstack.channel.ssh.options import Way
 
 SEGMENT = 536
 """What every way can carry."""

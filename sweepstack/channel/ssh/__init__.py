@@ -1,0 +1,1 @@
+"""The channel over SSH: its connections, keys, routes and options."""

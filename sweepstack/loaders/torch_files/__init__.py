@@ -1,0 +1,1 @@
+"""Reads files that `torch.save` wrote: without torch, or with it."""
