@@ -23,8 +23,8 @@ SECTIONS = (
     ("On a box", ("ssh", "exec", "forward", "trust-host")),
 )
 """A verb that stands in none of them is shown last, under "More"."""
-EARLY = "status"
-"""The engine takes longest of all that it does, so it is asked before anything else: see its `Command.begin`."""
+EARLY = ("status", "pull", "verify")
+"""The engine takes longest of what they do first, so it is asked before anything else: see `sweepstack.cli.early`."""
 
 
 class Commands(TyperGroup):
@@ -56,10 +56,10 @@ class Commands(TyperGroup):
                     formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads the words before the verb. `status` begins first."""
-        if args[:1] == [EARLY] and not ctx.resilient_parsing:  # else the shell completes a line
-            verb: Any = verbs.load(EARLY)
-            ctx.obj = verb.begin(ctx, EARLY, args[1:])
+        """Reads the words before the verb. Those of `EARLY` begin first."""
+        if args and args[0] in EARLY and not ctx.resilient_parsing:  # else the shell completes a line
+            verb: Any = verbs.load(args[0])
+            ctx.obj = verb.begin(ctx, args[0], args[1:])
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

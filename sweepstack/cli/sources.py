@@ -8,6 +8,7 @@ from sweepstack.cli.output import Unsure
 from sweepstack.cli.target import Target
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import Export, StackMissing, StackState
 from sweepstack.status.next_commands import give_up
 
@@ -25,10 +26,10 @@ class Sources:
     problem: str
 
 
-def open_sources(target: Target, export: Export | None = None) -> Sources:
+def open_sources(target: Target, begun: ExportCall | None = None) -> Sources:
     """The state and the evidence of a stack. Raises Unsure when neither has ever heard of it.
 
-    `export`: the engine was asked for this stack's state before, and answers while other things are done.
+    `begun`: the engine was asked for a state before; where it is this stack's, that is waited for.
 
     A stack that the backend forgot is looked for in the evidence folder that its stack file names. Where a person named
     the evidence, it is all that is read.
@@ -37,7 +38,7 @@ def open_sources(target: Target, export: Export | None = None) -> Sources:
         alone = StackState(stack=target.stack)
         return Sources(target, alone, False, target.evidence, EvidenceStore.open(target.evidence), "")
     try:
-        state, known = (export or Export(target.stack, target.root)).state(), True
+        state, known = Export(target.stack, target.root, begun=begun).state(), True
     except StackMissing:
         state, known = StackState(stack=target.stack), False
     evidence = state.identity.evidence if state.identity else next((box.evidence for box in state.boxes), None)

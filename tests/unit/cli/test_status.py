@@ -600,8 +600,8 @@ def test_the_engine_begins_before_what_reads_its_answer_is_imported(world: World
     """It takes longer than all else in a look at a small sweep: once, and not for a help."""
     world.verified()
 
-    def asked(*words: str, stack: str = "") -> tuple[int, list[str]]:
-        command = [sys.executable, "-c", ASKS, str(world.engine / "pulumi"), "status", *words]
+    def asked(*words: str, stack: str = "", verb: str = "status") -> tuple[int, list[str]]:
+        command = [sys.executable, "-c", ASKS, str(world.engine / "pulumi"), verb, *words]
         env = {**os.environ, "PULUMI_STACK": stack}
         done = subprocess.run(command, cwd=world.root, env=env, capture_output=True, text=True, timeout=60)
         return done.returncode, [line for line in done.stderr.splitlines() if line.startswith("engine;")]
@@ -613,6 +613,9 @@ def test_the_engine_begins_before_what_reads_its_answer_is_imported(world: World
     assert asked() == (2, [])
     assert asked("--stack") == (2, [])
     assert asked("--stack", STACK, "--interval") == (2, [])
+    assert asked("--stack", STACK, verb="pull") == (0, ["engine; False"])
+    assert asked("--stack", STACK, verb="verify") == (0, ["engine; False"])
+    assert asked("--stack", STACK, "--evidence", str(world.evidence), verb="verify")[1] == []
 
 
 def test_an_answer_for_another_stack_is_not_taken(world: World) -> None:

@@ -14,19 +14,19 @@ from sweepstack.cli.target import Target
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.status.compose import SweepView, compose
-from sweepstack.status.engine.state import Export
+from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.snapshot import Scene
 
 SHOWN = 5
 """Names in one note."""
 
 
-def status(target: Target, out: Out, export: Export) -> int:
+def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     """Exit code: 1 when something runs that the state does not know, 2 when that could not be told, else 0."""
     if not out.as_json:
         warm()
     with Progress("looking"):
-        sources = open_sources(target, export)
+        sources = open_sources(target, begun)
         kept = target.is_store or any(volume.guarded for volume in sources.state.volumes)
     if kept:
         from sweepstack.cli.commands.status.store import status_store

@@ -11,7 +11,7 @@ from typing import Any
 from sweepstack.billing.budget import to_stop
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.collect import look
-from sweepstack.cli.commands.pull import fetch
+from sweepstack.cli.commands.pull.haul import fetch
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.output import NO, UNSURE, YES, Unsure, money, note
 from sweepstack.cli.progress import Progress

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from sweepstack.cli.commands.verify.receipt import verify
+import typer
+
+from sweepstack.cli.early import AsksState
 from sweepstack.cli.options import AsJson, Evidence, Stack
-from sweepstack.cli.output import Out
-from sweepstack.cli.target import Target
+
+Command = AsksState
 
 
-def command(stack: Stack = None, evidence: Evidence = None, json: AsJson = False) -> int:
+def command(context: typer.Context, stack: Stack = None, evidence: Evidence = None, json: AsJson = False) -> int:
     """Load every artifact and write the receipt. Exit 0: all verified or waived; 1: not; 2: could not tell."""
-    return verify(Target.find_to_read(stack, evidence), Out(as_json=json))
+    from sweepstack.cli.commands.verify.receipt import verify
+    from sweepstack.cli.output import Out
+    from sweepstack.cli.target import Target
+
+    return verify(Target.find_to_read(stack, evidence), Out(as_json=json), context.obj)

@@ -23,6 +23,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.registry import load_platform
+from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.status.next_commands import first_hung
 from sweepstack.teardown.launched import signs_of_a_launch
@@ -37,13 +38,13 @@ class Shown:
     reasons: tuple[str, ...]
 
 
-def verify(target: Target, out: Out) -> int:
+def verify(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     """Exit 0 when every cell is verified or waived, 1 when not, 2 when that could not be told.
 
     Without a box in the state, or a queue for cells that ran, the copies are compared with the latest receipt, and none
     is written.
     """
-    sources = open_sources(target)
+    sources = open_sources(target, begun)
     store = usable(sources)
     if not sources.state.boxes:
         from sweepstack.cli.commands.verify.reread import reread

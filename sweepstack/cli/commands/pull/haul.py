@@ -1,4 +1,4 @@
-"""`sweepctl pull`: every sealed cell of every box, the journals, and what unsealed attempts left, into the evidence."""
+"""Brings every sealed cell of every box, the journals, and what unsealed attempts left, into the evidence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
@@ -25,6 +24,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.registry import load_platform, volume_channel
+from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.ownership import renew
 
@@ -89,14 +89,9 @@ class Haul:
         return [result for _, result in self.cells.values() if result.state in ("absent", "refused")]
 
 
-def command(stack: Stack = None, json: AsJson = False) -> int:
-    """Copy sealed cells, journals, and the logs of attempts that failed into the evidence. Resumable."""
-    return pull(Target.find_sweep(stack), Out(as_json=json))
-
-
-def pull(target: Target, out: Out) -> int:
+def pull(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     """Exit 0 when every sealed cell is here; 1 when a box's copy was refused; 2 when a box was not reached."""
-    sources = open_sources(target)
+    sources = open_sources(target, begun)
     store = usable(sources)
     with Progress("pull", unit="bytes") as progress:
         haul = fetch(sources, store, progress)
