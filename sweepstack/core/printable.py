@@ -22,3 +22,11 @@ def foreign_letters(text: str) -> tuple[str, str]:
     shown = "".join(visible(char) if char.isascii() else f"\\u{{{ord(char):x}}}" for char in text)
     names = [f"\\u{{{ord(char):x}}} is {unicodedata.name(char, 'a character without a name')}" for char in foreign]
     return shown, ", ".join(names[:3])
+
+
+def printable(name: str, limit: int = 80) -> str:
+    """A name from a file, safe for a terminal and for a record."""
+    if name.isprintable() and len(name) <= limit:
+        return name
+    clean = "".join(char if char.isprintable() else "?" for char in name[: limit + 1])
+    return clean if len(clean) <= limit else clean[:limit] + "…"

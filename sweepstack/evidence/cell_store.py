@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from sweepstack.core.printable import printable
 from sweepstack.core.records import FileEntry, ReceiptFile
 from sweepstack.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
-from sweepstack.loaders.base import printable
 from sweepstack.onbox.common.canonical import file_sha256, hex_of
 from sweepstack.onbox.common.errors import EvidenceError
 

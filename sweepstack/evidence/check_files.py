@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from sweepstack.core.printable import printable
 from sweepstack.core.records import Receipt, ReceiptCell
 from sweepstack.evidence.cell_store import Folder, each
 from sweepstack.evidence.file_index import read_index
 from sweepstack.evidence.manifest import MANIFEST
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.loaders.base import printable
 from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import EvidenceError
 

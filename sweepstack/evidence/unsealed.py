@@ -17,8 +17,8 @@ from urllib.parse import quote
 from pydantic import Field
 
 from sweepstack.core.journal import Journal
+from sweepstack.core.printable import printable
 from sweepstack.core.records import CellName, Record
-from sweepstack.loaders.base import printable
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.onbox.common.units import spell_bytes

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import tee
 from typing import TYPE_CHECKING
 
+from sweepstack.core.printable import printable
 from sweepstack.core.records import (
     SETTLED,
     ArtifactSpec,
@@ -43,7 +44,7 @@ from sweepstack.evidence.manifest import (
 from sweepstack.evidence.seal_resolution import BoxView, Standing, Testimony, gather
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.tally import Clock, Progress, Said
-from sweepstack.loaders.base import LoadResult, Reader, printable
+from sweepstack.loaders.base import LoadResult, Reader
 from sweepstack.loaders.pool import Job, WorkersBroken, deadline_for, read_all
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from sweepstack.core.loader_names import Loader
+from sweepstack.core.printable import printable
 from sweepstack.onbox.common.errors import SweepstackError
 
 Reader = Literal["restricted", "torch"]
@@ -168,14 +169,6 @@ def some(names: Sequence[str], limit: int = 3) -> str:
     """The first names, and how many more there are. Long ones are cut: they come from a file that is not trusted."""
     shown = ", ".join(printable(name) for name in names[:limit])
     return shown + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
-
-
-def printable(name: str, limit: int = 80) -> str:
-    """A name from a file, safe for a terminal and for a record."""
-    if name.isprintable() and len(name) <= limit:
-        return name
-    clean = "".join(char if char.isprintable() else "?" for char in name[: limit + 1])
-    return clean if len(clean) <= limit else clean[:limit] + "…"
 
 
 def wrong_crc(parts: Sequence[str]) -> str:

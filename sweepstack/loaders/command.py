@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweepstack.core.printable import printable
 from sweepstack.core.signals import signal_name
 from sweepstack.loaders import confine
-from sweepstack.loaders.base import FILE, Content, NoAnswer, OpenFile, Unreadable, printable
+from sweepstack.loaders.base import FILE, Content, NoAnswer, OpenFile, Unreadable
 from sweepstack.loaders.scan import Region, Scan
 
 CODE = "code"

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, plural, printable, some
+from sweepstack.core.printable import printable
+from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, plural, some
 from sweepstack.loaders.scan import Region, Scan
 
 MAX_FIELD = 1 << 20

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, printable
+from sweepstack.core.printable import printable
+from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable
 from sweepstack.loaders.finite import FORMATS, Constancy, FiniteCheck
 from sweepstack.loaders.scan import BLOCK, Region, Scan
 from sweepstack.loaders.zipdir import Part, is_zip, read_directory

@@ -6,7 +6,8 @@ import json
 import struct
 from typing import Any
 
-from sweepstack.loaders.base import Content, OpenFile, Unreadable, printable, unique_keys
+from sweepstack.core.printable import printable
+from sweepstack.loaders.base import Content, OpenFile, Unreadable, unique_keys
 from sweepstack.loaders.finite import FORMATS
 from sweepstack.loaders.scan import Region, Scan
 

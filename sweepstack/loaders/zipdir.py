@@ -9,7 +9,8 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sweepstack.loaders.base import OpenFile, Unreadable, printable, wrong_crc
+from sweepstack.core.printable import printable
+from sweepstack.loaders.base import OpenFile, Unreadable, wrong_crc
 
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 LOCAL_MAGIC = b"PK\x03\x04"

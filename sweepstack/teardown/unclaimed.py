@@ -17,8 +17,8 @@ from datetime import datetime
 from urllib.parse import quote_from_bytes
 
 from sweepstack.core.journal import Journal
+from sweepstack.core.printable import printable
 from sweepstack.core.records import Receipt, UnclaimedWaiver
-from sweepstack.loaders.base import printable
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import DIGEST_PREFIX, digest_of, hex_of

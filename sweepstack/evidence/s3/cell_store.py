@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweepstack.core.printable import printable
 from sweepstack.core.records import FileEntry, Manifest
 from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Facts, Fetching, Folder, Known, Sealed, Stamp, each
@@ -24,7 +25,6 @@ from sweepstack.evidence.object_store import ABSENT
 from sweepstack.evidence.s3.client import PARALLEL, NotThere
 from sweepstack.evidence.s3.object_store import Item, S3Shelf
 from sweepstack.evidence.s3.objects import Head, digest, download, fits, head, upload
-from sweepstack.loaders.base import printable
 from sweepstack.onbox.common.canonical import file_sha256, hex_of
 from sweepstack.onbox.common.errors import EvidenceError
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweepstack.loaders.base import Content, OpenFile, Unreadable, printable, some
+from sweepstack.core.printable import printable
+from sweepstack.loaders.base import Content, OpenFile, Unreadable, some
 from sweepstack.loaders.finite import FORMATS, Constancy, FiniteCheck
 from sweepstack.loaders.scan import BLOCK, Region, Scan
 from sweepstack.loaders.torch_files.unpickle import UNTYPED, Storage, Tensor, tensors_of, top_level_names, unpickle

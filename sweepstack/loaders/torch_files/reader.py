@@ -6,7 +6,8 @@ import importlib
 import os
 from typing import Any
 
-from sweepstack.loaders.base import Content, NoAnswer, OpenFile, Unreadable, printable
+from sweepstack.core.printable import printable
+from sweepstack.loaders.base import Content, NoAnswer, OpenFile, Unreadable
 from sweepstack.loaders.scan import Scan
 from sweepstack.loaders.torch_files.archive import zip_regions
 from sweepstack.loaders.torch_files.unpickle import tensors_of, top_level_names

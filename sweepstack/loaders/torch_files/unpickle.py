@@ -14,7 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from sweepstack.loaders.base import Unreadable, dotted, printable
+from sweepstack.core.printable import printable
+from sweepstack.loaders.base import Unreadable, dotted
 from sweepstack.loaders.finite import FORMATS
 
 UNTYPED = "untyped"

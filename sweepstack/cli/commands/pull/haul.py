@@ -16,10 +16,10 @@ from sweepstack.cli.sources import Sources, gives_up, open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.core.journal import CellProgress
 from sweepstack.core.own_stop import could_not_stop
+from sweepstack.core.printable import printable
 from sweepstack.evidence.pull import BoxPull, BoxSource, PullResult, pull_all
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.unsealed import UNSEALED, Unsealed
-from sweepstack.loaders.base import printable
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import Phase
