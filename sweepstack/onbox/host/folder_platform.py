@@ -40,7 +40,7 @@ from sweepstack.onbox.host.capabilities import CanStop, ReadsVolumes
 from sweepstack.onbox.host.drills import drills
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.onbox.host.power import Switch, closed, phase_of
-from sweepstack.onbox.host.volumes import BOX_ID, VOLUME_ID, LocalVolumes
+from sweepstack.onbox.host.volumes import BOX_ID, VOLUME_ID, LocalVolumes, note_own_disk
 
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
 _FACTS, _ENDING, _TAG_FILE = "box.json", "ending.json", "tag"
@@ -176,13 +176,17 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
 
     def where(self, native_id: str, account: str) -> tuple[Path, dict[str, Path]]:
         """A box's folder, and its mounts: box-relative path → where that volume's content lies. Raises Unreachable when
-        the folder is not there, WrongAccount."""
+        the folder is not there, or a volume's own disk is not mounted; WrongAccount."""
         self._store.require(account)
         box = self._box(native_id)
         with answering(box):
             if not box.is_dir():
                 raise Unreachable(f"{native_id} can't be reached: its folder {box} is not there")
-            return box, dict(self._mounts(box))
+            mounts = dict(self._mounts(box))
+            for content in mounts.values():
+                if VOLUME_ID.fullmatch(content.parent.name):  # a place that was shown is no folder of ours
+                    self._require_disk(content.parent)
+            return box, mounts
 
     def channel(self, native_id: str, account: str) -> LocalChannel:
         box, mounts = self.where(native_id, account)
@@ -285,6 +289,8 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
             if why := "it is not there any more" if record is None else record.lost:
                 raise PlatformError(f"{request.name} was not made: its volume {volume} can't be mounted: {why}")
         with answering(staged):
+            for volume in request.mounts.values():
+                note_own_disk(self._store.volumes / volume)
             for tier in ("scratch", "data", "mnt"):
                 (staged / tier).mkdir(parents=True)
             for mount, volume in request.mounts.items():

@@ -1,4 +1,10 @@
-"""Volumes of the local platform: folders beside the boxes, which outlive them."""
+"""Volumes of the local platform: folders beside the boxes, which outlive them.
+
+<root>/volumes/<id>/volume.json  facts, written once
+                    content/     what is on it
+                    own-disk     there once `content` was seen on a file system of its own: while it is on none,
+                                 that disk is not mounted, and what is on the volume is not known
+"""
 
 from __future__ import annotations
 
@@ -31,6 +37,7 @@ from sweepstack.onbox.host.platform import VolumeRecord, Wait
 BOX_ID = re.compile(r"(?:local|host)-[a-z2-7]{10}")
 VOLUME_ID = re.compile(r"volume-([a-z2-7]{10})-[a-z2-7]{10}")
 _FACTS = "volume.json"
+_OWN_DISK = "own-disk"
 _LOCK_SECONDS = 60.0
 
 
@@ -50,6 +57,7 @@ class LocalVolumes:
                 record = self._volume(folder)
                 if record.tag == tag:
                     self._require_content(record)
+                    note_own_disk(folder)
                     return record
             self._store.require_volumes(registry)
             native_id = f"volume-{registry.id}-{random_id()}"
@@ -95,6 +103,7 @@ class LocalVolumes:
             if not os.path.lexists(folder):
                 self._store.require_volumes(registry, f"{host_identity()}/{match[1]}")
                 return None
+            self._require_disk(folder)
             return replace(self._volume(folder), mounted_by=self._mounted_by(native_id))
 
     def _mounted_by(self, native_id: str) -> tuple[str, ...]:
@@ -163,11 +172,26 @@ class LocalVolumes:
                 place(folder / "content"),
                 account=registry.account if registry else "",
                 price_per_month=0.0,
-                lost=self._lost(folder),
+                lost=self._away(folder) or self._lost(folder),
             )
         except (OSError, ValueError, KeyError) as error:
             raise Unreachable(f"the volume at {folder} can't be read ({error}): it is not known whose it is") from error
         return record
+
+    def _require_disk(self, folder: Path) -> None:
+        """Raises Unreachable where the volume's own disk is not mounted."""
+        if why := self._away(folder):
+            raise Unreachable(f"the volume {folder.name}: {why}")
+
+    def _away(self, folder: Path) -> str:
+        """Why what is on the volume is not known; "" where it is. It is neither empty nor lost then."""
+        if not os.path.lexists(folder / _OWN_DISK) or _on_own_disk(folder):
+            return ""
+        content, where = folder / "content", " on that host" if self._store.remote else ""
+        return (
+            f"{content} was the mount point of a disk, and is on none now: what is on it is not known. Mount it; if it "
+            f"is lost, or lies in that folder now, say so with `rm {folder / _OWN_DISK}`{where}"
+        )
 
     def _lost(self, folder: Path) -> str:
         """A volume without its content is listed all the same, so that a person sees it and can end it."""
@@ -176,3 +200,21 @@ class LocalVolumes:
             if stat.S_ISDIR(content.stat().st_mode):
                 return ""
         return f"its content folder {place(content)} is not there: what was on it is lost, or elsewhere"
+
+
+def note_own_disk(volume: Path) -> None:
+    """Call it under the lock where a volume is about to be used: a disk of its own is known from then on."""
+    if not os.path.lexists(volume / _OWN_DISK) and _on_own_disk(volume):
+        (volume / _OWN_DISK).touch()
+        fsync_directory(volume)
+
+
+def _on_own_disk(volume: Path) -> bool:
+    """Whether the content is a folder on another file system than the volume's facts."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return _device(volume / "content") != _device(volume)
+    return False
+
+
+def _device(path: Path) -> int:
+    return path.stat().st_dev

@@ -658,6 +658,61 @@ def test_a_volume_that_lost_its_content_is_listed_and_can_be_ended(tmp_path: Pat
     assert [record.native_id for record in platform.list_volumes("")] == [whole]
 
 
+@pytest.mark.parametrize("seen_by", ["a box", "an up"])
+@pytest.mark.parametrize("left", ["an empty folder", "nothing"])
+def test_a_volume_whose_own_disk_is_not_mounted_is_unknown_and_neither_empty_nor_gone(
+    root: Path, platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch, left: str, seen_by: str
+) -> None:
+    """A mount takes root: the numbers of the file systems are given here. The volume was made before its disk came."""
+    volume = platform.ensure_volume(VOLUME_TAG, "a")
+    content, disk = root / "volumes" / volume.native_id / "content", root / "disk"
+    devices = {content: 2}
+    monkeypatch.setattr("sweepstack.onbox.host.volumes._device", lambda path: path.stat() and devices.get(path, 1))
+    (content / "weights").write_bytes(b"weights")
+    if seen_by == "an up":
+        assert not platform.ensure_volume(VOLUME_TAG, "a").created
+    box = rent(platform, mounts={"mnt/durable": volume.native_id})
+    assert platform.channel(box.native_id, box.account).read("mnt/durable/weights") == b"weights"
+    if seen_by == "an up":
+        platform.destroy(box.native_id, box.account)
+    record = platform.get_volume(volume.native_id)
+    assert record is not None
+    assert not record.lost
+
+    os.rename(content, disk)
+    devices.clear()
+    if left == "an empty folder":
+        content.mkdir()
+    asked: dict[str, Callable[[], object]] = {
+        "get": lambda: platform.get_volume(volume.native_id),
+        "delete": lambda: platform.delete_volume(volume.native_id, volume.account),
+        "read": lambda: platform.volume_channel(volume.native_id),
+        "make again": lambda: platform.ensure_volume(VOLUME_TAG, "a"),
+        "mount": lambda: rent(platform, tag=TAG + "2", mounts={"mnt/durable": volume.native_id}),
+    }
+    if seen_by == "a box":
+        asked["read the box"] = lambda: platform.channel(box.native_id, box.account)
+    for name, ask in asked.items():
+        with pytest.raises(Unreachable, match=r"content was the mount point of a disk, and is on none now") as caught:
+            ask()
+        assert content.parent.is_dir(), name
+    (listed,) = platform.list_volumes("")
+    assert "what is on it is not known. Mount it; if it is lost" in listed.lost, "it is listed, and bills"
+    assert platform.ensure_volume(VOLUME_TAG + "b", "b").created, "another volume needs none of it"
+
+    if left == "an empty folder":
+        content.rmdir()
+    os.rename(disk, content)
+    devices[content] = 2
+    assert platform.volume_channel(volume.native_id).read("weights") == b"weights"
+    devices.clear()
+    word = str(caught.value).rpartition(" `")[2].partition("`")[0]
+    subprocess.run(["/bin/sh", "-c", word], check=True)  # copied onto the first disk, and the person says so
+    assert platform.volume_channel(volume.native_id).read("weights") == b"weights"
+    platform.delete_volume(volume.native_id, volume.account)
+    assert platform.get_volume(volume.native_id) is None
+
+
 @pytest.mark.parametrize(
     ("number", "inodes_left", "said"),
     [
