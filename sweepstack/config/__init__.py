@@ -1,1 +1,1 @@
-"""The stack config: its model, where each value stands in the file, and what is wrong with it."""
+"""The stack config: its model, the line of each value in the file, its mistakes, and edits of it."""

@@ -1,4 +1,7 @@
-"""Checks that no single key of a stack config can make. On raw values: they run beside other mistakes."""
+"""Checks of a stack config that need more than one key.
+
+They read the raw values, so they also run where other keys are wrong.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,16 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.loaders.base import FILE
 
 PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""What the runner fills in; `${NAME}` is the shell's."""
+"""`{name}`, which the runner replaces; it leaves `${NAME}` to the shell."""
 _UNCLOSED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)(?![A-Za-z0-9_},])")
-"""`{a,b}` is the shell's, too."""
+"""A placeholder without its closing brace. `{a,b}` is none: the shell expands it."""
 _MOST_LISTED = 20
 
 
 def cross_checks(
     values: dict[str, Any], roster: Roster | None, platforms: Collection[str], document: Document, at: Loc
 ) -> list[Mistake]:
-    """Platforms without a profile, artifacts in each other's way, placeholders that nothing fills."""
+    """Platforms without a profile, artifacts with the same path, placeholders that no cell fills, and the like."""
     found = [*_platforms(values, platforms), *_artifacts(values), *_env(values), *_secrets(values), *secrets_in(values)]
     if roster is not None:
         found += _placeholders(values, roster)
@@ -69,14 +72,14 @@ def _artifacts(values: dict[str, Any]) -> Found:
         above = ("/".join(parts[:count]) for count in range(1, len(parts)))
         for folder in above:
             if folder.casefold() in files:
-                yield ("artifacts", path), f"{files[folder.casefold()]} would be a file and a folder at once", None
+                yield ("artifacts", path), f"{files[folder.casefold()]} would be both a file and a folder", None
     for path, artifact in _mapping(values.get("artifacts")).items():
         for key, fix in _loader(_mapping(artifact)):
             yield ("artifacts", path, key), fix, None
 
 
 def _loader(artifact: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Keys that don't go with the loader, and what a command lacks: (key, what to do instead)."""
+    """Keys that the loader doesn't take, and keys that a command needs: (key, what to do instead)."""
     load, run = artifact.get("load"), artifact.get("run")
     if load == "npy" and artifact.get("keys"):
         yield "keys", "an npy file is one array without a name; keys is for npz"
@@ -102,17 +105,20 @@ def _loader(artifact: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _env(values: dict[str, Any]) -> Found:
-    """Names that are none, or ours."""
+    """Names that are not valid, or that sweepstack sets itself."""
     for name in _mapping(_mapping(values.get("job")).get("env")):
         loc = ("job", "env", name)
         if not ENV_NAME.fullmatch(name):
-            yield loc, "is no name of an environment variable", None
+            yield loc, "is not a valid name of an environment variable", None
         elif name.startswith("SWEEPSTACK_"):
             yield loc, "is set by sweepstack; take another name", None
 
 
 def _secrets(values: dict[str, Any]) -> Found:
-    """Names that are none, ours, the engine's, or taken. Whether they are set is asked where `pulumi` runs."""
+    """Names that are not valid, that sweepstack or the engine sets, or that stand in `job.env` too.
+
+    Whether each has a value is checked where `pulumi` runs.
+    """
     job = _mapping(values.get("job"))
     names = job.get("secrets")
     listed: list[Any] = [names] if isinstance(names, str) else names if isinstance(names, list) else []
@@ -122,8 +128,8 @@ def _secrets(values: dict[str, Any]) -> Found:
         if not isinstance(name, str):
             continue
         if not ENV_NAME.fullmatch(name):
-            # What stands here may be the secret itself: it is not shown.
-            yield loc, "is no name of an environment variable; write the name alone, such as HF_TOKEN", None
+            # The value may be the secret itself, so the message does not show it.
+            yield loc, "is not a valid name of an environment variable; write the name alone, such as HF_TOKEN", None
         elif name.startswith("SWEEPSTACK_"):
             yield loc, f"{name} is set by sweepstack; take another name", None
         elif name.startswith("PULUMI_"):
@@ -140,7 +146,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
-    """Placeholders that not every cell can fill."""
+    """Placeholders that not every cell has a value for."""
     job = _mapping(values.get("job"))
     texts: dict[Loc, Any] = {("job", "run"): job.get("run")}
     texts[("job", "smoke", "run")] = _mapping(job.get("smoke")).get("run")
@@ -163,6 +169,6 @@ def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
                 yield loc, f"{{{name}}}: no cell has such a parameter{did_you_mean(name, known)}{there}", None
         for name in dict.fromkeys(_UNCLOSED.findall(text)):
             if name in anywhere or name in filled:
-                fix = f"{{{name} is not closed, and every cell would run with it as it stands here; write {{{name}}}"
-                fix += f", or {{ {name} with a space where a brace of your own is meant"
+                fix = f"{{{name} has no closing brace, so no cell would get its value; write {{{name}}}"
+                fix += f", or, for a brace that is no placeholder, {{ {name} with a space"
                 yield loc, fix, None

@@ -1,7 +1,8 @@
-"""YAML with line numbers. The engine drops them, so what a person wrote is read again from the file.
+"""Reads YAML with line numbers.
 
-Plain scalars are read by the YAML 1.2 core schema (as the engine's own reader does, `1e-4` is a number and `on` is
-text); dates stay text; keys are always text. A key that stands twice in one mapping is a mistake.
+The engine gives no line numbers, so the stack file is read again here. Plain scalars follow the YAML 1.2 core schema,
+like the engine's own reader: `1e-4` is a number and `on` is text. Dates stay text; keys are always text. A key that
+stands twice in one mapping is a mistake.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _WORDS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Flaw:
-    """Something that YAML allows and we don't, and where."""
+    """A line with something that YAML allows and a stack config does not."""
 
     line: int
     loc: Loc
@@ -42,7 +43,7 @@ class Flaw:
 
 @dataclass
 class Document:
-    """One YAML file: `shown` is how messages call it, `data` its content as plain Python, {} when it is empty."""
+    """One YAML file. `shown`: its name in messages; `data`: its content as plain Python, {} if it is empty."""
 
     shown: str
     data: dict[str, Any]
@@ -52,7 +53,7 @@ class Document:
     _keys: dict[int, dict[str, tuple[int, yaml.Node]]] = field(default_factory=dict, repr=False)
 
     def line(self, loc: Loc) -> int:
-        """The 1-based line of the key or item at `loc`; of its nearest ancestor where it isn't there."""
+        """The 1-based line of the key or item at `loc`; if that is missing, of its nearest ancestor."""
         node, line = self.root, 1
         for part in loc:
             found = self._child(node, part)
@@ -62,7 +63,7 @@ class Document:
         return line + self.first_line - 1
 
     def _child(self, node: yaml.Node | None, part: str | int) -> tuple[int, yaml.Node] | None:
-        """Line (1-based in the text) and value node of one step down."""
+        """Line (1-based in the text) and value node of one child."""
         if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
             child = node.value[part]
             return child.start_mark.line + 1, child
@@ -75,12 +76,12 @@ class Document:
 
 
 def read_document(path: Path, shown: str) -> Document:
-    """The file as a Document. Raises ConfigError, with the line, when it isn't YAML, isn't a mapping or is too much."""
+    """The file as a Document. Raises ConfigError, with the line, if it is no YAML, no mapping, or too large."""
     return parse_document(read_text(path, shown), shown)
 
 
 def parse_document(text: str, shown: str, *, first_line: int = 1) -> Document:
-    """`text` as a Document; `first_line`: the file's line number of its first line. See `config.yaml_bounds`."""
+    """`text` as a Document. `first_line`: the line of the file where `text` begins. See `config.yaml_bounds`."""
     root = composed(text, shown, first_line=first_line)
     if root is not None and not isinstance(root, yaml.MappingNode):
         raise ConfigError(f"{shown}, line {first_line}: expected keys and values")

@@ -1,7 +1,7 @@
-"""Which object a stack's file holds, and where: read from its file with every mistake. No engine in here.
+"""Finds the object in a stack's file: a sweep or a stack of volumes. Needs no engine.
 
-A stack is one sweep (`sweepstack:sweep`), or the volumes that outlive sweeps (`sweepstack:store`), and never both: a
-destroy of the one must not be a destroy of the other.
+A stack is one sweep (`sweepstack:sweep`), or volumes that outlive sweeps (`sweepstack:store`), never both: destroying
+a sweep must not destroy volumes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from sweepstack.onbox.common.errors import ConfigError
 PROJECT = "sweepstack"
 SWEEP, STORE = "sweep", "store"
 WHAT = {SWEEP: "a sweep", STORE: "a stack of volumes"}
-"""The objects that a stack config may hold, and what each describes."""
+"""The objects that a stack config may hold, each with its name in messages."""
 ENGINE_KEYS = ("config", "encryptionsalt", "encryptedkey", "secretsprovider", "environment")
 """Top-level keys that the engine itself reads."""
 
 
 @dataclass
 class Found:
-    """A stack's file as it was read. `at`: where its object stands, None where that can't be said; `kind`: which."""
+    """A stack's file as it was read. `at`: the path of its object, None if it is not clear; `kind`: which object."""
 
     stack: str
     file: str
@@ -45,7 +45,7 @@ class Found:
         return dict(value_at(self.document.data, self.at))
 
     def other_than(self, kind: str) -> Mistake:
-        """The mistake of naming this stack where one of the other kind is needed."""
+        """The mistake for a command that needs the other kind of stack than this one."""
         key = f"{PROJECT}:{self.kind}"
         line = self.document.line(self.at or ())
         return Mistake(line, key, f"this is {WHAT[self.kind]}, and {WHAT[kind]} is needed here ({PROJECT}:{kind})")
@@ -57,7 +57,7 @@ def known_platforms() -> list[str]:
 
 
 def find(project_root: Path, stack: str) -> Found:
-    """Reads `stacks/Pulumi.<stack>.yaml`. Raises ConfigError when there is none, or it is no YAML."""
+    """Reads `stacks/Pulumi.<stack>.yaml`. Raises ConfigError if it is missing or no YAML."""
     path = stack_path(project_root, stack)
     file = Path(os.path.relpath(path, project_root)).as_posix()
     if not path.exists():
@@ -93,7 +93,7 @@ def _top_level(document: Document) -> list[Mistake]:
 
 
 def _look_for_the_object(found: Found) -> None:
-    """Where the stack's object stands, and keys that look like it or that the project doesn't have."""
+    """Finds the stack's object, and keys that look like it or that the project doesn't have."""
     document, mistakes = found.document, found.mistakes
     wanted = f"{PROJECT}:{SWEEP}"
     config = document.data.get("config")
@@ -104,7 +104,7 @@ def _look_for_the_object(found: Found) -> None:
             mistakes.append(Mistake(1, "config", f"is missing; the sweep stands below it as {wanted}"))
         return
     keys: dict[str, str] = {}
-    for key in itertools.islice(config, 1000):  # the rest are not shown anyway
+    for key in itertools.islice(config, 1000):  # a message shows fewer than that
         shown = dotted((key,), all_ascii=True)
         namespace, colon, name = key.partition(":")
         line = document.line(("config", key))
@@ -115,7 +115,7 @@ def _look_for_the_object(found: Found) -> None:
             elif keys:
                 other = next(iter(keys.values()))
                 mistakes.append(
-                    Mistake(line, key, f"{other} is here too; move one to a file of its own: a stack is one of them")
+                    Mistake(line, key, f"{other} is here too; a stack holds one of the two: move one to another file")
                 )
             keys.setdefault(kind, key)
         elif not colon or namespace == PROJECT:
@@ -133,14 +133,14 @@ def _look_for_the_object(found: Found) -> None:
     secret = next(iter(_secrets(config[key], ())), None)
     if secret is not None:
         where = document.line(("config", key, *secret))
-        fix = "an encrypted value would end up in clear in the state; write its name in job.secrets, and export it"
+        fix = "an encrypted value would stand unencrypted in the state; list its name in job.secrets, and export it"
         mistakes.append(Mistake(where, dotted(secret) or key, fix))
         return
     found.at = ("config", key)
 
 
 def _secrets(value: Any, loc: Loc) -> list[Loc]:
-    """Where the engine's encrypted values stand."""
+    """The paths of the engine's encrypted values."""
     if isinstance(value, dict):
         if set(value) == {"secure"}:
             return [loc]

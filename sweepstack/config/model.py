@@ -1,4 +1,4 @@
-"""What a stack config may hold: closed shapes. docs/stack-config.md documents every key; a test compares the two."""
+"""The keys of a stack config, as closed shapes; their docstrings become docs/stack-config.md."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _not_a_url(value: Any) -> Any:
 
 
 def _is_no_folder_of_its_own(text: str) -> bool:
-    """`/`, `.`, `..`, `~`, however they are written, and the home folder by its name."""
+    """Whether `text` means `/`, `.`, `..`, `~` or the home folder, in any spelling."""
     plain = os.path.normpath(text).replace("//", "/")
     return plain in ("/", ".", "~", os.path.expanduser("~")) or set(plain.split("/")) == {".."}
 
@@ -89,7 +89,7 @@ EvidencePlace = Annotated[Text, BeforeValidator(_an_address)]
 
 
 class SmokeConfig(Shape):
-    """A batch or two of the job, before anything is rented."""
+    """A short trial run of the job, before any cell runs."""
 
     anchor: ClassVar[str] = "smoke"
     run: Text
@@ -97,7 +97,7 @@ class SmokeConfig(Shape):
     on: Literal["local", "box"] = "local"
     """`local` (default): here, before anything is rented; `box`: on each box, after its set-up and before any cell"""
     timeout: DurationText = "10m"
-    """when it has failed: `10m` by default"""
+    """the longest that it may take: `10m` by default"""
 
 
 class MinFree(Shape):
@@ -115,14 +115,14 @@ class Job(Shape):
 
     anchor: ClassVar[str] = "job"
     workdir: WorkDir
-    """a folder anywhere, relative to the project; its git-tracked files are shipped as they lie there (outside
-    git: all but dotfiles). Or a repository at a branch, a tag or a commit: [workdir](#workdir). Files that look like
-    a key (`.env`, `id_rsa`, `*.pem`, `credentials.json`, a PRIVATE KEY inside) are refused"""
+    """a folder, relative to the project; its git-tracked files are shipped with their uncommitted changes (outside
+    git: all files but dotfiles). Or a repository at a branch, a tag or a commit: [workdir](#workdir). Files that look
+    like a key (`.env`, `id_rsa`, `*.pem`, `credentials.json`, a PRIVATE KEY inside) are refused"""
     run: Text
     """a shell command with placeholders: every parameter of the cells as `{lr}`, and `{cell}` (its name), `{out}`
-    (the folder to write results to, new for each try), `{checkpoints}` (a folder that is kept over tries:
+    (the folder to write results to, new for each try), `{checkpoints}` (a folder that is kept between tries:
     [checkpoints.md](checkpoints.md)). Values are quoted for the shell; `${NAME}` is the shell's own.
-    `{lr` without its end is refused; a brace of your own before such a name takes a space: `{ lr: 1}`"""
+    `{lr` without its closing brace is refused; write a brace that is no placeholder with a space: `{ lr: 1}`"""
     resources: Resources = Field(default_factory=Resources)
     """what one box must have: [resources](#resources)"""
     setup: Text | None = None
@@ -130,47 +130,47 @@ class Job(Shape):
     the code, in its folder, before any of its cells, in a virtual environment that sees the box's own packages.
     When it fails, no cell is started, and `pulumi up` shows the end of what it printed"""
     smoke: SmokeConfig | None = None
-    """a batch or two of the job on this machine, before anything is rented: [smoke](#smoke)"""
+    """a short trial run of the job, on this machine before anything is rented, or on each box: [smoke](#smoke)"""
     env: dict[str, EnvValue] = Field(default_factory=dict)
     """environment variables of the job; placeholders work here too. No secrets: they would stand in the state"""
     secrets: EnvNames = ()
-    """names of environment variables, such as `[WANDB_API_KEY]`. Their values are taken from where `pulumi up`
-    runs, and go to a file on the box that only its user can read: into no state, log, queue or evidence. One
-    that is not set is refused before anything is rented; a changed one reaches cells that start after the next
-    `pulumi up`"""
+    """names of environment variables, such as `[WANDB_API_KEY]`. `pulumi up` takes their values from its own
+    environment and writes them to a file on the box that only its user can read; they go into no state, log, queue or
+    evidence. A variable without a value is refused before anything is rented; a changed value reaches the cells that
+    start after the next `pulumi up`"""
     not_secret: Names = ()
-    """what looks like a secret and is none: names of variables in `env` and of options in `run`, or the very texts,
-    such as `[SORT_KEY, "AC0123"]`: [secrets](#secrets). A private key is refused all the same"""
+    """texts that look like a secret and are none: names of variables in `env` and of options in `run`, or the texts
+    themselves, such as `[SORT_KEY, "AC0123"]`: [secrets](#secrets). A private key is refused in any case"""
     slots: Count | None = None
     """cells at once on one box; by default one a GPU, and 1 where no GPU is asked for. Each gets its share of the
     GPUs (`CUDA_VISIBLE_DEVICES`)"""
     mixing: Literal["refuse", "allow"] = "refuse"
-    """`refuse` (default): new code is refused while cells of the sweep that ran keep the old one and others would
-    take the new one. `allow`: that is meant so. See [versions](#versions)"""
+    """`refuse` (default): new code is refused if some cells of the sweep have run with the old code and others would
+    run with the new one. `allow`: cells of both versions are wanted. See [versions](#versions)"""
     min_free: MinFree | None = None
     """how much room a box must have before it starts one more cell: [min_free](#min_free)"""
     stall: DurationText | None = None
     """a duration such as `10m` (the default): a cell that prints nothing, writes nothing and computes nothing for
-    so long is shown as hung"""
+    that long is shown as hung"""
     on_hang: Literal["tell", "retry", "drop"] = "tell"
-    """what becomes of a hung cell: [timeouts](#timeouts). `tell` (default): every screen says so, and it keeps its slot
-    until a person acts; where other cells wait for it, for three times `stall`. `retry`: it is ended, which counts as a
-    failed try. `drop`: it is ended and given up, until `sweepctl retry` or `sweepctl drop`"""
+    """what happens to a hung cell: [timeouts](#timeouts). `tell` (default): every screen says so, and the cell keeps
+    its slot until a person acts; if other cells wait for the slot, for three times `stall`. `retry`: the cell is ended,
+    which counts as a failed try. `drop`: the cell is ended and given up, until `sweepctl retry` or `sweepctl drop`"""
     timeout: DurationText | None = None
     """how long one try of a cell may take, such as `12h`; then it is ended, which counts as a failed try. None by
     default: [timeouts](#timeouts)"""
     retries: CountOrZero | None = None
-    """how often a cell that failed is tried again by itself: 1 by default, so two tries in all; 0: never. What no
-    repetition can mend (an exception of the code, NaN where `stop_on_nan` is set) is not tried again, and a full disk
-    does not count: [timeouts](#timeouts)"""
+    """how often the runner tries a failed cell again: 1 by default, so two tries in all; 0: never. A failure that would
+    only repeat (an exception of the code, NaN with `stop_on_nan`) is not tried again, and a full disk does not count:
+    [timeouts](#timeouts)"""
     image: Text | None = None
     """a container image, on platforms that use one; elsewhere it has no effect, and the preview says so"""
     include: Names = ()
-    """globs, relative to `workdir`, of files to ship although git does not track them"""
+    """globs, relative to `workdir`, of files that git does not track and that are shipped too"""
 
 
 class Artifact(Shape):
-    """How a file that every cell leaves behind is proved good."""
+    """How a file that every cell writes is proved good."""
 
     anchor: ClassVar[str] = "artifacts"
     load: Loader
@@ -191,7 +191,7 @@ class Artifact(Shape):
     """with `load: command`: `true`, or it is refused. The command is your code and runs on your machine"""
 
     def spec(self, path: str) -> ArtifactSpec:
-        """The same for the box and the evidence."""
+        """The same values as the box and the evidence take them."""
         least = parse_size(self.min).bytes if self.min else 1
         return ArtifactSpec(
             path=path,
@@ -220,22 +220,22 @@ class Metrics(Shape):
 
 
 class BoxConfig(Shape):
-    """What a person wants of one box."""
+    """One box: whether it is to run, and on what."""
 
     anchor: ClassVar[str] = "boxes"
     want: Literal["running", "stopped", "gone"] = "running"
     """`running` (default); `stopped`: the next `pulumi up` ends its processes and pauses its bill as far as the
-    platform can, and the preview says which tiers that wipes; back to `running` starts it again; `gone`: taken
-    out of the graph, so that the next `pulumi up` deletes it, if it may end"""
+    platform can, and the preview says which tiers that wipes; back to `running` starts it again; `gone`: the next
+    `pulumi up` deletes it, if it may end"""
     resources: Resources | None = None
     """what this box must have, instead of `job.resources`: [resources](#resources)"""
     host: HostText | None = None
-    """the host that it is on, where you bring your own: `user@host:port`, with a folder behind it if its files are to
-    lie elsewhere than below the user's home: `root@192.0.2.7:22/data`"""
+    """the address of the host, if you bring your own: `user@host:port`, and a folder after it if its files are to lie
+    elsewhere than below the user's home: `root@192.0.2.7:22/data`"""
 
 
 class BudgetConfig(Shape):
-    """What may be spent in all, and who is told on the way."""
+    """How much the sweep may cost, and where alerts go."""
 
     anchor: ClassVar[str] = "budget"
     usd: Usd | None = None
@@ -243,15 +243,15 @@ class BudgetConfig(Shape):
     hours: Hours | None = None
     """hours of running boxes, added up: two boxes for three hours are six"""
     notify: tuple[Fraction, ...] = NOTIFY
-    """parts of the budget at which the webhook is told, `[0.8, 1.0]` by default; each once"""
+    """parts of the budget at which an alert goes to the webhook, `[0.8, 1.0]` by default; one alert each"""
     webhook: EnvName | None = None
-    """the *name* of the environment variable that holds a URL; the URL itself is a secret and stands in no file"""
+    """the *name* of the environment variable with the webhook's URL; the URL is a secret and stands in no file"""
     stop: Flag = False
-    """`true`: past the budget `sweepctl tend` stops boxes where that kills nothing that is not saved; by default
+    """`true`: once the budget is spent, `sweepctl tend` stops boxes if no unsaved data is lost by that; by default
     `false`"""
 
     def budget(self) -> Budget:
-        """The same for the provider and the evidence."""
+        """The same values as the provider and the evidence take them."""
         return Budget(**self.model_dump() | {"notify": tuple(sorted(set(self.notify)))})
 
 
@@ -262,26 +262,26 @@ def _usd_or_hours(value: BudgetConfig | None) -> BudgetConfig | None:
 
 
 class Override(Shape):
-    """What a person knows better than the platform's profile."""
+    """Facts that replace those of the platform's profile."""
 
     anchor: ClassVar[str] = "overrides"
     price_per_hour: PriceOrZero | None = None
-    """USD per hour and box, where the platform quotes no price (`local`), so that the meter shows something; needed
-    where boxes bill all the same, such as hosts that are entered by SSH"""
+    """USD per hour and box, for a platform that quotes no price (`local`), so that costs are shown; needed if boxes
+    cost money without a quoted price, such as hosts that are entered by SSH"""
     stopped_price_per_hour: PriceOrZero | None = None
     """the same while the box is stopped"""
     network: NetworkOverride | None = None
     """proxy, mirrors and caches of boxes that are entered by SSH: [network](#network)"""
     places: dict[Literal["scratch", "data", "durable"], HostPath] = Field(default_factory=dict)
-    """tier → where it lies on the hosts of this platform, where that is not the place of its profile:
-    `{durable: /data/keep}`. It is looked at when a box is made"""
+    """tier → its path on the hosts of this platform, if it is not the one in the profile: `{durable: /data/keep}`. It
+    is checked when a box is made"""
     python: HostProgram | None = None
-    """the interpreter for what is done on its hosts before the queue starts, where that is not its profile's:
+    """the Python that runs on its hosts before the queue starts, if it is not the one in the profile:
     `/opt/conda/bin/python`"""
 
 
 def at_least_one(what: str) -> Callable[[Any], Any]:
-    """A check for keys and values, or a list, of which there has to be one."""
+    """A check that a mapping or a list is not empty."""
 
     def check(value: Any) -> Any:
         if not value:
@@ -293,9 +293,9 @@ def at_least_one(what: str) -> Callable[[Any], Any]:
 
 def _together(value: dict[str, Mount]) -> dict[str, Mount]:
     if sum(not mount.bucket for mount in value.values()) > 1:
-        raise wrong("one volume; boxes take one each")
+        raise wrong("one volume: a box takes only one")
     if sum(mount.mode == "MOUNT_CACHED" for mount in value.values()) > 1:
-        raise wrong("one MOUNT_CACHED; there is one durable tier to stand behind")
+        raise wrong("one MOUNT_CACHED: a box has only one durable tier")
     return value
 
 
@@ -314,33 +314,32 @@ class SweepConfig(Shape):
     candidates: Annotated[tuple[PlatformName, ...], AfterValidator(at_least_one("platform"))]
     """platforms in order of preference, each with a profile (`profiles/<name>.md`); the first that fits is taken"""
     max_price: Price | None = None
-    """USD per hour and box, such as 2.10, with its disk: nothing that costs more is rented"""
+    """USD per hour and box, with its disk, such as 2.10: nothing that costs more is rented"""
     bid: Price | None = None
-    """USD per hour and box that a spot box may cost (`resources.spot: true`), where the platform takes bids; may be
-    changed while it runs. Without it the lowest bid that the offer takes"""
+    """USD per hour that a spot box may cost (`resources.spot: true`), on platforms that take bids; may be changed while
+    it runs. By default the lowest bid that the offer accepts"""
     mounts: Annotated[dict[MountPath, FittingMount], AfterValidator(_together)] = Field(default_factory=dict)
     """storage that outlives the boxes: [mounts](#mounts)"""
     placement: Placement | None = None
     """written by `sweepctl place`: [placement](#placement)"""
     budget: Annotated[BudgetConfig | None, AfterValidator(_usd_or_hours)] = None
-    """what may be spent in all: [budget](#budget); needed on a platform that sends a bill"""
+    """how much the sweep may cost: [budget](#budget); needed on a platform that sends a bill"""
     when_done: Literal["stop", "keep"] | None = None
-    """`keep` (default) or `stop`: whether a box whose queue is drained is stopped, by
-    [`sweepctl tend`](cli.md#tend), or by itself where it can ([hosts](hosts.md#a-rented-host-who-ends-its-bill)).
-    Required for platforms that send a bill"""
+    """`keep` (default) or `stop`: whether a box with a drained queue is stopped, by [`sweepctl tend`](cli.md#tend), or
+    by itself if it can ([hosts](hosts.md#a-rented-host-who-ends-its-bill)). Required for platforms that send a bill"""
     boxes: Annotated[dict[BoxKey, BoxConfig], AfterValidator(at_least_one("box, such as box-0: {want: running}"))]
     """the boxes and what is wanted of each: [boxes](#boxes)"""
     pull_to: EvidencePlace
     """where the evidence lies (receipts, records, pulled copies): a folder, relative to the project, or
     `s3://bucket/prefix` ([evidence.md](evidence.md))"""
     overrides: dict[PlatformName, Override] = Field(default_factory=dict)
-    """what you know better than a profile: [overrides](#overrides)"""
+    """facts that replace those of a profile: [overrides](#overrides)"""
     approval: Approval | None = None
     """written by `sweepctl approve`: [approval](#approval)"""
 
 
 ANCHORS: dict[type[BaseModel], str] = {CellsConfig: "cells", Approval: "approval"}
-"""Headings of the shapes that are not ours."""
+"""Headings of the shapes that other layers define."""
 
 
 def anchor_of(shape: type[BaseModel]) -> str:

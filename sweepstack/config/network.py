@@ -1,4 +1,4 @@
-"""What a person switches of a platform's network: the words of a stack config for proxy, mirrors and caches."""
+"""The keys of a stack config for a platform's network: proxy, mirrors and caches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweepstack.config.types import EnvName, EnvValue, Shape, Text, wrong
 __all__ = ["NetworkOverride", "Route"]
 
 Route = Literal["huggingface", "pip", "conda", "apt"]
-"""What a mirror stands in for: each is switched alone."""
+"""The services that a mirror replaces: each is set alone."""
 
 
 def _line_or_flag(value: Any) -> Any:
@@ -33,16 +33,16 @@ def _off_or_path(value: Any) -> Any:
 
 
 class NetworkOverride(Shape):
-    """Proxy, mirrors and caches of one platform, as they are to be instead of as its profile says."""
+    """Proxy, mirrors and caches of one platform, instead of those in its profile."""
 
     anchor: ClassVar[str] = "network"
     proxy: Annotated[bool | Text | None, BeforeValidator(_line_or_flag)] = None
-    """`false`: the platform's proxy is not used; `true`: every set-up and cell has it on, also where the profile keeps
-    it for single calls; a shell line of your own instead of the platform's"""
+    """`false`: the platform's proxy is not used; `true`: every set-up and every cell uses it, even if the profile uses
+    it for single calls only; a shell line: used instead of the platform's"""
     mirrors: dict[Route, Annotated[Literal[False] | dict[EnvName, EnvValue], BeforeValidator(_off_or_variables)]] = (
         Field(default_factory=dict)
     )
     """route (`huggingface`, `pip`, `conda`, `apt`) → `false`, or the variables that point to another mirror:
     `{pip: {PIP_INDEX_URL: "https://mirror/simple"}, huggingface: false}`"""
     caches: dict[EnvName, Annotated[Literal[False] | Text, BeforeValidator(_off_or_path)]] = Field(default_factory=dict)
-    """variable → where downloads are kept on the box, or `false`: `{HF_HOME: /data/hf}`"""
+    """variable → the folder for downloads on the box, or `false`: `{HF_HOME: /data/hf}`"""

@@ -1,4 +1,4 @@
-"""From what a validator says to what a person needs: file, line, key, value, fix; all of them at once."""
+"""Turns validation errors into messages with file, line, key, value and fix, all at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 
 from sweepstack.config.file import Document, Loc
 from sweepstack.config.model import anchor_of, keys_of
-from sweepstack.config.rent import LATER
 from sweepstack.config.secret_rules import without_secrets
 from sweepstack.config.secrets import key_shown, may_show, without_value
 from sweepstack.core.printable import foreign_letters, visible
@@ -22,7 +21,7 @@ from sweepstack.onbox.common.errors import ConfigError
 DOCS = "docs/stack-config.md"
 _MOST_SHOWN = 40
 MOST_HINTS = 100
-"""For how many wrong keys a near one is looked for: more are not shown."""
+"""For how many wrong keys a similar key is suggested: a message shows no more."""
 _WIDEST_KEY = 44
 _KINDS = {
     "string_type": "text; quote it",
@@ -36,7 +35,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Mistake:
-    """One line of the message: where, which key (with its value where that is the mistake), what to do instead."""
+    """One line of the message: the line, the key (with its value if that is wrong), and what to do instead."""
 
     line: int
     key: str
@@ -46,7 +45,7 @@ class Mistake:
 
 
 def dotted(loc: Loc, *, all_ascii: bool = False) -> str:
-    r"""`cells.add[1].lr`, as a person writes a path. `all_ascii`: other letters as `\u{455}`, for wrong keys."""
+    r"""The path as a person writes it: `cells.add[1].lr`. `all_ascii`: other letters as `\u{455}`, for wrong keys."""
     text = ""
     for index, part in enumerate(loc):
         word = f"[{part}]" if isinstance(part, int) else key_shown(part, loc[:index])
@@ -56,12 +55,12 @@ def dotted(loc: Loc, *, all_ascii: bool = False) -> str:
 
 
 def keyed(loc: Loc, value: Any) -> str:
-    """The key with its value, as far as that may be shown."""
+    """The key with its value, if the value may be shown."""
     return f"{dotted(loc)}: {shown(value)}" if may_show(loc, value) else dotted(loc)
 
 
 def shown(value: Any) -> str:
-    """A value as it is quoted in a message."""
+    """A value as messages quote it."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except ValueError:
@@ -70,7 +69,7 @@ def shown(value: Any) -> str:
 
 
 def value_at(data: Any, loc: Loc) -> Any:
-    """What stands at `loc`; None where nothing does."""
+    """The value at `loc`; None if there is none."""
     for part in loc:
         try:
             data = data[part]
@@ -80,7 +79,7 @@ def value_at(data: Any, loc: Loc) -> Any:
 
 
 def shape_at(shape: type[BaseModel], loc: Loc) -> type[BaseModel]:
-    """The shape of the object at `loc`, or of its nearest ancestor that has one."""
+    """The shape of the object at `loc`, or of its nearest ancestor with a shape."""
     annotation: Any = shape
     for part in loc:
         inside = _shape_in(annotation)
@@ -97,7 +96,7 @@ def shape_at(shape: type[BaseModel], loc: Loc) -> type[BaseModel]:
 
 
 def _shape_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that an annotation is, optional or annotated or not."""
+    """The model class in an annotation, which may be optional or annotated."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if typing.get_origin(annotation) is typing.Annotated:
@@ -145,27 +144,24 @@ def _mistake(
     if kind in _KINDS:
         return Mistake(line, key, f"expected {_KINDS[kind]}", owner)
     if kind == "string_pattern_mismatch":
-        wanted = "expected sha256: and 64 hex digits" if "sha256" in str(item["ctx"]["pattern"]) else "is no such name"
+        wanted = "expected sha256: and 64 hex digits" if "sha256" in str(item["ctx"]["pattern"]) else "is not a name"
         return Mistake(line, key, f"{wanted}, as sweepctl writes it; sweepctl approve --revoke takes it out", owner)
     text = item["msg"]
     return Mistake(line, key, text[:1].lower() + text[1:], owner)
 
 
 def unknown_key(key: str, shape: type[BaseModel]) -> str:
-    """What to say of a key that `shape` does not have."""
-    later = LATER.get((anchor_of(shape), key))
-    if later:
-        return f"not available yet in this version (issue {later})"
+    """The fix for a key that `shape` does not have."""
     return f"unknown key{did_you_mean(key, keys_of(shape))}{oddly_written(key)}"
 
 
 def oddly_written(key: str) -> str:
-    """What letters of a key are called that are none of ASCII: one of them may look like the right one."""
+    """Names the letters of a key that are not ASCII: such a letter may look like the right one."""
     return f" ({names})" if (names := foreign_letters(key)[1]) else ""
 
 
 def refuse(mistakes: Iterable[Mistake], document: Document) -> ConfigError:
-    """One error with all mistakes, in the order of the file, and where to read on."""
+    """One error with all mistakes, in the order of the file, and the page of the docs."""
     ordered = sorted(set(mistakes), key=lambda mistake: (mistake.line, mistake.key, mistake.fix))
     count = len(ordered)
     head = f"{document.shown} has {count} mistake{'' if count == 1 else 's'}; nothing was rented"
@@ -181,7 +177,7 @@ def refuse(mistakes: Iterable[Mistake], document: Document) -> ConfigError:
 
 
 def _foot(mistakes: list[Mistake]) -> list[str]:
-    """The keys of each object that had an unknown or missing one, and the place in the docs."""
+    """The keys of each object with an unknown or missing key, and the page of the docs."""
     listed = dict.fromkeys(m.shape for m in mistakes if m.shape is not None and m.lists_keys)
     if listed:
         keys = {shape: f"keys of {anchor_of(shape)}: {', '.join(keys_of(shape))}" for shape in listed}

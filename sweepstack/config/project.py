@@ -1,4 +1,4 @@
-"""The project's own file, Pulumi.yaml, and where the project keeps its stack files. The engine judges that file."""
+"""Reads Pulumi.yaml: the project's name, and its folder of stack files. The engine checks the rest."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ STACKS = "stacks"
 
 
 def project_name(project_root: Path) -> str:
-    """The project's name, "" where it has none. Raises ConfigError where there is no file that reads."""
+    """The project's name, "" if it has none. Raises ConfigError if the file is missing or can't be read."""
     return str(_project(project_root).get("name") or "")
 
 
 def stack_path(project_root: Path, stack: str) -> Path:
-    """Where a stack's file lies, whether it exists or not. `stack` may be qualified (`org/project/name`)."""
+    """The path of a stack's file, whether it exists or not. `stack` may be qualified (`org/project/name`)."""
     return _folder(project_root) / f"Pulumi.{stack.rsplit('/', 1)[-1]}.yaml"
 
 
@@ -37,7 +37,7 @@ def stacks_of(project_root: Path) -> list[str]:
 
 
 def _folder(project_root: Path) -> Path:
-    """`stackConfigDir`, else the project's own folder."""
+    """`stackConfigDir` of Pulumi.yaml, else the project's own folder."""
     settings = _project(project_root) if (project_root / "Pulumi.yaml").exists() else {"stackConfigDir": STACKS}
     return project_root / str(settings.get("stackConfigDir") or ".")
 

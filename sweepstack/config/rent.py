@@ -1,4 +1,4 @@
-"""What a box must have, where it was found, and what outlives it: the words of a stack config for renting."""
+"""The keys of a stack config for renting: resources, mounts, and the chosen placement."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ from sweepstack.config.types import (
     wrong,
 )
 
-__all__ = ["LATER", "FittingMount", "Gpu", "Mount", "MountPath", "Placed", "Placement", "Resources"]
-
-LATER: dict[tuple[str, str], str] = {}
-"""(object, key) → the issue that brings it. Known words, so that nothing of them is dropped in silence."""
+__all__ = ["FittingMount", "Gpu", "Mount", "MountPath", "Placed", "Placement", "Resources"]
 
 
 class Gpu(Shape):
@@ -58,38 +55,38 @@ class Resources(Shape):
     disk: BoundText | None = None
     """a size with its unit: `120GB`, or `120GB+` for at least"""
     spot: Flag = False
-    """`true`: boxes that the platform may take back at any time, for less; their queue goes on where the durable tier
-    left it"""
+    """`true`: boxes that cost less and that the platform may take back at any time; their queue then goes on from what
+    the durable tier holds"""
     regions: Names = ()
-    """the platform's own names of data centers or countries, one of which must match: `[US-KS-2, EU-RO-1]`"""
+    """data centers or countries, by the platform's own names; one must match: `[US-KS-2, EU-RO-1]`"""
     reliability: Share | None = None
-    """least share of the time that a machine was up, where the platform says so: `0.98`"""
+    """the least share of time that the machine was up, if the platform tells it: `0.98`"""
 
     def as_inputs(self) -> dict[str, Any]:
-        """As the box's input: canonical spellings, nothing that was not asked for."""
+        """The box's inputs: canonical spellings, and only the keys that were written."""
         late = {"spot", "regions", "reliability"}
         asked = self.model_dump(mode="json", exclude_none=True)
         return {key: value for key, value in asked.items() if key not in late or value}
 
 
 class Mount(Shape):
-    """A volume or a bucket, as the boxes see it."""
+    """A volume or a bucket that the boxes use."""
 
     anchor: ClassVar[str] = "mounts"
     source: Source
     """the name of a volume that a stack of volumes keeps ([volumes](#volumes)), or `s3://bucket/prefix`"""
     mode: Literal["MOUNT", "COPY", "MOUNT_CACHED"] = "MOUNT"
     """a volume: `MOUNT`, and sealed cells and checkpoints go there. A bucket: `COPY`, copied to the box and compared
-    before any cell starts; `MOUNT`, mounted by FUSE to be read, where the box can do that; `MOUNT_CACHED`, behind the
-    box's durable tier: cells are sealed when they were read back from the bucket, checkpoints follow"""
+    before any cell starts; `MOUNT`, mounted read-only by FUSE, if the box can do that; `MOUNT_CACHED`, a copy of the
+    box's durable tier: a cell is sealed once its files were read back from the bucket, checkpoints are copied later"""
     endpoint: Endpoint | None = None
-    """the server of a bucket that is none of AWS: `https://minio.lab:9000`"""
+    """the server of a bucket outside AWS: `https://minio.lab:9000`"""
     keep_until: Day | None = None
-    """a day such as `2027-01-31`: until when it is wanted; `sweepctl status` shows it, and what the volume costs"""
+    """the last day that it is wanted, such as `2027-01-31`; `sweepctl status` shows it, and what the volume costs"""
 
     @property
     def bucket(self) -> bool:
-        """Whether its source is a bucket, and no volume."""
+        """Whether its source is a bucket and not a volume."""
         return self.source.startswith("s3://")
 
 
@@ -97,7 +94,7 @@ def _fits(mount: Mount) -> Mount:
     if not mount.bucket and mount.mode != "MOUNT":
         raise wrong(f"mode: MOUNT for a volume; {mount.mode} is for a bucket (source: s3://bucket/prefix)")
     if not mount.bucket and mount.endpoint is not None:
-        raise wrong("no endpoint for a volume; it is the server of a bucket")
+        raise wrong("no endpoint for a volume; only a bucket has one")
     return mount
 
 
@@ -109,19 +106,19 @@ class Placed(Shape):
 
     anchor: ClassVar[str] = "placed"
     offer: Text
-    """the platform's own handle of the offer"""
+    """the platform's own id of the offer"""
     price_per_hour: Price
-    """USD per hour of the whole box with its disk; `pulumi up` rents nothing above it"""
+    """USD per hour of the whole box with its disk; `pulumi up` rents nothing for more"""
     gpu: str = ""
-    """the card, as the platform calls it"""
+    """the GPU's name, as the platform calls it"""
     count: int = 0
-    """how many of them"""
+    """how many GPUs"""
     region: str = ""
-    """where it is"""
+    """the data center or country"""
 
 
 class Placement(Shape):
-    """Which platform, and which offer for which box: chosen once, and kept like a lock file."""
+    """The chosen platform, and the chosen offer of each box: chosen once, and kept like a lock file."""
 
     anchor: ClassVar[str] = "placement"
     platform: PlatformName

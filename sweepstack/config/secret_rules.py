@@ -1,8 +1,8 @@
-"""What looks like a secret: in a text, by its shape; in an assignment, by its name. Pure, and never says the secret.
+"""Finds texts that look like a secret, by their form or by the name that they are assigned to.
 
-Shapes of tokens come from the detectors of detect-secrets, and from a few rules of ours: for private keys, URLs, and
-the services that jobs here talk to and it does not know. Its detectors of high entropy and of plain words are left out:
-every commit, digest and run id is one to them.
+Pure, and never shows the secret. The forms of tokens come from the detectors of detect-secrets, and from a few rules of
+ours: for private keys, URLs, and services that detect-secrets does not know. Its detectors of high entropy and of
+keywords are not used: they would report every commit, digest and run id.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 _HIDDEN = "…"
 _NO_VALUE = r"(?![{$<…]|\*+(?:@|\s|$))"
-"""A placeholder, a variable of the shell, or stars stand there, and no value."""
+"""A placeholder, a shell variable or asterisks in place of a value."""
 _OURS = (
     ("a private key", re.compile(r"(?:-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File-\d).*", re.DOTALL)),
     ("a password in a URL", re.compile(rf"://[^/\s:@'\"]*:({_NO_VALUE}[^/\s@'\"]+)@")),
@@ -41,16 +41,16 @@ _OURS = (
     ),
 )
 _WORD_OF_A_TOKEN = re.compile(r"[A-Za-z0-9_+/=.:-]{16,}")
-"""Nothing shorter, and nothing without a digit and a letter, is a token to detect-secrets: most commands have none."""
+"""detect-secrets takes only words of this form for tokens. Most commands have none, so it need not be imported."""
 _DETECTORS = (
     *("artifactory", "aws", "azure_storage_key", "basic_auth", "cloudant", "discord", "github_token", "gitlab_token"),
     *("ibm_cloud_iam", "jwt", "mailchimp", "npm", "openai", "pypi_token", "sendgrid", "slack", "softlayer"),
     *("square_oauth", "stripe", "telegram_token", "twilio"),
 )
 _WINDOW, _OVERLAP = 4096, 512
-"""Texts are looked at in pieces: some of these expressions take a time that grows with the square of the length."""
+"""Texts are searched in pieces: the time of some expressions grows with the square of the length."""
 MOST_LOOKED_AT = 100_000
-"""Characters. A shell takes no longer command."""
+"""In characters. A shell takes no longer command."""
 _SURE = re.compile(
     r"(API_?KEY|ACCESS_?KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PRIVATE_?KEY|(?<![A-Z])(PASS|PWD))(_?\d+)?$",
     re.IGNORECASE,
@@ -60,7 +60,7 @@ _FILLED_IN = re.compile(r"\$?\{[A-Za-z_][A-Za-z0-9_]*\}|\$[A-Za-z_][A-Za-z0-9_]*
 _HARMLESS = re.compile(
     r"[^A-Za-z0-9]*|[-+]?\d+(\.\d+)?(e[-+]?\d+)?|true|false|none|null|yes|no|on|off|auto"
     r"|</?\|?\w+\|?>|\[\w+\]"  # special tokens of a language model: <pad>, [MASK], <|endoftext|>
-    r"|(~|\.{1,2})?(/[\w.-]{1,40}){2,}|(~|\.{1,2})/[\w.-]{1,40}",  # a path names a file, and is no key
+    r"|(~|\.{1,2})?(/[\w.-]{1,40}){2,}|(~|\.{1,2})/[\w.-]{1,40}",  # a path is no key
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[a-z][a-z_./]{0,23}")
@@ -70,19 +70,19 @@ _ASSIGNED = re.compile(
 
 
 def secret_in(text: str) -> str:
-    """What the text looks like it holds (`a GitHub token`), by its shape alone; "" where nothing."""
+    """The kind of secret that the text seems to hold (`a GitHub token`), by its form alone; "" if none."""
     return next((kind for kind, _ in _matches(text)), "")
 
 
 def without_secrets(text: str) -> str:
-    """The text with `…` for whatever looks like a secret by its shape."""
+    """The text with `…` in place of each part that has the form of a secret."""
     for _, found in _matches(text):
         text = text.replace(found, _HIDDEN)
     return text
 
 
 def is_secret_value(name: str, value: str) -> bool:
-    """Whether `name` promises a secret and `value` may be one: not a number, a placeholder, a path, a plain flag."""
+    """Whether `name` is the name of a secret and `value` may be one: no number, placeholder, path or plain flag."""
     name = name.replace("-", "_")
     if not (_SURE.search(name) or _LIKELY.search(name)):
         return False
@@ -93,7 +93,7 @@ def is_secret_value(name: str, value: str) -> bool:
 
 
 def assigned_in(command: str) -> Iterator[tuple[str, str]]:
-    """(name, value) of what a shell command seems to assign: `NAME=value`, `--name value`, `--name=value`."""
+    """(name, value) of each assignment in a shell command: `NAME=value`, `--name value`, `--name=value`."""
     for match in _ASSIGNED.finditer(command):
         name, sign, value = match.groups()
         is_option = match.start() < match.start(1)
@@ -102,7 +102,7 @@ def assigned_in(command: str) -> Iterator[tuple[str, str]]:
 
 
 def _matches(text: str) -> Iterator[tuple[str, str]]:
-    """(what it is, the text that is it)."""
+    """(kind of secret, the secret) for each secret in the text."""
     for start in range(0, min(len(text), MOST_LOOKED_AT), _WINDOW - _OVERLAP):
         piece = text[start : start + _WINDOW]
         for kind, pattern in _OURS:
@@ -124,7 +124,7 @@ def _detected(detector: Any, piece: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def _detectors() -> tuple[Any, ...]:
-    """The detectors of detect-secrets. Imported for texts that may hold a token: that takes a quarter of a second."""
+    """The detectors of detect-secrets. The import takes 0.25 s, so it is made only for texts that may hold a token."""
 
     from detect_secrets.plugins.base import RegexBasedDetector
 

@@ -1,4 +1,4 @@
-"""Secrets in a stack config: which values a message may show, and which texts are refused because they hold one."""
+"""Secrets in a stack config: which texts are refused, and which values a message may show."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sweepstack.config.secret_rules import MOST_LOOKED_AT, assigned_in, is_secre
 from sweepstack.core.printable import visible
 
 Found = Iterator[tuple[Loc, str, Any]]
-"""Where, what to do instead, and the value to show or None."""
+"""(path, what to do instead, the value to show or None)."""
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 COMMANDS: tuple[Loc, ...] = (("job", "run"), ("job", "setup"), ("job", "smoke", "run"))
-"""What a shell is given."""
+"""The keys with shell commands."""
 _HIDDEN = "…"
 _NEVER_SHOWN: tuple[Loc, ...] = (("job", "env"), ("job", "secrets"), ("job", "not_secret"))
 _ADDRESSES = frozenset(("workdir", "pull_to", "source", "endpoint", "host", "image"))
@@ -26,10 +26,10 @@ _WRITTEN_BY_US = frozenset(("approval", "placement"))
 
 
 def may_show(loc: Loc, value: Any) -> bool:
-    """Whether a message may quote the value at `loc`. The one place where that is decided.
+    """Whether a message may quote the value at `loc`. Only this function decides that.
 
-    Hidden: what stands where a secret may stand by mistake (environment, commands, network), an address with anything
-    in it that is not just an address, whatever has the shape of a secret, and everything with parts of its own.
+    Not shown: values of keys where a person may write a secret by mistake (environment, commands, network), an address
+    with more than host, port, path and user, text with the form of a secret, and lists and mappings.
     """
     if any(loc[: len(place)] == place for place in _NEVER_SHOWN) or "network" in loc[2:] or "webhook" in loc:
         return False
@@ -48,7 +48,7 @@ def may_show(loc: Loc, value: Any) -> bool:
 
 
 def _is_plain_address(text: str) -> bool:
-    """Whether an address names a place, with a user at most: no password, no query, nothing like a token."""
+    """Whether an address is only a location, with a user at most: no password, no query, no token."""
     if len(text) > 1000 or re.search(r"[?&%]", text) or _LIKE_A_TOKEN.search(text):
         return False
     scheme, has_scheme, rest = text.partition("://")
@@ -61,7 +61,7 @@ def _is_plain_address(text: str) -> bool:
 
 
 def without_value(text: str, value: Any) -> str:
-    """A sentence about a value that may not be shown, with `…` for the parts of the value that it quotes."""
+    """A sentence about a value that may not be shown, with `…` in place of the parts of the value that it quotes."""
     parts = re.split(r"[^\w.+-]+", value) if isinstance(value, str) else []
     for part in sorted({part for part in parts if len(part) > 2 and part not in _SCHEMES}, key=len, reverse=True):
         text = re.sub(rf"(?<![\w.+-]){re.escape(part)}(?![\w.+-])", _HIDDEN, text)
@@ -69,9 +69,9 @@ def without_value(text: str, value: Any) -> str:
 
 
 def key_shown(key: str, above: Loc) -> str:
-    """A key as a message may quote it: nothing invisible in it, and no value that was written into it.
+    """A key as a message may quote it: without invisible characters, and without a value that was written into it.
 
-    What has the shape of a secret is taken out of the whole message at the end (`config_problems.refuse`).
+    Texts with the form of a secret are removed from the whole message at the end (`config.problems.refuse`).
     """
     if above[:2] == ("job", "env") or "network" in above[2:]:
         sign = _BEFORE_THE_SIGN.match(key)
@@ -81,7 +81,7 @@ def key_shown(key: str, above: Loc) -> str:
 
 
 def secrets_in(values: dict[str, Any]) -> Found:
-    """Every text of the config that holds a secret, as far as its shape or its name tells. Values are not shown."""
+    """Every text of the config that seems to hold a secret, by its form or its name. Values are not shown."""
     job = values.get("job") if isinstance(values.get("job"), dict) else {}
     assert isinstance(job, dict)
     listed = job.get("not_secret")
@@ -133,14 +133,14 @@ def _or_else(what: str) -> str:
 
 
 def _is_allowed(text: str, allowed: set[str]) -> bool:
-    """Whether nothing is left of what looks like a secret once the texts that a person called none are out of it."""
+    """Whether `text` has no secret left once the texts that `job.not_secret` lists are removed from it."""
     for known in sorted(allowed, key=len, reverse=True):
         text = text.replace(known, "") if known else text
     return not secret_in(text)
 
 
 def _texts(value: Any, loc: Loc, skipped: set[Loc]) -> Iterator[tuple[Loc, str]]:
-    """All texts below, with their places."""
+    """All texts below `value`, each with its path."""
     if loc in skipped or (len(loc) == 1 and loc[0] in _WRITTEN_BY_US) or "webhook" in loc:
         return
     if isinstance(value, str):

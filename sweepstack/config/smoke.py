@@ -1,4 +1,4 @@
-"""The smoke run that a stack config asks for, as `pulumi up` and `sweepctl smoke` both run it."""
+"""The smoke run of a stack config; `pulumi up` and `sweepctl smoke` run the same one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweepstack.onbox.common.units import parse_duration
 
 
 def smoke_on_box(config: StackConfig) -> dict[str, Any]:
-    """What each box is told of `job.smoke` where it is to run there: `run`, `seconds`. Else empty."""
+    """The smoke run for each box: `run`, `seconds`. Empty if it does not run on boxes."""
     smoke = config.job.smoke
     if smoke is None or smoke.on != "box":
         return {}
@@ -19,7 +19,7 @@ def smoke_on_box(config: StackConfig) -> dict[str, Any]:
 
 
 def configured_smoke(config: StackConfig, code: str = NO_CODE) -> Smoke | None:
-    """The smoke run here for the first cell of the roster and this digest of the code; None where there is none."""
+    """The smoke run on this machine, for the first cell of the roster and this digest of the code; None if none."""
     job = config.job
     if job.smoke is None or job.smoke.on != "local":
         return None

@@ -1,6 +1,6 @@
-"""The stack config: read from its file, closed, with every mistake named at once. No engine in here.
+"""Loads a stack config from its file, and reports all its mistakes at once. Needs no engine.
 
-`sweepctl` and the Pulumi program load it the same way, so what one accepts the other does.
+`sweepctl` and the Pulumi program load it in the same way, so both accept the same files.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ __all__ = [
 
 
 class OfFile(Shape):
-    """What every stack config knows of the file that it was read from. `key`: what the engine calls the object;
-    `shape`: what its keys are checked by."""
+    """A config that was read from a file. `key`: the object's name in the engine; `shape`: the model of its keys."""
 
     key: ClassVar[str]
     shape: ClassVar[type[BaseModel]]
@@ -57,19 +56,19 @@ class OfFile(Shape):
 
     @property
     def file(self) -> str:
-        """The file as messages call it, relative to the project."""
+        """The file's name in messages, relative to the project."""
         return self._file
 
     @property
     def raw(self) -> dict[str, Any]:
-        """What the file says, as plain values."""
+        """The object in the file, as plain values."""
         return self._raw
 
     @classmethod
     def load(cls, project_root: Path, stack: str, platforms: Collection[str] | None = None) -> Self:
         """Reads `stacks/Pulumi.<stack>.yaml`. Reads files only; raises ConfigError with all mistakes.
 
-        `platforms`: those that may be candidates; by default those with a profile.
+        `platforms`: the platforms that `candidates` may name; by default those with a profile.
         """
         return cls.of(find(project_root, stack), platforms)
 
@@ -80,8 +79,10 @@ class OfFile(Shape):
 
     @classmethod
     def _by_shape(cls, found: Found) -> tuple[Self | None, dict[str, Any], Loc, list[Mistake]]:
-        """The config, None where its shape is wrong; what the file says, and where; the mistakes so far. Raises
-        ConfigError where the file holds nothing of this kind."""
+        """The config (None if its shape is wrong), its plain values, their path in the file, and the mistakes so far.
+
+        Raises ConfigError if the file holds no object of this kind.
+        """
         mistakes, at = list(found.mistakes), found.at
         other = found.kind not in ("", cls.key)
         if other:
@@ -98,7 +99,7 @@ class OfFile(Shape):
 
 
 class StoreConfig(OfFile, StoreShape):
-    """A stack of volumes whose config holds: `stack` and `file` say which one."""
+    """The config of a stack of volumes, checked."""
 
     key = STORE
     shape = StoreShape
@@ -119,13 +120,13 @@ class StoreConfig(OfFile, StoreShape):
 
 
 def load_any(project_root: Path, stack: str) -> StackConfig | StoreConfig:
-    """Whichever of the two the file holds. Reads files only; raises ConfigError with all mistakes."""
+    """The config of a sweep or of a stack of volumes. Reads files only; raises ConfigError with all mistakes."""
     found = find(project_root, stack)
     return StoreConfig.of(found) if found.kind == STORE else StackConfig.of(found)
 
 
 class StackConfig(OfFile, SweepConfig):
-    """A stack config that holds: `stack` and `file` say which one, `roster` is what its cells make."""
+    """The config of a sweep, checked. `roster`: all its cells."""
 
     key = SWEEP
     shape = SweepConfig
@@ -138,7 +139,7 @@ class StackConfig(OfFile, SweepConfig):
 
     @property
     def volume_mounts(self) -> dict[str, Mount]:
-        """Path → the volume that shows there; one at most."""
+        """Path → the volume that is mounted there; one at most."""
         return {path: mount for path, mount in self.mounts.items() if not mount.bucket}
 
     @property
@@ -160,7 +161,7 @@ class StackConfig(OfFile, SweepConfig):
         known = known_platforms() if platforms is None else platforms
         told = {(mistake.line, mistake.key.partition(": ")[0]) for mistake in mistakes}
         checked = cross_checks(values, roster, known, document, at)
-        mistakes += [mistake for mistake in checked if (mistake.line, mistake.key) not in told]  # one for each key
+        mistakes += [mistake for mistake in checked if (mistake.line, mistake.key) not in told]  # one a key
         if mistakes or roster is None or config is None:
             raise refuse(mistakes, document)
         config._roster = roster
@@ -168,7 +169,7 @@ class StackConfig(OfFile, SweepConfig):
 
 
 def _roster(values: dict[str, Any], document: Document, at: Loc) -> tuple[Roster | None, list[Mistake]]:
-    """The roster, where `cells` has the right shape; whatever else is wrong."""
+    """The roster, if `cells` has the right shape, also where other keys are wrong."""
     try:
         cells = CellsConfig.model_validate(values.get("cells"))
     except ValidationError:

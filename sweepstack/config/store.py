@@ -1,4 +1,4 @@
-"""Volumes that outlive sweeps: the words of a stack config that keeps them."""
+"""The keys of the stack config of a stack of volumes, which outlive sweeps."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class StoreVolume(Shape):
 
     anchor: ClassVar[str] = "volumes"
     size: SizeText | None = None
-    """a size with its unit: `100GB`; needed where the platform sends a bill. More: it grows in place, where the
-    platform can do that. Less is refused"""
+    """a size with its unit: `100GB`; needed on a platform that sends a bill. A larger size makes the volume grow, on
+    platforms that can do that; a smaller one is refused"""
     region: Text | None = None
-    """the platform's own name of where it lies, such as `US-KS-2`: boxes that mount it run there and nowhere else.
-    Needed where volumes are bound to a place; may not change"""
+    """the data center, by the platform's own name, such as `US-KS-2`: boxes that mount the volume run only there.
+    Needed on platforms that bind volumes to a data center; may not change"""
     keep_until: Day | None = None
-    """a day such as `2027-01-31`: until when it is wanted. Nothing ends by itself: afterwards previews and
-    `sweepctl status` warn"""
+    """the last day that it is wanted, such as `2027-01-31`. After it, previews and `sweepctl status` warn; nothing is
+    deleted"""
     want: Literal["kept", "gone"] = "kept"
-    """`kept` (default); `gone`: taken out of the graph, so that the next `pulumi up` deletes it, if it may end"""
+    """`kept` (default); `gone`: the next `pulumi up` deletes it, if it may end"""
 
 
 class StoreShape(Shape):
@@ -35,11 +35,11 @@ class StoreShape(Shape):
 
     anchor: ClassVar[str] = "store"
     platform: PlatformName
-    """where the volumes lie: a platform with a profile; may not change"""
+    """the platform of the volumes, one with a profile; may not change"""
     volumes: Annotated[dict[VolumeName, StoreVolume], AfterValidator(at_least_one("volume"))]
-    """volume → what it is: [volumes](#volumes). The name is what `mounts.<path>.source` of a sweep says"""
+    """the volumes by name: [volumes](#volumes). A sweep gives this name in `mounts.<path>.source`"""
     pull_to: EvidencePlace
-    """where the records of these volumes lie (who used them, what was approved): a folder, relative to the project, or
-    `s3://bucket/prefix`; one of its own"""
+    """where the records of these volumes lie (which sweeps used them, what was approved): a folder, relative to the
+    project, or `s3://bucket/prefix`; not the one of a sweep"""
     approval: Approval | None = None
     """written by `sweepctl approve`: [approval](#approval)"""

@@ -1,4 +1,4 @@
-"""The kinds of value that a stack config holds, each with the words for what was expected."""
+"""The types of the values of a stack config, each with its message for a wrong value."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _env_value(value: Any) -> str:
 
 
 def relative_file(path: str) -> str:
-    """`path` if it names one file below a cell's folder; raises with the reason otherwise."""
+    """`path`, if it names one file below a cell's folder; else raises with the reason."""
     parts = path.split("/")
     if path.startswith(("/", "~")) or "\\" in path or ".." in parts:
         raise wrong("a path below the cell's {out}, without .. and not absolute")
@@ -139,9 +139,9 @@ def hidden(expected: str) -> PydanticCustomError:
 
 
 def _env_name(value: Any) -> str:
-    """A wrong value is not shown: who writes a URL or a key here has just shown it to a file, and not to a log too."""
+    """The name of an environment variable. A wrong value is not shown: it may be a URL or a key."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-        raise hidden("the name of an environment variable; what it holds is a secret and stands in no file")
+        raise hidden("the name of an environment variable; its value is a secret and stands in no file")
     return value
 
 
@@ -177,7 +177,7 @@ def _mount_path(path: Any) -> str:
 
 def _volume_name(name: Any) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,33}[a-z0-9])?", name):
-        # 64 characters is what a platform lets a volume be called, and its tag takes 29 of them
+        # A platform allows 64 characters for the name of a volume, and our tag takes 29 of them.
         raise wrong("a volume's name: lower-case letters, digits and inner dashes, 35 at most")
     return name
 
@@ -185,7 +185,7 @@ def _volume_name(name: Any) -> str:
 def _source(value: Any) -> str:
     if isinstance(value, str) and "://" not in value and re.search(r"^[.~]|[/\\]", value):
         raise wrong(
-            "the name of a volume, or s3://bucket/prefix; a folder of this machine is none: "
+            "the name of a volume, or s3://bucket/prefix; a folder of this machine can't be mounted: "
             "small files ship with job.include, large ones from a bucket"
         )
     if not isinstance(value, str) or "://" not in value:
@@ -211,7 +211,7 @@ _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})([T ]00:00:00(\.0+)?( ?(Z|UTC|[+]00:?00( 
 
 
 def _day(value: Any) -> date:
-    """A day; also as the engine spells one when it saves the file (`2027-01-31 00:00:00 +0000 UTC`)."""
+    """A day; also in the form that the engine saves it in (`2027-01-31 00:00:00 +0000 UTC`)."""
     match = _DAY.fullmatch(value.strip()) if isinstance(value, str) else None
     try:
         return date.fromisoformat(match[1] if match else "")
@@ -244,7 +244,7 @@ VolumeName = Annotated[str, BeforeValidator(_volume_name)]
 Day = Annotated[date, BeforeValidator(_day)]
 EnvName = Annotated[str, BeforeValidator(_env_name)]
 EnvNames = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
-"""Names of environment variables; sweepstack/config/checks.py judges them."""
+"""Names of environment variables; config/checks.py checks them."""
 
 
 def _host(text: str) -> str:

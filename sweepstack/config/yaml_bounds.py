@@ -1,7 +1,8 @@
-"""YAML text, read within bounds of size, depth and memory: what is beyond them is refused with file, line and key.
+"""Parses YAML within limits of size, depth and memory, and refuses what is beyond them.
 
-The library that reads YAML has none: it nests until Python's stack ends, writes a billion nodes out of ten aliases, and
-looks at each opening bracket again for each that is open. So its nodes are put together here, from its events.
+The YAML library has no limits: it nests until Python's stack ends, makes a billion nodes out of ten aliases, and its
+time grows with the square of the open brackets. So this module takes the library's events and makes the nodes itself.
+A refusal names file, line and key.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from sweepstack.onbox.common.errors import ConfigError
 
 MOST_BYTES = 16 * 2**20
 DEEPEST = 50
-"""Levels of lists and mappings in each other. No stack config has more than ten."""
+"""Nested levels of lists and mappings. No stack config has more than ten."""
 MOST_ALIASED = 100_000
-"""Values that aliases may stand for, all together."""
+"""The most values that all aliases together may stand for."""
 MOST_DIGITS = 400
 TEXT = "tag:yaml.org,2002:str"
 _LONG_NUMBER = re.compile(r"[-+]?[0-9_]+|0[ox][0-9a-fA-F]+")
@@ -30,14 +31,14 @@ _Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def read_text(path: Path, shown: str) -> str:
-    """The file's text, line ends as they are. Raises ConfigError where it can't be read, is too large or not UTF-8."""
+    """The file's text with its line ends. Raises ConfigError if it can't be read, is too large or not UTF-8."""
     try:
         with path.open("rb") as handle:
             data = handle.read(MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{shown} can't be read: {error.strerror}") from error
     if len(data) > MOST_BYTES:
-        raise ConfigError(f"{shown} is larger than {MOST_BYTES >> 20} MiB, which is the most that is read")
+        raise ConfigError(f"{shown} is larger than {MOST_BYTES >> 20} MiB, the limit for a stack file")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -47,11 +48,12 @@ def read_text(path: Path, shown: str) -> str:
 
 
 def composed(text: str, shown: str, *, first_line: int = 1) -> yaml.Node | None:
-    """The one document in `text` as YAML nodes; None where there is nothing in it. An alias is a node where it stands,
-    whose value is its target's. Places are counted in characters, behind a byte order mark.
+    """The one document in `text` as YAML nodes; None if it is empty.
 
-    Raises ConfigError, with line and key, for what is no YAML or beyond the bounds. `first_line`: the file's number of
-    the text's first line.
+    An alias becomes a node with its own position and the value of its target. Positions are counted in characters,
+    after a byte order mark. `first_line`: the line of the file where `text` begins.
+
+    Raises ConfigError, with line and key, if the text is no YAML or beyond the limits.
     """
     composer = _Composer(shown, first_line)
     try:
@@ -71,7 +73,7 @@ def composed(text: str, shown: str, *, first_line: int = 1) -> yaml.Node | None:
 
 @dataclass
 class _Open:
-    """A list or a mapping that is not closed yet. `size`: values in it so far, aliases written out."""
+    """A list or a mapping that is not closed yet. `size`: the values in it so far, those of aliases too."""
 
     node: yaml.CollectionNode
     anchor: str | None
@@ -80,7 +82,7 @@ class _Open:
 
     @property
     def at(self) -> str:
-        """How a path goes on here."""
+        """The next part of the path: an index or a key."""
         if isinstance(self.node, yaml.SequenceNode):
             return f"[{len(self.node.value)}]"
         return f".{visible(self.key.value)}" if isinstance(self.key, yaml.ScalarNode) else ""
@@ -96,7 +98,7 @@ class _Composer:
         self._aliased = 0
 
     def take(self, event: yaml.Event) -> None:
-        """One step of the parser."""
+        """Takes one event of the parser."""
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event)
         elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
@@ -119,11 +121,11 @@ class _Composer:
 
     def _begin(self, event: yaml.CollectionStartEvent) -> None:
         if len(self._open) >= DEEPEST:
-            self._refuse(event, f"more than {DEEPEST} lists or mappings in each other")
+            self._refuse(event, f"more than {DEEPEST} nested lists or mappings")
         kind = yaml.MappingNode if isinstance(event, yaml.MappingStartEvent) else yaml.SequenceNode
         node = kind(event.tag or TEXT, [], event.start_mark, None, event.flow_style)
         if event.anchor is not None:
-            self._anchors[event.anchor] = (node, 1)  # an alias inside itself; who reads it says so
+            self._anchors[event.anchor] = (node, 1)  # an alias inside itself; the caller refuses it
         self._open.append(_Open(node, event.anchor))
 
     def _end(self, event: yaml.CollectionEndEvent) -> None:
@@ -139,7 +141,7 @@ class _Composer:
         self._aliased += size
         if self._aliased > MOST_ALIASED:
             self._refuse(event, f"aliases stand for more than {MOST_ALIASED:,} values; write less of it, or no alias")
-        here: yaml.Node = copy.copy(node)  # the same value: an alias inside itself is seen by that
+        here: yaml.Node = copy.copy(node)  # shares the value, so the caller sees an alias inside itself
         here.start_mark, here.end_mark = event.start_mark, event.end_mark
         self._put(here, size, None)
 

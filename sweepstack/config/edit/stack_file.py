@@ -1,7 +1,7 @@
-"""The stack file of a stack: where it lies, what it says, and the one way in which programs edit it.
+"""The stack file of one stack: finds it, reads it, and edits single values in it.
 
-An edit sets one value, or takes one out. It goes by the text (`config.edit.text`), so every other byte stays as a
-person wrote it. The result is read again before it is written: where it says anything else, the file stays as it is.
+An edit sets or removes one value. It changes the text (`config.edit.text`), so every other byte stays as the person
+wrote it. The result is parsed before it is written: if any other value would change, the file stays as it is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 @lru_cache(maxsize=4)
 def _read(text: str, shown: str) -> Document:
-    """The file with this text. One command asks several times, and a sweep of many cells takes a while to read."""
+    """The parsed file. Cached: one command asks several times, and a file with many cells takes long to parse."""
     document = parse_document(text, shown)
     if document.flaws:
         raise ConfigError(f"{shown}, line {document.flaws[0].line}: {document.flaws[0].text}")
@@ -48,23 +48,23 @@ def _read(text: str, shown: str) -> Document:
 
 
 def valid_stack_name(name: str) -> bool:
-    """Whether a new stack may be called so: it becomes part of file names, tags and commands."""
+    """Whether a new stack may have this name: it becomes part of file names, tags and commands."""
     return _NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
 class StackFile:
-    """`Pulumi.<stack>.yaml`. What it says is read anew each time."""
+    """`Pulumi.<stack>.yaml`. Each method reads the file again."""
 
     path: Path
     shown: str
-    """The path for messages: relative to the project root where it lies below it."""
+    """The path for messages: relative to the project root if the file is below it."""
     key: str = SWEEP_KEY
-    """The object in it that is read and edited."""
+    """The key of the object that is read and edited."""
 
     @classmethod
     def locate(cls, project_root: Path, stack: str) -> StackFile:
-        """The file of `stack` (of `org/project/stack` the last part), whether it exists or not."""
+        """The file of `stack` (`org/project/stack` or its last part), whether it exists or not."""
         path = stack_path(project_root, stack)
         shown = str(path.relative_to(project_root)) if path.is_relative_to(project_root) else str(path)
         return cls(path, shown)
@@ -76,7 +76,7 @@ class StackFile:
 
     @property
     def is_store(self) -> bool:
-        """Whether it describes a stack of volumes (`sweepstack:store`); no where it can't be read."""
+        """Whether it describes a stack of volumes (`sweepstack:store`); False if it can't be read."""
         try:
             config = _read(self._text(), self.shown).data.get("config")
         except ConfigError:
@@ -88,12 +88,14 @@ class StackFile:
         return replace(self, key=STORE_KEY)
 
     def sweep(self) -> dict[str, Any]:
-        """The object (`key`) as plain data, unchecked, and not to be changed. Raises ConfigError: no file, no such
-        object, or a file that `pulumi preview` would not read either."""
+        """The object (`key`) as plain data, unchecked; the caller must not change it.
+
+        Raises ConfigError: no file, no such object, or a file that `pulumi preview` can't read either.
+        """
         return self._object(_read(self._text(), self.shown).data)
 
     def pull_to(self) -> str | None:
-        """Where the evidence goes, as it was written; None where the file or the key is not there or not readable."""
+        """Where the evidence goes, as written in the file; None if the file or the key is missing or unreadable."""
         try:
             value = self.sweep().get("pull_to")
         except ConfigError:
@@ -101,7 +103,7 @@ class StackFile:
         return value if isinstance(value, str) else None
 
     def running_boxes(self) -> tuple[str, ...]:
-        """The boxes that are wanted running, as they are written; none where that can't be read."""
+        """The names of the boxes with `want: running`; empty if the file can't be read."""
         try:
             boxes = self.sweep().get("boxes")
         except ConfigError:
@@ -112,7 +114,7 @@ class StackFile:
         )
 
     def approval(self) -> Approval | None:
-        """The approval that the file holds. Raises ConfigError when there is one and it is malformed."""
+        """The approval in the file, None if there is none. Raises ConfigError if it is malformed."""
         raw = self.sweep().get("approval")
         if raw is None:
             return None
@@ -121,14 +123,14 @@ class StackFile:
         except ValidationError as error:
             problem = error.errors()[0]
             where = visible(".".join(["approval", *(str(part) for part in problem["loc"])]))
-            wrong = "is not what was written" if problem["type"] == "string_pattern_mismatch" else problem["msg"]
+            wrong = "is not what sweepctl writes" if problem["type"] == "string_pattern_mismatch" else problem["msg"]
             raise ConfigError(
                 f"{self.shown}: {where}: {wrong}. Approvals are written by `sweepctl approve`; "
                 "`sweepctl approve --revoke` takes this one out"
             ) from error
 
     def create(self, text: str) -> bool:
-        """Writes a new file. False where there is one already: that stays. Raises OSError, and then there is none."""
+        """Writes a new file. False if the file exists: it stays as it is. Raises OSError, and leaves no file then."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -144,11 +146,11 @@ class StackFile:
         return True
 
     def write_approval(self, approval: Approval | None) -> bool:
-        """Puts the approval in as the last key, or takes it out. See `_write`."""
+        """Writes the approval as the last key; None removes it. See `_write`."""
         return self._write(("approval",), _rows(approval) if approval else None, APPROVED)
 
     def write_placement(self, placement: dict[str, Any] | None) -> bool:
-        """Puts a `config.rent.Placement`, as plain values, in as the last key, or takes it out. See `_write`."""
+        """Writes a `config.rent.Placement`, as plain values, as the last key; None removes it. See `_write`."""
         return self._write(("placement",), placement, PLACED)
 
     def write_want(self, box: str, want: str) -> bool:
@@ -169,11 +171,11 @@ class StackFile:
         return self._write(("pull_to",), place)
 
     def _write(self, path: tuple[str, ...], value: Any, header: str = "") -> bool:
-        """Sets the value at `path` of the object; None takes it out. False where the file says so already.
+        """Sets the value at `path` of the object; None removes it. False if the file has this value already.
 
-        With `header` it becomes the last key, on lines of its own below that comment. No other value changes, and no
-        other byte. Idempotent. Under a lock; the file is replaced by rename. Raises ConfigError, with what to do by
-        hand, and then nothing was written.
+        With `header`, a comment, the value becomes the last key, below that comment. No other byte changes. Idempotent.
+        Holds a lock; replaces the file by rename. Raises ConfigError, which says what to do by hand; nothing was
+        written then.
         """
         with self._locked():
             raw = self._text()
@@ -187,7 +189,9 @@ class StackFile:
                     return False
                 after = self._edited(before, path, value, header)
                 expected = {**data, "config": {**data["config"], self.key: wanted}}
-                problem = "" if _same(_read(after, self.shown).data, expected) else "more than that would change"
+                problem = (
+                    "" if _same(_read(after, self.shown).data, expected) else "the edit would change other values too"
+                )
             except ConfigError as error:
                 problem = str(error)
             if problem:
@@ -206,10 +210,12 @@ class StackFile:
             mode = stat.S_IMODE(self.path.stat().st_mode)
             write_atomically(self.path.resolve(), text.encode("utf-8"), mode=mode)
         except OSError as error:  # a full disk, or one that may only be read
-            words = f"{self.shown} can't be written: {error.strerror}. It was left as it is. Make room, or make it"
+            words = (
+                f"{self.shown} can't be written: {error.strerror}. It was left as it is. Free some space, or make it"
+            )
             instead = f'sweepctl approve --stack {stack_name(self.path)} --abandon BOX --reason "…"'
             raise ConfigError(
-                f"{words} writable, and run the command again. Next, where that can't be, and a box is to be given up: "
+                f"{words} writable, and run the command again. Next, if you can do neither and give up a box's data: "
                 f"{instead}"
             ) from error
 
@@ -231,7 +237,7 @@ class StackFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Holds a lock on the file's folder: the file itself is replaced, so a lock on it would be lost."""
+        """Locks the folder: an edit replaces the file, so a lock on the file itself would be lost."""
         if not self.path.parent.is_dir():
             raise ConfigError(f"{self.shown} is not there. Next: sweepctl new {stack_name(self.path)}")
         descriptor = os.open(self.path.parent, os.O_RDONLY)
@@ -243,7 +249,7 @@ class StackFile:
 
 
 def _changed(now: dict[str, Any], path: Sequence[str], value: Any, *, last: bool) -> dict[str, Any]:
-    """`now` with another value at `path`; None: without it."""
+    """A copy of `now` with `value` at `path`; None removes the key."""
     name, *rest = path
     if rest:
         inner = {} if now.get(name) is None else now[name]
@@ -255,12 +261,12 @@ def _changed(now: dict[str, Any], path: Sequence[str], value: Any, *, last: bool
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two files say the same, to the letter: True is not 1 here, and the order of keys counts."""
+    """Whether two parsed files are equal, where True is not 1 and the order of keys counts."""
     return repr(one) == repr(other)
 
 
 def _rows(approval: Approval) -> dict[str, Any]:
-    """The approval as it stands in the file: its lists only where they hold something, but for the boxes."""
+    """The approval as it is written into the file: without empty lists, but `boxes` always."""
     raw = approval.model_dump(mode="json")
     raw |= {key: _time(getattr(approval, key)) for key in ("at", "expires")}
     order = ("receipt", "actions", "waive", "abandon", "waivers_digest", "by", "at", "expires")

@@ -1,7 +1,7 @@
-"""The text of a stack file, edited where one value stands: no other byte changes.
+"""Edits one value in the text of a stack file: no other byte changes.
 
-A dump by a YAML writer would align, fold and quote anew what a person laid out, and the diff of a pull request would
-show it. The places are those that the reader found (`config.yaml_bounds.composed`), counted in characters.
+A YAML writer would align, fold and quote the whole file anew, and a pull request would show all of that as changed.
+The positions come from the YAML reader (`config.yaml_bounds.composed`), counted in characters.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import yaml  # type: ignore[import-untyped]  # the reader's nodes
 from sweepstack.onbox.common.errors import ConfigError
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*([.+@:/-]+[A-Za-z0-9_]+)*")
-"""Text that every reader of YAML takes for text without quotes, but for these words."""
+"""Text that every YAML reader takes as text without quotes, except for the words excluded here."""
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
 def put(text: str, root: yaml.Node | None, path: Sequence[str], value: Any, header: str = "") -> str:
-    """`text`, whose nodes are `root`, with `value` at `path`: where one stands, in its place, else behind the last key.
+    """`text` with `value` at `path`: replaces the value there, or adds the key after the last one.
 
-    With `header`, a comment, it becomes lines of its own at the end, below that comment, for `take_out` to find.
-    Raises ConfigError where that is no edit of one place.
+    `root`: the nodes of `text`. With `header`, a comment, the key is written at the end, below that comment, where
+    `take_out` finds both. Raises ConfigError if this can't be done by changing one place.
     """
     mapping, name, value = _place(text, root, path, value)
     found = _entry(mapping, name)
@@ -40,7 +40,7 @@ def put(text: str, root: yaml.Node | None, path: Sequence[str], value: Any, head
 
 
 def take_out(text: str, root: yaml.Node | None, path: Sequence[str], header: str = "") -> str:
-    """`text` without the key at `path` and, above it, the comment `header`. As it is where there is no such key."""
+    """`text` without the key at `path` and the comment `header` above it. Unchanged if there is no such key."""
     mapping, name, _ = _place(text, root, path, None)
     found = _entry(mapping, name)
     if found is None:
@@ -50,7 +50,7 @@ def take_out(text: str, root: yaml.Node | None, path: Sequence[str], header: str
 
 
 def _place(text: str, root: yaml.Node | None, path: Sequence[str], value: Any) -> tuple[yaml.MappingNode, str, Any]:
-    """The last mapping on the way that is there, the key in it, and the value for that key."""
+    """The deepest mapping of `path` that exists, the key to set in it, and the value for that key."""
     node = root
     for index, name in enumerate(path):
         if not isinstance(node, yaml.MappingNode):
@@ -95,7 +95,7 @@ def _appended(text: str, mapping: yaml.MappingNode, lines: list[str]) -> str:
 
 
 def _without_item(text: str, mapping: yaml.MappingNode, index: int, header: str) -> str:
-    """`text` without one entry between braces, and one comma."""
+    """`text` without one entry of a mapping in braces, and without its comma."""
     start, end = mapping.value[index][0].start_mark.index, mapping.value[index][1].end_mark.index
     before = mapping.value[index - 1][1].end_mark.index if index else start
     if re.fullmatch(r"\s*,\s*", text[before:start]):
@@ -105,7 +105,7 @@ def _without_item(text: str, mapping: yaml.MappingNode, index: int, header: str)
 
 
 def _without_lines(text: str, mapping: yaml.MappingNode, index: int, header: str) -> str:
-    """`text` without the lines of one entry, comments that are indented deeper than its key among them."""
+    """`text` without the lines of one entry, and without the comments that are indented deeper than its key."""
     key = mapping.value[index][0]
     later = mapping.value[index + 1][0] if index + 1 < len(mapping.value) else None
     stop = later.start_mark.index if later is not None else mapping.end_mark.index
@@ -121,15 +121,17 @@ def _without_lines(text: str, mapping: yaml.MappingNode, index: int, header: str
 
 
 def _end(text: str, entry: tuple[yaml.Node, yaml.Node], stop: int, column: int) -> int:
-    """Where the last line of an entry of a block mapping ends; comments below it that are indented to `column`, and
-    stand before `stop`, are its own."""
+    """Where the last line of an entry of a block mapping ends.
+
+    Comments below it belong to it if they are indented to `column` and stand before `stop`.
+    """
     key, node = entry
-    # A block has no end of its own: the parser names the place where it saw the next thing begin.
+    # The parser gives no end for a block, only the place where the next token begins.
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and not _is_alias(text, node):
         last = node.value[-1]
         key, node = last if isinstance(node, yaml.MappingNode) else (last, last)
     end = max(key.end_mark.index, node.end_mark.index)
-    if "+" in _indicator(text, node):  # its empty lines are its value
+    if "+" in _indicator(text, node):  # `|+` keeps its empty lines as part of the value
         end = len(text[:end].removesuffix("\n").removesuffix("\r"))
     else:
         end = _line_end(text, len(text[:end].rstrip()))
@@ -144,20 +146,20 @@ def _end(text: str, entry: tuple[yaml.Node, yaml.Node], stop: int, column: int) 
 
 
 def _indicator(text: str, node: yaml.Node) -> str:
-    """The first line of a block of text: `|+`; "" for all else."""
+    """The first line of a block scalar, such as `|+`; "" for other nodes."""
     start = node.start_mark.index
     return text[start : _line_end(text, start)].partition("#")[0] if getattr(node, "style", "") in ("|", ">") else ""
 
 
 def _line_end(text: str, at: int) -> int:
-    """Where the line ends that `at` is in: before its line break."""
+    """The end of the line that contains `at`, before its line break."""
     end = text.find("\n", at)
     end = len(text) if end < 0 else end
     return end - 1 if end > at and text[end - 1] == "\r" else end
 
 
 def _block(name: str, value: Any) -> list[str]:
-    """The lines of a key and its value: each key of the value on one of its own, and each row of such a key."""
+    """The lines of a key and its value: one line for each key of the value, and for each row below such a key."""
     lines = [f"{_flow(name)}:"]
     for key, inner in value.items():
         if isinstance(inner, dict) and inner:
@@ -172,7 +174,7 @@ def _block(name: str, value: Any) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    """A value as YAML on one line, text in quotes where a reader could take it for something else."""
+    """A value as YAML on one line; text is quoted if a reader could take it for something else."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_flow(key)}: {_flow(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
@@ -186,7 +188,7 @@ def _flow(value: Any) -> str:
 
 
 def by_hand(path: Sequence[str], value: Any) -> str:
-    """What a person does instead of an edit that can't be made."""
+    """Says how a person makes the edit that could not be made."""
     if value is None:
         return f"Take {path[-1]} out by hand"
     for name in reversed(path):

@@ -16,7 +16,7 @@ from tests.unit.config.helpers import GOOD, broken, load, refusal, write
 
 BOMB = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" if i else "a0: &a0 [x]\n" for i in range(12))
 BEYOND = [
-    ("a: " + "[" * 2000 + "]" * 2000 + "\n", "line 1: a[0][0][0][0][0][0][0]…: more than 50 lists or mappings"),
+    ("a: " + "[" * 2000 + "]" * 2000 + "\n", "line 1: a[0][0][0][0][0][0][0]…: more than 50 nested lists or mappings"),
     ("a: " + "[" * 200_000, "line 1: a[0]"),
     ("x: 1\na:\n" + "".join(f"{' ' * n}k:\n" for n in range(1, 900)), "line 52: a.k.k.k.k.k.k.k…: more than 50"),
     (f"x:\n  big: {'9' * 5000}\n", "line 2: x.big: a number of 5,000 digits; the most is 400. For text, quote it"),
@@ -143,9 +143,9 @@ SAID = [
     ("pull_to: results/x", "pull_to: ../..", "expected a folder of its own"),
     ("pull_to: results/x", 'pull_to: "~/"', "expected a folder of its own"),
     ("pull_to: results/x", "pull_to: //", "expected a folder of its own"),
-    ("--lr {lr} --seed", "{lr --seed", "job.run {lr is not closed, and every cell would run with it as it stands here"),
-    ("--out {out}", "--out {out", "job.run {out is not closed"),
-    ("--lr {lr}", "--lr {lr:.3f}", "job.run {lr is not closed"),
+    ("--lr {lr} --seed", "{lr --seed", "job.run {lr has no closing brace, so no cell would get its value"),
+    ("--out {out}", "--out {out", "job.run {out has no closing brace"),
+    ("--lr {lr}", "--lr {lr:.3f}", "job.run {lr has no closing brace"),
     ("{seed}", "{rate}", "{rate}: no cell has such a parameter (there are: lr, seed, cell, checkpoints, name, out)"),
     ("cpu: 1", "disk: 0GB", 'job.resources.disk: "0GB" expected a size with its unit, such as 40GB, or'),
     ("cpu: 1", "disk: 0GB+", "and more than 0"),
@@ -157,7 +157,7 @@ SAID = [
         "cells.exclude takes out every cell that grid and zip make",
     ),
     ("lr: [0.1, 0.03]", "lr: [a, A]", "write one of the values otherwise, or list these cells in cells.list"),
-    ("    metrics:", "    mounts: {/c: {source: ./data}}\n    metrics:", "a folder of this machine is none"),
+    ("    metrics:", "    mounts: {/c: {source: ./data}}\n    metrics:", "a folder of this machine can't be mounted"),
     (
         "encryptionsalt",
         "    approval: {receipt: x, actions: [], waivers_digest: y, by: me, at: 2026-11-21T09:00:00Z, "

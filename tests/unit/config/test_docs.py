@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from sweepstack.config.model import SweepConfig, anchor_of, keys_of
-from sweepstack.config.rent import LATER
 from sweepstack.config.store import StoreShape
 from sweepstack.core.records import Approval
 
@@ -65,11 +64,3 @@ def test_required_keys_are_marked() -> None:
             section = text.partition(f"\n## {anchor_of(shape)}\n")[2].partition("\n## ")[0]
             row = next(line for line in section.splitlines() if line.startswith(f"| `{key}` |"))
             assert (row.split("|")[2].strip() == "yes") == field.is_required(), row
-
-
-def test_words_that_come_later_are_named_and_are_no_keys_yet() -> None:
-    text = DOCS.read_text().partition("## Not yet")[2]
-    known = documented()
-    for (anchor, key), issue in LATER.items():
-        assert re.search(rf"[`.]{key}`[^;]*\(issue {issue}\)", text, re.DOTALL), key
-        assert key not in known[anchor]

@@ -86,7 +86,7 @@ MISTAKES = [
     ("    pull_to:", "    job: {}\n    pull_to:", "line 7 job unknown key"),
     ("sweepstack:store", "sweepstack:stor", 'line 2 sweepstack:stor unknown key; "sweepstack:store"?'),
     ("sweepstack:store", "sweepstak:store", 'unknown namespace; "sweepstack:store"?'),
-    ("config:\n", "config:\n  sweepstack:sweep: {}\n", "sweepstack:sweep is here too; move one to a file of its own"),
+    ("config:\n", "config:\n  sweepstack:sweep: {}\n", "sweepstack:sweep is here too; a stack holds one of the two"),
 ]
 
 

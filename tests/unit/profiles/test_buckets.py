@@ -55,10 +55,10 @@ def test_without_buckets_nothing_is_told(tmp_path: Path) -> None:
     [
         ("{/d: {source: abl-store, mode: COPY}}", "expected mode: MOUNT for a volume; COPY is for a bucket"),
         ('{/d: {source: abl-store, endpoint: "http://m"}}', "expected no endpoint for a volume"),
-        ("{/a: {source: one}, /b: {source: two}}", "expected one volume; boxes take one each"),
+        ("{/a: {source: one}, /b: {source: two}}", "expected one volume: a box takes only one"),
         (
             '{/a: {source: "s3://lab/a", mode: MOUNT_CACHED}, /b: {source: "s3://lab/b", mode: MOUNT_CACHED}}',
-            "expected one MOUNT_CACHED; there is one durable tier",
+            "expected one MOUNT_CACHED: a box has only one durable tier",
         ),
         ('{/d: {source: "s3://lab"}}', "names no folder in the bucket; write s3://lab/<prefix>"),
         ('{/d: {source: "gs://lab/x"}}', "expected the name of a volume, or s3://bucket/prefix"),
