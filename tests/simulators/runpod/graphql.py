@@ -11,7 +11,7 @@ from graphql import GraphQLError, GraphQLSchema, build_schema, graphql_sync, par
 
 from tests.simulators.runpod.catalog import COMMUNITY, SECURE, GpuType
 from tests.simulators.runpod.pods import ERROR, EXITED, RUNNING, Pod
-from tests.simulators.runpod.rest_pods import NO_CAPACITY, NOT_ENOUGH
+from tests.simulators.runpod.rest.pods import NO_CAPACITY, NOT_ENOUGH
 from tests.simulators.runpod.shapes import CreatePod, Gpu, Mounts, Network
 from tests.simulators.simulator import Reply, Request
 

@@ -19,9 +19,9 @@ from tests.simulators.runpod.catalog import Stock
 from tests.simulators.runpod.graphql import GraphQL
 from tests.simulators.runpod.hosts import NoHosts, RealHosts
 from tests.simulators.runpod.pods import EXITED, Boot, Pod, Pods
-from tests.simulators.runpod.rest_market import MarketRoutes
-from tests.simulators.runpod.rest_pods import PodRoutes
-from tests.simulators.runpod.rest_stores import StoreRoutes
+from tests.simulators.runpod.rest.market import MarketRoutes
+from tests.simulators.runpod.rest.pods import PodRoutes
+from tests.simulators.runpod.rest.stores import StoreRoutes
 from tests.simulators.runpod.volumes import Volumes
 from tests.simulators.simulator import Refusal, Reply, Request, Simulator, parse
 
