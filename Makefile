@@ -3,17 +3,19 @@ PYTHON ?= python3
 STACK ?= $(or $(PULUMI_STACK),sweep-a)
 SETUP := $(PYTHON) scripts/setup
 BIN := .venv/bin
-# One more than there are cores: a command of the engine waits for its own processes again and again.
-PYTEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-# The tests of a file share prepared sweeps, and so a worker; tests/conftest.py says which files begin.
+# Twice as many as there are cores: tests wait again and again, for simulated platforms and for their own processes.
+PYTEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
+# The tests of a file share prepared sweeps, and so a worker; tests/scheduling.py says which files begin.
 PYTEST_SHARING := --dist loadfile --no-loadscope-reorder
+# Python keeps what it compiles, whatever the shell says: a collection takes three times as long otherwise.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help up setup test check proof bench fmt
 
 help:
 	@echo "make up       set everything up, then: pulumi up --stack $(STACK)   (STACK=... for another)"
-	@echo "make test     set everything up, then the whole test suite"
+	@echo "make test     set everything up, then the tests"
 	@echo "make check    format, lint, types, architecture, Python 3.8 on boxes"
 	@echo "make proof    what is exhaustive: every mutant, state and way round the gate; goes on where it stopped"
 	@echo "make bench    the figures: preview, cells, queue, verify, status, overhead, object storage, renting, hosts, split"
@@ -33,7 +35,7 @@ up:
 
 test:
 	@$(SETUP) --dev --torch --s3 --ssh
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_SHARING)
+	$(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_SHARING)
 
 check:
 	@$(SETUP) --dev --quiet
@@ -44,7 +46,7 @@ check:
 
 proof:
 	@$(SETUP) --dev --torch --s3 --ssh --quiet
-	$(BIN)/python -m tests.proof
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.proof $(PROOF)
 
 bench:
 	@$(SETUP) --dev --torch --s3 --ssh --quiet

@@ -5,33 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.oldest_python import onbox_python
 from tests.proof.plugin import Proof
+from tests.scheduling import Sharing, import_share, in_order
 
-LIVE = Path(__file__).parent / "live"
-LONGEST = (
-    *(
-        "week",
-        "rented",
-        "engine",
-        "states",
-        "conformance",
-        "unit/live",
-        "chaos",
-        "acceptance",
-        "drill",
-        "s3",
-        "onbox",
-        "fuzz",
-    ),
-    *("unit/launch/test_launch_ssh.py", "unit/platforms", "unit/provider", "unit/channel", "unit/launch"),
-)
-"""Folders and files that take half a minute and more, by their beginnings. What is not named here takes seconds."""
+TESTS = Path(__file__).resolve().parent
+LIVE = TESTS / "live"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,6 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Gives commands that tests start the default of Ctrl-C: under `nohup … &` it is ignored, and that is inherited."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Proof(config), "sweepstack-proof")
+    worker = getattr(config, "workerinput", None)
+    if worker and [Path(named).resolve() for named in config.args] == [TESTS]:
+        import_share(int(worker["workerid"].removeprefix("gw")), int(worker["workercount"]))
     if config.getoption("--live"):
         from tests.live.run import begin
 
@@ -78,15 +65,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers, the longest files first: one that begins last leaves the other cores idle for minutes."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return
-    tests = Counter(item.path for item in items)
-    here = Path(__file__).parent
+    """With several processes, the longest files first: one that begins last leaves the other cores idle for minutes."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items[:] = in_order(items)
 
-    def place(item: pytest.Item) -> tuple[int, int]:
-        file = item.path.relative_to(here).as_posix() if here in item.path.parents else ""
-        rank = next((rank for rank, begin in enumerate(LONGEST) if f"{file}/".startswith(f"{begin}/")), len(LONGEST))
-        return rank, -tests[item.path]
 
-    items.sort(key=place)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing | None:
+    """What `--dist loadfile` is here."""
+    return Sharing(config, log) if config.getoption("dist") == "loadfile" else None

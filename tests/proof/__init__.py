@@ -1,1 +1,1 @@
-"""What is exhaustive: `make proof` plays all of it, `make test` half a minute of it, another one at each commit."""
+"""What is exhaustive: `make proof` plays all of it, `pytest --slice` half a minute of it, another at each commit."""

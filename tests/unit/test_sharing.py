@@ -19,10 +19,10 @@ def test_it(number):
 """
 
 
-def test_a_file_has_one_worker_and_the_longest_begin(tmp_path: Path) -> None:
+def test_a_file_has_one_worker_and_the_longest_begin_but_what_waits_goes_alone(tmp_path: Path) -> None:
     log = tmp_path / "log"
     tests = tmp_path / "tests"
-    for name, count in {"engine": 8, "s3": 4, "unit": 2, "week": 1}.items():
+    for name, count in {"engine": 8, "s3": 4, "unit": 2, "week": 1, "chaos": 8}.items():
         for number in range(2):
             path = tests / name / f"test_{name}_{number}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,9 +34,11 @@ def test_a_file_has_one_worker_and_the_longest_begin(tmp_path: Path) -> None:
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stdout + run.stderr
     lines = log.read_text().splitlines()
-    assert len(lines) == 2 * (8 + 4 + 2 + 1)
+    assert len(lines) == 2 * (8 + 4 + 2 + 1 + 8)
+    assert len({line for line in lines if "chaos" in line}) > 2, "what goes alone has one worker"
+    lines = [line for line in lines if "chaos" not in line]
     assert len(set(lines)) == 8, f"a file was split: {sorted(set(lines))}"
     for worker in {line.split()[0] for line in lines}:
         folders = [line.split()[1] for line in lines if line.startswith(worker)]
-        assert list(dict.fromkeys(folders)) == sorted(set(folders), key=["week", "engine", "s3", "unit"].index)
+        assert list(dict.fromkeys(folders)) == sorted(set(folders), key=["engine", "week", "s3", "unit"].index)
     assert "$(PYTEST_SHARING)" in (ROOT / "Makefile").read_text().split("\ntest:")[1].split("\n\n")[0]

@@ -1,0 +1,83 @@
+"""How several processes share the tests: which go together, and which begin.
+
+A file's tests go to one process where they share what was prepared once. Where they wait more than they compute, each
+goes alone, between the others: a process that waits leaves its core to them, and no long file is last.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+TESTS = Path(__file__).parent
+LONGEST = ("rented", "engine", "week", "states", "s3", "acceptance", "mutants", "onbox", "fuzz")
+"""Folders whose files take half a minute and more: they begin. What is not named here takes seconds."""
+WAITING = (
+    "conformance",
+    "chaos",
+    "unit/platforms",
+    "unit/live",
+    "drill",
+    "unit/provider",
+    "unit/channel",
+    "unit/launch",
+)
+"""Folders whose tests wait for long, and share nothing."""
+
+
+def begins(nodeid: str, folders: Sequence[str]) -> int:
+    """The number of the first of these folders that a test lies in; how many there are, where it lies in none."""
+    file = nodeid.partition("::")[0].removeprefix("tests/")
+    return next((number for number, folder in enumerate(folders) if file.startswith(f"{folder}/")), len(folders))
+
+
+def goes_alone(nodeid: str) -> bool:
+    return begins(nodeid, WAITING) < len(WAITING)
+
+
+def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The items as they are to begin: those that go alone are spread evenly among the files of the others."""
+    count = Counter(item.path for item in items)
+
+    def rank(item: pytest.Item) -> tuple[int, int, str]:
+        return begins(item.nodeid, LONGEST), -count[item.path], str(item.path)
+
+    together = sorted((item for item in items if not goes_alone(item.nodeid)), key=rank)
+    alone = sorted((item for item in items if goes_alone(item.nodeid)), key=lambda item: begins(item.nodeid, WAITING))
+    return list(_spread(together, alone))
+
+
+def _spread(together: list[pytest.Item], alone: list[pytest.Item]) -> Iterator[pytest.Item]:
+    files = len({item.path for item in together}) or 1
+    begun, given = 0, 0
+    for number, item in enumerate(together):
+        if number and item.path != together[number - 1].path:
+            begun += 1
+            yield from alone[given : (given := len(alone) * begun // files)]
+        yield item
+    yield from alone[given:]
+
+
+class Sharing(LoadFileScheduling):
+    """xdist's `--dist loadfile`, but for what goes alone."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid if goes_alone(nodeid) else nodeid.partition("::")[0]
+
+
+def import_share(number: int, count: int) -> None:
+    """Imports each `count`-th test file, from the `number`-th on, before all of them are collected.
+
+    The compiled form of a test is made by pytest when it is first imported, and takes most of a first collection. So
+    each process makes a share of them, and finds those of the others.
+    """
+    for path in sorted(TESTS.rglob("test_*.py"))[number::count]:
+        name = ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
+        with suppress(Exception):  # its collection says what is wrong with it
+            importlib.import_module(name)
