@@ -1,1 +1,1 @@
-"""The adapter of hosts that the user has, over SSH."""
+"""The adapter for the user's own hosts, reached over SSH."""

@@ -1,7 +1,7 @@
-"""A host at another address: whether it is the same one. A port changes at a restart, an address with the network.
+"""Proves that a host at a new address is the same machine: its port or address changed.
 
-Two things have to agree: the host key is the one that was pinned, and the folder there is that of the box's account.
-Either alone proves nothing: a key may be in an image, and whoever answers can say any account.
+Two things have to agree: the host key is the one that was pinned, and the boxes' folder there belongs to the box's
+account. Either alone proves nothing: a host key may be part of an image, and any machine can claim any account.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def prove_same(
     way = ssh_route.way_to(new)
     pinned = set(Pin(former.login, former.endpoint.start).fingerprints()) | set(known or ())
     compared = way.pin.pinned and way.pin.compared
-    if new.login != former.login and not compared:  # else it is pinned under that name, or a person compared it
+    if new.login != former.login and not compared:  # else the key is pinned for this login, or a person compared it
         if not pinned and known is None:
             return
         _show(way, new, former, pinned)
@@ -47,8 +47,9 @@ def _show(way: Way, new: HostAddress, former: HostAddress, pinned: set[str]) -> 
     seen = ", ".join(fingerprint(key) for key in shown)
     if not pinned:
         raise RequestRefused(
-            f"nobody here knows the host key of {former}: that {new} is the same host is not proved (it shows {seen}). "
-            f"Run the command where the box was made, or compare that key on the host itself. {_ways_out(new, former)}"
+            f"the host key of {former} is not on record here: that {new} is the same host is not proved (it "
+            f"shows {seen}). Run the command where the box was made, or compare that key on the host itself. "
+            f"{_ways_out(new, former)}"
         )
     if not same:
         raise RequestRefused(
@@ -56,7 +57,7 @@ def _show(way: Way, new: HostAddress, former: HostAddress, pinned: set[str]) -> 
             f"was sent to it. {_ways_out(new, former)}"
         )
     if not pinned & set(way.pin.fingerprints()):
-        way.pin.forget()  # of whoever had this address before
+        way.pin.forget()  # the pinned key is of another host, which had this address before
     way.pin.keep(same, way.endpoint)
 
 

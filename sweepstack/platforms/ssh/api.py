@@ -1,4 +1,4 @@
-"""Asks a host: sends `onbox.host` there, over the connection that everything to this host shares."""
+"""Sends requests to a host: `onbox.host` answers there, over one SSH connection that all callers share."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from sweepstack.onbox.common import errors
 from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, StillCreating, Unreachable
 
 HOST = (*agent_source.AGENT, "host")
-"""The folders of sweepstack/onbox that answer on a host."""
+"""The folders of sweepstack/onbox that are sent to a host."""
 READS = frozenset(
     {"account", "find_by_tag", "get", "list_tagged", "list_volumes", "get_volume", "where", "where_volume"}
 )
+"""Requests that change nothing: sent again when an answer is lost."""
 FRESH_SECONDS = 2.0
-"""Between a look at a box and the channel to it that is then opened."""
+"""For so long a channel uses the folder that the last answer about the box named."""
 CALL_SECONDS = 180.0
-"""A stop may wait for another one's lock, and for processes that ignore it."""
+"""Limit for one request. A stop may wait for the lock of another stop, and for processes that ignore SIGTERM."""
 
 
 _SEEN: dict[tuple[str, str, str], tuple[float, tuple[str, dict[str, str]]]] = {}
@@ -34,7 +35,8 @@ _LOOKING = threading.Lock()
 
 
 class Caller:
-    """Asks one host. `grace`: seconds from SIGTERM to SIGKILL over there. Threads may share it."""
+    """Sends requests to one host. `grace`: seconds from SIGTERM to SIGKILL on the host. Safe to share between
+    threads."""
 
     def __init__(self, address: HostAddress, *, grace: float = 5.0, python: str = "python3") -> None:
         self.address, self.grace = address, grace
@@ -45,21 +47,22 @@ class Caller:
 
     @functools.cached_property
     def way(self) -> Way:
-        """How the host is reached from here. Raises as `ssh_route.way_to`."""
+        """The SSH route to the host. Raises what `ssh_route.way_to` raises."""
         return ssh_route.way_to(self.address)
 
     def ask(self, verb: str, **args: Any) -> Any:
-        """The verb's answer. Raises what it raised over there; Unreachable; OutcomeUnknown where a verb that changes
-        something was sent and its answer was lost."""
+        """The host's answer to `verb`. Blocks, for `CALL_SECONDS` at most. Raises what the verb raised on the host;
+        Unreachable; OutcomeUnknown when a verb that changes something was sent and its answer was lost."""
         if verb not in READS:
             self._known.clear()
         known = self._known.take("verb", {"name": verb, "args": args})
         return self._understood(verb, known.get()[1] if known is not None else self._sent(verb, args))
 
     def foresee(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
-        """Asks for the box, what is to be read of it, and with `tagged` for what carries that tag, in one round trip.
-        Each of these is then answered by it, once: `ask`, and a channel with `answers`. Raises Unreachable."""
-        about = {"native_id": native_id, "account": account}  # where it lies is not known yet: the host looks
+        """Prefetches in one round trip: the box, the answers to `questions` about it, and with `tagged` the boxes whose
+        tag begins with that. Each answer then serves one later call of `ask`, or of a channel with `answers`. Raises
+        Unreachable."""
+        about = {"native_id": native_id, "account": account}  # the host itself finds the box's folder
         verbs = [_question("get", about)]
         if tagged:
             verbs.append(_question("list_tagged", {"prefix": tagged}))
@@ -69,7 +72,7 @@ class Caller:
         self.answers(native_id, account).keep(questions, came[len(verbs) :])
 
     def _looked(self, do: Callable[[Link], list[Answer]], about: Mapping[str, Any]) -> list[Answer]:
-        """By the interpreter that is remembered, where this object has asked nothing yet; else by `python3`."""
+        """Runs `do` with the interpreter that worked on this host last time; where that fails, with the usual one."""
         usual = self._python
         if self._links is None:
             self._python = interpreters.known(self.way)
@@ -78,7 +81,7 @@ class Caller:
         except PlatformError as error:
             if self._python == usual:
                 raise
-            interpreters.forget(self.way)  # it may not be there any more, or not start
+            interpreters.forget(self.way)  # that interpreter may be gone, or may not start
             self._python, self._links = usual, None
             if type(error) is not PlatformError:
                 raise
@@ -87,7 +90,7 @@ class Caller:
         return came
 
     def answers(self, native_id: str, account: str) -> Answers:
-        """What was foreseen of a box."""
+        """The prefetched answers about a box."""
         with self._lock:
             return self._boxes.setdefault((native_id, account), Answers())
 
@@ -116,7 +119,8 @@ class Caller:
         return said.get("is")
 
     def where(self, native_id: str, account: str) -> tuple[str, dict[str, str]]:
-        """A box's folder and mounts over there. Not asked again where a look of this very moment has said it."""
+        """A box's folder on the host, and its mounts (path on the box → path on the host). Not asked again within
+        `FRESH_SECONDS` of an answer that named them."""
         with _LOOKING:
             known = _SEEN.get((str(self.address), native_id, account))
         if known is not None and time.monotonic() - known[0] < FRESH_SECONDS:
@@ -125,7 +129,7 @@ class Caller:
         return root, mounts
 
     def _remember(self, where: Any) -> None:
-        """What a look said of where the box is; whatever changes a box makes all forgotten."""
+        """Keeps the box's folder and mounts that the last answer named; what was known of other boxes is dropped."""
         address = str(self.address)
         with _LOOKING:
             for one in [one for one in _SEEN if one[0] == address]:
@@ -136,18 +140,19 @@ class Caller:
 
     @property
     def skew(self) -> float:
-        """Seconds that the host's clock is ahead of ours, once it was asked anything."""
+        """Seconds that the host's clock is ahead of ours; 0 before the first answer."""
         return self._links.skew if self._links is not None else 0.0
 
     def close(self) -> None:
-        """Ends the connections that are open. The next question connects anew."""
+        """Closes the open connections. The next request connects again. Idempotent."""
         with self._lock:
             links, self._links = self._links, None
         if links is not None:
             links.close()
 
     def connections(self) -> Links:
-        """To the agent that serves the host and every box on it; all callers of this process share them."""
+        """The connections to the agent that serves the host and every box on it. All callers of this process share
+        them."""
         with self._lock:
             if self._links is None:
                 way, where = self.way, f"the host {self.address.login}"
@@ -168,5 +173,5 @@ def _question(verb: str, args: Mapping[str, Any]) -> Question:
 
 
 def program(settings: Mapping[str, Any]) -> bytes:
-    """What the host's Python reads and runs. See `agent_source.program`."""
+    """The source that the host's Python reads and runs. See `agent_source.program`."""
     return agent_source.program(settings, HOST, "sweepstack.onbox.host.agent", keep=settings["root"])

@@ -1,4 +1,4 @@
-"""The way to a box on a host, and to a volume there: both lie in the host's folder, behind one connection."""
+"""Channels to a box and to a volume on a host: both are folders there, reached over one connection."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def open_channel(
     closed: Callable[[], str],
     answers: Answers | None = None,
 ) -> SshChannel:
-    """A channel that connects nothing yet. `mounts`: path on the box → where it lies on the host; `answers`: what was
-    foreseen of the box."""
+    """A channel, which does not connect yet. `root`: the box's folder on the host. `mounts`: path on the box → path on
+    the host. `closed`: why nothing may be started on the box, "" when it may. `answers`: prefetched answers."""
     from sweepstack.channel.ssh.channel import SshChannel
 
     return SshChannel(
@@ -37,13 +37,13 @@ def open_channel(
 
 
 def volume_channel(caller: Caller, native_id: str, content: str, mount: str) -> SshChannel:
-    """That of a volume whose content lies there. `mount`: as in `ReadsVolumes.volume_channel`."""
+    """A channel to a volume. `content`: its folder on the host. `mount`: as in `ReadsVolumes.volume_channel`."""
     root, mounts = (content.rpartition("/")[0], {mount: content}) if mount else (content, {})
     return open_channel(caller, native_id, root, mounts, lambda: "is a volume without its box: nothing runs on it")
 
 
 def closed(record: BoxRecord) -> str:
-    """Why nothing may run on it, as the end of a sentence; empty when something may."""
+    """Why nothing may be started on the box, as the end of a sentence; "" when it may."""
     if record.phase.at_rest:
         return f"is {record.phase}: nothing runs on it until it is started again"
     return "is being destroyed: nothing is started on it any more" if record.phase is Phase.ENDING else ""

@@ -1,7 +1,7 @@
-"""Hosts of the user's own, reached by SSH: each is an account, and a box is a folder tree on it with real processes.
+"""The user's own hosts, reached over SSH: a box is a folder on a host, with real processes.
 
-Nothing is rented and nothing is billed by us. The adapter is named with its host, `ssh:user@host:port`, in inputs and
-state, so that a delete from another machine weeks later knows where to go. See `onbox.host.agent` for what a host does.
+Nothing is rented here, and no call costs money. Each host is an account. Inputs and state name the adapter with its
+host, `ssh:user@host:port`, so that another machine can delete the box weeks later. `onbox.host.agent` runs on the host.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ if TYPE_CHECKING:
 
 
 def connect() -> SshPlatform:
-    """Without a host: it lists nothing, and every other verb asks for one."""
+    """The platform without a host: it lists nothing, and every other method raises ConfigError."""
     return SshPlatform(None)
 
 
 def connect_to(address: str) -> SshPlatform:
-    """The platform of one host, `user@host:port[/folder]`. Connects nothing yet. Raises ConfigError."""
+    """The platform of one host, `user@host:port[/folder]`. Does not connect yet. Raises ConfigError."""
     return SshPlatform(HostAddress.parse(address))
 
 
 def spelled(address: str, known: str = "") -> str:
-    """See `sweepstack.platforms.registry.spelled`. A name that is not configured here is what the state says of it."""
+    """See `sweepstack.platforms.registry.spelled`. An alias that is not in this machine's SSH configuration keeps the
+    address that the state has for it."""
     asked = HostAddress.parse(address)
     found = completed(asked)
     if asked.bare and known and not found.alias:
@@ -71,19 +72,19 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, ForeseesBoxes):
 
     @property
     def endpoint(self) -> SshEndpoint | None:
-        """Where the host's sshd listens, by its address; nobody is asked. None without a host."""
+        """Where the host's sshd listens, from its address alone: makes no connection. None without a host."""
         return self.address.endpoint if self.address is not None else None
 
     @property
     def way(self) -> Way | None:
-        """How its sshd is reached from here. None without a host. Raises as `ssh_route.way_to`."""
+        """The SSH route to the host. None without a host. Raises what `ssh_route.way_to` raises."""
         return self._caller.way if self._caller is not None else None
 
     def account(self) -> str:
         return str(self._ask("account"))
 
     def answer_for(self, account: str) -> str:
-        """A person's word that the host was renamed. See `LocalPlatform.answer_for`."""
+        """Records that the host has a new name, which a person confirms. See `LocalPlatform.answer_for`."""
         return str(self._ask("answer_for", account=account))
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
@@ -108,7 +109,8 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, ForeseesBoxes):
         return found
 
     def _until_ready(self, name: str, record: BoxRecord, wait: Wait) -> BoxRecord:
-        """Waits here and not over there, where nobody could cut it. One that is stopped is left so."""
+        """Blocks until the box is no longer CREATING. A stopped box stays stopped. The waiting is done on this side,
+        where the user can cancel it. Raises StillCreating with the box's id when it is neither running nor stopped."""
         seen = record
 
         def settled() -> bool:
@@ -119,7 +121,7 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, ForeseesBoxes):
         if record.phase is Phase.CREATING:
             try:
                 why = wait.until(settled, f"{name} ({record.native_id}) to be ready")
-            except PlatformError as error:  # the id must not be lost over this
+            except PlatformError as error:  # the error carries the id, so that it is not lost
                 raise StillCreating(record.native_id, record.outputs(), [str(error)]) from error
             if why:
                 raise StillCreating(record.native_id, seen.outputs(), [why])
@@ -166,11 +168,11 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, ForeseesBoxes):
         return [self._record(one) for one in self._ask("list_tagged", prefix=prefix)]
 
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
-        """`size_gb` and `region` mean nothing here: a volume is as large as the host's disk."""
+        """`size_gb` and `region` are ignored: a volume is as large as the host's disk."""
         return volume_of(self._ask("ensure_volume", tag=tag, name=name))
 
     def quote_volume(self, size_gb: int, region: str) -> float | None:
-        """Nothing: the disk is the host's."""
+        """0: the host's disk costs nothing extra."""
         return 0.0
 
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
@@ -196,7 +198,7 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, ForeseesBoxes):
         return volume_channel(self._host(), native_id, content, mount)
 
     def _closed(self, native_id: str, account: str) -> str:
-        """Why nothing is started there now; empty where the host does not say: then the box itself answers, or not."""
+        """Why nothing may be started on the box now; "" when it may, or when the host can't be asked."""
         try:
             return closed(self.get(native_id, account))
         except PlatformError:

@@ -1,4 +1,4 @@
-"""What a host says of a box or a volume, as a record."""
+"""Turns a host's answer about a box or a volume into a record."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, VolumeRecord
 
 
 def record_of(said: Any, host: str, keys: Iterable[str], endpoint: SshEndpoint | None, skew: float) -> BoxRecord:
-    """The host's answer as a record. `keys`: fingerprints that it is known by; `skew`: seconds that its clock is ahead
-    of ours. Raises Unreachable for what can't be an answer."""
+    """The record of a box. `host`: its name in messages. `keys`: the host's pinned fingerprints. `skew`: seconds that
+    its clock is ahead of ours. Raises Unreachable when the answer can't be read."""
     try:
         at = datetime.fromisoformat(said["created_at"]) if said["created_at"] else None
         known: dict[str, Any] = {
             "phase": Phase(said["phase"]),
-            "created_at": None if at is None else at - timedelta(seconds=skew),  # by the host's clock
+            "created_at": None if at is None else at - timedelta(seconds=skew),  # the host said it by its own clock
             "note": said["note"] or skew_words(skew),
         }
         return BoxRecord(**{**said, **known, "endpoint": endpoint, "host_keys": tuple(keys)})
@@ -28,6 +28,6 @@ def record_of(said: Any, host: str, keys: Iterable[str], endpoint: SshEndpoint |
 
 
 def volume_of(said: Any) -> VolumeRecord:
-    """The host's answer as a record."""
+    """The record of a volume."""
     mounted = said["mounted_by"]
     return VolumeRecord(**{**said, "mounted_by": None if mounted is None else tuple(mounted)})

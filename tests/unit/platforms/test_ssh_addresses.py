@@ -51,7 +51,7 @@ def test_a_machine_that_never_saw_it_knows_the_host_key_by_the_state(
     box = made(host)
     before, after = moved(host)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another machine"))
-    with pytest.raises(RequestRefused, match="nobody here knows the host key"):
+    with pytest.raises(RequestRefused, match="is not on record here"):
         prove_same(after, before, box.native_id, box.account, ())
     prove_same(after, before, box.native_id, box.account, box.host_keys)
 
